@@ -83,7 +83,7 @@ def test_what_a_node_was_ordered_as_it_left_begins_elsewhere(tmp_path: Path) -> 
         one.register()
         cluster.silence(one)
         job = cluster.submit()
-        cluster.until(lambda: job in cluster.service.engine.state.fleet.nodes["one"].wanted)
+        cluster.until(lambda: job in cluster.service.engine.state.fleet.nodes["one"].desired.wanted)
         one.say(leaving=True)
         two = cluster.node("two")
         two.register()
@@ -158,13 +158,13 @@ def test_a_node_whose_checks_fail_is_unhealthy_until_they_pass(tmp_path: Path) -
         one.report(problems=("the disk is full",))
         cluster.nodes.remove(one)  # it says no more, and is not silent for long
         node = cluster.service.engine.state.fleet.nodes["one"]
-        cluster.until(lambda: node.noted == "unhealthy")
+        cluster.until(lambda: node.health.noted == "unhealthy")
         assert cluster.view("one").reason == "the disk is full"
         cluster.nodes.append(one)
-        cluster.until(lambda: node.noted == "up", "recovery at once, the first time")
+        cluster.until(lambda: node.health.noted == "up", "recovery at once, the first time")
         cluster.nodes.remove(one)
         one.report(problems=("the disk is full",))
-        cluster.until(lambda: node.noted == "unhealthy")
+        cluster.until(lambda: node.health.noted == "unhealthy")
         began = time.monotonic()
         cluster.nodes.append(one)
         found = cluster.until(
@@ -197,18 +197,18 @@ def test_an_agent_that_was_started_anew_and_has_checked_nothing_yet_makes_no_nod
         cluster.silence(one)
         one.report(problems=("the disk is full",), dead=(0,))
         node = cluster.service.engine.state.fleet.nodes["one"]
-        cluster.until(lambda: node.noted == "unhealthy")
+        cluster.until(lambda: node.health.noted == "unhealthy")
         new = cluster.node("one", "one.2")
         cluster.silence(new)
         new.register()
         seq = new.seq + 3
         while new.seq < seq:
             new.report(health_known=False)
-        cluster.until(lambda: node.seq >= seq)
-        assert (node.problems, node.dead) == (("the disk is full",), (0,))
+        cluster.until(lambda: node.observed.seq >= seq)
+        assert (node.health.problems, node.health.dead) == (("the disk is full",), (0,))
         assert cluster.view("one").reason == "the disk is full"
         new.report()
-        cluster.until(lambda: not node.problems)
+        cluster.until(lambda: not node.health.problems)
 
 
 def test_an_administrator_may_trust_a_node_that_relapsed(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_an_administrator_may_trust_a_node_that_relapsed(tmp_path: Path) -> None
 
 
 def _noted(cluster: EngineNodes) -> str:
-    return cluster.service.engine.state.fleet.nodes["one"].noted
+    return cluster.service.engine.state.fleet.nodes["one"].health.noted
 
 
 def test_a_cordoned_node_comes_back_by_a_test_start_that_works(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ class State:
 
     def _say(self, node: str, said: AttemptStatus) -> None:
         self._reports += 1
-        before = tuple(self.fleet.nodes[node].holds.values())
+        before = tuple(self.fleet.nodes[node].observed.holds.values())
         self.fleet.publish()
         self.front.report(
             NodeReport(node=node, incarnation=node, seq=self._reports, holds=(*before, said))

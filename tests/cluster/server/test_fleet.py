@@ -165,9 +165,9 @@ def test_a_driver_that_stood_still_does_not_take_nodes_for_silent() -> None:
     for seq in range(30):
         _pass(fleet, time, 1.0)
         assert fleet.report(_report(seq, _held())).leases == {1: 10.0}
-    assert fleet.nodes["a"].lease_until == 0.0, "as far as the driver knows"
+    assert fleet.nodes["a"].leases.until == 0.0, "as far as the driver knows"
     assert fleet.loses(3.0) == []
-    assert fleet.nodes["a"].lease_until == time.now + 10.1, "now it knows better"
+    assert fleet.nodes["a"].leases.until == time.now + 10.1, "now it knows better"
 
 
 def test_a_loss_is_not_taken_back_by_orders_that_crossed_it() -> None:
@@ -201,7 +201,7 @@ def test_the_driver_hears_what_was_granted_before_a_name_was_taken_over() -> Non
     fleet.front.table.forward = lambda _: None
     fleet.report(_report(0, _held()))  # before the front knows of the other one
     fleet.publish()
-    assert fleet.nodes["a"].lease_until == time.now + 10.1
+    assert fleet.nodes["a"].leases.until == time.now + 10.1
     with pytest.raises(StaleError):
         fleet.report(_report(1, _held()))
 
@@ -270,7 +270,7 @@ def test_an_end_is_reported_until_it_is_forgotten() -> None:
     fleet.forget("a", (1, 1))
     fleet.publish()
     assert fleet.orders("a").forget == ((1, 1),)
-    assert not fleet.nodes["a"].told.push, "it hears of that with its next report"  # type: ignore[union-attr]
+    assert not fleet.nodes["a"].desired.sent.push, "it hears of that with its next report"  # type: ignore[union-attr]
     fleet.report(_report(1))
     fleet.want("a", _assignment(2))
     fleet.publish()
@@ -303,8 +303,8 @@ def test_a_new_agent_inherits_what_the_old_one_had_a_lease_for() -> None:
     time.now += 5.0
     fleet.register(_register("two"), {(1, 1): 7.0, (2, 1): 7.0})
     node = fleet.nodes["a"]
-    assert set(node.inherited) == {(1, 1)}, "nothing is started without a lease"
-    assert node.inherited[1, 1].until == 100.0 + 10.0 * 1.01 + fleet.silence_s + 7.0
+    assert set(node.agent.inherited) == {(1, 1)}, "nothing is started without a lease"
+    assert node.agent.inherited[1, 1].until == 100.0 + 10.0 * 1.01 + fleet.silence_s + 7.0
     assert fleet.orders("a").wanted == (), "the orders were the old one's"
     fleet.publish()
     fleet.want("a", _assignment())
@@ -314,7 +314,7 @@ def test_a_new_agent_inherits_what_the_old_one_had_a_lease_for() -> None:
     fleet.report(msgspec.structs.replace(_report(0, orders_seq=newest), incarnation="two"))
     assert not fleet.never_began("a", (1, 1))
     assert fleet.outlived("a") == []
-    time.now = node.inherited[1, 1].until + 0.1
+    time.now = node.agent.inherited[1, 1].until + 0.1
     assert fleet.outlived("a") == [(1, 1)]
     assert fleet.never_began("a", (1, 1))
 
@@ -335,8 +335,8 @@ def test_a_third_agent_inherits_from_both() -> None:
     third = msgspec.structs.replace(_register("three"), machine="m", cleared=("two",))
     fleet.register(third, both)
     fleet.publish()
-    assert set(fleet.nodes["a"].inherited) == {(1, 1)}, "of the first nobody has made sure"
-    assert set(fleet.nodes["a"].superseded) == {"one", "two"}
+    assert set(fleet.nodes["a"].agent.inherited) == {(1, 1)}, "of the first nobody has made sure"
+    assert set(fleet.nodes["a"].agent.superseded) == {"one", "two"}
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_a_proof_counts_for_the_same_machine_and_incarnation_only(
     fleet.report(_report(0, _held()))
     new = msgspec.structs.replace(_register("two"), machine=machine, cleared=cleared)
     fleet.register(new, {(1, 1): 7.0})
-    assert bool(fleet.nodes["a"].inherited) is waits
+    assert bool(fleet.nodes["a"].agent.inherited) is waits
 
 
 def test_what_was_renewed_while_a_takeover_was_made_durable_is_waited_for() -> None:
@@ -375,7 +375,7 @@ def test_what_was_renewed_while_a_takeover_was_made_durable_is_waited_for() -> N
     two = _register("two")
     assert fleet.front.table.contest(two)
     fleet.register(two, {(1, 1): 7.0, (2, 1): 7.0})
-    before = fleet.nodes["a"].inherited[1, 1].until
+    before = fleet.nodes["a"].agent.inherited[1, 1].until
     _pass(fleet, time, 5.0)
     leases = fleet.report(_report(1, _held(), _held(job=2))).leases
     assert leases == {1: 10.0}, (
@@ -384,7 +384,7 @@ def test_what_was_renewed_while_a_takeover_was_made_durable_is_waited_for() -> N
     time.now += 1000.0
     assert fleet.outlived("a") == [], "the front has not told yet what it has renewed"
     fleet.publish()
-    assert fleet.nodes["a"].inherited[1, 1].until == pytest.approx(before + 5.0)
+    assert fleet.nodes["a"].agent.inherited[1, 1].until == pytest.approx(before + 5.0)
     assert fleet.outlived("a") == [(1, 1)]
 
 
@@ -409,7 +409,7 @@ def test_a_broken_connection_is_suspicious_unless_it_comes_back() -> None:
     node = fleet.nodes["a"]
     time.now += 1.0
     fleet.front.table.disconnected("a", "another")
-    assert not node.broke
+    assert not node.observed.broke
     fleet.front.table.disconnected("a", "one")
     fleet.find_suspects()
     assert not node.suspect, "it gets the time to connect again"

@@ -1,6 +1,7 @@
 """What state a node is in, why, and what the core is told of it."""
 
 import time
+from operator import attrgetter
 
 import pytest
 
@@ -12,10 +13,13 @@ LEFT_S = 1_700_000_000.0
 LEFT = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(LEFT_S))
 
 
-def _node(**more: object) -> LiveNode:
-    node = LiveNode("a", "v100", 2, incarnation="one", seen=90.0, lease_until=130.0)
-    for name, value in more.items():
-        setattr(node, name, value)
+def _node(more: dict[str, object]) -> LiveNode:
+    """more: values of fields, by their names from the node on."""
+    node = LiveNode("a", "v100", 2)
+    usual = {"agent.incarnation": "one", "observed.seen": 90.0, "leases.until": 130.0}
+    for name, value in (usual | more).items():
+        *path, last = name.split(".")
+        setattr(attrgetter(path[0])(node) if path else node, last, value)
     return node
 
 
@@ -23,29 +27,37 @@ def _node(**more: object) -> LiveNode:
     ("more", "state", "reason"),
     [
         ({}, "up", ""),
-        ({"incarnation": ""}, "never seen", "no agent has registered under this name"),
+        ({"agent.incarnation": ""}, "never seen", "no agent has registered under this name"),
         ({"drained": True, "suspect": True}, "drained", "drained by an administrator"),
-        ({"lost": True, "lease_until": 95.0}, "lost", "silent for 10 s"),
+        ({"lost": True, "leases.until": 95.0}, "lost", "silent for 10 s"),
         ({"suspect": True}, "suspect", "silent for 10 s; its lease ends in 30 s"),
-        ({"left_s": LEFT_S}, "offline", f"its agent was ended in order, {LEFT}"),
-        ({"left_s": LEFT_S, "lost": True}, "offline", f"its agent was ended in order, {LEFT}"),
-        ({"left_s": LEFT_S, "drained": True}, "drained", "drained by an administrator"),
-        ({"cordoned": "3 jobs failed there"}, "unhealthy", "3 jobs failed there"),
-        ({"problems": ("disk full", "clock wrong")}, "unhealthy", "disk full; clock wrong"),
-        ({"problems": ("x",), "cordoned": "y"}, "unhealthy", "x; y"),
+        ({"agent.left_s": LEFT_S}, "offline", f"its agent was ended in order, {LEFT}"),
+        (
+            {"agent.left_s": LEFT_S, "lost": True},
+            "offline",
+            f"its agent was ended in order, {LEFT}",
+        ),
+        ({"agent.left_s": LEFT_S, "drained": True}, "drained", "drained by an administrator"),
+        ({"health.cordoned": "3 jobs failed there"}, "unhealthy", "3 jobs failed there"),
+        ({"health.problems": ("disk full", "clock wrong")}, "unhealthy", "disk full; clock wrong"),
+        ({"health.problems": ("x",), "health.cordoned": "y"}, "unhealthy", "x; y"),
         ({"waits_until": 107.0, "waits_for": "restored"}, "waiting", "restored; for 7 s more"),
         ({"waits_until": 99.0, "waits_for": "restored"}, "up", ""),
-        ({"suspect": True, "cordoned": "y"}, "suspect", "silent for 10 s; its lease ends in 30 s"),
+        (
+            {"suspect": True, "health.cordoned": "y"},
+            "suspect",
+            "silent for 10 s; its lease ends in 30 s",
+        ),
     ],
 )
 def test_every_state_has_its_reason(more: dict[str, object], state: NodeState, reason: str) -> None:
-    found = condition(_node(**more), 100.0)
+    found = condition(_node(more), 100.0)
     assert (found.state, found.reason) == (state, reason)
     assert found.state in NODE_STATES
-    assert usable(_node(**more), 100.0) == (state == "up")
+    assert usable(_node(more), 100.0) == (state == "up")
 
 
 def test_a_node_of_an_earlier_run_of_the_server_is_lost_until_it_registers() -> None:
-    node = _node(incarnation="", last_incarnation="one", seen=0.0)
+    node = _node({"agent.incarnation": "", "agent.last_incarnation": "one", "observed.seen": 0.0})
     assert condition(node, 100.0).state == "lost"
     assert condition(node, 100.0).reason == "has not registered since the server was started"

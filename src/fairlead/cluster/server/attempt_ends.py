@@ -95,7 +95,7 @@ class AttemptEnds:
         for node, held in attempt.held.items():
             known = self._state.fleet.nodes.get(node)
             if held.spawner_death is not None and known is not None:
-                at = node, known.incarnation or known.last_incarnation
+                at = node, known.agent.newest
                 return self._deaths.judge(attempt.row.id, at, held.spawner_death, now)
         return None
 

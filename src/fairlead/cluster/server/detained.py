@@ -65,7 +65,7 @@ class Detention:
     def _detains(self, node: LiveNode) -> bool:
         state = condition(node, self._state.fleet.monotonic()).state
         return state in _DETAINING or (
-            state == "drained" and (node.suspect or bool(node.inherited))
+            state == "drained" and (node.suspect or bool(node.agent.inherited))
         )
 
     def _keep(self, node: LiveNode, attempt: Attempt) -> bool:
@@ -76,17 +76,21 @@ class Detention:
             return False
         if row.state == "paused":
             return False
-        if attempt.key not in node.granted and attempt.key not in node.inherited:
+        if attempt.key not in node.leases.granted and attempt.key not in node.agent.inherited:
             self._give_up(node, attempt)
             return False
-        if node.left_s:  # nothing runs there: its end has been told, and is about to be booked
+        if (
+            node.agent.left_s
+        ):  # nothing runs there: its end has been told, and is about to be booked
             return False
         mine = {device for rank in attempt.nodes[node.name] for device in rank.devices}
-        if not node.suspect and (mine.intersection(node.dead) or node.name in attempt.obstacles):
+        if not node.suspect and (
+            mine.intersection(node.health.dead) or node.name in attempt.obstacles
+        ):
             return False  # nothing goes on there, or has begun
         if any(other not in self._state.lost_nodes for other in attempt.nodes):
             self._stop(node, row.id)
-            return node.suspect or bool(node.inherited)
+            return node.suspect or bool(node.agent.inherited)
         return True
 
     def _give_up(self, node: LiveNode, attempt: Attempt) -> None:

@@ -31,9 +31,8 @@ from fairlead.cluster.protocol.messages import (
     StartCheck,
 )
 from fairlead.cluster.protocol.node_states import suspect_after_s
-from fairlead.cluster.server.live_node import Inherited, LiveNode, Start, has_cleared
+from fairlead.cluster.server.live_node import Inherited, LiveNode, Start
 
-REMEMBERED = 16  # incarnations of a node that are known to be superseded
 NodeNotices: TypeAlias = PublishedNode | NodeRemoved | AskLoss
 RECONNECT_S = 6.0  # for agents to find a front that was started anew
 BROKEN_S = 0.5  # for an agent whose connection broke to come back
@@ -98,21 +97,17 @@ class Fleet:
         """A report of a node."""
         with self.lock:
             node = self.nodes.get(message.node)
-            if node is None or node.lost or node.incarnation != message.incarnation:
+            if node is None or node.lost or node.agent.incarnation != message.incarnation:
                 return
-            node.seen = max(node.seen, message.seen)
-            node.lease_until = max(node.lease_until, message.lease_until)
-            node.granted.update(message.granted)
-            if message.seq < node.seq:  # from before the front was started anew
+            node.observed.seen = max(node.observed.seen, message.seen)
+            node.leases.until = max(node.leases.until, message.lease_until)
+            node.leases.granted.update(message.granted)
+            if message.seq < node.observed.seq:  # from before the front was started anew
                 return
-            node.seq = message.seq
-            node.followed = max(node.followed, message.followed)
-            node.said(message.report)
-            if message.health_known:  # else the checks of the agent before this one count
-                node.problems, node.dead = message.problems, message.dead
-            node.checked, node.check_problem = message.checked, message.check_problem
+            node.observed.receive(message)
+            node.health.receive(message)
             recovered, node.suspect = node.suspect, False
-            node.left_s = (node.left_s or time.time()) if message.leaving else 0.0
+            node.agent.left_s = (node.agent.left_s or time.time()) if message.leaving else 0.0
         if message.changed or recovered:
             self.notice(message.node)
 
@@ -124,13 +119,13 @@ class Fleet:
                 return
             if message.anew:
                 self._prolong(node, message.lease_until)
-                node.settled = max(node.settled, message.registration)
-            node.lease_until = max(node.lease_until, message.lease_until)
-            if message.registration == node.registration and not node.lost:
-                node.seen = max(node.seen, message.seen)
-                node.broke = max(node.broke, message.broke)
-                node.granted.update(message.granted)
-                node.in_force = max(node.in_force, message.orders_seq)
+                node.agent.settled = max(node.agent.settled, message.registration)
+            node.leases.until = max(node.leases.until, message.lease_until)
+            if message.registration == node.agent.registration and not node.lost:
+                node.observed.seen = max(node.observed.seen, message.seen)
+                node.observed.broke = max(node.observed.broke, message.broke)
+                node.leases.granted.update(message.granted)
+                node.leases.in_force = max(node.leases.in_force, message.orders_seq)
                 if message.lost:
                     self._given_up.add(node.name)
 
@@ -141,27 +136,29 @@ class Fleet:
         self._excused = self.monotonic() + RECONNECT_S
         with self.lock:
             for node in self.nodes.values():
-                node.in_force = -1
+                node.leases.in_force = -1
                 if node.registered:
                     self._prolong(node, until)
-                if node.told is not None and node.told.registration == node.registration:
-                    node.granted.update(node.told.starts)
+                if (
+                    node.desired.sent is not None
+                    and node.desired.sent.registration == node.agent.registration
+                ):
+                    node.leases.granted.update(node.desired.sent.starts)
             return [
                 msgspec.structs.replace(
-                    n.told, seen=n.seen, lease_until=n.lease_until, round_end=0.0
+                    n.desired.sent, seen=n.observed.seen, lease_until=n.leases.until, round_end=0.0
                 )
                 for n in self.nodes.values()
-                if n.told is not None
+                if n.desired.sent is not None
             ]
 
     def _prolong(self, node: LiveNode, until: float) -> None:
         """A node may have leases until then. If another agent has taken it over and the front did not know
         that yet, they were those of the one before."""
-        later_s = max(until - node.lease_until, 0.0)
-        node.lease_until += later_s
-        if node.settled < node.registration:
-            for start, left in node.inherited.items():
-                node.inherited[start] = Inherited(left.incarnation, left.until + later_s)
+        later_s = max(until - node.leases.until, 0.0)
+        node.leases.until += later_s
+        if node.agent.settled < node.agent.registration:
+            node.agent.prolong(later_s)
 
     # --- the driver's calls ------------------------------------------------------------------------
 
@@ -203,80 +200,68 @@ class Fleet:
         or no lease was ever granted for them: without one nothing is started."""
         with self.lock:
             node = self.nodes[message.node]
-            before = node.incarnation or node.last_incarnation
+            before = node.agent.newest
             if before not in ("", message.incarnation):
                 self._supersede(node, before, may_run or {})
-            for start, left in list(node.inherited.items()):
-                if has_cleared(node, message, left.incarnation):
-                    del node.inherited[start]
-            node.machine = message.machine
+            node.agent.drop_cleared(message)
+            node.agent.machine = message.machine
             node.accelerator, node.devices = message.accelerator, message.devices
             node.host, node.simulated_devices = message.host, message.simulated_devices
-            node.incarnation = message.incarnation
-            node.registration += 1
-            node.seq, node.followed, node.lost, node.suspect = -1, -1, False, False
-            node.seen, node.left_s = self.monotonic(), 0.0
-            held = set(node.holds)
-            node.holds = {(one.job, one.attempt): one for one in message.holds}
+            node.agent.incarnation = message.incarnation
+            node.agent.registration += 1
+            node.observed.seq, node.observed.followed, node.lost, node.suspect = (
+                -1,
+                -1,
+                False,
+                False,
+            )
+            node.observed.seen, node.agent.left_s = self.monotonic(), 0.0
+            held = set(node.observed.holds)
+            node.observed.holds = {(one.job, one.attempt): one for one in message.holds}
             self._given_up.discard(node.name)
             self._changed[node.name] = None
-            return sorted(held - set(node.holds))
+            return sorted(held - set(node.observed.holds))
 
     def _supersede(self, node: LiveNode, before: str, may_run: Mapping[Start, float]) -> None:
         """What the incarnation ``before`` was ordered is not the new one's business. Once this is published
         it can renew nothing any more; the front then says what it has renewed until then."""
-        node.superseded[before] = None
-        while len(node.superseded) > REMEMBERED:
-            del node.superseded[next(iter(node.superseded))]
-        ends = max(node.lease_until, 0.0) + self.silence_s
+        node.agent.supersede(before)
+        ends = max(node.leases.until, 0.0) + self.silence_s
         for start, grace_s in may_run.items():
-            if start in node.granted and start not in node.inherited:
-                node.inherited[start] = Inherited(before, ends + grace_s)
-        node.granted.clear()
-        node.wanted, node.forget, node.reasons = {}, set(), {}
+            if start in node.leases.granted and start not in node.agent.inherited:
+                node.agent.inherited[start] = Inherited(before, ends + grace_s)
+        node.leases.granted.clear()
+        node.desired.clear()
         self._renew_orders(node)
 
     def outlived(self, name: str) -> list[Start]:
         """Inherited starts that cannot live any more; they are so no longer."""
         with self.lock:
-            node, now = self.nodes[name], self.monotonic()
-            if (
-                node.settled < node.registration
-            ):  # the front may have renewed more than is known here
-                return []
-            over = [start for start, left in node.inherited.items() if now > left.until]
-            for start in over:
-                del node.inherited[start]
-            return over
+            return self.nodes[name].agent.drop_outlived(self.monotonic())
 
     def want(self, name: str, assignment: Assignment) -> None:
         """The node shall hold this, from the next publication on."""
         with self.lock:
             node = self.nodes[name]
-            if (assignment.job, assignment.attempt) in node.inherited:
+            if (assignment.job, assignment.attempt) in node.agent.inherited:
                 return  # the node has another agent now, which must not begin it again
-            node.wanted[assignment.job] = assignment
-            node.reasons.pop(assignment.job, None)
-            self._change(node)
+            node.desired.want(assignment)
+            self._changed[name] = None
 
     def revoke(self, name: str, job: int, attempt: int, reason: str) -> None:
         """The node shall no longer hold this, from the next publication on."""
         with self.lock:
             node = self.nodes.get(name)
-            if node is None or job not in node.wanted or node.wanted[job].attempt != attempt:
-                return
-            del node.wanted[job]
-            node.reasons[job] = reason
-            self._change(node)
+            if node is not None and node.desired.revoke(job, attempt, reason):
+                self._changed[name] = None
 
     def forget(self, name: str, start: Start) -> None:
         """The end of this start is booked."""
         with self.lock:
             node = self.nodes.get(name)
-            if node is not None and start in node.holds:
-                node.granted.discard(start)
-                node.forget.add(start)
-                node.forgets = True
+            if node is not None and start in node.observed.holds:
+                node.leases.granted.discard(start)
+                node.desired.forget_end(start)
                 self._changed[name] = None
 
     def publish(self) -> set[str]:
@@ -304,50 +289,34 @@ class Fleet:
         """Are there nodes of which the front does not know yet what has changed?"""
         return bool(self._changed)
 
-    def _change(self, node: LiveNode) -> None:
-        node.changed = True
-        self._changed[node.name] = None
-
     def _publish(self, node: LiveNode) -> None:
-        pushed = node.changed
-        if node.changed or node.forgets:
+        pushed = node.desired.changed
+        if node.desired.changed or node.desired.forgets:
             self._renew_orders(node)
-        orders = node.orders
-        node.told = PublishedNode(
+        orders = node.desired.published
+        node.desired.sent = PublishedNode(
             node=node.name,
-            incarnation=node.incarnation,
-            registration=node.registration,
+            incarnation=node.agent.incarnation,
+            registration=node.agent.registration,
             lost=node.lost,
             orders=PublishedOrders(
                 seq=orders.seq,
                 wanted=msgspec.Raw(_encode(orders.wanted)),
                 forget=msgspec.Raw(_encode(orders.forget)),
                 reasons=msgspec.Raw(_encode(orders.reasons)),
-                check=node.check,
+                check=node.desired.check,
             ),
             starts=tuple((a.job, a.attempt) for a in orders.wanted),
             push=pushed,
             round_end=self._round_end if pushed else 0.0,
-            seen=node.seen,
-            lease_until=node.lease_until,
+            seen=node.observed.seen,
+            lease_until=node.leases.until,
         )
-        self.tell(node.told)
+        self.tell(node.desired.sent)
 
     def _renew_orders(self, node: LiveNode) -> None:
-        """Orders that tell of the ends that are booked alone can wait for the next report of the node."""
         self._seq += 1
-        if node.changed:
-            node.decisive = self._seq
-        node.changed = node.forgets = False
-        node.forget &= node.holds.keys()
-        held = {job for job, _ in node.holds}
-        node.reasons = {job: why for job, why in node.reasons.items() if job in held}
-        node.orders = Orders(
-            seq=self._seq,
-            wanted=tuple(node.wanted.values()),
-            forget=tuple(node.forget),
-            reasons=dict(node.reasons),
-        )
+        node.desired.renew(self._seq, node.observed.holds)
 
     def count_from(self, seq: int) -> None:
         """Number orders from here on: above those of every earlier run of the server."""
@@ -356,7 +325,7 @@ class Fleet:
     def orders(self, name: str) -> Orders:
         """The orders of a node as published last, without leases."""
         with self.lock:
-            return self.nodes[name].orders
+            return self.nodes[name].desired.published
 
     def held(self, name: str, start: Start) -> AttemptStatus | None:
         """What the node said last of a start of a job."""
@@ -366,7 +335,7 @@ class Fleet:
         """What the node said last that it holds; a later report is another mapping."""
         with self.lock:
             node = self.nodes.get(name)
-            return {} if node is None else node.holds
+            return {} if node is None else node.observed.holds
 
     def ended(self, name: str) -> list[Start]:
         """The starts of which the node says that they have ended."""
@@ -379,15 +348,15 @@ class Fleet:
             node = self.nodes.get(name)
             if node is None:
                 return True
-            if start in node.inherited:
+            if start in node.agent.inherited:
                 return False
-            follows = not node.changed and node.followed >= node.decisive
-            return follows and start not in node.holds
+            follows = not node.desired.changed and node.observed.followed >= node.desired.decisive
+            return follows and start not in node.observed.holds
 
     def ask_check(self, name: str, check: StartCheck | None) -> None:
         """The node shall make a test start; None: it need not."""
         with self.lock:
-            self.nodes[name].check = check
+            self.nodes[name].desired.check = check
             self._changed[name] = None
 
     def cannot_begin(self, name: str, start: Start) -> bool:
@@ -395,12 +364,15 @@ class Fleet:
         and the front grants one only for what the orders have that it knows. It is asked until it says so."""
         with self.lock:
             node = self.nodes[name]
-            wanted = {(a.job, a.attempt) for a in (*node.orders.wanted, *node.wanted.values())}
-            if start in wanted or start in node.granted or name in self._changed:
+            wanted = {
+                (a.job, a.attempt)
+                for a in (*node.desired.published.wanted, *node.desired.wanted.values())
+            }
+            if start in wanted or start in node.leases.granted or name in self._changed:
                 return False
-            if node.in_force >= node.orders.seq:
+            if node.leases.in_force >= node.desired.published.seq:
                 return True
-            self.tell(AskLoss(node=name, registration=node.registration, patience_s=math.inf))
+            self.tell(AskLoss(node=name, registration=node.agent.registration, patience_s=math.inf))
             return False
 
     def excuse_silence(self) -> None:
@@ -416,10 +388,10 @@ class Fleet:
         now = self.monotonic()
         limit_s = suspect_after_s(self.heartbeat_s)
         for node in list(self.nodes.values()):
-            heard = max(node.seen, self._excused)
-            broke = node.broke > heard and now - node.broke > BROKEN_S
+            heard = max(node.observed.seen, self._excused)
+            broke = node.observed.broke > heard and now - node.observed.broke > BROKEN_S
             silent = broke or now - heard > limit_s
-            if silent and node.registered and not node.left_s:  # else its silence is in order
+            if silent and node.registered and not node.agent.left_s:  # else its silence is in order
                 node.suspect = True
 
     def lose(self, name: str) -> None:
@@ -427,12 +399,13 @@ class Fleet:
         with self.lock:
             node = self.nodes[name]
             node.lost = True
-            node.holds, node.wanted, node.forget, node.reasons = {}, {}, set(), {}
-            node.granted.clear()
-            node.inherited.clear()
+            node.observed.holds = {}
+            node.desired.clear()
+            node.leases.granted.clear()
+            node.agent.inherited.clear()
             self._given_up.discard(name)
-            self._change(node)
-            del self._changed[name]
+            node.desired.changed = True
+            self._changed.pop(name, None)
             self._publish(node)  # at once: what it had is given up
 
     def silent(self, patience_s: Callable[[LiveNode], float]) -> list[str]:
@@ -450,6 +423,8 @@ class Fleet:
             patience = patience_s(node)
             if now - patience > node.quiet_since:
                 self.tell(
-                    AskLoss(node=node.name, registration=node.registration, patience_s=patience)
+                    AskLoss(
+                        node=node.name, registration=node.agent.registration, patience_s=patience
+                    )
                 )
         return found

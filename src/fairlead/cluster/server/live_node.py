@@ -1,11 +1,12 @@
-"""A node as the driver knows it."""
+"""A node as the driver knows it: what it is, who its agent is, what it said, was granted and shall hold."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
 
-from fairlead.cluster.front.messages import PublishedNode
+from fairlead.cluster.front.messages import PublishedNode, Reported
 from fairlead.cluster.protocol.messages import (
     Assignment,
     AttemptStatus,
@@ -16,6 +17,7 @@ from fairlead.cluster.protocol.messages import (
 )
 
 Start: TypeAlias = tuple[int, int]  # (job, attempt): one start of a job
+REMEMBERED = 16  # incarnations of a node that are known to be superseded
 _NONE = Orders(seq=0, wanted=())
 _REPORT = msgspec.msgpack.Decoder(NodeReport)
 
@@ -25,57 +27,68 @@ class Inherited:
     """A start of an earlier incarnation of a node that may still run there."""
 
     incarnation: str
-    until: float  # monotonic; nothing of it lives behind that
+    until: float  # monotonic; nothing of it lives after that
 
 
 @dataclass(slots=True)
-class LiveNode:
-    """A node. ``seen`` and ``lease_until`` are 0 before the first report to this server, and as the front
-    told them."""
+class AgentHistory:
+    """The agent of a node, and what those before it may have left."""
 
-    name: str
-    accelerator: str
-    devices: int
-    host: str = ""
-    simulated_devices: bool = False
-    drained: bool = False
-    lost: bool = False
-    suspect: bool = False  # silent for longer than it should be
-    left_s: float = 0.0  # wall clock; when its agent ended in order, 0 = it did not
-    problems: tuple[str, ...] = ()  # what its agent's own checks find, a sentence each
-    dead: tuple[int, ...] = ()  # devices that its agent finds do not work any more
-    checked: int = 0  # number of its newest test start
-    check_problem: str = ""  # why that failed
-    check: StartCheck | None = None  # that it is to make
-    well_from: float = 0.0  # monotonic; it was not well, and is not trusted again before
-    cordoned: str = ""  # why the server itself gives it no jobs; "" = it does
-    waits_until: float = 0.0  # monotonic; before, what is not known here may still run on it
-    waits_for: str = ""  # why that is so
-    broke: float = 0.0  # when a connection of its agent broke last
-    in_force: int = -1  # the newest orders that the front is known to go by
-    state_since: float = 0.0  # monotonic; in the state that was noted last
-    noted: str = ""  # that state
     incarnation: str = ""  # "" = has not registered with this server
     last_incarnation: str = ""  # known from an earlier run of the server
     machine: str = ""  # the kernel and process table of that incarnation; "" = not known
     superseded: dict[str, None] = field(default_factory=dict)  # earlier incarnations, oldest first
     inherited: dict[Start, Inherited] = field(default_factory=dict)
-    granted: set[Start] = field(default_factory=set)  # starts that ever got a lease
     registration: int = 0  # how often it has registered with this server
     settled: int = 0  # the registration of which the front has told what was granted before
+    left_s: float = 0.0  # wall clock; when it ended in order, 0 = it did not
+
+    @property
+    def newest(self) -> str:
+        """The incarnation that registered last, with this server or an earlier run of it; "" = none ever."""
+        return self.incarnation or self.last_incarnation
+
+    def supersede(self, incarnation: str) -> None:
+        """This incarnation is none any more; the oldest of many are forgotten."""
+        self.superseded[incarnation] = None
+        while len(self.superseded) > REMEMBERED:
+            del self.superseded[next(iter(self.superseded))]
+
+    def has_cleared(self, message: Register, incarnation: str) -> bool:
+        """Has the agent that registers made sure that nothing of this incarnation of the node lives? It can
+        only where it sees the processes: on the machine on which that one registered."""
+        same_machine = self.machine == message.machine != ""
+        return same_machine and incarnation in message.cleared
+
+    def drop_cleared(self, message: Register) -> None:
+        """What the agent that registers has made sure of is inherited no longer."""
+        for start, left in list(self.inherited.items()):
+            if self.has_cleared(message, left.incarnation):
+                del self.inherited[start]
+
+    def prolong(self, later_s: float) -> None:
+        """What is inherited may live for so much longer."""
+        for start, left in self.inherited.items():
+            self.inherited[start] = Inherited(left.incarnation, left.until + later_s)
+
+    def drop_outlived(self, now: float) -> list[Start]:
+        """Inherited starts that cannot live any more; they are so no longer. now: monotonic."""
+        if self.settled < self.registration:  # the front may have renewed more than is known here
+            return []
+        over = [start for start, left in self.inherited.items() if now > left.until]
+        for start in over:
+            del self.inherited[start]
+        return over
+
+
+@dataclass(slots=True)
+class ObservedState:
+    """What a node said last."""
+
     seq: int = -1  # of its newest report
-    seen: float = 0.0
-    lease_until: float = 0.0  # every lease that it was granted is over by then
-    orders: Orders = _NONE  # as published
-    decisive: int = 0  # the newest orders in which something was wanted or no longer wanted
+    seen: float = 0.0  # monotonic; when that came to the front, 0 = there was none to this server
     followed: int = -1  # the newest orders that it says it follows
-    # Until they are published:
-    wanted: dict[int, Assignment] = field(default_factory=dict)
-    forget: set[Start] = field(default_factory=set)
-    reasons: dict[int, str] = field(default_factory=dict)
-    changed: bool = False  # something is wanted, or no longer wanted
-    forgets: bool = False  # ends are booked
-    told: PublishedNode | None = None  # as the front has it
+    broke: float = 0.0  # monotonic; when a connection of its agent broke last
     _holds: dict[Start, AttemptStatus] = field(default_factory=dict)
     _unread: msgspec.Raw | None = None  # its newest report
 
@@ -91,23 +104,123 @@ class LiveNode:
     def holds(self, holds: dict[Start, AttemptStatus]) -> None:
         self._holds, self._unread = holds, None
 
-    def said(self, report: msgspec.Raw) -> None:
-        """It reports this; read when somebody asks."""
-        self._unread = report
+    def receive(self, message: Reported) -> None:
+        """A report has come; what the node holds is read when somebody asks for it."""
+        self.seq, self.followed = message.seq, max(self.followed, message.followed)
+        self._unread = message.report
+
+
+@dataclass(slots=True)
+class NodeHealth:
+    """Whether a node may be trusted with jobs."""
+
+    problems: tuple[str, ...] = ()  # what its agent's own checks find, a sentence each
+    dead: tuple[int, ...] = ()  # devices that its agent finds do not work any more
+    checked: int = 0  # number of its newest test start
+    check_problem: str = ""  # why that failed
+    cordoned: str = ""  # why the server itself gives it no jobs; "" = it does
+    well_from: float = 0.0  # monotonic; it was not well, and is not trusted again before
+    noted: str = ""  # the state of the node that was noted last
+    state_since: float = 0.0  # monotonic; in that state
+
+    def receive(self, message: Reported) -> None:
+        """A report has come."""
+        if message.health_known:  # else the checks of the agent before this one count
+            self.problems, self.dead = message.problems, message.dead
+        self.checked, self.check_problem = message.checked, message.check_problem
+
+
+@dataclass(slots=True)
+class NodeLeases:
+    """What the front has granted a node, as it told."""
+
+    granted: set[Start] = field(default_factory=set)  # starts that ever got a lease
+    until: float = 0.0  # monotonic; every lease is over by then, 0 = there was none
+    in_force: int = -1  # the newest orders that the front is known to go by
+
+
+@dataclass(slots=True)
+class DesiredState:
+    """What a node shall hold: as published, and as it will be."""
+
+    published: Orders = _NONE
+    decisive: int = 0  # the newest orders in which something was wanted or no longer wanted
+    sent: PublishedNode | None = None  # as the front has it
+    check: StartCheck | None = None  # a test start that it is to make
+    # Until they are published:
+    wanted: dict[int, Assignment] = field(default_factory=dict)
+    forget: set[Start] = field(default_factory=set)
+    reasons: dict[int, str] = field(default_factory=dict)
+    changed: bool = False  # something is wanted, or no longer wanted
+    forgets: bool = False  # ends are booked
+
+    def want(self, assignment: Assignment) -> None:
+        """The node shall hold this."""
+        self.wanted[assignment.job] = assignment
+        self.reasons.pop(assignment.job, None)
+        self.changed = True
+
+    def revoke(self, job: int, attempt: int, reason: str) -> bool:
+        """The node shall no longer hold this. Returns whether it was to."""
+        if job not in self.wanted or self.wanted[job].attempt != attempt:
+            return False
+        del self.wanted[job]
+        self.reasons[job] = reason
+        self.changed = True
+        return True
+
+    def forget_end(self, start: Start) -> None:
+        """The node shall no longer tell of this start, which has ended."""
+        self.forget.add(start)
+        self.forgets = True
+
+    def clear(self) -> None:
+        """The node shall hold nothing."""
+        self.wanted, self.forget, self.reasons = {}, set(), {}
+
+    def renew(self, seq: int, holds: Collection[Start]) -> None:
+        """Make the orders of this number, to be published. Those that tell of the ends that are booked alone
+        can wait for the next report of the node. holds: what it said last."""
+        if self.changed:
+            self.decisive = seq
+        self.changed = self.forgets = False
+        self.forget.intersection_update(holds)
+        held = {job for job, _ in holds}
+        self.reasons = {job: why for job, why in self.reasons.items() if job in held}
+        self.published = Orders(
+            seq=seq,
+            wanted=tuple(self.wanted.values()),
+            forget=tuple(self.forget),
+            reasons=dict(self.reasons),
+        )
+
+
+@dataclass(slots=True)
+class LiveNode:
+    """A node."""
+
+    name: str
+    accelerator: str
+    devices: int
+    host: str = ""
+    simulated_devices: bool = False
+    drained: bool = False
+    lost: bool = False
+    suspect: bool = False  # silent for longer than it should be
+    waits_until: float = 0.0  # monotonic; before, what is not known here may still run on it
+    waits_for: str = ""  # why that is so
+    agent: AgentHistory = field(default_factory=AgentHistory)
+    observed: ObservedState = field(default_factory=ObservedState)
+    health: NodeHealth = field(default_factory=NodeHealth)
+    leases: NodeLeases = field(default_factory=NodeLeases)
+    desired: DesiredState = field(default_factory=DesiredState)
 
     @property
     def quiet_since(self) -> float:
         """Since when it has neither been heard of nor had a lease."""
-        return max(self.seen, self.lease_until)
+        return max(self.observed.seen, self.leases.until)
 
     @property
     def registered(self) -> bool:
         """Has it spoken to this server, and is it not lost?"""
-        return bool(self.incarnation) and not self.lost
-
-
-def has_cleared(node: LiveNode, message: Register, incarnation: str) -> bool:
-    """Has the agent that registers made sure that nothing of this incarnation of the node lives? It can only
-    where it sees the processes: on the machine on which that one registered."""
-    same_machine = node.machine == message.machine != ""
-    return same_machine and incarnation in message.cleared
+        return bool(self.agent.incarnation) and not self.lost

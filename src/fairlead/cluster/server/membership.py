@@ -7,7 +7,7 @@ from fairlead.cluster.protocol.messages import Register, Welcome
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.inbox import Inbox
-from fairlead.cluster.server.live_node import LiveNode, has_cleared
+from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.restored import learn_jobs
@@ -51,7 +51,7 @@ class Membership:
             heartbeat_s=fleet.heartbeat_s,
             lease_s=state.options.lease_s,
             rate_bound=state.options.rate_bound,
-            orders=node.orders,
+            orders=node.desired.published,
             wait_s=self._wait_s(node),
             wall_s=time.time(),
         )
@@ -60,7 +60,7 @@ class Membership:
         """The agent that registers has the node from now on. What an earlier one was ordered, and this one
         does not hold, is over, or may run on for as long as that one's leases."""
         name, fleet = node.name, self._state.fleet
-        same = message.incarnation in (node.incarnation, node.last_incarnation)
+        same = message.incarnation in (node.agent.incarnation, node.agent.last_incarnation)
         learn_jobs(self._state, message)
         self._intake.take(name)
         held = {(h.job, h.attempt) for h in message.holds}
@@ -68,9 +68,9 @@ class Membership:
         gone = [a for a in attempts if a.key not in held]
         gone = [a for a in gone if a.ordered and name not in a.gone and not same]
         fleet.register(message, {a.key: a.row.spec.longest_grace_s for a in gone})
-        over = [a for a in gone if a.key not in node.inherited]
+        over = [a for a in gone if a.key not in node.agent.inherited]
         self._ends.abandon(name, over, "the agent restarted")
-        left = [a for a in gone if a.key in node.inherited]
+        left = [a for a in gone if a.key in node.agent.inherited]
         reason = f"another agent has taken over the name {name!r} of its node"
         self._ends.doom(left, reason, name)
 
@@ -78,7 +78,7 @@ class Membership:
         """Forget a node that nothing runs on."""
         state = self._state
         node = state.fleet.nodes[name]
-        if not (node.drained or node.lost or node.left_s) or state.registry.on_node.get(name):
+        if not (node.drained or node.lost or node.agent.left_s) or state.registry.on_node.get(name):
             raise ConflictError(f"node {name!r}: is in use; drain it first, and wait for its jobs")
         if len(state.fleet.nodes) == 1:
             raise ConflictError(f"node {name!r}: is the last one of the cluster")
@@ -91,21 +91,25 @@ class Membership:
 
     def _wait_s(self, node: LiveNode) -> float:
         """Seconds until nothing of earlier agents of the node can live."""
-        until = max((left.until for left in node.inherited.values()), default=0.0)
+        until = max((left.until for left in node.agent.inherited.values()), default=0.0)
         return max(until - self._state.fleet.monotonic(), 0.0)
 
     def _check_alone(self, node: LiveNode, message: Register) -> None:
         """Raises ConfigError for another agent than the one that holds the node and is alive. An agent that
         was started anew has the same state directory, hence the same first part of its incarnation."""
-        if message.incarnation in node.superseded:
+        if message.incarnation in node.agent.superseded:
             raise ConfigError(
                 f"node {node.name!r}: another agent has registered under this name since"
             )
-        theirs, mine = node.incarnation.split(".")[0], message.incarnation.split(".")[0]
+        theirs, mine = node.agent.incarnation.split(".")[0], message.incarnation.split(".")[0]
         fleet = self._state.fleet
-        if node.left_s or has_cleared(node, message, node.incarnation):
+        if node.agent.left_s or node.agent.has_cleared(message, node.agent.incarnation):
             return
-        if node.registered and theirs != mine and fleet.monotonic() - node.seen < fleet.silence_s:
+        if (
+            node.registered
+            and theirs != mine
+            and fleet.monotonic() - node.observed.seen < fleet.silence_s
+        ):
             raise ConfigError(f"node {node.name!r}: another agent has this name, and is alive")
 
     def _check_node(self, message: Register) -> None:

@@ -17,18 +17,18 @@ class NodeCondition:
 
 def condition(node: LiveNode, now: float) -> NodeCondition:
     """The state of a node. now: monotonic seconds of the fleet. What forbids its use for longest wins."""
-    if not node.incarnation and not node.last_incarnation:
+    if not node.agent.newest:
         return NodeCondition("never seen", "no agent has registered under this name")
     if node.drained:
         return NodeCondition("drained", "drained by an administrator")
-    if node.left_s:
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(node.left_s))
+    if node.agent.left_s:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(node.agent.left_s))
         return NodeCondition("offline", f"its agent was ended in order, {at}")
     if not node.registered:
         return NodeCondition("lost", _silence(node, now))
-    if node.inherited:
-        left_s = max(left.until for left in node.inherited.values()) - now
-        jobs = len({job for job, _ in node.inherited})
+    if node.agent.inherited:
+        left_s = max(left.until for left in node.agent.inherited.values()) - now
+        jobs = len({job for job, _ in node.agent.inherited})
         return NodeCondition(
             "waiting",
             f"another agent has taken its name over; {jobs} job(s) of the one before may still run there "
@@ -36,10 +36,13 @@ def condition(node: LiveNode, now: float) -> NodeCondition:
         )
     if node.suspect:
         return NodeCondition("suspect", _silence(node, now))
-    if node.problems or node.cordoned:
-        return NodeCondition("unhealthy", "; ".join((*node.problems, node.cordoned)).rstrip("; "))
-    if now < node.well_from:
-        left_s = node.well_from - now
+    health = node.health
+    if health.problems or health.cordoned:
+        return NodeCondition(
+            "unhealthy", "; ".join((*health.problems, health.cordoned)).rstrip("; ")
+        )
+    if now < health.well_from:
+        left_s = health.well_from - now
         return NodeCondition(
             "unhealthy", f"was not well; used again in {left_s:.0f} s if it stays so"
         )
@@ -56,8 +59,8 @@ def usable(node: LiveNode, now: float) -> bool:
 
 
 def _silence(node: LiveNode, now: float) -> str:
-    if not node.seen:
+    if not node.observed.seen:
         return "has not registered since the server was started"
-    told = f"silent for {max(now - node.seen, 0.0):.0f} s"
-    left_s = node.lease_until - now
+    told = f"silent for {max(now - node.observed.seen, 0.0):.0f} s"
+    left_s = node.leases.until - now
     return f"{told}; its lease ends in {left_s:.0f} s" if left_s > 0 else told

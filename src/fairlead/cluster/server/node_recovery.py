@@ -40,44 +40,46 @@ class NodeRecovery:
     def look(self, node: LiveNode) -> bool:
         """Ask for a test start that is due. Returns whether the node has passed one, and may be put back.
         Called twice a second."""
-        if not (node.problems or node.cordoned or node.name in self._history):
+        if not (node.health.problems or node.health.cordoned or node.name in self._history):
             return False
         now, known = self._state.fleet.monotonic(), self._history.setdefault(node.name, _History())
         self._look_problems(node, known, now)
-        if node.cordoned:
+        if node.health.cordoned:
             return self._look_cordon(node, known, now)
         known.due = None
-        if node.check is not None:
+        if node.desired.check is not None:
             self._state.fleet.ask_check(node.name, None)
         return False
 
     def trust(self, node: LiveNode) -> None:
         """An administrator takes it back into use: what was the matter before no longer counts."""
-        node.well_from = 0.0
+        node.health.well_from = 0.0
         if (known := self._history.get(node.name)) is not None:
             self._history[node.name] = _History(ill=known.ill)
 
     def _look_problems(self, node: LiveNode, known: _History, now: float) -> None:
-        if known.ill == bool(node.problems) or not node.registered:
+        if known.ill == bool(node.health.problems) or not node.registered:
             return
-        known.ill = bool(node.problems)
+        known.ill = bool(node.health.problems)
         if known.ill:
             self._fell_ill(known, now)
         else:
-            node.well_from = now + (self._wait_s(known.relapses - 1) if known.relapses else 0.0)
-            known.well_since = node.well_from
+            node.health.well_from = now + (
+                self._wait_s(known.relapses - 1) if known.relapses else 0.0
+            )
+            known.well_since = node.health.well_from
 
     def _look_cordon(self, node: LiveNode, known: _History, now: float) -> bool:
         if known.due is None:
             self._fell_ill(known, now)
             known.tests = 0
             known.due = now + self._wait_s(known.relapses)
-        if not node.registered or node.suspect or node.problems:
+        if not node.registered or node.suspect or node.health.problems:
             return False
-        if node.check is not None and node.checked == node.check.number:
+        if node.desired.check is not None and node.health.checked == node.desired.check.number:
             return self._passes(node, known, now)
-        if node.check is None and now >= known.due:
-            self._number = max(self._number, node.checked) + 1
+        if node.desired.check is None and now >= known.due:
+            self._number = max(self._number, node.health.checked) + 1
             check = StartCheck(number=self._number, programs=self._programs(node.name))
             self._state.fleet.ask_check(node.name, check)
         return False
@@ -85,10 +87,10 @@ class NodeRecovery:
     def _passes(self, node: LiveNode, known: _History, now: float) -> bool:
         """A test start was made: did it go well?"""
         self._state.fleet.ask_check(node.name, None)
-        if node.check_problem:
+        if node.health.check_problem:
             known.tests += 1
             known.due = now + self._wait_s(known.relapses + known.tests)
-            _log.info("node %s: %s; the next test start in %.0f s", node.name, node.check_problem,
+            _log.info("node %s: %s; the next test start in %.0f s", node.name, node.health.check_problem,
                       known.due - now)  # fmt: skip
             return False
         known.well_since, known.due = now, None

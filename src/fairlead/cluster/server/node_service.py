@@ -28,12 +28,14 @@ class NodeService:
             host=node.host,
             simulated_devices=node.simulated_devices,
             drained=node.drained,
-            incarnation=node.incarnation or node.last_incarnation,
-            cordoned=node.cordoned,
-            machine=node.machine,
-            left_s=node.left_s,
-            superseded=tuple(node.superseded),
-            inherited=tuple((*start, left.incarnation) for start, left in node.inherited.items()),
+            incarnation=node.agent.newest,
+            cordoned=node.health.cordoned,
+            machine=node.agent.machine,
+            left_s=node.agent.left_s,
+            superseded=tuple(node.agent.superseded),
+            inherited=tuple(
+                (*start, left.incarnation) for start, left in node.agent.inherited.items()
+            ),
         )
         self._state.write(lambda t: t.put_node(row))
 
@@ -42,7 +44,7 @@ class NodeService:
         node = self._state.fleet.nodes[name]
         node.drained = drained
         if not drained:
-            node.cordoned = ""  # whoever takes it back into use takes it back from everybody
+            node.health.cordoned = ""  # whoever takes it back into use takes it back from everybody
             self.recovery.trust(node)
         self.keep(node)
         if drained:
@@ -53,16 +55,16 @@ class NodeService:
         """Give a node no more jobs, for the node's own sake; those that run there run on. It is put back when
         it has passed a recovery test, or by hand (``uncordon``). reason: a sentence without a full stop."""
         node = self._state.fleet.nodes[name]
-        if node.cordoned != reason:
-            node.cordoned = reason
+        if node.health.cordoned != reason:
+            node.health.cordoned = reason
             self.keep(node)
             self.settle(node)
 
     def uncordon(self, name: str) -> None:
         """Whatever the node was cordoned for is over."""
         node = self._state.fleet.nodes[name]
-        if node.cordoned:
-            node.cordoned = ""
+        if node.health.cordoned:
+            node.health.cordoned = ""
             self.keep(node)
             self.settle(node)
 
@@ -71,14 +73,14 @@ class NodeService:
         suspect the core is told when it decides, so that a hiccup costs nothing; at once if it is silent for
         too long for that, or was given a job that it cannot have begun."""
         if self.recovery.look(node):
-            node.cordoned = ""
+            node.health.cordoned = ""
             self.keep(node)
         self._note_leaving(node)
         state = self._state
         now = state.fleet.monotonic()
         current = condition(node, now)
-        if current.state != node.noted:
-            node.noted, node.state_since = current.state, now
+        if current.state != node.health.noted:
+            node.health.noted, node.health.state_since = current.state, now
             state.touched_nodes.add(node.name)
             why = f": {current.reason}" if current.reason else ""
             _log.info("node %s is %s%s", node.name, current.state, why)
@@ -93,7 +95,7 @@ class NodeService:
 
     def _note_leaving(self, node: LiveNode) -> None:
         """An agent that ended in order is known to have done so also by the server after this one."""
-        if not node.left_s:
+        if not node.agent.left_s:
             self._left.discard(node.name)
         elif node.name not in self._left:
             self._left.add(node.name)
@@ -107,7 +109,7 @@ class NodeService:
 
     def _presses(self, node: LiveNode, now: float) -> bool:
         """Must the core hear of a suspect node before its next decision?"""
-        if self._state.round is None or now - node.seen > self._state.fleet.silence_s:
+        if self._state.round is None or now - node.observed.seen > self._state.fleet.silence_s:
             return True
         attempts = self._state.registry.on_node.get(node.name, {}).items()
-        return any(a.ordered and key not in node.granted for key, a in attempts)
+        return any(a.ordered and key not in node.leases.granted for key, a in attempts)

@@ -43,7 +43,7 @@ class NodeWatch:
             fleet.excuse_silence()
         fleet.find_suspects()
         for node in list(fleet.nodes.values()):
-            if node.inherited:
+            if node.agent.inherited:
                 self._outlive(node)
             self._service.settle(node)
         self._detention.update()

@@ -51,30 +51,30 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
 
 def _load_nodes(state: ClusterState) -> None:
     rows = {row.name: row for row in state.store.nodes()}
-    for node in state.options.nodes or ():
-        old = rows.get(node.name)
-        if old is None or (old.accelerator, old.devices) != (node.accelerator, node.devices):
+    for wished in state.options.nodes or ():
+        old = rows.get(wished.name)
+        if old is None or (old.accelerator, old.devices) != (wished.accelerator, wished.devices):
             row = NodeRow(
-                name=node.name, accelerator=node.accelerator, devices=node.devices, host=""
+                name=wished.name, accelerator=wished.accelerator, devices=wished.devices, host=""
             )
-            rows[node.name] = row
+            rows[wished.name] = row
             state.write(lambda t, row=row: t.put_node(row))  # type: ignore[misc]
     wanted = None if state.options.nodes is None else {n.name for n in state.options.nodes}
     for row in rows.values():
         if wanted is not None and row.name not in wanted:
             state.write(lambda t, row=row: t.delete_node(row.name))  # type: ignore[misc]
             continue
-        state.fleet.add(row.name, row.accelerator, row.devices, row.drained)
-        state.fleet.nodes[row.name].host = row.host
-        state.fleet.nodes[row.name].simulated_devices = row.simulated_devices
-        state.fleet.nodes[row.name].cordoned = row.cordoned
-        state.fleet.nodes[row.name].machine = row.machine
-        state.fleet.nodes[row.name].superseded = dict.fromkeys(row.superseded)
-        state.fleet.nodes[row.name].last_incarnation = row.incarnation
-        state.fleet.nodes[row.name].left_s = row.left_s
+        node = state.fleet.add(row.name, row.accelerator, row.devices, row.drained)
+        node.host = row.host
+        node.simulated_devices = row.simulated_devices
+        node.health.cordoned = row.cordoned
+        node.agent.machine = row.machine
+        node.agent.superseded = dict.fromkeys(row.superseded)
+        node.agent.last_incarnation = row.incarnation
+        node.agent.left_s = row.left_s
         if row.incarnation:  # it may still hold jobs, and must get the time to say so
             lease_s = state.options.lease_s * (1 + state.options.rate_bound)
-            state.fleet.nodes[row.name].lease_until = state.fleet.monotonic() + lease_s
+            node.leases.until = state.fleet.monotonic() + lease_s
 
 
 def _number_orders(state: ClusterState) -> None:
@@ -139,12 +139,12 @@ def _load_grants(state: ClusterState) -> None:
         if node is None:
             continue
         mine = state.registry.on_node.get(row.name, {})
-        node.granted.update(key for key, start in mine.items() if start.ordered)
+        node.leases.granted.update(key for key, start in mine.items() if start.ordered)
         for job, attempt, incarnation in row.inherited:
             start = mine.get((job, attempt))
             if start is not None:
                 until = ends + start.row.spec.longest_grace_s
-                node.inherited[job, attempt] = Inherited(incarnation, until)
+                node.agent.inherited[job, attempt] = Inherited(incarnation, until)
 
 
 def _attempt(parts: Collaborators, row: JobRow, record: AttemptRow) -> Attempt:

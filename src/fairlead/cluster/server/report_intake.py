@@ -72,7 +72,7 @@ class ReportIntake:
             del attempt.held[node]  # in the order in which they end: the first one is to blame
         held = attempt.held[node] = held if before is None else as_known(held, before)
         if node == attempt.first_node:
-            attempt.heard = self._state.fleet.nodes[node].seen
+            attempt.heard = self._state.fleet.nodes[node].observed.seen
             self._heard_leader(attempt, held)
         self._heard_finish(attempt)
         self._heard_job(attempt, held)

@@ -11,16 +11,16 @@ def silence(state: ClusterState, attempt: Attempt) -> str:
     now = state.fleet.monotonic()
     for name in attempt.nodes:
         node = state.fleet.nodes.get(name)
-        if node is not None and node.seen and (node.suspect or node.lost):
-            told = f"node {name} has been silent for {max(now - node.seen, 0.0):.0f} s"
+        if node is not None and node.observed.seen and (node.suspect or node.lost):
+            told = f"node {name} has been silent for {max(now - node.observed.seen, 0.0):.0f} s"
             return f"{told}; {_wait(state, node, now)}"
-        if node is not None and not node.seen:
+        if node is not None and not node.observed.seen:
             return f"node {name} has not reported since the server was started; {_wait(state, node, now)}"
     return ""
 
 
 def _wait(state: ClusterState, node: LiveNode, now: float) -> str:
-    lease_s = node.lease_until - now
+    lease_s = node.leases.until - now
     lease = f"its leases end in {lease_s:.0f} s" if lease_s > 0 else "its leases are over"
     left_s = node.quiet_since + outlast_s(state, node) - now
     return f"{lease}, and unless it is back its jobs start elsewhere in {max(left_s, 0.0):.0f} s"

@@ -272,10 +272,10 @@ class ViewBuilder:
             state=current.state,
             host=node.host,
             simulated_devices=node.simulated_devices,
-            last_seen_s=now - node.seen if node.seen else None,
+            last_seen_s=now - node.observed.seen if node.observed.seen else None,
             jobs=tuple(tuple(jobs) for jobs in holders),
             reason=current.reason or self._obstacles(node),
-            state_since_s=now - node.state_since if node.state_since else None,
+            state_since_s=now - node.health.state_since if node.health.state_since else None,
         )
 
     def _obstacles(self, node: LiveNode) -> str:
