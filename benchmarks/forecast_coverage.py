@@ -1,37 +1,48 @@
 """What are forecasts of ends worth? Forecasts about simulated clusters, held against what then happened.
 
-    python benchmarks/forecast_coverage.py [--jobs 200] [--seeds 1 2 ...]
+    python benchmarks/forecast_coverage.py [--jobs 200] [--seeds 1 2 ...] [--forecasts FILE]
 
 The truth is a simulation with jobs that come later, of which a forecast knows nothing but those that came
 before it, and with rates that vary from round to round. Every few rounds somebody asks for the ends of all
 jobs; intervals are calibrated by jobs that have ended by then, as on a live cluster. Printed are, for each
-workload, the part of the truths inside the "8 of 10" interval and the median relative error of the
-forecasts, of those with rounds (exact) and of those without (coarse). Exits with 1 where coverage is outside
-75 to 85 % with right rates, or the median error of exact ones above 15 %.
+workload, the part of the truths inside the "8 of 10" interval, the median relative error of the forecasts,
+and the median width of intervals over the time that the jobs really took from then on, of jobs that ran and
+of jobs that waited; of forecasts with rounds (exact) and of those without (coarse). Exits with 1 where
+coverage is outside 75 to 85 % with right rates, or the median error of exact ones above 15 %.
+
+What takes long are simulations and forecasts, which do not depend on the calibration: --forecasts keeps them
+in a file, one run a line, and takes those that it has from there.
 """
 
 import itertools
+import multiprocessing
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import msgspec
 import numpy as np
 from command_line import finite, parser_of, whole
 from command_line import run as execute
 
 from fairlead.cluster.forecasting.arrivals import Recent
 from fairlead.cluster.forecasting.calibration import (
-    Calibrated,
     ForecastKind,
+    ForecastOutcome,
     IntervalCalibration,
     Pending,
+    RawForecast,
 )
 from fairlead.cluster.forecasting.forecast import (
     Question,
     eta,
     forecast,
+    running_jobs,
 )
 from fairlead.cluster.forecasting.forecaster import SEEDS
+from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import (
     Command,
@@ -117,50 +128,44 @@ WORKLOADS = (
 )
 
 
-@dataclass
-class Looks:
-    """Asks for forecasts of one kind, and remembers what came of them."""
+class MadeForecast(msgspec.Struct, frozen=True, array_like=True, tag="forecast"):
+    """What was forecast of a job at a time of the simulation."""
 
+    made_s: float
+    job: int
     kind: ForecastKind
-    calibration: IntervalCalibration = field(
-        default_factory=lambda: IntervalCalibration(DEFAULT.round_s)
-    )
-    pending: Pending = field(default_factory=Pending)
-    given: dict[int, list[tuple[float, Calibrated]]] = field(default_factory=dict)
-    raw: list[tuple[float, float]] = field(default_factory=list)  # rounds ahead, score
-    inside: list[bool] = field(default_factory=list)
-    errors: list[float] = field(default_factory=list)
-    spent_s: float = 0.0
-
-    def look(self, setup: Setup, core: Scheduler, recent: Recent) -> None:
-        """Ask for the ends of jobs."""
-        began = time.process_time()
-        asked = Question(history=recent.history(), cpu_s=np.inf if self.kind == "exact" else 0.0)
-        seeds = range(SEEDS if self.kind == "exact" else 1)
-        outcomes = forecast(setup, take_checkpoint(core.data), asked, seeds)
-        self.spent_s += time.process_time() - began
-        jobs = core.data.ledger.jobs.id.tolist()
-        for job in jobs[:: max(len(jobs) // ASKED, 1)]:
-            left_s = eta(outcomes, job).finish_s
-            if left_s is None:
-                continue
-            given = self.calibration.of(self.kind, left_s)
-            self.given.setdefault(job, []).append((core.data.now_s, given))
-            self.pending.add(job, core.data.now_s, self.kind, left_s, given)
-
-    def ended(self, job: int, time_s: float) -> None:
-        """A job has completed."""
-        for outcome in self.pending.ended(job, time_s):
-            self.raw.append((outcome.left_s / DEFAULT.round_s, outcome.score))
-            self.calibration.learn(outcome)
-        for made_s, given in self.given.pop(job, []):
-            actual_s = time_s - made_s
-            self.inside.append(given.low_s <= actual_s <= given.high_s)
-            self.errors.append(abs(given.left_s - actual_s) / max(actual_s, 1.0))
+    running: bool
+    left_s: float
 
 
-def run(load: Workload, jobs: int, seed: int, bias: float) -> dict[ForecastKind, Looks]:
-    """One run of a workload. bias: by how much rates are wrong, standard deviation of their logarithms."""
+class JobEnded(msgspec.Struct, frozen=True, array_like=True, tag="end"):
+    """A job has completed."""
+
+    time_s: float
+    job: int
+
+
+class Case(msgspec.Struct, frozen=True):
+    """What a run is a simulation of. bias: by how much rates are wrong, standard deviation of their
+    logarithms."""
+
+    workload: str
+    bias: float
+    seed: int
+    jobs: int
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One simulation: what was forecast in it, and what happened, in the order of time."""
+
+    case: Case
+    seen: list[MadeForecast | JobEnded]
+    spent_s: dict[ForecastKind, float]  # CPU time of the forecasts
+
+
+def simulated(case: Case) -> Run:
+    """A run."""
+    load = next(one for one in WORKLOADS if one.name == case.workload)
     table = read_throughputs("builtin").on(CLUSTER)
     costs = RestartCosts(RESTART_S)
     setup = Setup(
@@ -169,27 +174,46 @@ def run(load: Workload, jobs: int, seed: int, bias: float) -> dict[ForecastKind,
         throughputs=table,
         policy=load.policy,
         settings=DEFAULT,
-        seed=seed,
+        seed=case.seed,
         restart_costs=costs,
     )
     core = build(setup)
-    trace = load.arrivals(table, int(jobs * MORE), np.random.default_rng((seed, 1)))
-    ground_truth = GroundTruth(costs, 0.05, bias, seed=seed)
+    trace = load.arrivals(table, int(case.jobs * MORE), np.random.default_rng((case.seed, 1)))
+    ground_truth = GroundTruth(costs, 0.05, case.bias, seed=case.seed)
     backend = SimBackend(trace, CLUSTER, table, core.data.planning.planner.solve, ground_truth)
-    looks = {kind: Looks(kind) for kind in KINDS}
-    recent, rounds = Recent(), itertools.count()
+    made = Run(case=case, seen=[], spent_s=dict.fromkeys(KINDS, 0.0))
+    recent, rounds, awaited = Recent(), itertools.count(), set[int]()
     while (event := backend.next()) is not None:
-        if backend.submitted >= jobs and not looks["exact"].given:
+        if backend.submitted >= case.jobs and not awaited:
             break
         _hear(recent, event)
         for command in core.handle(event):
-            _ends(looks, command)
+            ends = _ends(command)
+            made.seen.extend(ends)
+            awaited -= {one.job for one in ends}
             backend.perform(command)
         due = isinstance(event, RoundEnded) and next(rounds) % LOOKS == 0
-        if due and core.data.round.active and backend.submitted < jobs:
-            for one in looks.values():
-                one.look(setup, core, recent)
-    return looks
+        if due and core.data.round.active and backend.submitted < case.jobs:
+            looked = [one for kind in KINDS for one in _look(made, kind, setup, core, recent)]
+            made.seen.extend(looked)
+            awaited |= {one.job for one in looked}
+    return made
+
+
+def _look(
+    made: Run, kind: ForecastKind, setup: Setup, core: Scheduler, recent: Recent
+) -> Iterator[MadeForecast]:
+    """Ask for the ends of jobs."""
+    began = time.process_time()
+    asked = Question(history=recent.history(), cpu_s=np.inf if kind == "exact" else 0.0)
+    state = take_checkpoint(core.data)
+    outcomes = forecast(setup, state, asked, range(SEEDS if kind == "exact" else 1))
+    made.spent_s[kind] += time.process_time() - began
+    running, jobs = running_jobs(state), core.data.ledger.jobs.id.tolist()
+    for job in jobs[:: max(len(jobs) // ASKED, 1)]:
+        left_s = eta(outcomes, job).finish_s
+        if left_s is not None:
+            yield MadeForecast(core.data.now_s, job, kind, job in running, left_s)
 
 
 def _hear(recent: Recent, event: Event) -> None:
@@ -198,13 +222,97 @@ def _hear(recent: Recent, event: Event) -> None:
         recent.submitted(event.time_s, jobs)
 
 
-def _ends(looks: dict[ForecastKind, Looks], command: Command) -> None:
+def _ends(command: Command) -> list[JobEnded]:
     if not isinstance(command, EndJobs):
-        return
-    for job, end, end_s in zip(command.jobs, command.end, command.end_s, strict=True):
-        if end == JobEnd.COMPLETED:
-            for one in looks.values():
-                one.ended(int(job), float(end_s))
+        return []
+    ends = zip(command.jobs, command.end, command.end_s, strict=True)
+    return [JobEnded(float(end_s), int(job)) for job, end, end_s in ends if end == JobEnd.COMPLETED]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A forecast, and what came of it."""
+
+    running: bool
+    inside: bool
+    error: float  # relative
+    width: float  # of the interval over the time that it took
+
+    @classmethod
+    def of(cls, made: RawForecast, actual_s: float) -> "Checked":
+        """Hold one against the truth."""
+        given, least_s = made.given, max(actual_s, 1.0)
+        return cls(
+            running=made.running,
+            inside=given.low_s <= actual_s <= given.high_s,
+            error=abs(given.left_s - actual_s) / least_s,
+            width=(given.high_s - given.low_s) / least_s,
+        )
+
+
+@dataclass
+class Judged:
+    """Forecasts of one kind of one run, calibrated on the way."""
+
+    kind: ForecastKind
+    calibration: IntervalCalibration = field(
+        default_factory=lambda: IntervalCalibration(DEFAULT.round_s)
+    )
+    checked: list[Checked] = field(default_factory=list)
+    outcomes: list[ForecastOutcome] = field(default_factory=list)
+
+    def follow(self, run: Run) -> "Judged":
+        """Calibrate, and hold all against the truth."""
+        pending, given = Pending(), dict[int, list[RawForecast]]()
+        for seen in run.seen:
+            if isinstance(seen, JobEnded):
+                for outcome in pending.ended(seen.job, seen.time_s):
+                    self.outcomes.append(outcome)
+                    self.calibration.learn(outcome)
+                for made in given.pop(seen.job, []):
+                    self.checked.append(Checked.of(made, seen.time_s - made.made_s))
+            elif seen.kind == self.kind:
+                made = self._calibrated(seen)
+                given.setdefault(seen.job, []).append(made)
+                pending.add(seen.job, made)
+        return self
+
+    def _calibrated(self, seen: MadeForecast) -> RawForecast:
+        return RawForecast(
+            made_s=seen.made_s,
+            kind=seen.kind,
+            running=seen.running,
+            left_s=seen.left_s,
+            given=self.calibration.of(seen.kind, seen.left_s, seen.running),
+        )
+
+
+def runs_of(cases: Sequence[Case], kept: Path | None, workers: int) -> Iterator[Run]:
+    """The runs of these cases, in their order, from the file that they are kept in or simulated."""
+    known = {} if kept is None else _known(kept)
+    missing = [case for case in cases if case not in known]
+    with multiprocessing.get_context("spawn").Pool(max(min(workers, len(missing)), 1)) as pool:
+        new = pool.imap(simulated, missing)
+        for case in cases:
+            if case in known:
+                yield known[case]
+                continue
+            run = next(new)
+            if kept is not None:
+                with kept.open("ab") as file:
+                    file.write(msgspec.json.encode(run) + b"\n")
+            yield run
+
+
+def _known(kept: Path) -> dict[Case, Run]:
+    """What is in a file of runs; it need not be there. Raises ConfigError."""
+    if not kept.exists():
+        return {}
+    try:
+        runs = [msgspec.json.decode(line, type=Run) for line in kept.read_bytes().splitlines()]
+    except (OSError, msgspec.MsgspecError) as problem:
+        raise ConfigError(f"--forecasts: {kept}: cannot be read ({problem})") from None
+    return {run.case: run for run in runs}
 
 
 def main() -> int:
@@ -212,50 +320,66 @@ def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--jobs", type=whole(), default=200)
     parser.add_argument("--seeds", type=whole(0), nargs="+", default=[1, 2, 5, 6, 10, 11, 12, 13])
-    parser.add_argument("--workloads", nargs="+", choices=[w.name for w in WORKLOADS])
+    names = [w.name for w in WORKLOADS]
+    parser.add_argument("--workloads", nargs="+", choices=names, default=names)
     parser.add_argument("--bias", type=finite(), default=0.3, help="of wrong rates")
     parser.add_argument("--scores", action="store_true", help="print what priors are made of")
+    parser.add_argument("--forecasts", type=Path, help="file of the runs, to judge them again")
+    parser.add_argument("--workers", type=whole(), default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args()
+    rows = [(name, bias) for name in given.workloads for bias in (0.0, given.bias)]
+    cases = [Case(name, bias, seed, given.jobs) for name, bias in rows for seed in given.seeds]
+    made = runs_of(cases, given.forecasts, given.workers)
     good = True
     print(
-        f"{'workload':10}{'rates':7}{'kind':7}{'looks':>7}{'inside':>9}{'median error':>14}{'CPU s':>8}"
+        f"{'workload':10}{'rates':7}{'kind':7}{'looks':>7}{'inside':>9}{'median error':>14}"
+        f"{'width: running':>16}{'waiting':>9}{'CPU s':>8}"
     )
-    everything: dict[ForecastKind, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
-    for load in WORKLOADS:
-        if given.workloads and load.name not in given.workloads:
-            continue
-        for rates, bias in (("right", 0.0), ("wrong", given.bias)):
-            runs = [run(load, given.jobs, seed, bias) for seed in given.seeds]
-            for kind in KINDS:
-                looks = [of[kind] for of in runs]
-                covered, error = _row(f"{load.name:10}{rates:7}{kind:7}", looks)
-                everything[kind] += [one for look in looks for one in look.raw]
-                good &= COVERAGE[0] <= covered <= COVERAGE[1] or bias > 0
-                good &= error <= ERROR or bias > 0 or kind == "coarse"
+    outcomes: list[ForecastOutcome] = []
+    for name, bias in rows:
+        runs = list(itertools.islice(made, len(given.seeds)))
+        for kind in KINDS:
+            judged = [Judged(kind).follow(run) for run in runs]
+            outcomes += [one for of in judged for one in of.outcomes]
+            spent_s = sum(run.spent_s[kind] for run in runs)
+            row = f"{name:10}{'wrong' if bias else 'right':7}{kind:7}"
+            covered, error = _row(row, [one for of in judged for one in of.checked], spent_s)
+            good &= COVERAGE[0] <= covered <= COVERAGE[1] or bias > 0
+            good &= error <= ERROR or bias > 0 or kind == "coarse"
     if given.scores:
-        for kind, raw in everything.items():
-            print(kind)
-            _scores(raw)
+        _scores(outcomes)
     return 0 if good else 1
 
 
-def _row(name: str, looks: list[Looks]) -> tuple[float, float]:
+def _row(name: str, checked: list[Checked], spent_s: float) -> tuple[float, float]:
     """Print one line. Gives the part that was inside, and the median error."""
-    inside = [one for look in looks for one in look.inside]
-    error = float(np.median([one for look in looks for one in look.errors]))
-    spent_s = sum(look.spent_s for look in looks)
-    covered = float(np.mean(inside))
-    print(f"{name}{len(inside):7}{covered:9.1%}{error:14.1%}{spent_s:8.1f}", flush=True)
+    error = float(np.median([one.error for one in checked]))
+    covered = float(np.mean([one.inside for one in checked]))
+    widths = [[one.width for one in checked if one.running == runs] for runs in (True, False)]
+    running, waiting = (float(np.median(of or [np.nan])) for of in widths)
+    print(
+        f"{name}{len(checked):7}{covered:9.1%}{error:14.1%}"
+        f"{running:16.0%}{waiting:9.0%}{spent_s:8.1f}",
+        flush=True,
+    )
     return covered, error
 
 
-def _scores(raw: list[tuple[float, float]]) -> None:
-    """Quantiles of the scores by how far the forecasts saw."""
-    for least, most in ((0.0, 4.0), (4.0, 30.0), (30.0, np.inf)):
-        scores = [score for rounds, score in raw if least <= rounds < most]
+def _scores(outcomes: list[ForecastOutcome]) -> None:
+    """Quantiles of the scores of like forecasts."""
+    classes = itertools.product(KINDS, (True, False), ((0.0, 4.0), (4.0, 30.0), (30.0, np.inf)))
+    for kind, running, (least, most) in classes:
+        scores = [
+            one.score
+            for one in outcomes
+            if (one.kind, one.running) == (kind, running)
+            and least <= one.left_s / DEFAULT.round_s < most
+        ]
         if scores:
             low, middle, high = np.quantile(scores, (0.1, 0.5, 0.9))
-            print(f"rounds {least:g}-{most:g}: {len(scores)} {low:.3f} {middle:.3f} {high:.3f}")
+            state = "running" if running else "waiting"
+            name = f"{kind}, {state}, rounds {least:g}-{most:g}"
+            print(f"{name}: {len(scores)} {low:.3f} {middle:.3f} {high:.3f}")
 
 
 if __name__ == "__main__":

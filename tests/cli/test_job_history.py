@@ -139,6 +139,11 @@ def test_how_a_forecast_was_made_is_told() -> None:
     )
     for part in ("made 12 s ago", "coarse beyond 2 h", "typically 20% off"):
         assert part in printed(coarse)
+    young = end(change(TOLD, forecast_outcomes=3))
+    assert "probably between 5 min and 10 min" in young
+    assert "not calibrated yet: 3 of 20 like forecasts have been checked" in young
+    known = end(change(TOLD, forecast_outcomes=20))
+    assert "8 of 10 times between 5 min and 10 min (20 forecasts)." in known
     none = change(TOLD, finish_s=None, forecasts=0, forecast_kind="none yet")
     assert "It is owed most." in printed(none)
     assert "The forecast is being made" in printed(none)

@@ -62,7 +62,7 @@ def end(told: Explanation) -> str:
     sentence = f"Expected to end in {duration(told.finish_s)}"
     if told.finish_low_s is not None and told.finish_high_s is not None:
         between = f"{duration(told.finish_low_s)} and {duration(told.finish_high_s)}"
-        sentence += f", 8 of 10 times between {between}"
+        sentence += f", {told.interval_words} between {between}"
     return f"{sentence} ({_worth(told)})."
 
 
@@ -75,6 +75,8 @@ def _worth(told: Explanation) -> str:
         parts.append(f"coarse beyond {duration(told.forecast_exact_s or 0.0)}")
     if told.forecast_error is not None:
         parts.append(f"typically {told.forecast_error:.0%} off")
+    if told.calibration_words:
+        parts.append(told.calibration_words)
     return ", ".join(parts)
 
 

@@ -11,6 +11,7 @@ from fairlead.cluster.forecasting.forecast import (
     Question,
     eta,
     forecast,
+    running_jobs,
 )
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import EndJobs, Solve
@@ -96,6 +97,17 @@ def test_a_forecast_is_how_the_run_went_on(policy: str, events: int) -> None:
     assert outcome.makespan_s == pytest.approx(max(ends.values()) - state.time_s, abs=1.0)
     assert 0.5 < outcome.utilization <= 1.0
     assert encode(state) == before
+
+
+def test_those_run_that_hold_devices_in_the_round_in_force_and_have_not_left_it() -> None:
+    state, _ = middle(setup(), jobs(), 20)
+    assert state.in_force is not None
+    members = set(state.in_force.job_groups.flatten().tolist()) - {-1}
+    assert running_jobs(state) == members
+    assert members < set(state.ledger.jobs["id"].tolist())
+    gone = replace(state.in_force, counts=np.zeros_like(state.in_force.counts))
+    assert running_jobs(replace(state, in_force=gone)) == frozenset()
+    assert running_jobs(replace(state, in_force=None)) == frozenset()
 
 
 def test_a_round_under_way_counts_up_to_now() -> None:

@@ -3,8 +3,9 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from tests.cluster.served import Served, served
 
 from fairlead.cluster.forecasting import forecast_process
 from fairlead.cluster.forecasting.arrivals import History
-from fairlead.cluster.forecasting.forecast import Question
+from fairlead.cluster.forecasting.forecast import ForecastRun, Question, running_jobs
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.forecasting.forecast_process import (
     ForecastError,
@@ -153,18 +154,100 @@ def test_forecasts_are_held_against_what_came_of_them(
     assert latest is not None
     ends = np.array([latest.now_s + 5_000.0, latest.now_s + 6_000.0])
     completed, dropped = int(JobEnd.COMPLETED), int(JobEnd.DROPPED)
-    record = forecaster.track_record
-    record.ended(EndJobs(ends[1], np.array([11, 10]), np.array([completed, dropped]), ends))
-    record.interrupted(9)
+    assert 7 in latest.running
+    assert 11 not in latest.running
+    which, how = np.array([11, 7, 10]), np.array([completed, completed, dropped])
+    forecaster.track_record.ended(EndJobs(ends[1], which, how, ends[[0, 1, 1]]))
+    forecaster.track_record.interrupted(9)
 
     def known() -> bool:
         forecaster.of(11)
-        return [one.job for one in outcomes.all()] == [11]
+        return [one.job for one in outcomes.all()] == [11, 7]
 
-    until(known, what="the outcome of job 11, and of no other")
-    (found,) = outcomes.all()
+    until(known, what="the outcomes of jobs 11 and 7, and of no other")
+    found, ran = outcomes.all()
+    assert (found.running, ran.running) == (False, True)
     assert found.actual_s == pytest.approx(5_000.0)
     assert found.left_s == pytest.approx(latest.outcomes[0].finish_s[11], rel=0.2)
+
+
+class _Slow(ForecastProcess):
+    """Has the coarse forecast at once, and the exact one when it is let go on."""
+
+    def __init__(self) -> None:
+        super().__init__("slow")
+        self.go_on = threading.Event()
+
+    def run(
+        self,
+        task: ForecastTask,
+        patience_s: float = float("inf"),
+        early: Callable[[list[ForecastRun]], None] = lambda _: None,
+    ) -> list[ForecastRun]:
+        early(without_rounds(task))
+        assert self.go_on.wait(LIMIT_S)
+        return within_time(task)
+
+
+def test_a_coarse_forecast_is_not_told_where_there_is_an_exact_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each submission had the intervals of all jobs as wide as those of coarse forecasts for a moment."""
+    monkeypatch.setattr("fairlead.cluster.forecasting.forecaster.AT_LEAST_S", 0.0)
+    outcomes, slow, copied = Outcomes(tmp_path / "forecasts.db"), _Slow(), task()
+    outcomes.open()
+    one = Forecaster(lambda: (copied.state.time_s, copied), 360.0, outcomes, slow)
+    one.start()
+
+    def kind() -> str:
+        told = one.of(11)
+        return "none" if told is None else told.kind
+
+    try:
+        until(lambda: kind() == "coarse", what="the first, while a better one is made")
+        slow.go_on.set()
+        until(lambda: kind() == "exact")
+        slow.go_on.clear()
+        one.outdate()
+        until(lambda: kind() != "none" and one.latest is not None and not one.latest.final)
+        assert kind() == "exact", "the one before"
+        one._last = None
+        assert kind() == "coarse"
+        threading.Timer(0.2, slow.go_on.set).start()
+        waited = one.of(11, wait_s=LIMIT_S)
+        assert waited is not None
+        assert waited.kind == "exact"
+    finally:
+        slow.go_on.set()
+        one.close()
+        outcomes.close()
+
+
+def test_a_job_that_ends_within_the_rounds_that_were_simulated_is_told_exactly(
+    forecaster: Forecaster,
+) -> None:
+    """Though there was no time to simulate them to the end of all jobs."""
+    until(lambda: forecaster.latest is not None and forecaster.latest.final)
+    latest = forecaster.latest
+    assert latest is not None
+    (first, *_) = latest.outcomes
+    soon, late = (of(first.finish_s, key=first.finish_s.__getitem__) for of in (min, max))
+    partly = replace(latest, outcomes=(replace(first, exact_s=first.finish_s[soon] + 1.0),))
+    assert latest.kind_of(late) == partly.kind_of(soon) == "exact"
+    assert partly.kind_of(late) == "coarse"
+    told = forecaster._told(partly, late, 0.0)
+    assert told.exact_s is not None
+    assert forecaster._told(partly, soon, 0.0).exact_s is None
+    assert partly.kind_of(12345) == "coarse"
+
+
+def test_no_end_is_told_before_the_steps_are_done(forecaster: Forecaster) -> None:
+    until(lambda: (told := forecaster.of(7)) is not None and told.kind == "exact")
+    told = forecaster.of(7, least_s=1e6)
+    assert told is not None
+    assert told.given is not None
+    assert told.given.left_s >= 1e6
+    assert 0.8e6 < told.given.low_s < 1e6 < told.given.high_s
 
 
 @pytest.mark.parametrize(("within_s", "final"), [(3600.0, True), (3600.0, False), (0.0, True)])
@@ -181,7 +264,17 @@ def test_a_question_compares_forecasts_of_one_kind(
     assert coarse.mean_left_s != pytest.approx(exact.mean_left_s)
     jobs = frozenset(exact.finish_s)
     told = exact if final else coarse
-    latest = Latest(0.0, asked.state.time_s, asked, jobs, (told,), 1.0, final, coarse)
+    latest = Latest(
+        at=0.0,
+        now_s=asked.state.time_s,
+        task=asked,
+        jobs=jobs,
+        running=running_jobs(asked.state),
+        outcomes=(told,),
+        cost_s=1.0,
+        final=final,
+        coarse=coarse,
+    )
     outlooks = server.server.service.outlooks
     monkeypatch.setattr(outlooks.forecaster, "recent", lambda until: latest)
     monkeypatch.setattr(server.server.service.engine.state, "setup", asked.setup)

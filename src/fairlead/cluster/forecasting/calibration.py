@@ -1,14 +1,16 @@
 """How sure a forecast is, from what earlier ones were worth.
 
-The score of a forecast is log(time that the job really took from then on / time forecast). Intervals are
-split-conformal on the newest scores of like forecasts, exact or coarse ones, near or far ones, with the
-level adapted online (adaptive conformal inference): misses widen it, hits narrow it. Until enough jobs have
+The score of a forecast is log((time that the job really took from then on + a) / (time forecast + a)): for
+long times the relative error, for short ones the error in seconds over the allowance a, which starts, stops
+and the grid of rounds cost however short a job is. Intervals are split-conformal on the newest scores of like
+forecasts (exact or coarse ones; near or far ones, near ones of jobs that ran or that waited), with the level
+adapted online (adaptive conformal inference): misses widen it, hits narrow it. Until enough jobs have
 ended, scores measured by ``benchmarks/forecast_coverage.py`` stand in for them.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Literal, TypeAlias
 
@@ -25,15 +27,21 @@ PRIOR_WORTH = 20  # scores that what is assumed at the beginning is worth
 LEARNING_RATE = 0.03
 LEVELS = (0.6, 0.98)  # between which it moves: a row of hits is often one sweep
 NEAR_ROUNDS, FAR_ROUNDS = 4.0, 30.0  # forecasts of so many rounds: near, middle, far
-LEAST_S = 1.0  # what is shorter counts as this
+ALLOWANCE_S = 10.0  # added to what is forecast and to what came of it, see the module
+LEAST_S = 1.0  # upper bounds are no less
+# Of the least that a job takes: its steps are known as of its last heartbeat, and its rate is a mean.
+SOONEST = 0.85
 SHIFT = 0.5  # the most that the median of scores may move a forecast by
 # The least: the jobs that have ended so far are not those to come, so that what is right but for little is
 # not made better by them. Coarse forecasts are wrong in the median as such.
 LEAST_SHIFT: Mapping[ForecastKind, float] = {"exact": 0.2, "coarse": 0.0}
-# Median and standard deviation of scores at the beginning: near, middle, far.
-PRIOR: Mapping[ForecastKind, Sequence[tuple[float, float]]] = {
-    "exact": ((0.05, 0.22), (0.05, 0.27), (0.0, 0.4)),
-    "coarse": ((-0.4, 0.6), (-0.2, 0.5), (-0.1, 0.4)),
+# Median and standard deviation of scores at the beginning, by kind and whether the job runs; near, middle,
+# far.
+PRIOR: Mapping[tuple[ForecastKind, bool], Sequence[tuple[float, float]]] = {
+    ("exact", True): ((0.0, 0.15), (0.0, 0.2), (0.0, 0.4)),
+    ("exact", False): ((0.05, 0.25), (0.05, 0.25), (0.0, 0.4)),
+    ("coarse", True): ((-0.4, 0.6), (-0.3, 0.6), (-0.1, 0.4)),
+    ("coarse", False): ((-0.4, 0.6), (-0.3, 0.5), (-0.1, 0.4)),
 }
 
 
@@ -43,6 +51,7 @@ class ForecastOutcome(msgspec.Struct, frozen=True, kw_only=True):
     job: int
     made_s: float
     kind: ForecastKind
+    running: bool  # did the job hold devices when it was made?
     left_s: float  # that was forecast, before it was calibrated
     low_s: float  # the interval that was given
     high_s: float
@@ -51,7 +60,7 @@ class ForecastOutcome(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def score(self) -> float:
         """See the module."""
-        return float(np.log(max(self.actual_s, LEAST_S) / max(self.left_s, LEAST_S)))
+        return float(np.log((self.actual_s + ALLOWANCE_S) / (self.left_s + ALLOWANCE_S)))
 
     @property
     def inside(self) -> bool:
@@ -67,6 +76,21 @@ class Calibrated:
     low_s: float
     high_s: float
     error: float  # relative: half of such forecasts were further off
+    outcomes: int = 0  # of like forecasts that it rests on, beside what is assumed at the beginning
+
+    def no_sooner_than(self, least_s: float) -> "Calibrated":
+        """For a job that takes so long at its best rate, as far as its rate and steps are known."""
+        return replace(
+            self,
+            left_s=max(self.left_s, least_s),
+            low_s=max(self.low_s, min(_scaled(least_s, SOONEST), least_s)),
+            high_s=max(self.high_s, least_s),
+        )
+
+
+def _scaled(left_s: float, factor: float) -> float:
+    """What a score, whose exponential is the factor, makes of a forecast; seconds, never negative."""
+    return max((left_s + ALLOWANCE_S) * factor - ALLOWANCE_S, 0.0)
 
 
 @dataclass(slots=True)
@@ -104,29 +128,36 @@ class IntervalCalibration:
 
     def __init__(self, round_s: float, known: Iterable[ForecastOutcome] = ()) -> None:
         self.round_s = round_s
-        self._classes: dict[tuple[ForecastKind, int], _Class] = {}
+        self._classes: dict[tuple[ForecastKind, bool, int], _Class] = {}
         for outcome in known:
             self.learn(outcome)
 
     def learn(self, outcome: ForecastOutcome) -> None:
         """A job has ended of which something had been forecast."""
-        mine = self._class(outcome.kind, outcome.left_s)
+        mine = self._class(outcome.kind, outcome.left_s, outcome.running)
         mine.learn(outcome.score, 0.0 if outcome.inside else 1.0)
 
-    def of(self, kind: ForecastKind, left_s: float) -> Calibrated:
+    def of(self, kind: ForecastKind, left_s: float, running: bool) -> Calibrated:
         """A forecast of so many seconds, put right by how others were off."""
-        mine = self._class(kind, left_s)
+        mine = self._class(kind, left_s, running)
         if mine.factors is None:
             mine.factors = mine.work_out()
         middle, low, high, error = mine.factors
-        return Calibrated(left_s * middle, left_s * low, max(left_s * high, LEAST_S), error)
+        return Calibrated(
+            left_s=_scaled(left_s, middle),
+            low_s=_scaled(left_s, low),
+            high_s=max(_scaled(left_s, high), LEAST_S),
+            error=error * (left_s + ALLOWANCE_S) / max(left_s, LEAST_S),
+            outcomes=len(mine.scores),
+        )
 
-    def _class(self, kind: ForecastKind, left_s: float) -> _Class:
+    def _class(self, kind: ForecastKind, left_s: float, running: bool) -> _Class:
+        """Of far ones it makes no difference whether the job runs now: both wait and run until then."""
         rounds = left_s / self.round_s
         at = 0 if rounds < NEAR_ROUNDS else 1 if rounds < FAR_ROUNDS else 2
-        key = (kind, at)
+        key = (kind, running and at < 2, at)
         if key not in self._classes:
-            middle, sd = PRIOR[kind][at]
+            middle, sd = PRIOR[kind, running][at]
             normal = NormalDist(middle, sd)
             spots = ((i + 0.5) / PRIOR_WORTH for i in range(PRIOR_WORTH))
             prior = tuple(normal.inv_cdf(spot) for spot in spots)
@@ -134,37 +165,50 @@ class IntervalCalibration:
         return self._classes[key]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawForecast:
+    """What was forecast of a job, and the interval that was given."""
+
+    made_s: float  # time of the cluster's clock
+    kind: ForecastKind
+    running: bool  # did the job hold devices then?
+    left_s: float  # before it was calibrated
+    given: Calibrated
+
+    def outcome(self, job: int, ended_s: float) -> ForecastOutcome:
+        """What became of it."""
+        return ForecastOutcome(
+            job=job,
+            made_s=self.made_s,
+            kind=self.kind,
+            running=self.running,
+            left_s=self.left_s,
+            low_s=self.given.low_s,
+            high_s=self.given.high_s,
+            actual_s=ended_s - self.made_s,
+        )
+
+
 @dataclass(slots=True)
 class Pending:
     """Forecasts about jobs that have not ended. Of one job only those count that see less than half of what
-    the one before saw, so that all horizons count alike however often it is asked."""
+    the one before saw, of those made while it ran and of those made while it waited, so that all horizons
+    count alike however often it is asked."""
 
-    _made: dict[int, list[tuple[float, ForecastKind, float, Calibrated]]] = field(
-        default_factory=dict
-    )
+    _made: dict[int, list[RawForecast]] = field(default_factory=dict)
 
-    def add(
-        self, job: int, made_s: float, kind: ForecastKind, left_s: float, given: Calibrated
-    ) -> None:
-        """A forecast was made at a time of the cluster's clock."""
+    def add(self, job: int, forecast: RawForecast) -> None:
+        """A forecast was made."""
         before = self._made.setdefault(job, [])
-        if not before or left_s < before[-1][2] / 2:
-            before.append((made_s, kind, left_s, given))
+        alike = [one.left_s for one in before if one.running == forecast.running]
+        if not alike or forecast.left_s < alike[-1] / 2:
+            before.append(forecast)
 
     def ended(self, job: int, time_s: float) -> list[ForecastOutcome]:
-        """What became of those about a job that has completed."""
-        return [
-            ForecastOutcome(
-                job=job,
-                made_s=made_s,
-                kind=kind,
-                left_s=left_s,
-                low_s=given.low_s,
-                high_s=given.high_s,
-                actual_s=time_s - made_s,
-            )
-            for made_s, kind, left_s, given in self._made.pop(job, [])
-        ]
+        """What became of those about a job that has completed. Of one made when its steps were done, and
+        its end was not known yet, nothing can become."""
+        made = self._made.pop(job, [])
+        return [one.outcome(job, time_s) for one in made if one.made_s < time_s]
 
     def forget(self, job: int) -> None:
         """A person has paused or cancelled it: no forecast is to blame."""

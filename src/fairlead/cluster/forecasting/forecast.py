@@ -140,6 +140,13 @@ def median_s(outcomes: Sequence[ForecastRun], job: int) -> float | None:
     return found if found < np.inf else None
 
 
+def running_jobs(state: SchedulerCheckpoint) -> frozenset[int]:
+    """Ids of the jobs that hold devices in a state: those of the round in force that have not left it."""
+    if state.in_force is None:
+        return frozenset()
+    return frozenset(state.in_force.job_groups[state.in_force.counts].tolist())
+
+
 def _forget_stays(scheduler: Scheduler, costs: RestartCosts) -> None:
     """Who keeps its devices for now shall not do so for ever, for nobody will say here that it need not."""
     for ledger in (scheduler.data.ledger, scheduler.data.paused_jobs):

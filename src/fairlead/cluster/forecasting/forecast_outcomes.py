@@ -1,10 +1,12 @@
 """What forecasts about jobs were worth, on disk: a file of its own that does not grow for ever.
 
-Only jobs that have ended are in it. Each commit is whole but not synced; a file that is damaged is set
-aside: forecasts then begin with what is assumed of them.
+Only jobs that have ended are in it. Each commit is whole but not synced; a file that is damaged, or that
+another version has written, is set aside, and the log says so: forecasts then begin with what is assumed of
+them.
 """
 
 import contextlib
+import logging
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -21,9 +23,11 @@ from fairlead.cluster.store.database import (
 )
 from fairlead.errors import RunError, StoreError
 
+_log = logging.getLogger(__name__)
 APPLICATION = 0x464C4446  # "FLDF"
-VERSION = 1
+VERSION = 2  # 1: without ``running``, by which outcomes are told apart
 ROWS = 5_000  # newest that are kept
+ASIDE = ".unused"  # behind the name of a file that cannot be used
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -51,11 +55,16 @@ class Outcomes:
         """Open the file, or make it."""
         try:
             self._connection = self._connect()
-        except RunError:
-            with contextlib.suppress(FileNotFoundError):
-                self.path.replace(self.path.with_name(self.path.name + ".damaged"))
-            for tail in ("-wal", "-shm"):
-                self.path.with_name(self.path.name + tail).unlink(missing_ok=True)
+        except RunError as problem:
+            aside = self.path.with_name(self.path.name + ASIDE)
+            _log.warning(
+                "%s: what forecasts were worth is learned anew; the file is kept as %s",
+                problem,
+                aside.name,
+            )
+            for tail in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    self.path.with_name(self.path.name + tail).replace(f"{aside}{tail}")
             self._connection = self._connect()
 
     def _connect(self) -> sqlite3.Connection:

@@ -11,9 +11,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
 
 from fairlead.cluster.forecasting.calibration import Calibrated, ForecastKind
-from fairlead.cluster.forecasting.forecast import ForecastRun, median_s
+from fairlead.cluster.forecasting.forecast import ForecastRun, median_s, running_jobs
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.forecasting.forecast_process import (
     ForecastError,
@@ -41,6 +44,7 @@ class Latest:
     now_s: float  # that time on the cluster's clock
     task: ForecastTask
     jobs: frozenset[int]  # that it speaks of
+    running: frozenset[int]  # those that held devices when the state was copied
     outcomes: tuple[ForecastRun, ...]
     cost_s: float
     final: bool  # False: a better one is being made
@@ -51,10 +55,18 @@ class Latest:
         """Seconds since the state was copied."""
         return max(time.monotonic() - self.at, 0.0)
 
-    @property
-    def kind(self) -> ForecastKind:
-        """Were rounds simulated to the end?"""
-        return "coarse" if self.outcomes[0].coarse else "exact"
+    def left_s(self, job: int) -> float | None:
+        """Seconds from the state to the end of a job; None: not within the horizon."""
+        return median_s(self.outcomes, job)
+
+    def kind_of(self, job: int) -> ForecastKind:
+        """Were rounds simulated up to the end of this job?"""
+        return kind_within(self.outcomes[0], self.left_s(job))
+
+
+def kind_within(outcome: ForecastRun, left_s: float | None) -> ForecastKind:
+    """Were rounds simulated for so long, or, where it is not known how long, to the end of all jobs?"""
+    return "exact" if (np.inf if left_s is None else left_s) <= outcome.exact_s else "coarse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +103,8 @@ class Forecaster:
         self._problem = ""  # of the last failure
         self._began = time.monotonic()
         self._outdated = -float("inf")  # monotonic; people have changed jobs then
+        self._last: Latest | None = None  # that is final
+        self._usual_s = float("inf")  # that it took
         self._tried = -float("inf")  # when the last one was ready, or had failed
         self._thread = threading.Thread(target=self._run, name="forecasts", daemon=True)
 
@@ -110,36 +124,51 @@ class Forecaster:
 
     # --- who asks ------------------------------------------------------------------------------------
 
-    def of(self, job: int, wait_s: float = 0.0) -> JobForecast | None:
-        """What is forecast of a job; None = nothing yet. Where one can be expected within ``wait_s`` it is
-        waited for."""
+    def of(self, job: int, wait_s: float = 0.0, least_s: float = 0.0) -> JobForecast | None:
+        """What is forecast of a job; None = nothing yet. Where a first or a better one can be expected
+        within ``wait_s`` it is waited for. least_s: that the job takes from now on at its best rate; an old
+        forecast is counted down by the clock, whatever the job does."""
         failures = self._failures
         self._want()
-        latest = self.latest
-        if (latest is None or job not in latest.jobs) and latest is not None:
-            until = time.monotonic() + (wait_s if latest.cost_s < wait_s else 0.0)
+        known = self._best(job)
+        vague = known is None or known.kind_of(job) == "coarse"
+        if vague and self.latest is not None and self._usual_s < wait_s:
+            until = time.monotonic() + wait_s
             with contextlib.suppress(ForecastError):
-                latest = self._wait(lambda one: job in one.jobs, until, failures)
-        if latest is None or job not in latest.jobs:
-            return None
-        age_s = latest.age_s
-        exact_s = latest.outcomes[0].exact_s - age_s if latest.kind == "coarse" else None
-        left_s = median_s(latest.outcomes, job)
+                self._wait(lambda one: one.final and job in one.jobs, until, failures)
+            known = self._best(job)
+        return None if known is None else self._told(known, job, least_s)
+
+    def _best(self, job: int) -> Latest | None:
+        """The newest forecast that knows the job, an exact one before a coarse one: while one of a state
+        into which somebody has submitted another job is being made, the last one will do."""
+        known = [one for one in (self.latest, self._last) if one is not None and job in one.jobs]
+        exact = [one for one in known if one.kind_of(job) == "exact"]
+        return next(iter(exact or known), None)
+
+    def _told(self, latest: Latest, job: int, least_s: float) -> JobForecast:
+        """What a forecast says of a job that it knows."""
+        age_s, kind, left_s = latest.age_s, latest.kind_of(job), latest.left_s(job)
+        known_s = None
+        if kind == "coarse":
+            known_s = max(latest.outcomes[0].exact_s - age_s, 0.0)
         given = None
         if left_s is not None:
-            then = self.track_record.calibrated(latest.kind, left_s)
-            given = Calibrated(
-                max(then.left_s - age_s, 0.0),
-                max(then.low_s - age_s, 0.0),
-                max(then.high_s - age_s, 1.0),
-                then.error,
-            )
-        known_s = None if exact_s is None else max(exact_s, 0.0)
-        return JobForecast(latest.kind, age_s, known_s, len(latest.outcomes), given)
+            left_s = max(left_s - age_s, least_s)
+            then = self.track_record.calibrated(kind, left_s, job in latest.running)
+            given = then.no_sooner_than(least_s)
+        return JobForecast(kind, age_s, known_s, len(latest.outcomes), given)
 
-    def error(self, kind: ForecastKind, left_s: float) -> float:
-        """Relative: half of such forecasts were further off."""
-        return self.track_record.calibrated(kind, max(left_s, 1.0)).error
+    def error(self, latest: Latest, outlook: ForecastRun) -> float:
+        """Relative, of the median job of a forecast of that state: half of such forecasts were further
+        off; 0 where no job ends."""
+        errors = [
+            self.track_record.calibrated(
+                kind_within(outlook, left_s), left_s, job in latest.running
+            ).error
+            for job, left_s in outlook.finish_s.items()
+        ]
+        return median(errors) if errors else 0.0
 
     def recent(self, until: float) -> Latest:
         """A forecast no older than it is worth to make another, and of the jobs as people want them now.
@@ -235,7 +264,7 @@ class Forecaster:
         began = time.monotonic()
         now_s, task = self._copy()
         jobs = frozenset(task.state.ledger.jobs["id"].tolist())
-
+        running = running_jobs(task.state)
         at_once: list[ForecastRun] = []
 
         def latest(outcomes: list[ForecastRun], final: bool) -> Latest:
@@ -245,6 +274,7 @@ class Forecaster:
                 now_s=now_s,
                 task=task,
                 jobs=jobs,
+                running=running,
                 outcomes=tuple(outcomes),
                 cost_s=cost_s,
                 final=final,
@@ -254,11 +284,12 @@ class Forecaster:
         def early(coarse: list[ForecastRun]) -> None:
             at_once.extend(coarse)
             before = self.latest
-            if before is None or before.kind == "coarse" or before.at <= self._outdated:
+            if before is None or before.outcomes[0].coarse or before.at <= self._outdated:
                 self._publish(latest(coarse, False))
 
         found = latest(self._process.run(task, early=early), True)
         self._note(found)
+        self._last, self._usual_s = found, found.cost_s
         self._tried = time.monotonic()
         self._publish(found)
 
@@ -270,6 +301,8 @@ class Forecaster:
     def _note(self, latest: Latest) -> None:
         """Keep what is forecast, to hold it against what will be."""
         for job in latest.jobs:
-            left_s = median_s(latest.outcomes, job)
+            left_s = latest.left_s(job)
             if left_s is not None:
-                self.track_record.note(job, latest.now_s, latest.kind, left_s)
+                kind = kind_within(latest.outcomes[0], left_s)
+                runs = job in latest.running
+                self.track_record.note(job, latest.now_s, kind, left_s, runs)

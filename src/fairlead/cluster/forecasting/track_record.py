@@ -8,6 +8,7 @@ from fairlead.cluster.forecasting.calibration import (
     ForecastKind,
     IntervalCalibration,
     Pending,
+    RawForecast,
 )
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.errors import StoreError
@@ -31,13 +32,22 @@ class TrackRecord:
             for outcome in self._outcomes.all():
                 self._calibration.learn(outcome)
 
-    def calibrated(self, kind: ForecastKind, left_s: float) -> Calibrated:
-        """A forecast of so many seconds, corrected."""
-        return self._calibration.of(kind, left_s)
+    def calibrated(self, kind: ForecastKind, left_s: float, running: bool) -> Calibrated:
+        """A forecast of so many seconds, corrected. running: does the job hold devices?"""
+        return self._calibration.of(kind, left_s, running)
 
-    def note(self, job: int, now_s: float, kind: ForecastKind, left_s: float) -> None:
+    def note(
+        self, job: int, now_s: float, kind: ForecastKind, left_s: float, running: bool
+    ) -> None:
         """Keep what is forecast of a job at this time, to hold it against what will be."""
-        self._pending.add(job, now_s, kind, left_s, self.calibrated(kind, left_s))
+        made = RawForecast(
+            made_s=now_s,
+            kind=kind,
+            running=running,
+            left_s=left_s,
+            given=self.calibrated(kind, left_s, running),
+        )
+        self._pending.add(job, made)
 
     def ended(self, command: EndJobs) -> None:
         """Jobs have left the core: noted, and looked at later."""

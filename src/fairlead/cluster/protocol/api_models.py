@@ -19,6 +19,7 @@ JobState = Literal[
     "killed",
     "cancelled",
 ]
+FORECAST_OUTCOMES = 20  # from fewer an interval of a forecast is assumed for the most part
 ENDED_STATES: tuple[JobState, ...] = ("completed", "dropped", "killed", "cancelled")
 
 
@@ -183,7 +184,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     job: JobView
     why_here: str  # or why not now; one or two sentences with the numbers
     finish_s: float | None  # expected, seconds from now; None = not within the horizon
-    finish_low_s: float | None  # 8 of 10 such forecasts came true between here
+    finish_low_s: (
+        float | None
+    )  # 8 of 10 such forecasts came true between here, see forecast_outcomes
     finish_high_s: float | None  # and here
     forecasts: int  # futures that were simulated
     attempts: tuple[AttemptView, ...]
@@ -194,7 +197,27 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     forecast_age_s: float | None = None  # of the state that the forecast is about
     forecast_exact_s: float | None = None  # for so long from now rounds were simulated
     forecast_error: float | None = None  # relative: half of such forecasts were further off
+    # like forecasts about jobs that have ended since, on which the interval rests
+    forecast_outcomes: int | None = None
     stands_still: bool = False  # it makes no progress, and may hang: no end is forecast
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Does the interval rest on what such forecasts were worth, and not on what is assumed of them?"""
+        return self.forecast_outcomes is None or self.forecast_outcomes >= FORECAST_OUTCOMES
+
+    @property
+    def interval_words(self) -> str:
+        """How often the end comes within the interval."""
+        return "8 of 10 times" if self.is_calibrated else "probably"
+
+    @property
+    def calibration_words(self) -> str:
+        """What the interval rests on, where that is not much."""
+        if self.is_calibrated:
+            return ""
+        known = f"{self.forecast_outcomes} of {FORECAST_OUTCOMES}"
+        return f"not calibrated yet: {known} like forecasts have been checked"
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,7 +14,6 @@ from statistics import median
 import numpy as np
 
 from fairlead.cluster.forecasting.arrivals import History
-from fairlead.cluster.forecasting.calibration import Calibrated
 from fairlead.cluster.forecasting.forecast import ForecastRun, Question
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.forecasting.forecast_process import ForecastProcess, ForecastTask
@@ -129,9 +128,9 @@ class Forecasting:
         told: JobForecast | None = None
         kind = ""
         if known and job.retry_in_s is None and not self._loop.parts.jobs.admission.outside(job.id):
-            told = self.forecaster.of(job.id, WAIT_S)
+            told = self.forecaster.of(job.id, WAIT_S, _least_s(job))
             kind = "none yet" if told is None else told.kind
-        given = None if told is None or told.given is None else _bounded(told.given, job)
+        given = None if told is None else told.given
         found = explanation_facts(
             self._source, job, attempts, None if caller.role == "admin" else caller.tenant
         )
@@ -147,6 +146,7 @@ class Forecasting:
             forecast_age_s=None if told is None else told.age_s,
             forecast_exact_s=None if told is None else told.exact_s,
             forecast_error=None if given is None else given.error,
+            forecast_outcomes=None if given is None else given.outcomes,
             stands_still=still,
             attempts=tuple(attempts),
             events=story(job, attempts),
@@ -193,7 +193,7 @@ class Forecasting:
             forecast_kind=kind,  # type: ignore[arg-type]
             forecast_age_s=latest.age_s,
             forecast_exact_s=min(now.exact_s, then.exact_s) if coarse else None,
-            forecast_error=self.forecaster.error(kind, now.mean_left_s),  # type: ignore[arg-type]
+            forecast_error=self.forecaster.error(latest, then if then.coarse else now),
         )
 
     def _then(self, task: ForecastTask, until: float, waiting: int) -> ForecastRun:
@@ -354,22 +354,14 @@ class Forecasting:
         return replace(setup, throughputs=extended(table, kinds)), jobs, notes
 
 
-def _bounded(given: Calibrated, job: JobView) -> Calibrated:
-    """What is forecast, but no sooner than the steps that are left take at the job's best rate, measured or
-    else believed: an old forecast is counted down by the clock, whatever the job does."""
+def _least_s(job: JobView) -> float:
+    """Seconds that the steps that are left take at the job's best rate, measured or else believed; 0 = not
+    known."""
     measured, here = job.measured_rate, job.rates.get(job.measured_on, 0.0)
     best = max(job.rates.values(), default=0.0)
     if measured:
         best = measured * (best / here if here > 0 else 1.0)
-    if not best:
-        return given
-    least_s = max(job.total_steps - job.steps, 0.0) / best
-    return replace(
-        given,
-        left_s=max(given.left_s, least_s),
-        low_s=max(given.low_s, least_s),
-        high_s=max(given.high_s, least_s),
-    )
+    return max(job.total_steps - job.steps, 0.0) / best if best else 0.0
 
 
 def _measured(present: Present) -> Throughputs:

@@ -135,6 +135,19 @@ def everything(words: str) -> str:
     return document(Page(words, words, sections), Caller(words, words, "admin"), "nonce")
 
 
+def test_an_interval_that_is_assumed_is_not_told_as_one_that_held() -> None:
+    story = Explanation(
+        job=JOB, why_here="It runs.", finish_s=9.0, finish_low_s=5.0, finish_high_s=12.0,
+        forecasts=3, attempts=(), events=(), forecast_outcomes=2,
+    )  # fmt: skip
+    young = str(jobpage.story(story, 100.0))
+    assert "probably between" in young
+    assert "not calibrated yet: 2 of 20 like forecasts have been checked" in young
+    known = str(jobpage.story(msgspec.structs.replace(story, forecast_outcomes=20), 100.0))
+    assert "8 of 10 times between" in known
+    assert "calibrated" not in known
+
+
 def test_no_name_becomes_html() -> None:
     harmless, hostile = Elements(everything("train")), Elements(everything(HOSTILE))
     assert hostile.names == harmless.names

@@ -182,7 +182,7 @@ def _finish(told: Explanation) -> tuple[object, ...]:
     between = (
         ""
         if low is None or high is None
-        else f", 8 of 10 times between {duration(low)} and {duration(high)}"
+        else f", {told.interval_words} between {duration(low)} and {duration(high)}"
     )
     when = tag("strong", f"in {duration(told.finish_s)}")
     return ("Expected to finish ", when, f"{between}{_worth(told)}.")
@@ -194,7 +194,8 @@ def _worth(told: Explanation) -> str:
     coarse = ""
     if told.forecast_kind == "coarse":
         coarse = f"; coarse beyond {duration(told.forecast_exact_s or 0.0)}"
-    return f" ({counted(told.forecasts, 'forecast')}{age}{coarse})"
+    assumed = f"; {told.calibration_words}" if told.calibration_words else ""
+    return f" ({counted(told.forecasts, 'forecast')}{age}{coarse}{assumed})"
 
 
 def tracebacks(attempts: list[AttemptView]) -> list[Section]:
