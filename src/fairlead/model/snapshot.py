@@ -25,7 +25,7 @@ class Regimes:
     ]  # (jobs,) with the schedule, which only an oracle may use
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """What the scheduler knows at one moment, as aligned arrays.
 

@@ -40,6 +40,7 @@ from fairlead.scheduler.setup import (
 
 MAGIC = b"fairlead journal 1\n"
 _HEAD = struct.Struct("<II")
+_BUFFER = 1 << 20  # bytes that are written at once
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -191,11 +192,13 @@ class Journal:
         self.records = 0
         self._file: IO[bytes] | None = None
         self._hash = hashlib.sha256()
+        self._waiting: list[bytes] = []  # to be written
+        self._size = 0  # of these in bytes
 
     def open(self, setup: Setup) -> "Journal":
         """Start the file."""
-        self._file = self.path.open("wb", buffering=1 << 20)
-        self._write(MAGIC)
+        self._file = self.path.open("wb", buffering=0)
+        self._waiting.append(MAGIC)
         self._append(encode(setup))
         return self
 
@@ -208,17 +211,23 @@ class Journal:
         self._append(encode(command))
 
     def _append(self, record: bytes) -> None:
-        self._write(_HEAD.pack(len(record), zlib.crc32(record)) + record)
+        self._waiting += _HEAD.pack(len(record), zlib.crc32(record)), record
+        self._size += len(record)
         self.records += 1
+        if self._size > _BUFFER:
+            self._write_out()
 
-    def _write(self, data: bytes) -> None:
-        assert self._file is not None
-        self._file.write(data)
+    def _write_out(self) -> None:
+        data = memoryview(b"".join(self._waiting))
+        self._waiting, self._size = [], 0
         self._hash.update(data)
+        while data and self._file is not None:
+            data = data[self._file.write(data) :]
 
     def close(self) -> None:
         """Write out what is buffered and close the file; a second call does nothing."""
         if self._file is not None:
+            self._write_out()
             self._file.close()
             self._file = None
 
@@ -230,7 +239,8 @@ class Journal:
 
     @property
     def sha256(self) -> str:
-        """Hash of all bytes written so far."""
+        """Hash of all bytes so far."""
+        self._write_out()
         return self._hash.hexdigest()
 
 

@@ -41,6 +41,7 @@ from fairlead.simulator.round_kernels import (
     TrueRates,
     begin,
     finish,
+    forecast_of,
 )
 from fairlead.simulator.shockwave_reference.round_rules import (
     SPARED_S,
@@ -283,8 +284,9 @@ class SimBackend:
             whole_steps=self.whole_steps,
             startup_owed=self._released is None,
         )
-        forecast = begin(units, jobs.arrays, self._rates, self._stages.table, start)
-        self._round = _Round(command, units, forecast, float(forecast.finish_s.max()))
+        forecast = forecast_of(units)
+        end_s = begin(units, jobs.arrays, self._rates, self._stages.table, start, forecast)
+        self._round = _Round(command, units, forecast, end_s)
         if self.early_s < np.inf and command.active > int((command.job_groups >= 0).sum()):
             self._end_early(self._round)
 

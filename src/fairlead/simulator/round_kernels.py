@@ -44,13 +44,22 @@ class RoundStart(NamedTuple):
 
 
 class RoundForecast(NamedTuple):
-    """What a round will do if nothing cuts it short."""
+    """What a round will do if nothing cuts it short. ``begin`` fills it: an array that a kernel returns costs
+    more than one that it is given."""
 
     rate: Floats2  # (units, width) steps/s
     left: Floats2  # (units, width) steps until the job ends
     setup_s: Floats1  # (units,) spent on starting
     steps: Floats2  # (units, width)
     finish_s: Floats1  # (units,)
+
+
+def forecast_of(units: RoundUnits) -> RoundForecast:
+    """A forecast to be filled."""
+    n, width = units.job.shape
+    rate, left, steps = np.empty((3, n, width))
+    setup_s, finish_s = np.empty((2, n))
+    return RoundForecast(rate, left, setup_s, steps, finish_s)
 
 
 class RoundEnd(NamedTuple):
@@ -71,15 +80,18 @@ def any_lost(devices: Ints, start: int, stop: int, lost: Bools) -> bool:
     return gone
 
 
-@kernel("RoundForecast(RoundUnits, JobArrays, TrueRates, StageTable, RoundStart)")
+@kernel("f8(RoundUnits, JobArrays, TrueRates, StageTable, RoundStart, RoundForecast)")
 def begin(
-    units: RoundUnits, jobs: JobArrays, rates: TrueRates, stages: StageTable, start: RoundStart
-) -> RoundForecast:
-    """Return what a round will do if nothing cuts it short; book start-up time owed in place."""
+    units: RoundUnits,
+    jobs: JobArrays,
+    rates: TrueRates,
+    stages: StageTable,
+    start: RoundStart,
+    forecast: RoundForecast,
+) -> float:
+    """Fill a forecast, and book start-up time owed in place. Return when the last unit will finish."""
     n, width = units.job.shape
-    forecast = RoundForecast(
-        np.zeros((n, width)), np.zeros((n, width)), np.zeros(n), np.zeros((n, width)), np.empty(n)
-    )
+    last_s = -np.inf
     for i in range(n):
         setup_s = _owed_s(units, i, jobs, start.startup_owed)
         forecast.setup_s[i] = setup_s
@@ -88,6 +100,7 @@ def begin(
         for k in range(width):
             j = units.job[i, k]
             if j < 0:
+                forecast.rate[i, k] = forecast.left[i, k] = forecast.steps[i, k] = 0.0
                 continue
             rate = _rate(units, i, k, jobs, rates)
             left = min(jobs.total_steps[j], jobs.last_step[j]) - jobs.steps_done[j]
@@ -109,7 +122,8 @@ def begin(
             forecast.steps[i, k] = steps
             work_s = max(work_s, took_s)
         forecast.finish_s[i] = start.time_s + (min(setup_s, start.length_s) + work_s)
-    return forecast
+        last_s = max(last_s, forecast.finish_s[i])
+    return last_s
 
 
 @kernel("f8(RoundUnits, i8, JobArrays, b1)", inline="always")

@@ -184,22 +184,17 @@ class ActiveRound:
         long it is to have each, which is worth a start only to those who want its devices. Nobody does
         where all jobs run. group: (rows,) of the ledger."""
         groups, jobs = self.ledger.groups, self.ledger.jobs
-        group_members = groups.members[group]
-        if (
-            np.count_nonzero(np.bincount(group_members[group_members >= 0], minlength=jobs.n))
-            < jobs.n
-        ):
+        if np.count_nonzero(groups.members[group] >= 0) < jobs.n:  # no job is in two that run
             return placed
         slot, of_slot = self._old_slots(group, before), self.site.accelerator_of_slot
         rows = np.flatnonzero((slot >= 0) & (of_slot[slot] != of_slot[placed.slot]))
-        shared = groups.share[group[rows], slot[rows]] > 0
-        shared &= alike(self._speed(group[rows]), placed.slot[rows], slot[rows], ALIKE)
-        if not shared.any():
+        rows = rows[groups.share[group[rows], slot[rows]] > 0]
+        if not len(rows):
             return placed
-        old = self._were_on(group, before)
-        works = self.site.works
+        same = alike(self._speed(group[rows]), placed.slot[rows], slot[rows], ALIKE)
+        old, works = self._were_on(group, before), self.site.works
         return go_back(
-            placed, {row: old[row] for row in rows[shared].tolist() if works[old[row][1]].all()}
+            placed, {row: old[row] for row in rows[same].tolist() if works[old[row][1]].all()}
         )
 
     def _old_slots(self, group: Ints, before: PreviousRound) -> Ints:

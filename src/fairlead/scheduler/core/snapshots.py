@@ -17,7 +17,10 @@ def make_snapshot(s: SchedulerData, time_s: float, regimes: bool = True) -> Snap
     jobs."""
     jobs, groups = s.ledger.jobs, s.ledger.groups
     shown = s.ledger.regimes.shown(jobs.job_type, jobs.total, jobs.done) if regimes else None
-    return Snapshot(
+    snapshot = Snapshot.__new__(Snapshot)
+    vars(
+        snapshot
+    ).update(  # a constructor that sets frozen fields one by one takes ten times as long
         now_s=time_s,
         round_s=s.options.settings.round_s,
         jobs=jobs.id,
@@ -51,3 +54,4 @@ def make_snapshot(s: SchedulerData, time_s: float, regimes: bool = True) -> Snap
         running_on=groups.running_on,
         previous=s.planning.previous,
     )
+    return snapshot
