@@ -20,7 +20,7 @@ from fairlead.policies.gavel_reference.water_filling import (
     ReleasedAgnosticWaterFilling,
     ReleasedWaterFilling,
 )
-from fairlead.policies.solve import water_filling as filling
+from fairlead.policies.solve import fill_by_breakpoints
 from fairlead.policies.water_filling import (
     AgnosticWaterFilling,
     PackedWaterFilling,
@@ -238,7 +238,7 @@ def test_a_start_from_a_sample_does_not_matter(monkeypatch: pytest.MonkeyPatch) 
     jobs = [InstanceJob(i, *kind, weight=float(rng.choice([1, 5]))) for i, kind in enumerate(kinds)]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 150, "b": 150, "c": 150}), table)
     sampled = WaterFilling().allocate(snapshot)
-    monkeypatch.setattr(filling, "SIMPLEX_LIMIT", 10_000)
+    monkeypatch.setattr(fill_by_breakpoints, "SIMPLEX_LIMIT", 10_000)
     plain = WaterFilling().allocate(snapshot)
     assert sampled.throughput(snapshot) == pytest.approx(plain.throughput(snapshot), rel=1e-8)
     assert sampled.report.iterations < plain.report.iterations

@@ -9,7 +9,8 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.rates import first_slot
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.solve.expand import unit_shares
-from fairlead.policies.solve.program import ProgramSolution, ShareProblem
+from fairlead.policies.solve.program import ProgramSolution
+from fairlead.policies.solve.share_problem import ShareProblem
 
 
 def by_slot(snapshot: Snapshot, share_by_type: Floats) -> Floats:

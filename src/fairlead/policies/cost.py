@@ -29,7 +29,7 @@ from fairlead.policies.solve.linear_objectives import (
     ratio_bound,
     sum_at_centre,
 )
-from fairlead.policies.solve.program import ShareProblem
+from fairlead.policies.solve.share_problem import ShareProblem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,10 +17,11 @@ from fairlead.policies.common import (
 from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE, least_migration
 from fairlead.policies.parametric_level import PAIR_PENALTY, RAISED
 from fairlead.policies.solve.job_classes import group
+from fairlead.policies.solve.level_problem import Levels
 from fairlead.policies.solve.max_min import MaxMin, solve
-from fairlead.policies.solve.parametric_level import MIN_CLASSES, Levels
+from fairlead.policies.solve.parametric_level import MIN_CLASSES
 from fairlead.policies.solve.parametric_level import solve_level as solve_levels
-from fairlead.policies.solve.program import ShareProblem
+from fairlead.policies.solve.share_problem import ShareProblem
 from fairlead.policies.solve.space_sharing import LevelSolution, max_min
 
 # rates of classes beyond which the simplex method takes too long, where classes are large

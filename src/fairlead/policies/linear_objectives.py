@@ -17,7 +17,7 @@ from fairlead.policies.solve.linear_objectives import (
     largest_sum,
     sum_bound,
 )
-from fairlead.policies.solve.program import ShareProblem
+from fairlead.policies.solve.share_problem import ShareProblem
 
 RAISED = 1e-6  # pairs must better the objective by this much, relative
 NOTHING_LATE = 1e-7  # a lateness below this is the solver's tolerance

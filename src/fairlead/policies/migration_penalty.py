@@ -9,13 +9,10 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
+from fairlead.policies.solve.configurations import LinearObjective
 from fairlead.policies.solve.expand import pair_shares
-from fairlead.policies.solve.program import (
-    ExtraColumns,
-    LinearObjective,
-    Program,
-    ShareProblem,
-)
+from fairlead.policies.solve.program import ExtraColumns, Program
+from fairlead.policies.solve.share_problem import ShareProblem
 
 OBJECTIVE_TOLERANCE = 0.01  # part of the objective
 _MISSED = 1e-7  # part of the needs

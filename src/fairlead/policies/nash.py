@@ -15,7 +15,7 @@ from fairlead.policies.solve.nash import (
     equilibrium,
     surplus,
 )
-from fairlead.policies.solve.program import ShareProblem
+from fairlead.policies.solve.share_problem import ShareProblem
 
 _CRUMB = 1e-9  # shares that add less than this part of a job's throughput are taken back
 _FREE = 1e-12  # spending less than this part of its weight, a job is in nobody's way

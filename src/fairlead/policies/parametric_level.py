@@ -15,8 +15,9 @@ from fairlead.policies.common import (
     by_class,
 )
 from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE, least_migration
-from fairlead.policies.solve.parametric_level import Levels, solve_level
-from fairlead.policies.solve.program import ShareProblem
+from fairlead.policies.solve.level_problem import Levels
+from fairlead.policies.solve.parametric_level import solve_level
+from fairlead.policies.solve.share_problem import ShareProblem
 from fairlead.policies.solve.space_sharing import min_level
 
 RAISED = 1e-6  # pairs must better the objective by this much, relative

@@ -9,7 +9,7 @@ from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.linear_objectives import Interior, largest, pairs_where_they_pay
 from fairlead.policies.solve.linear_objectives import Needs
-from fairlead.policies.solve.program import ShareProblem
+from fairlead.policies.solve.share_problem import ShareProblem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,22 +17,14 @@ from fairlead.policies.common import (
 from fairlead.policies.entities import Entities
 from fairlead.policies.parametric_level import PAIR_PENALTY
 from fairlead.policies.solve.breakpoints import JobClasses
+from fairlead.policies.solve.fill_by_breakpoints import ByBreakpoints, PriceCut
+from fairlead.policies.solve.fill_certificate import FillCertificate, JobShares, measure
+from fairlead.policies.solve.fill_in_pairs import InPairs
+from fairlead.policies.solve.fill_jobs import FillJobs
 from fairlead.policies.solve.job_classes import JobClassSizes, group
-from fairlead.policies.solve.program import ShareProblem
 from fairlead.policies.solve.progressive_filling import EntityTree
-from fairlead.policies.solve.water_filling import (
-    ByBreakpoints,
-    FillCertificate,
-    Filled,
-    FillJobs,
-    InPairs,
-    JobShares,
-    PriceCut,
-    Rows,
-    Supply,
-    fill,
-    measure,
-)
+from fairlead.policies.solve.share_problem import ShareProblem
+from fairlead.policies.solve.water_filling import Filled, Rows, Supply, fill
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

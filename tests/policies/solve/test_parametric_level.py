@@ -7,14 +7,12 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from fairlead.errors import SolveError
+from fairlead.policies.solve import level_by_breakpoints
 from fairlead.policies.solve import parametric_level as levels
-from fairlead.policies.solve.parametric_level import (
-    TOLERANCE,
-    Levels,
-    largest_ratio,
-    solve_level,
-)
-from fairlead.policies.solve.program import LinearObjective
+from fairlead.policies.solve.configurations import LinearObjective
+from fairlead.policies.solve.level_by_breakpoints import largest_ratio
+from fairlead.policies.solve.level_problem import TOLERANCE, Levels
+from fairlead.policies.solve.parametric_level import solve_level
 
 
 def problem(seed: int, jobs: int, kinds: int = 5, types: int = 3, ages: bool = True) -> Levels:
@@ -82,7 +80,7 @@ def test_hats_and_interior_point_agree(ages: bool, monkeypatch: pytest.MonkeyPat
 def test_a_sample_only_helps_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     p = problem(11, 3000)
     plain = solve_level(p)[1]
-    monkeypatch.setattr(levels, "SAMPLE_SIZE", 100)
+    monkeypatch.setattr(level_by_breakpoints, "SAMPLE_SIZE", 100)
     assert solve_level(p)[1].objective == pytest.approx(plain.objective, rel=1e-9)
 
 

@@ -12,12 +12,10 @@ from tests.policies.pairs import paired
 from fairlead.model.allocation import SolveReport
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
+from fairlead.policies.solve.configurations import LinearObjective
 from fairlead.policies.solve.expand import pair_shares
-from fairlead.policies.solve.program import (
-    LinearObjective,
-    Program,
-    ShareProblem,
-)
+from fairlead.policies.solve.program import Program
+from fairlead.policies.solve.share_problem import ShareProblem
 from fairlead.policies.solve.space_sharing import max_min
 
 

@@ -26,7 +26,7 @@ from fairlead.policies.las import (
     packed_shares,
 )
 from fairlead.policies.solve.max_min import MaxMin
-from fairlead.policies.solve.program import ShareProblem
+from fairlead.policies.solve.share_problem import ShareProblem
 from fairlead.policies.solve.space_sharing import max_min, max_min_bound
 
 

@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from fairlead.model.allocation import Allocation, SolveReport
-from fairlead.model.arrays import Floats
-from fairlead.policies.solve.water_filling import centre_problem
+from fairlead.model.arrays import Bools, Floats
+from fairlead.policies.solve.fill_jobs import FillJobs
+from fairlead.policies.solve.interior_point import MaxMinClasses, max_min
 from fairlead.policies.water_filling import AgnosticWaterFilling, Filling, WaterFilling
 
 CENTRED = 1e-7  # the centre must have the heights to this, relatively
@@ -33,6 +36,30 @@ class ReleasedAgnosticWaterFilling(AgnosticWaterFilling):
 
 def _at_centre(filling: Filling, report: SolveReport) -> Allocation | None:
     """The analytic centre of all shares that give the heights; None where it was not found precisely."""
-    share, steps = centre_problem(filling.jobs, filling.filled.height)
+    share, steps = _centre(filling.jobs, filling.filled.height)
     found = filling.allocation(share, replace(report, iterations=report.iterations + steps))
     return found if found.report.gap is not None and found.report.gap <= CENTRED else None
+
+
+def _centre(jobs: FillJobs, height: Floats) -> tuple[Floats, int]:
+    """(rows, slots) the analytic centre of all shares of a job that give these heights, as near as the
+    interior-point method comes, and its steps."""
+    need = jobs.need(height)
+    there: Bools = jobs.capacity > 0
+    usable = there[jobs.accelerator_of_slot]
+    some = np.flatnonzero(need > 0)
+    rate = jobs.job_types.rate[jobs.job_type[some]][:, usable]
+    inner, _, _, steps = max_min(
+        MaxMinClasses(
+            worth=np.ascontiguousarray(rate / need[some, None]),
+            class_size=jobs.count[some],
+            scale=jobs.job_types.scale[jobs.job_type[some]],
+            accelerator_of_slot=(np.cumsum(there) - 1)[jobs.accelerator_of_slot[usable]],
+            capacity=jobs.capacity[there],
+        ),
+        1e-9,
+    )
+    inner[rate <= 0] = 0.0
+    share = np.zeros((len(need), len(usable)))
+    share[np.ix_(some, usable)] = inner
+    return share, steps

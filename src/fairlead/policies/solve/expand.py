@@ -14,7 +14,8 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Floats2, Ints1
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.solve.program import ProgramSolution, ShareProblem
+from fairlead.policies.solve.program import ProgramSolution
+from fairlead.policies.solve.share_problem import ShareProblem
 
 
 def pair_shares(

@@ -27,15 +27,10 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.policies.solve.analytic_centre import SparseColumns as Entries
 from fairlead.policies.solve.analytic_centre import analytic_centre
-from fairlead.policies.solve.program import (
-    ConstraintRow,
-    ExtraColumns,
-    LinearObjective,
-    Program,
-    ProgramSolution,
-    ShareProblem,
-    proven_time_price,
-)
+from fairlead.policies.solve.candidate_pairs import proven_time_price
+from fairlead.policies.solve.configurations import LinearObjective
+from fairlead.policies.solve.program import ConstraintRow, ExtraColumns, Program, ProgramSolution
+from fairlead.policies.solve.share_problem import ShareProblem
 
 LARGEST_CENTRED = 500  # classes; the method's time grows with their cube
 TOLERANCE = 1e-9  # part of an optimum that the next phase may give up

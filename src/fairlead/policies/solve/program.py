@@ -26,112 +26,24 @@ row over its capacity. Every row is then of order one, for ten jobs or a million
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.jit import kernel
-from fairlead.model.jit_records import Floats1, Floats2, Floats3, Ints1
-from fairlead.model.snapshot import Snapshot
-from fairlead.policies.solve.highs import (
-    BASIC,
-    INFINITY,
-    LOWER,
-    Basis,
-    HighsModel,
-    LinearProgram,
-    Statuses,
-    listed,
+from fairlead.model.arrays import Floats, Ints
+from fairlead.policies.solve.candidate_pairs import CandidatePairs
+from fairlead.policies.solve.carried_basis import CarriedBasis, pack_basis, unpack_basis
+from fairlead.policies.solve.configurations import (
+    Configurations,
+    LinearObjective,
+    gain_per_time,
+    solo_configurations,
+    value_by_slot,
 )
-from fairlead.policies.solve.job_classes import JobClassSizes, group
+from fairlead.policies.solve.highs import INFINITY, HighsModel, LinearProgram
+from fairlead.policies.solve.share_problem import ShareProblem
 
 _WORTH = 1e-9  # a pair is worth adding when it earns this much more than it costs, relative to the largest
-_DOMINATED = 1e-9  # how far beyond taking turns a pair must get
 _ROUNDS = 200  # of column generation; a handful is usual
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShareProblem:
-    """Jobs by class, what they can do, and what there is to share."""
-
-    classes: JobClassSizes
-    scale: Floats  # (classes,) devices of a job
-    rate: Floats  # (classes, slots) steps/s of a job alone; 0 = cannot run there
-    accelerator_of_slot: Ints  # (slots,)
-    capacity: Floats  # (types,) devices
-    job_type: Ints  # (classes,) row of colocated_rate
-    colocated_rate: (
-        Floats | None
-    )  # (job types, job types, slots) steps/s of the first with the second; None = no pairs
-
-    @staticmethod
-    def of(
-        snapshot: Snapshot,
-        key: Ints | None = None,
-        *,
-        space_sharing: bool = False,
-        rate: Floats | None = None,
-    ) -> "ShareProblem":
-        """The problem of a snapshot. key: (jobs,) jobs with the same key are interchangeable,
-        None = ``job_class``; space_sharing: may jobs run in pairs? rate: (jobs, slots) in place of the
-        snapshot's, 0 where it cannot run. Types without devices cannot be run on."""
-        classes = group(snapshot.job_class if key is None else key)
-        alone = (snapshot.solo_rate if rate is None else rate)[classes.first]
-        return ShareProblem(
-            classes=classes,
-            scale=snapshot.job_scale[classes.first].astype(np.float64),
-            rate=np.where((snapshot.capacity > 0)[snapshot.accelerator_of_slot], alone, 0.0),
-            accelerator_of_slot=snapshot.accelerator_of_slot,
-            capacity=snapshot.capacity,
-            job_type=snapshot.job_type[classes.first],
-            colocated_rate=snapshot.colocated_rate if space_sharing else None,
-        )
-
-    @property
-    def best(self) -> Floats:
-        """(classes,) fastest rate alone, 1 where a job can run nowhere."""
-        best = self.rate.max(axis=1, initial=0.0)
-        return np.where(best > 0, best, 1.0)
-
-    @property
-    def can_run(self) -> Bools:
-        """(classes,) is there a slot type with a rate?"""
-        return np.asarray((self.rate > 0).any(axis=1))
-
-
-@dataclass(frozen=True, slots=True)
-class Configurations:
-    """Ways to run: on a slot type, alone or in a pair. Those of jobs alone come first."""
-
-    first: Ints  # (configurations,) class
-    second: Ints  # (configurations,) class of the partner, -1 = alone; may be the class itself
-    slot: Ints  # (configurations,)
-    rate: Floats  # (configurations, 2) steps/s of the member of first, and of the member of second
-
-    @property
-    def alone(self) -> int:
-        """How many are of one job."""
-        return int(np.count_nonzero(self.second < 0))
-
-    def plus(self, other: "Configurations") -> "Configurations":
-        """These, then others."""
-        return Configurations(
-            np.concatenate([self.first, other.first]),
-            np.concatenate([self.second, other.second]),
-            np.concatenate([self.slot, other.slot]),
-            np.concatenate([self.rate, other.rate]),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LinearObjective:
-    """A linear function of the shares: sum_a (value_c rate_a - cost_slot(a) s_a) y_a, over the members c
-    of each configuration a; where value is by class, that is
-    sum_c value_c n_c t_c - sum_a cost_slot(a) s_a y_a."""
-
-    value: Floats  # (classes,), or (classes, slots) where it depends on the slot type, per step/s
-    cost: Floats  # (slots,) per device
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -227,9 +139,9 @@ class Program:
     _configurations: Configurations = field(init=False)
     _best: Floats = field(init=False)
     _warm: bool = field(init=False, default=False)
-    _pairs: "_Pairs | None" = field(init=False, default=None)
+    _pairs: CandidatePairs | None = field(init=False, default=None)
     _row_scale: Floats = field(init=False)
-    _basis: "_CarriedBasis | None" = field(init=False, default=None)
+    _basis: CarriedBasis | None = field(init=False, default=None)
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -259,10 +171,10 @@ class Program:
         """Hand the programme to the solver, starting from ``previous`` where that fits."""
         problem = self.problem
         self._best = problem.best
-        self._configurations = _alone(problem)
+        self._configurations = solo_configurations(problem)
         if problem.colocated_rate is not None:
-            self._pairs = _Pairs.of(problem)
-        self._basis = _unpack(self.previous, problem, self._pairs)
+            self._pairs = CandidatePairs.of(problem)
+        self._basis = unpack_basis(self.previous, problem, self._pairs)
         if self._basis is not None and self._pairs is not None:
             self._configurations = self._configurations.plus(self._basis.pairs)
         self._row_scale = np.array([_scale_of(r, self._configurations, problem) for r in self.rows])
@@ -283,8 +195,8 @@ class Program:
         """The largest objective, with these costs of the further columns (None = those they came with),
         from where the last one ended."""
         further = self.columns.cost if columns is None else columns
-        cost = _gain(
-            objective, self._configurations, self.problem, self._pair_penalty
+        cost = gain_per_time(
+            objective, self._configurations, self.problem, self.pair_penalty
         ) * self._column_size(self._configurations)
         largest = max(np.abs(cost).max(initial=0.0), np.abs(further).max(initial=0.0)) or 1.0
         front = len(further)
@@ -315,7 +227,7 @@ class Program:
             row_price=dual[at + types :] / self._row_scale if len(self.rows) else np.zeros(0),
             iterations=iterations,
             packed_basis=partial(
-                _pack,
+                pack_basis,
                 self._model.ended(),
                 self._configurations,
                 self.problem,
@@ -338,10 +250,6 @@ class Program:
         self._model.bound(column, lower, upper)
 
     # --- inside ---------------------------------------------------------------------------------
-
-    @property
-    def _pair_penalty(self) -> float:
-        return self.pair_penalty
 
     def _column_size(self, configurations: Configurations) -> Floats:
         """(configurations,) jobs, or pairs, that a column of 1 keeps busy all the time."""
@@ -419,7 +327,7 @@ class Program:
         value[:, at + 2] = devices / np.maximum(problem.capacity, 1.0)[accelerator]
         for i, further in enumerate(self.rows):
             row[:, at + 3 + i] = self._fixed_rows + i
-            gain = _gain(further.measure, configurations, problem, 0.0) * unit
+            gain = gain_per_time(further.measure, configurations, problem, 0.0) * unit
             value[:, at + 3 + i] = gain / self._row_scale[i]
         there = (row >= 0) & (value != 0)
         start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
@@ -428,7 +336,7 @@ class Program:
     def _add(self, new: Configurations, objective: LinearObjective, largest: float) -> None:
         start, index, value = self._entries(new)
         cost = (
-            _gain(objective, new, self.problem, self._pair_penalty)
+            gain_per_time(objective, new, self.problem, self.pair_penalty)
             * self._column_size(new)
             / largest
         )
@@ -443,320 +351,28 @@ class Program:
         problem = self.problem
         n, count = len(problem.scale), problem.classes.count
         shift = n * self.throughput
-        value = _by_slot(objective.value, problem)
+        value = value_by_slot(objective.value, problem)
         cost = objective.cost.copy()
         for i, further in enumerate(self.rows):
             price = dual[self._fixed_rows + i] / self._row_scale[i]
-            value -= price * _by_slot(further.measure.value, problem)
+            value -= price * value_by_slot(further.measure.value, problem)
             cost -= price * further.measure.cost
         if self.throughput:
             value -= (dual[:n] / self._best / count)[:, None]
         time = dual[shift : shift + n] / count
         devices = dual[shift + n : self._fixed_rows] / np.maximum(problem.capacity, 1.0)
-        cost = cost + devices[problem.accelerator_of_slot] + self._pair_penalty
+        cost = cost + devices[problem.accelerator_of_slot] + self.pair_penalty
         return self._pairs.best(value, time, cost, largest * _WORTH, self._configurations)
-
-
-def proven_time_price(problem: ShareProblem, value: Floats, time: Floats, cost: Floats) -> Floats:
-    """(classes,) prices of a job's time, at least ``time``, at which no configuration earns more than it
-    costs: what makes a bound of prices that a solver found to some tolerance.
-
-    value: (classes,) or (classes, slots) per step/s of a job; cost: (slots,) per device.
-    """
-    value = _by_slot(value, problem)
-    alone = value * problem.rate - problem.scale[:, None] * cost
-    alone[problem.rate <= 0] = 0.0
-    time = np.maximum(time, alone.max(axis=1, initial=0.0))
-    if problem.colocated_rate is None:
-        return time
-    return time + _Pairs.of(problem).excess(value, time, cost) / 2
-
-
-# --- pairs -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """The pairs that may be offered: classes in blocks of equal scale factor."""
-
-    order: Ints  # (classes,) by scale factor
-    block: Ints  # (blocks + 1,) where each scale factor begins in order
-    problem: ShareProblem
-    colocated_rate: Floats  # (job types, job types, slots), contiguous
-
-    @staticmethod
-    def of(problem: ShareProblem) -> "_Pairs":
-        assert problem.colocated_rate is not None
-        order = np.argsort(problem.scale, kind="stable")
-        ends = np.flatnonzero(np.diff(problem.scale[order])) + 1
-        block = np.concatenate([[0], ends, [len(order)]]).astype(np.int64)
-        return _Pairs(order, block, problem, np.ascontiguousarray(problem.colocated_rate))
-
-    def excess(self, value: Floats, time: Floats, cost: Floats) -> float:
-        """The most that any pair earns beyond what it costs, at these values (classes, slots) per step/s,
-        prices per unit of a job's time, and costs (slots,) per device; 0 = none does."""
-        first, slot, second = self._partners(value, time, cost, 0.0, np.ones_like(time))
-        if not len(first):
-            return 0.0
-        configurations = self.configurations(first, second, slot)
-        earns = (
-            value[first, slot] * configurations.rate[:, 0]
-            + value[second, slot] * configurations.rate[:, 1]
-        )
-        earns -= self.problem.scale[first] * cost[slot] + time[first] + time[second]
-        return float(earns.max(initial=0.0))
-
-    def _partners(
-        self, value: Floats, time: Floats, cost: Floats, least: float, number: Floats
-    ) -> tuple[Ints, Ints, Ints]:
-        """(class, slot, best partner of the class there) where a pair earns something."""
-        problem = self.problem
-        classes = _PairClasses(
-            order=self.order,
-            block=self.block,
-            class_size=problem.classes.count,
-            scale=problem.scale,
-            rate=problem.rate,
-            job_type=problem.job_type,
-            colocated_rate=self.colocated_rate,
-        )
-        prices = _PairPrices(value=value, time=time, cost=cost)
-        partner = _best_partner(classes, prices, number, least)
-        first, slot = np.nonzero(partner >= 0)
-        return first, slot, partner[first, slot]
-
-    def best(
-        self, value: Floats, time: Floats, cost: Floats, least: float, have: Configurations
-    ) -> Configurations | None:
-        """For each class and slot the pair that earns most beyond ``least``; None = there is none."""
-        number = self.problem.classes.count
-        first, slot, second = self._partners(value, time, cost, least, number)
-        if not len(first):
-            return None
-        low, high = np.minimum(first, second), np.maximum(first, second)
-        classes, slots = len(number), len(cost)
-        code = (low * classes + high) * slots + slot
-        held = have.second >= 0
-        known = (have.first[held] * classes + have.second[held]) * slots + have.slot[held]
-        code = np.setdiff1d(code, known)
-        if not len(code):
-            return None
-        return self.configurations(code // slots // classes, code // slots % classes, code % slots)
-
-    def configurations(self, first: Ints, second: Ints, slot: Ints) -> Configurations:
-        """These pairs, with their rates. first <= second."""
-        job_type = self.problem.job_type
-        a, b = job_type[first], job_type[second]
-        rate = np.column_stack([self.colocated_rate[a, b, slot], self.colocated_rate[b, a, slot]])
-        return Configurations(first, second, slot, rate)
-
-
-class _PairClasses(NamedTuple):
-    """Classes of jobs, in blocks of equal scale factor within which they may run in pairs."""
-
-    order: Ints1  # (classes,) by scale factor
-    block: Ints1  # (blocks + 1,) where each scale factor begins in order
-    class_size: Floats1  # (classes,) jobs
-    scale: Floats1  # (classes,) devices of a job
-    rate: Floats2  # (classes, slots) steps/s alone
-    job_type: Ints1  # (classes,) row of colocated_rate
-    colocated_rate: Floats3  # (job types, job types, slots) steps/s of the first
-
-
-class _PairPrices(NamedTuple):
-    """What a pair earns and costs."""
-
-    value: Floats2  # (classes, slots) per step/s
-    time: Floats1  # (classes,) per unit of a job's time
-    cost: Floats1  # (slots,) per device
-
-
-@kernel("i8[:,::1](_PairClasses, _PairPrices, f8[::1], f8)")
-def _best_partner(of: _PairClasses, prices: _PairPrices, number: Floats, least: float) -> Ints:
-    """(classes, slots) the partner class, not before the class itself in order, with which as many pairs
-    as ``number``, (classes,), allows earn most, and more than ``least``; -1 = none. Pairs that taking turns
-    beats are left out."""
-    order, block, scale, rate = of.order, of.block, of.scale, of.rate
-    job_type, colocated_rate = of.job_type, of.colocated_rate
-    value, time, cost = prices
-    classes, slots = rate.shape
-    out = np.full((classes, slots), -1, np.int64)
-    for b in range(len(block) - 1):
-        for i in range(block[b], block[b + 1]):
-            c = order[i]
-            for t in range(slots):
-                if rate[c, t] <= 0:
-                    continue
-                most = 0.0
-                for j in range(i, block[b + 1]):
-                    d = order[j]
-                    if rate[d, t] <= 0 or (c == d and of.class_size[c] < 2):
-                        continue
-                    mine = colocated_rate[job_type[c], job_type[d], t]
-                    yours = colocated_rate[job_type[d], job_type[c], t]
-                    if mine / rate[c, t] + yours / rate[d, t] <= 1 + 1e-9:
-                        continue
-                    earns = value[c, t] * mine + value[d, t] * yours
-                    earns -= scale[c] * cost[t] + time[c] + time[d]
-                    earns *= min(number[c], number[d])
-                    if earns > least and earns > most:
-                        most = earns
-                        out[c, t] = d
-    return out
-
-
-# --- configurations of jobs alone, objectives ----------------------------------------------------------
-
-
-def _alone(problem: ShareProblem) -> Configurations:
-    first, slot = np.nonzero(problem.rate > 0)
-    rate = np.zeros((len(first), 2))
-    rate[:, 0] = problem.rate[first, slot]
-    return Configurations(first, np.full(len(first), -1), slot, rate)
-
-
-def _by_slot(value: Floats, problem: ShareProblem) -> Floats:
-    """(classes, slots) values per step/s; a copy."""
-    per_slot = value if value.ndim == 2 else value[:, None]
-    return np.broadcast_to(per_slot, problem.rate.shape).copy()
-
-
-def _gain(
-    measure: LinearObjective,
-    configurations: Configurations,
-    problem: ShareProblem,
-    pair_penalty: float,
-) -> Floats:
-    """(configurations,) what a unit of time adds to a measure."""
-    pair = configurations.second >= 0
-    other = np.where(pair, configurations.second, 0)
-    value = _by_slot(measure.value, problem)
-    gain = value[configurations.first, configurations.slot] * configurations.rate[:, 0]
-    gain += np.where(pair, value[other, configurations.slot] * configurations.rate[:, 1], 0.0)
-    gain -= problem.scale[configurations.first] * (
-        measure.cost[configurations.slot] + pair_penalty * pair
-    )
-    return np.asarray(gain)
 
 
 def _scale_of(row: ConstraintRow, configurations: Configurations, problem: ShareProblem) -> float:
     """The largest entry of a further row."""
     count = problem.classes.count[configurations.first]
     return (
-        float(np.abs(_gain(row.measure, configurations, problem, 0.0) * count).max(initial=0.0))
+        float(
+            np.abs(gain_per_time(row.measure, configurations, problem, 0.0) * count).max(
+                initial=0.0
+            )
+        )
         or 1.0
     )
-
-
-# --- bases that survive a change of classes -----------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _CarriedBasis:
-    """A basis of another set of classes, for those of today."""
-
-    pairs: Configurations
-    pair_status: Statuses
-    status: Statuses  # (classes, slots + 2) of each class's configurations alone, throughput row, time row
-    frame: Statuses  # of the further columns, then of the device rows and further rows
-
-    def basis(
-        self, configurations: Configurations, problem: ShareProblem, throughput: bool, front: int
-    ) -> Basis | None:
-        """For these configurations: those of jobs alone, then ``pairs``."""
-        n = configurations.alone
-        alone = self.status[configurations.first[:n], configurations.slot[:n]]
-        slots = problem.rate.shape[1]
-        if len(self.frame) < front:
-            return None
-        rows = [self.status[:, slots + 1], self.frame[front:]]
-        if throughput:
-            rows.insert(0, self.status[:, slots])
-        return Basis(
-            np.concatenate([self.frame[:front], alone, self.pair_status]), np.concatenate(rows)
-        )
-
-
-def _pack(
-    ended: Any, configurations: Configurations, problem: ShareProblem, throughput: bool, front: int
-) -> tuple[bytes, ...]:
-    """(ids, statuses by class, statuses of the rest, pairs by id and slot, their statuses)."""
-    basis = listed(ended)
-    classes, slots = problem.rate.shape
-    n = configurations.alone
-    status = np.full((classes, slots + 2), LOWER)
-    columns = basis.columns[front:]
-    status[configurations.first[:n], configurations.slot[:n]] = columns[:n]
-    if throughput:
-        status[:, slots] = basis.rows[:classes]
-    shift = classes * throughput
-    status[:, slots + 1] = basis.rows[shift : shift + classes]
-    frame = np.concatenate([basis.columns[:front], basis.rows[shift + classes :]])
-    used = np.flatnonzero(columns[n:] == BASIC) + n
-    ids = problem.classes.id
-    pairs = np.column_stack(
-        [
-            ids[configurations.first[used]],
-            ids[configurations.second[used]],
-            configurations.slot[used],
-        ]
-    )
-    return (
-        ids.tobytes(),
-        status.tobytes(),
-        frame.tobytes(),
-        pairs.astype(np.int64).tobytes(),
-        columns[used].tobytes(),
-    )
-
-
-def packed_basis(ids: Ints, status: Statuses, frame: Statuses) -> tuple[bytes, ...]:
-    """A basis made by hand, to be a programme's ``previous``. ids: (classes,) ascending; status: (classes,
-    slots + 2) of each class's configurations alone, throughput row and time row; frame: of the further
-    columns, the device rows and the further rows."""
-    return ids.tobytes(), status.tobytes(), frame.tobytes(), b"", b""
-
-
-def _unpack(
-    packed: tuple[bytes, ...], problem: ShareProblem, pairs: _Pairs | None
-) -> _CarriedBasis | None:
-    """The basis for the classes of today; a class that is new runs where it is fastest. None where the
-    packed basis is of another shape."""
-    classes, slots = problem.rate.shape
-    if len(packed) != 5 or len(packed[0]) % 8 or not len(packed[0]):
-        return None
-    old_id = np.frombuffer(packed[0], np.int64)
-    if len(packed[1]) != len(old_id) * (slots + 2):
-        return None
-    old = np.frombuffer(packed[1], np.uint8).reshape(-1, slots + 2)
-    status = np.full((classes, slots + 2), LOWER)
-    status[np.arange(classes), problem.rate.argmax(axis=1)] = BASIC
-    status[:, slots + 1] = BASIC
-    at, known = _find_ids(old_id, problem.classes.id)
-    status[known] = old[at[known]]
-    kept = np.frombuffer(packed[3], np.int64).reshape(-1, 3)
-    position, there = _find_ids(problem.classes.id, kept[:, :2])
-    stay = there.all(axis=1) & (pairs is not None)
-    low, high = position.min(axis=1, initial=classes), position.max(axis=1, initial=0)
-    stay &= (low != high) | (problem.classes.count[np.minimum(low, classes - 1)] >= 2)
-    none: Ints = np.zeros(0, np.int64)
-    configurations = Configurations(none, none, none, np.zeros((0, 2)))
-    runs = problem.rate > 0  # a type may have lost its devices since
-    slot = kept[:, 2]
-    stay &= runs[np.minimum(low, classes - 1), slot] & runs[np.minimum(high, classes - 1), slot]
-    if pairs is not None and stay.any():
-        configurations = pairs.configurations(low[stay], high[stay], kept[stay, 2])
-    return _CarriedBasis(
-        configurations,
-        np.frombuffer(packed[4], np.uint8)[stay],
-        status,
-        np.frombuffer(packed[2], np.uint8),
-    )
-
-
-def _find_ids(ids: Ints, wanted: Ints) -> tuple[Ints, Bools]:
-    """Where each wanted id stands in ascending ids, and whether it is there."""
-    if not len(ids):
-        return np.zeros(wanted.shape, np.int64), np.zeros(wanted.shape, np.bool_)
-    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-    return at, np.asarray(ids[at] == wanted)

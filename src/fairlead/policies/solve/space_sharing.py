@@ -16,21 +16,17 @@ import numpy as np
 
 from fairlead.errors import SolveError
 from fairlead.model.arrays import Floats
-from fairlead.policies.solve.parametric_level import (
+from fairlead.policies.solve.candidate_pairs import proven_time_price
+from fairlead.policies.solve.configurations import LinearObjective
+from fairlead.policies.solve.level_by_breakpoints import largest_ratio
+from fairlead.policies.solve.level_problem import (
     REQUIREMENT_TOLERANCE,
     STALL_TOLERANCE,
     STEPS,
     TOLERANCE,
-    largest_ratio,
 )
-from fairlead.policies.solve.program import (
-    ExtraColumns,
-    LinearObjective,
-    Program,
-    ProgramSolution,
-    ShareProblem,
-    proven_time_price,
-)
+from fairlead.policies.solve.program import ExtraColumns, Program, ProgramSolution
+from fairlead.policies.solve.share_problem import ShareProblem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,163 @@
+"""Pairs of jobs that a programme may take in: which earn more than they cost at given prices.
+
+Pairs are of classes with equal scale factor. One of which the members could as well take turns on the same
+slot is never offered.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats1, Floats2, Floats3, Ints1
+from fairlead.policies.solve.configurations import Configurations, value_by_slot
+from fairlead.policies.solve.share_problem import ShareProblem
+
+_DOMINATED = 1e-9  # how far beyond taking turns a pair must get
+
+
+def proven_time_price(problem: ShareProblem, value: Floats, time: Floats, cost: Floats) -> Floats:
+    """(classes,) prices of a job's time, at least ``time``, at which no configuration earns more than it
+    costs: what makes a bound of prices that a solver found to some tolerance.
+
+    value: (classes,) or (classes, slots) per step/s of a job; cost: (slots,) per device.
+    """
+    value = value_by_slot(value, problem)
+    alone = value * problem.rate - problem.scale[:, None] * cost
+    alone[problem.rate <= 0] = 0.0
+    time = np.maximum(time, alone.max(axis=1, initial=0.0))
+    if problem.colocated_rate is None:
+        return time
+    return time + CandidatePairs.of(problem).excess(value, time, cost) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatePairs:
+    """The pairs that may be offered: classes in blocks of equal scale factor."""
+
+    order: Ints  # (classes,) by scale factor
+    block: Ints  # (blocks + 1,) where each scale factor begins in order
+    problem: ShareProblem
+    colocated_rate: Floats  # (job types, job types, slots), contiguous
+
+    @staticmethod
+    def of(problem: ShareProblem) -> "CandidatePairs":
+        assert problem.colocated_rate is not None
+        order = np.argsort(problem.scale, kind="stable")
+        ends = np.flatnonzero(np.diff(problem.scale[order])) + 1
+        block = np.concatenate([[0], ends, [len(order)]]).astype(np.int64)
+        return CandidatePairs(order, block, problem, np.ascontiguousarray(problem.colocated_rate))
+
+    def excess(self, value: Floats, time: Floats, cost: Floats) -> float:
+        """The most that any pair earns beyond what it costs, at these values (classes, slots) per step/s,
+        prices per unit of a job's time, and costs (slots,) per device; 0 = none does."""
+        first, slot, second = self._partners(value, time, cost, 0.0, np.ones_like(time))
+        if not len(first):
+            return 0.0
+        configurations = self.configurations(first, second, slot)
+        earns = (
+            value[first, slot] * configurations.rate[:, 0]
+            + value[second, slot] * configurations.rate[:, 1]
+        )
+        earns -= self.problem.scale[first] * cost[slot] + time[first] + time[second]
+        return float(earns.max(initial=0.0))
+
+    def _partners(
+        self, value: Floats, time: Floats, cost: Floats, least: float, number: Floats
+    ) -> tuple[Ints, Ints, Ints]:
+        """(class, slot, best partner of the class there) where a pair earns something."""
+        problem = self.problem
+        classes = _PairClasses(
+            order=self.order,
+            block=self.block,
+            class_size=problem.classes.count,
+            scale=problem.scale,
+            rate=problem.rate,
+            job_type=problem.job_type,
+            colocated_rate=self.colocated_rate,
+        )
+        prices = _PairPrices(value=value, time=time, cost=cost)
+        partner = _best_partner(classes, prices, number, least)
+        first, slot = np.nonzero(partner >= 0)
+        return first, slot, partner[first, slot]
+
+    def best(
+        self, value: Floats, time: Floats, cost: Floats, least: float, have: Configurations
+    ) -> Configurations | None:
+        """For each class and slot the pair that earns most beyond ``least``; None = there is none."""
+        number = self.problem.classes.count
+        first, slot, second = self._partners(value, time, cost, least, number)
+        if not len(first):
+            return None
+        low, high = np.minimum(first, second), np.maximum(first, second)
+        classes, slots = len(number), len(cost)
+        code = (low * classes + high) * slots + slot
+        held = have.second >= 0
+        known = (have.first[held] * classes + have.second[held]) * slots + have.slot[held]
+        code = np.setdiff1d(code, known)
+        if not len(code):
+            return None
+        return self.configurations(code // slots // classes, code // slots % classes, code % slots)
+
+    def configurations(self, first: Ints, second: Ints, slot: Ints) -> Configurations:
+        """These pairs, with their rates. first <= second."""
+        job_type = self.problem.job_type
+        a, b = job_type[first], job_type[second]
+        rate = np.column_stack([self.colocated_rate[a, b, slot], self.colocated_rate[b, a, slot]])
+        return Configurations(first, second, slot, rate)
+
+
+class _PairClasses(NamedTuple):
+    """Classes of jobs, in blocks of equal scale factor within which they may run in pairs."""
+
+    order: Ints1  # (classes,) by scale factor
+    block: Ints1  # (blocks + 1,) where each scale factor begins in order
+    class_size: Floats1  # (classes,) jobs
+    scale: Floats1  # (classes,) devices of a job
+    rate: Floats2  # (classes, slots) steps/s alone
+    job_type: Ints1  # (classes,) row of colocated_rate
+    colocated_rate: Floats3  # (job types, job types, slots) steps/s of the first
+
+
+class _PairPrices(NamedTuple):
+    """What a pair earns and costs."""
+
+    value: Floats2  # (classes, slots) per step/s
+    time: Floats1  # (classes,) per unit of a job's time
+    cost: Floats1  # (slots,) per device
+
+
+@kernel("i8[:,::1](_PairClasses, _PairPrices, f8[::1], f8)")
+def _best_partner(of: _PairClasses, prices: _PairPrices, number: Floats, least: float) -> Ints:
+    """(classes, slots) the partner class, not before the class itself in order, with which as many pairs
+    as ``number``, (classes,), allows earn most, and more than ``least``; -1 = none. Pairs that taking turns
+    beats are left out."""
+    order, block, scale, rate = of.order, of.block, of.scale, of.rate
+    job_type, colocated_rate = of.job_type, of.colocated_rate
+    value, time, cost = prices
+    classes, slots = rate.shape
+    out = np.full((classes, slots), -1, np.int64)
+    for b in range(len(block) - 1):
+        for i in range(block[b], block[b + 1]):
+            c = order[i]
+            for t in range(slots):
+                if rate[c, t] <= 0:
+                    continue
+                most = 0.0
+                for j in range(i, block[b + 1]):
+                    d = order[j]
+                    if rate[d, t] <= 0 or (c == d and of.class_size[c] < 2):
+                        continue
+                    mine = colocated_rate[job_type[c], job_type[d], t]
+                    yours = colocated_rate[job_type[d], job_type[c], t]
+                    if mine / rate[c, t] + yours / rate[d, t] <= 1 + _DOMINATED:
+                        continue
+                    earns = value[c, t] * mine + value[d, t] * yours
+                    earns -= scale[c] * cost[t] + time[c] + time[d]
+                    earns *= min(number[c], number[d])
+                    if earns > least and earns > most:
+                        most = earns
+                        out[c, t] = d
+    return out

@@ -1,0 +1,180 @@
+"""Can heights be had by any number of jobs of a few job types, each alone? By the simplex method.
+
+Jobs count by their breakpoints (``fairlead.policies.solve.breakpoints``), so that the programme does not grow
+with them. Its prices are the cut of ``fairlead.policies.solve.water_filling``.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fairlead.model.arrays import Floats
+from fairlead.policies.solve import breakpoints as breakpoint_weights
+from fairlead.policies.solve.carried_basis import packed_basis
+from fairlead.policies.solve.configurations import LinearObjective
+from fairlead.policies.solve.fill_jobs import FillJobs
+from fairlead.policies.solve.highs import BASIC, LOWER
+from fairlead.policies.solve.job_classes import JobClassSizes
+from fairlead.policies.solve.program import ExtraColumns, Program
+from fairlead.policies.solve.share_problem import ShareProblem
+from fairlead.policies.solve.water_filling import Cut
+
+SIMPLEX_LIMIT = (
+    512  # job types and breakpoints from which on a start from scratch is made from a sample ...
+)
+CERTIFY_EVERY = 8  # ... of every so many rows
+
+
+@dataclass(frozen=True, slots=True)
+class PriceCut:
+    """sum of what every job pays at given prices, each as cheaply as it can, <= price of all devices."""
+
+    jobs: FillJobs
+    price: Floats  # (types,) of a device
+    price_tolerance: (
+        float  # a price this small, relative to the largest, may be the solver's tolerance
+    )
+    _of_breakpoint: Floats  # (job types, breakpoints) cost of exactly such a rate
+
+    @staticmethod
+    def of(jobs: FillJobs, price: Floats, price_tolerance: float = 1e-10) -> "PriceCut":
+        """The cut of any prices >= 0, of which one is not."""
+        job_types = jobs.job_types
+        spent = price * jobs.capacity
+        price = np.where(spent > price_tolerance * spent.max(), price, 0.0)
+        cost = breakpoint_weights.breakpoint_cost(
+            job_types.rate, job_types.scale, job_types.breakpoints, price[jobs.accelerator_of_slot]
+        )
+        return PriceCut(jobs, price, price_tolerance, cost)
+
+    @property
+    def budget(self) -> float:
+        """See ``Cut``."""
+        return float(self.price @ self.jobs.capacity)
+
+    def cost(self, height: Floats) -> float:
+        """See ``Cut``."""
+        jobs = self.jobs
+        need = jobs.need(height)
+        return breakpoint_weights.total_cost(
+            jobs.job_type, jobs.count, need, jobs.job_types.breakpoints, self._of_breakpoint
+        )
+
+    def slack_at_price(self, height: Floats) -> tuple[Floats, Floats]:
+        """See ``Cut``."""
+        jobs, job_types = self.jobs, self.jobs.job_types
+        price_tolerance = (
+            self.price_tolerance
+            * self.price.max()
+            * job_types.scale
+            / np.maximum(job_types.best, 1e-300)
+        )
+        most, marginal = breakpoint_weights.slack_at_price(
+            jobs.job_type,
+            jobs.need(height),
+            job_types.breakpoints,
+            self._of_breakpoint,
+            price_tolerance,
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(jobs.unit > 0, most / jobs.unit, np.inf), marginal * jobs.unit
+
+
+@dataclass(slots=True)
+class ByBreakpoints:
+    """The least factor on all capacities, by the simplex method over job types and their breakpoints."""
+
+    jobs: FillJobs
+    basis: tuple[bytes, ...] = ()
+    iterations: int = 0
+    warm: bool = False
+    _of_breakpoint: Floats = field(init=False)
+    _need: Floats = field(init=False)
+
+    def query(self, height: Floats) -> tuple[float, Cut]:
+        """See ``FeasibilityOracle``."""
+        jobs, job_types = self.jobs, self.jobs.job_types
+        self._need = jobs.need(height)
+        many = breakpoint_weights.multiplicities(
+            jobs.job_type, jobs.count, self._need, job_types.breakpoints
+        )
+        job_type, breakpoints = np.nonzero(breakpoint_weights.needed(many))
+        like = ShareProblem(
+            classes=JobClassSizes(
+                job_types.id[job_type] * job_types.breakpoints.shape[1] + breakpoints,
+                many[job_type, breakpoints],
+                job_type,
+                job_type,
+            ),
+            scale=job_types.scale[job_type],
+            rate=job_types.rate[job_type],
+            accelerator_of_slot=jobs.accelerator_of_slot,
+            capacity=jobs.capacity,
+            job_type=job_type,
+            colocated_rate=None,
+        )
+        need = job_types.breakpoints[job_type, breakpoints]
+        previous = self.basis
+        if not previous and len(job_type) > SIMPLEX_LIMIT:
+            previous = _crash(like, need, self._price_of_some(height))
+        program = Program(problem=like, throughput=True, demand=need, previous=previous)
+        types = np.arange(len(jobs.capacity))
+        program.columns = ExtraColumns(
+            cost=-np.ones(1), lower=-np.ones(1), upper=np.full(1, np.inf),
+            column=np.zeros(len(types), np.int64), row=program.device_row(types), value=-np.ones(len(types)),
+        )  # fmt: skip
+        nothing = LinearObjective(np.zeros(len(job_type)), np.zeros(len(jobs.accelerator_of_slot)))
+        answer = program.load().maximise(nothing)
+        self.warm = self.warm or (bool(self.basis) and answer.warm)
+        self.basis = answer.basis
+        self.iterations += answer.iterations
+        self._of_breakpoint = np.zeros(
+            (*job_types.breakpoints.shape, len(jobs.accelerator_of_slot))
+        )
+        self._of_breakpoint[job_type, breakpoints] = answer.per_job(like)
+        return float(answer.columns[0]), PriceCut.of(jobs, answer.device_price)
+
+    def _price_of_some(self, height: Floats) -> Floats:
+        """(types,) prices when every eighth row stands for eight."""
+        jobs, some = self.jobs, np.arange(0, len(height), CERTIFY_EVERY)
+        fewer = replace(
+            jobs,
+            job_type=jobs.job_type[some],
+            count=jobs.count[some] * CERTIFY_EVERY,
+            unit=jobs.unit[some],
+        )
+        sample = ByBreakpoints(fewer)
+        _, cut = sample.query(height[some])
+        self.iterations += sample.iterations
+        return cut.price
+
+    def shares(self) -> Floats:
+        """(rows, slots) shares of a job at the heights last asked about."""
+        jobs = self.jobs
+        return breakpoint_weights.expand(
+            jobs.job_type, self._need, jobs.job_types.breakpoints, self._of_breakpoint
+        )
+
+
+def _crash(problem: ShareProblem, need: Floats, price: Floats) -> tuple[bytes, ...]:
+    """A basis to start from, near the optimum if the prices are: every class where it has what it needs
+    most cheaply, and the most used type as the one that all capacities must grow for."""
+    classes, slots = problem.rate.shape
+    each = np.arange(classes)
+    of_slot = price[problem.accelerator_of_slot]
+    fast, slow, time = breakpoint_weights.cheapest(
+        each, need, np.ascontiguousarray(problem.rate), of_slot
+    )
+    two = np.flatnonzero(slow >= 0)
+    status = np.full((classes, slots + 2), LOWER)
+    status[each, fast] = BASIC
+    status[two, slow[two]] = BASIC
+    status[slow < 0, slots + 1] = BASIC
+    devices = problem.classes.count * problem.scale
+    used = np.bincount(problem.accelerator_of_slot[fast], devices * time, len(price))
+    used += np.bincount(
+        problem.accelerator_of_slot[slow[two]], (devices * (1 - time))[two], len(price)
+    )
+    frame = np.full(1 + len(price), BASIC)
+    frame[1 + int((used / problem.capacity.clip(1.0)).argmax())] = LOWER
+    return packed_basis(problem.classes.id, status, frame)

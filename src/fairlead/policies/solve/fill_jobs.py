@@ -1,0 +1,25 @@
+"""The jobs of water filling's rows: job types, needs in proportion to heights, and devices."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import Floats, Ints
+from fairlead.policies.solve.breakpoints import JobClasses
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FillJobs:
+    """What the jobs of the rows are, and what there is to share."""
+
+    job_types: JobClasses
+    job_type: Ints  # (rows,) row of job types
+    count: Floats  # (rows,)
+    unit: Floats  # (rows,) steps/s of a job at height 1
+    accelerator_of_slot: Ints  # (slots,)
+    capacity: Floats  # (types,) devices
+    agnostic: bool = False  # is every rate taken for 1?
+
+    def need(self, height: Floats) -> Floats:
+        """(rows,) steps/s of a job at a height."""
+        return np.minimum(height * self.unit, self.job_types.best[self.job_type])

@@ -1,0 +1,99 @@
+"""The level that shares really reach, and a bound on every level from prices of the devices.
+
+The bound is the tangent of what all requirements cost (``fairlead.policies.solve.parametric_level``).
+"""
+
+import numpy as np
+
+from fairlead.model.arrays import Floats, Ints
+from fairlead.model.jit import kernel
+from fairlead.policies.solve.breakpoints import breakpoint_cost, segment
+from fairlead.policies.solve.level_problem import LevelJobTypes, Levels, LevelShares
+
+
+@kernel(
+    "Tuple((f8, f8))(i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8)",
+)
+def _cost_of_all(
+    job_type: Ints,
+    steps: Floats,
+    age: Floats,
+    isolated: Floats,
+    breakpoints: Floats,
+    cost: Floats,
+    level: float,
+) -> tuple[float, float]:
+    """What all requirements cost at a level, and how fast that changes with the level."""
+    total = 0.0
+    slope = 0.0
+    for i in range(len(job_type)):
+        if steps[i] <= 0:
+            continue
+        c = job_type[i]
+        left_s = level * isolated[i] - age[i]
+        rate = min(steps[i] / left_s, breakpoints[c, -1])
+        k = segment(rate, breakpoints[c])
+        low = breakpoints[c, k - 1]
+        below = cost[c, k - 1]
+        steep = (cost[c, k] - below) / (breakpoints[c, k] - low)
+        total += below + steep * (rate - low)
+        slope -= steep * rate / left_s * isolated[i]
+    return total, slope
+
+
+@kernel(
+    "Tuple((f8, f8))(f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], i8[::1], f8[::1])",
+)
+def _measured(
+    share: Floats,
+    rate: Floats,
+    steps: Floats,
+    age: Floats,
+    isolated: Floats,
+    scale: Ints,
+    accelerator_of_slot: Ints,
+    capacity: Floats,
+) -> tuple[float, float]:
+    """The level that shares reach, and the largest use of a job's time or a type's devices."""
+    used = np.zeros(len(capacity))
+    busiest = 0.0
+    level = 0.0
+    for i in range(len(share)):
+        time = 0.0
+        got = 0.0
+        for j in range(share.shape[1]):
+            time += share[i, j]
+            got += share[i, j] * rate[i, j]
+            used[accelerator_of_slot[j]] += scale[i] * share[i, j]
+        busiest = max(busiest, time)
+        if steps[i] > 0:
+            level = max(level, (age[i] + steps[i] / got) / isolated[i]) if got > 0 else np.inf
+    for k in range(len(capacity)):
+        if capacity[k] > 0:
+            busiest = max(busiest, used[k] / capacity[k])
+        elif used[k] > 0:
+            busiest = np.inf
+    return level, busiest
+
+
+def certified_level(
+    problem: Levels, job_types: LevelJobTypes, steps: Floats, found: LevelShares
+) -> tuple[Floats, float, float, float]:
+    """(shares made feasible, their level, a bound on it, violation)."""
+    args = (steps, problem.age, problem.isolated)
+    also = (problem.scale, problem.accelerator_of_slot, problem.capacity)
+    share, rate = found.share, np.ascontiguousarray(problem.rate)
+    level, use = _measured(share, rate, *args, *also)
+    if use > 1:
+        share = share / use
+        level, use = _measured(share, rate, *args, *also)
+    cost = breakpoint_cost(
+        job_types.rate,
+        job_types.scale,
+        job_types.breakpoints,
+        found.price[problem.accelerator_of_slot],
+    )
+    total, slope = _cost_of_all(job_types.of, *args, job_types.breakpoints, cost, found.level)
+    spare = float(found.price @ problem.capacity)
+    bound = found.level + (total - spare) / -slope if slope < 0 else 0.0
+    return share, level, bound, max(0.0, use - 1.0)

@@ -1,0 +1,58 @@
+"""What is shared among classes of alike jobs: their sizes and rates, and the devices of each type."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.snapshot import Snapshot
+from fairlead.policies.solve.job_classes import JobClassSizes, group
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShareProblem:
+    """Jobs by class, what they can do, and what there is to share."""
+
+    classes: JobClassSizes
+    scale: Floats  # (classes,) devices of a job
+    rate: Floats  # (classes, slots) steps/s of a job alone; 0 = cannot run there
+    accelerator_of_slot: Ints  # (slots,)
+    capacity: Floats  # (types,) devices
+    job_type: Ints  # (classes,) row of colocated_rate
+    colocated_rate: (
+        Floats | None
+    )  # (job types, job types, slots) steps/s of the first with the second; None = no pairs
+
+    @staticmethod
+    def of(
+        snapshot: Snapshot,
+        key: Ints | None = None,
+        *,
+        space_sharing: bool = False,
+        rate: Floats | None = None,
+    ) -> "ShareProblem":
+        """The problem of a snapshot. key: (jobs,) jobs with the same key are interchangeable,
+        None = ``job_class``; space_sharing: may jobs run in pairs? rate: (jobs, slots) in place of the
+        snapshot's, 0 where it cannot run. Types without devices cannot be run on."""
+        classes = group(snapshot.job_class if key is None else key)
+        alone = (snapshot.solo_rate if rate is None else rate)[classes.first]
+        return ShareProblem(
+            classes=classes,
+            scale=snapshot.job_scale[classes.first].astype(np.float64),
+            rate=np.where((snapshot.capacity > 0)[snapshot.accelerator_of_slot], alone, 0.0),
+            accelerator_of_slot=snapshot.accelerator_of_slot,
+            capacity=snapshot.capacity,
+            job_type=snapshot.job_type[classes.first],
+            colocated_rate=snapshot.colocated_rate if space_sharing else None,
+        )
+
+    @property
+    def best(self) -> Floats:
+        """(classes,) fastest rate alone, 1 where a job can run nowhere."""
+        best = self.rate.max(axis=1, initial=0.0)
+        return np.where(best > 0, best, 1.0)
+
+    @property
+    def can_run(self) -> Bools:
+        """(classes,) is there a slot type with a rate?"""
+        return np.asarray((self.rate > 0).any(axis=1))
