@@ -1,12 +1,12 @@
-"""Rank 0's side of the socket to its agent. Never waits while the job trains."""
+"""Rank 0's side of what it and its agent say to each other. Never waits while the job trains."""
 
 from __future__ import annotations
 
 import os
-import socket
 from math import inf
 from time import monotonic, sleep
 
+from fairlead.client.agent_connection import AgentConnection
 from fairlead.client.messages import (
     Adapt,
     FromAgent,
@@ -14,28 +14,39 @@ from fairlead.client.messages import (
     Hello,
     Loaded,
     Progress,
-    RankFrames,
     RankRefused,
     Save,
     StopRank,
-    frame,
 )
-from fairlead.client.rank_environment import (
-    EXIT_MAY_NOT_RUN,
-    RankEnvironment,
-    leave,
-    say,
-)
+from fairlead.client.rank_environment import EXIT_MAY_NOT_RUN, RankEnvironment, leave
 from fairlead.client.version import __version__
-from fairlead.errors import WireError
 
 OPEN_S = 30.0  # how long the agent may be away when a rank comes up
 FINISH_S = 10.0  # and when it ends
-RECONNECT_S = 0.5  # between attempts
 TELL_S = 0.2  # between two reports of progress
 RENEW_AT = 0.75  # of the lease
 ANSWER_S = 1.0  # what a rank that was busy beyond the end of its lease waits for a renewal
 HELD_BACK = 4096  # bytes that wait to be sent; beyond that progress is not told for now
+
+
+class LeaseTerm:
+    """Until when a rank may run, and when it asks for longer. Without an agent it lasts for ever."""
+
+    def __init__(self) -> None:
+        self.end = inf  # monotonic time
+        self.renew_at = inf  # monotonic time
+        self.asked_at = 0.0
+        self.is_asked = False  # and not answered yet, on the connection of that time
+
+    def ask(self, now: float) -> None:
+        """The agent is asked for the lease."""
+        self.is_asked, self.asked_at = True, now
+
+    def grant(self, lease_s: float) -> None:
+        """The agent's answer: so long from when it was asked."""
+        self.is_asked = False
+        self.end = self.asked_at + lease_s
+        self.renew_at = self.asked_at + RENEW_AT * lease_s
 
 
 class Link:
@@ -46,35 +57,34 @@ class Link:
 
     def __init__(self, place: RankEnvironment, checkpoint_s: float) -> None:
         self.checkpoint_s = checkpoint_s
-        self.lease_end = inf  # monotonic time
         self.stop = ""
         self.save_wanted = False
         self.refused = ""
         self._place = place
-        self._socket: socket.socket | None = None
-        self._frames: RankFrames[FromAgent] = RankFrames(FromAgent)
-        self._outbox = bytearray()
-        self._asked = False  # for the lease, and not answered yet
-        self._asked_at = 0.0
-        self._renew_at = inf
+        self._term = LeaseTerm()
+        self._connection = AgentConnection(place.socket)
         self._told_at = -inf
-        self._tried_at = -inf
         self._state = (-1, 0, 0.0)  # step, newest saved step, seconds that it took to save
         self._again: dict[type, object] = {}  # what an agent that comes back has to know
+
+    @property
+    def lease_end(self) -> float:
+        """Monotonic time until which this process may run."""
+        return self._term.end
 
     def open(self) -> None:
         """Connect, say hello, get the lease. Leaves the process where that is refused."""
         if not self._place.socket:
             return
         until = monotonic() + OPEN_S
-        self.lease_end = -inf
-        while self.lease_end == -inf and not self.refused:
+        self._term.end = -inf
+        while self._term.end == -inf and not self.refused:
             now = monotonic()
             if now > until:
                 leave(EXIT_MAY_NOT_RUN, f"the agent does not answer at {self._place.socket}")
             self._connect(now)
             self._receive(wait_s=0.1)
-            if self._socket is None:
+            if not self._connection.is_open:
                 sleep(0.05)
         if self.refused:
             leave(EXIT_MAY_NOT_RUN, f"this process may not run: {self.refused}")
@@ -86,14 +96,14 @@ class Link:
             return
         self._connect(now)
         self._receive()
-        if now >= self.lease_end and (not self._asked or self._asked_at == now):
+        if now >= self._term.end and (not self._awaits_grant or self._term.asked_at == now):
             self._final_renewal(now)
 
     def tell(self, message: object) -> None:
         """Send, at once if the agent takes it."""
         if isinstance(message, (Loaded, Adapt)):
             self._again[type(message)] = message
-        self._send(message)
+        self._connection.send(message)
 
     def tell_progress(
         self, now: float, step: int, saved_step: int, save_s: float, at_once: bool = False
@@ -101,22 +111,24 @@ class Link:
         """Progress, at most every ``TELL_S`` unless ``at_once``; with it the request for the lease."""
         self._state = step, saved_step, save_s
         renew = self.is_due(now)
-        if self._socket is None or not (renew or at_once or now >= self._told_at + TELL_S):
+        if not (renew or at_once or now >= self._told_at + TELL_S):
+            return
+        if not self._connection.is_open:
             return
         self._told_at = now
         if renew:
-            self._asked, self._asked_at = True, now
-        if renew or len(self._outbox) < HELD_BACK:
-            self._send(Progress(self._place.attempt, *self._state, renew=renew))
+            self._term.ask(now)
+        if renew or self._connection.backlog < HELD_BACK:
+            self._connection.send(Progress(self._place.attempt, *self._state, renew=renew))
 
     def tell_saving(self) -> None:
         """The state is being saved."""
-        if self._socket is not None and len(self._outbox) < HELD_BACK:
-            self._send(Progress(self._place.attempt, *self._state, saving=True))
+        if self._connection.backlog < HELD_BACK:
+            self._connection.send(Progress(self._place.attempt, *self._state, saving=True))
 
     def is_due(self, now: float) -> bool:
         """Is it time to ask for the lease?"""
-        return now >= self._renew_at and not self._asked
+        return now >= self._term.renew_at and not self._awaits_grant
 
     def finish(self, message: object) -> None:
         """The last word, and hang up."""
@@ -129,7 +141,7 @@ class Link:
         back for it."""
         if not self._place.socket:
             return
-        until = min(self.lease_end, monotonic() + FINISH_S)
+        until = min(self._term.end, monotonic() + FINISH_S)
         while not self._delivered(message) and monotonic() < until:
             sleep(0.05)
 
@@ -139,93 +151,45 @@ class Link:
         self.deliver(message)
         self._again[type(message)] = message
 
-    def __del__(self) -> None:
-        self.close()
-
     def close(self) -> None:
         """Hang up."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        self._asked = False
+        self._connection.close()
+
+    @property
+    def _awaits_grant(self) -> bool:
+        return self._term.is_asked and self._connection.is_open
 
     def _delivered(self, message: object) -> bool:
         self._receive()  # an agent that has gone is noticed here
         self._connect(monotonic())
-        if self._socket is None:
-            return False
-        self._socket.settimeout(2.0)
-        try:
-            self._socket.sendall(self._outbox + frame(message))
-            self._socket.setblocking(False)
-        except OSError:
-            self.close()
-            return False
-        self._outbox.clear()
-        return True
+        return self._connection.deliver(message)
 
     def _final_renewal(self, now: float) -> None:
         """The lease ran out while the rank was busy (a long step, a load): the agent may still extend it."""
-        if self._socket is not None and not self._asked:
-            self._asked, self._asked_at = True, now
-            self._send(Progress(self._place.attempt, *self._state, renew=True))
+        if self._connection.is_open and not self._term.is_asked:
+            self._term.ask(now)
+            self._connection.send(Progress(self._place.attempt, *self._state, renew=True))
         until = now + ANSWER_S
-        while self._asked and self._socket is not None and (now := monotonic()) < until:
+        while self._awaits_grant and (now := monotonic()) < until:
             self._receive(wait_s=until - now)
 
     def _connect(self, now: float) -> None:
-        if self._socket is not None or now < self._tried_at + RECONNECT_S:
+        """Connect again where the connection was lost. Hello asks for the lease too."""
+        if not self._connection.connect(now):
             return
-        self._tried_at = now
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        made.setblocking(False)
-        try:
-            made.connect(self._place.socket)
-        except OSError:
-            made.close()
-            return
-        self._socket, self._frames, self._outbox = made, RankFrames(FromAgent), bytearray()
-        self._asked, self._asked_at = True, now
+        self._term.ask(now)
         place = self._place
-        for message in (
-            Hello(place.job, place.attempt, place.token, os.getpid(), version=__version__),
-            *self._again.values(),
-        ):
-            self._send(message)
+        hello = Hello(place.job, place.attempt, place.token, os.getpid(), version=__version__)
+        for message in (hello, *self._again.values()):
+            self._connection.send(message)
 
     def _receive(self, wait_s: float = 0.0) -> None:
-        self._flush()
-        if self._socket is None:
-            return
-        if wait_s:
-            self._socket.settimeout(wait_s)
-        try:
-            data = self._socket.recv(65536)
-        except (BlockingIOError, socket.timeout):  # no TimeoutError before Python 3.10
-            return
-        except OSError:
-            data = b""
-        finally:
-            if wait_s:
-                self._socket.setblocking(False)
-        self._take_in(data)
-
-    def _take_in(self, data: bytes) -> None:
-        if not data:
-            self.close()
-            return
-        try:
-            for message in self._frames.feed(data):
-                self._take(message)
-        except WireError as problem:
-            say(f"the connection to the agent is dropped: {problem}")
-            self.close()
+        for message in self._connection.receive(wait_s):
+            self._take(message)
 
     def _take(self, message: FromAgent) -> None:
         if isinstance(message, Grant):
-            self._asked = False
-            self.lease_end = self._asked_at + message.lease_s
-            self._renew_at = self._asked_at + RENEW_AT * message.lease_s
+            self._term.grant(message.lease_s)
             self.checkpoint_s = message.checkpoint_s
         elif isinstance(message, StopRank):
             self.stop = message.reason or "stopped"
@@ -233,20 +197,3 @@ class Link:
             self.save_wanted = True
         elif isinstance(message, RankRefused):
             self.refused = message.reason or "refused"
-
-    def _send(self, message: object) -> None:
-        if self._socket is not None:
-            self._outbox += frame(message)
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._socket is None or not self._outbox:
-            return
-        try:
-            sent = self._socket.send(self._outbox)
-        except BlockingIOError:
-            return
-        except OSError:
-            self.close()
-            return
-        del self._outbox[:sent]

@@ -8,11 +8,12 @@ from collections.abc import Iterator as Batches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
-from fairlead.client.lease import Lease, Position
+from fairlead.client.lease import Lease
 from fairlead.client.loader_passes import passes_of
 from fairlead.client.passes import END
 from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.client.rank_environment import say
+from fairlead.client.script_state import Position
 from fairlead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -231,9 +232,10 @@ class Iterator(Generic[Batch]):
             return
         with lease:
             self._take_position()
-            size, passes = lease.batch_size, self._passes
+            job, passes = lease.job_size, self._passes
+            size = job.batch_size
             while lease.next():  # written out: each call of a method would be felt by quick steps
-                if lease.batch_size != size:
+                if job.batch_size != size:
                     size = self._rescale(size)
                 batches = self._batches
                 if batches is None or (batch := next(batches, END)) is END:
@@ -251,9 +253,10 @@ class Iterator(Generic[Batch]):
         lease = self._lease
         if lease.preempted or not self._begin(epochs):
             return
-        size = lease.batch_size
+        job = lease.job_size
+        size = job.batch_size
         while lease.next():
-            if lease.batch_size != size:
+            if job.batch_size != size:
                 size = self._rescale(size)
             batches = self._batches
             if batches is None or (batch := next(batches, END)) is END:

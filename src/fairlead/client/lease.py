@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Callable
-from math import inf
 from pathlib import Path
 from time import monotonic
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from fairlead.client import crash, stacks
-from fairlead.client.checkpoint import Checkpoint, Manifest
+from fairlead.client.checkpoint import Manifest
+from fairlead.client.job_size import JobSize
+from fairlead.client.look_schedule import LookSchedule
 from fairlead.client.quick_exit import end_quickly
 from fairlead.client.rank_environment import (
     EXIT_MAY_NOT_RUN,
@@ -22,27 +21,20 @@ from fairlead.client.rank_environment import (
     read_rank_environment,
 )
 from fairlead.client.rank_sync import RankStatus
-from fairlead.client.rank_zero import (
-    NEVER,
-    OtherRank,
-    RankRole,
-    RankZero,
-    loader_state_of,
-    part_name,
-)
-from fairlead.errors import CheckpointError, ConfigError
+from fairlead.client.rank_zero import RankRole, rank_role
+from fairlead.client.script_state import Position, ScriptState
+from fairlead.client.sigterm import SigtermCatcher
+from fairlead.errors import ConfigError
 
 if TYPE_CHECKING:
     from typing import Self
 
 
-class Position(NamedTuple):
-    """Where a loop is in its data."""
+class Ending(NamedTuple):
+    """How a loop ended: with all steps done, or stopped for a reason."""
 
-    loader_epoch: int = 0  # passes that are done
-    batches: int = 0  # of the present pass that are done
-    loader_state: bytes = b""  # of this rank's loader
-    world_size: int = 1  # ranks that saved it
+    completed: bool
+    reason: str
 
 
 class Lease:
@@ -85,8 +77,6 @@ class Lease:
         save_ranks: Literal["zero", "all"] = "zero",
         exit: Literal["quick", "clean"] = "quick",
     ) -> None:
-        if total_steps is not None and total_steps < 0:
-            raise ConfigError(f"total_steps: expected a whole number >= 0, got {total_steps}")
         for name, value, known in (
             ("on_stop", on_stop, ("exit", "return")),
             ("save_ranks", save_ranks, ("zero", "all")),
@@ -95,45 +85,67 @@ class Lease:
             if value not in known:
                 raise ConfigError(f"{name}: expected {known[0]!r} or {known[1]!r}, got {value!r}")
         self.step = 0
-        self.total_steps = total_steps
-        self.batch_size = batch_size
-        self.preempted = False
-        self.completed = False
-        self.reason = ""  # why it was preempted
+        self.job_size = JobSize(total_steps, batch_size)
         self.position: Callable[[], Position] = Position  # asked whenever a checkpoint is saved
-        self.loaded = Position()  # that of the checkpoint
-        self._load, self._save = load, save
-        self._checkpoint_dir = os.fspath(checkpoint_dir) if checkpoint_dir is not None else ""
-        self._checkpoint_s = checkpoint_s
-        self._exits = on_stop == "exit"
-        self._sharded = save_ranks == "all"
-        self._quick = exit == "quick"
+        self._state = ScriptState(
+            load=load,
+            save=save,
+            directory=os.fspath(checkpoint_dir) if checkpoint_dir is not None else "",
+            checkpoint_s=checkpoint_s,
+            sharded=save_ranks == "all",
+        )
+        self._on_stop = exit if on_stop == "exit" else on_stop
         self._place = RankEnvironment()
-        self._side: RankRole | None = None
-        self._found: Checkpoint | None = None  # the checkpoint of this start
-        self._behind: RankRole | None = None  # the same, once the loop has come to its end
+        self._role: RankRole | None = None  # in the loop
+        self._finishing_role: RankRole | None = None  # the same, once the loop has come to its end
         self._count_step: Callable[[int], None] = _count_nowhere
-        self._before: Any = None  # the handler of SIGTERM before ours
+        self._sigterm = SigtermCatcher(self._on_sigterm)
+        self._look = LookSchedule()
         self._running = False  # a step is under way
         self._no_more = False  # complete() was called, or the data have ended
         self._at_end = False
-        self._adapted = False
-        self._adaptation: tuple[int, int] | None = None
-        self._terminated = False
-        self._check_step = 0
-        self._look_step = 0  # ``next`` is quick before this step
-        self._look_at = 0.0  # and before this monotonic time
+        self._ending: Ending | None = None
+
+    @property
+    def total_steps(self) -> int | None:
+        """Of the whole job, all starts together; None = until ``complete`` is called."""
+        return self.job_size.total_steps
+
+    @property
+    def batch_size(self) -> int:
+        """Samples per step; 0 = not known."""
+        return self.job_size.batch_size
+
+    @property
+    def loaded(self) -> Position:
+        """The position that was saved with the checkpoint of this start."""
+        return self._state.loaded
+
+    @property
+    def completed(self) -> bool:
+        """The loop is over, and all steps are done."""
+        return self._ending is not None and self._ending.completed
+
+    @property
+    def preempted(self) -> bool:
+        """The loop, or the code behind it, was stopped before the job was complete."""
+        return self._ending is not None and not self._ending.completed
+
+    @property
+    def reason(self) -> str:
+        """Why it was preempted."""
+        return self._ending.reason if self._ending is not None else ""
 
     @property
     def rank(self) -> int:
         """Of this process, among ``world_size``."""
-        return self._place.rank if self._side else read_rank_environment(os.environ).rank
+        return self._place.rank if self._role else read_rank_environment(os.environ).rank
 
     @property
     def world_size(self) -> int:
         """Processes of the job."""
         return (
-            self._place.world_size if self._side else read_rank_environment(os.environ).world_size
+            self._place.world_size if self._role else read_rank_environment(os.environ).world_size
         )
 
     def __enter__(self) -> Self:
@@ -141,16 +153,11 @@ class Lease:
         self._place = place = read_rank_environment(os.environ)
         crash.install(lambda: self.step)
         stacks.register()
-        directory = place.checkpoint_dir or self._checkpoint_dir
-        self._side = (
-            RankZero(place, self._save, directory, self._checkpoint_s, self._sharded)
-            if place.rank == 0
-            else OtherRank(place, self._save, self._sharded)
-        )
-        self._count_step = self._side.count
-        self._catch_sigterm()
+        self._role = rank_role(place, self._state)
+        self._count_step = self._role.count
+        self._sigterm.catch()
         try:
-            self._resume(self._side)
+            self._resume(self._role)
         except BaseException:
             self._release()
             raise
@@ -161,10 +168,10 @@ class Lease:
     ) -> None:
         """Let go. A loop that was left early after ``complete`` ends well here."""
         try:
-            if self._side and self._no_more and (kind is None or kind is GeneratorExit):
+            if self._role and self._no_more and (kind is None or kind is GeneratorExit):
                 self._count()
                 self._at_end = True
-                self._look()
+                self._look_now()
         finally:
             self._release()
 
@@ -173,18 +180,19 @@ class Lease:
         if self._running:
             self.step += 1
             self._count_step(self.step)
-        if self.step < self._look_step and monotonic() < self._look_at:
+        look = self._look
+        if self.step < look.step and monotonic() < look.time:
             self._running = True
             return True
-        if self._side is None:
+        if self._role is None:
             return self._ended()
-        self._running = self._look()
+        self._running = self._look_now()
         return self._running
 
     @property
     def is_completing(self) -> bool:
         """``complete`` was called, and the loop is not over yet."""
-        return self._no_more and self._side is not None
+        return self._no_more and self._role is not None
 
     def no_step(self) -> None:
         """The step that ``next`` has begun is none: there was no batch for it."""
@@ -192,14 +200,15 @@ class Lease:
 
     def reload(self) -> None:
         """Read the checkpoint of this start once more, if there was one."""
-        if self._found is not None:
-            self._take(self._found)
+        step = self._state.read_again(self._place)
+        if step is not None:
+            self.step = step
 
     def complete(self) -> None:
         """No more steps are needed after the one under way. With several ranks the loop ends at the next
         step on which they agree, within about half a second."""
         self._no_more = True
-        self._look_at = 0.0
+        self._look.at_once()
 
     @property
     def finished(self) -> bool:
@@ -214,22 +223,23 @@ class Lease:
         Returns whether the script may go on. After the loop a process that is to stop exits with 0 once it
         has saved, and is started again later; with ``on_stop="return"`` False is returned instead.
         """
-        if self._side is not None:
-            self._side.want_checkpoint()
-            self._look_at = 0.0
+        if self._role is not None:
+            self._role.want_checkpoint()
+            self._look.at_once()
             return True
-        if self._behind is None:
+        if self._finishing_role is None:
             return not self.preempted
-        if self._sharded and self._place.world_size > 1:
+        if self._state.sharded and self._place.world_size > 1:
             raise ConfigError(
                 "checkpoint: after the loop rank 0 saves alone, which save_ranks='all' does not allow"
             )
-        reason = self._behind.save_finishing(self._manifest(finished=True), self._terminated)
+        manifest = self._manifest(finished=True)
+        reason = self._finishing_role.save_finishing(manifest, self._sigterm.is_received)
         if not reason:
             return True
-        self._behind = None
-        self.completed, self.preempted, self.reason = False, True, reason
-        if self._exits:
+        self._finishing_role = None
+        self._ending = Ending(False, reason)
+        if self._on_stop != "return":
             self._leave()
         return False
 
@@ -238,69 +248,69 @@ class Lease:
 
         total_steps: of the whole job, those done included. All ranks have to call this on the same step.
         """
-        done = self.step + self._running
-        if batch_size < 1 or total_steps < done:
-            raise ConfigError(
-                f"adapt: expected a batch size >= 1 and total steps >= {done}, "
-                f"got {batch_size} and {total_steps}"
-            )
-        self._adaptation = batch_size, total_steps
-        self._look_step = 0
+        self.job_size.adapt(batch_size, total_steps, self.step + self._running)
+        self._look.at_next_step()
 
     def end_of_data(self) -> None:
         """The data have ended, for all ranks on this step."""
         self._at_end = True
         self._running = False
-        if self._side is not None:
-            self._look()
+        if self._role is not None:
+            self._look_now()
 
-    def _look(self) -> bool:
+    def catch_sigterm(self) -> None:
+        """Be the handler of SIGTERM again, after a framework has put its own there."""
+        if self._role is not None:
+            self._sigterm.catch_again()
+
+    def _look_now(self) -> bool:
         """Past the quick way: what is due?"""
-        side = self._side
-        assert side is not None
-        self._change_batch(side)
-        last = NEVER if self.total_steps is None else self.total_steps
+        role = self._role
+        assert role is not None
+        changed = self.job_size.change()
+        if changed is not None:
+            role.change(self.step, *changed)
+        last = self.job_size.last_step
         finished = self._at_end or self.step >= last
-        if self._place.world_size > 1 and self.step < self._check_step and not finished:
-            self._look_step = min(last, self._check_step)
+        several = self._place.world_size > 1
+        if several and not finished and self._look.waits_for_ranks(self.step, last):
             return True
-        verdict = side.decide(self._standing(finished))
+        verdict = role.decide(self._rank_status(finished))
         if verdict.do == "abandon":
             self._release()
             leave(EXIT_MAY_NOT_RUN, f"this process may not run any more: {verdict.reason}")
         if verdict.partial:
-            side.save(verdict.partial, self._manifest(verdict.do == "finish"))
+            role.save(verdict.partial, self._manifest(verdict.do == "finish"))
         if verdict.do in ("stop", "finish"):
-            return self._end(side, verdict.do == "finish", verdict.reason)
-        self._look_at, self._check_step = side.go_on(verdict, self.step)
-        self._look_step = min(last, self._check_step)
-        if self._terminated and self._place.world_size == 1:
-            self._look_at = 0.0
+            return self._end(role, Ending(verdict.do == "finish", verdict.reason))
+        self._look.plan(*role.go_on(verdict, self.step), last)
+        if self._sigterm.is_received and not several:
+            self._look.at_once()
         return True
 
-    def _end(self, side: RankRole, completed: bool, reason: str) -> bool:
-        side.end(self.step, completed, reason)
+    def _end(self, role: RankRole, ending: Ending) -> bool:
+        role.end(self.step, ending.completed, ending.reason)
         self._release()
-        self._behind = side if completed else None
-        self.completed, self.preempted, self.reason = completed, not completed, reason
-        if self.preempted and self._exits:
+        self._finishing_role = role if ending.completed else None
+        self._ending = ending
+        if not ending.completed and self._on_stop != "return":
             self._leave()
         return False
 
     def _leave(self) -> NoReturn:
         """The state is durable, and the agent knows."""
-        if self._quick and self._place.socket:
+        if self._on_stop == "quick" and self._place.socket:
             end_quickly()
         raise SystemExit(0)
 
-    def _standing(self, finished: bool) -> RankStatus:
+    def _rank_status(self, finished: bool) -> RankStatus:
         return RankStatus(
-            self.step,
-            self.batch_size,
-            self.total_steps or 0,
-            finished,
-            self._no_more,
-            self._terminated,
+            step=self.step,
+            batch_size=self.job_size.batch_size,
+            total_steps=self.job_size.total_steps or 0,
+            finished=finished,
+            complete=self._no_more,
+            terminated=self._sigterm.is_received,
         )
 
     def _manifest(self, finished: bool = False) -> Manifest:
@@ -310,60 +320,27 @@ class Lease:
             loader_epoch=epoch,
             position=position,
             loader_state=state,
-            batch_size=self.batch_size,
-            total_steps=self.total_steps or 0,
-            adapted=self._adapted,
+            batch_size=self.job_size.batch_size,
+            total_steps=self.job_size.total_steps or 0,
+            adapted=self.job_size.is_adapted,
             world_size=self._place.world_size,
             attempt=self._place.attempt,
             finished=finished,
         )
 
-    def _resume(self, side: RankRole) -> None:
-        found = self._found = side.open()
+    def _resume(self, role: RankRole) -> None:
+        found = role.open()
         opened = monotonic()
         if found is not None:
-            self._take(found)
-        change = self._plan(found)
+            self._state.read(found, self._place)
+            self.step = found.manifest.step
+        change = self.job_size.settle(self._place, found.manifest if found else None)
         if found is not None and found.manifest.finished:  # of this total, not of one raised since
-            self._no_more = found.manifest.total_steps == (self.total_steps or 0)
-        side.loaded(self.step, monotonic() - opened if found else 0.0, change)
-
-    def _take(self, found: Checkpoint) -> None:
-        manifest = found.manifest
-        if self._sharded and manifest.world_size != self._place.world_size:
-            raise CheckpointError(
-                f"{found.path} was saved by {manifest.world_size} ranks with save_ranks='all'; "
-                f"this job has {self._place.world_size}"
-            )
-        state = loader_state_of(found, self._place.rank)
-        self.loaded = Position(manifest.loader_epoch, manifest.position, state, manifest.world_size)
-        self._load(found.path / part_name(self._place.rank if self._sharded else 0))
-        self.step = manifest.step
-
-    def _plan(self, found: Checkpoint | None) -> tuple[int, int] | None:
-        """Batch size and total steps to go on with: the checkpoint's where the job has changed them; else
-        the scheduler's, unless it speaks of a change that this start does not know of (any more).
-        What the scheduler has to be told, None: it knows."""
-        place = self._place
-        if found is not None and found.manifest.adapted:
-            self._adapted = True
-            self.batch_size = found.manifest.batch_size
-            self.total_steps = found.manifest.total_steps
-            return self.batch_size, self.total_steps
-        if place.batch and self.total_steps is not None and self.batch_size:
-            return self.batch_size, self.total_steps
-        self.batch_size = place.batch or self.batch_size
-        self.total_steps = place.total_steps or self.total_steps
-        return None
-
-    def _change_batch(self, side: RankRole) -> None:
-        if self._adaptation is not None:
-            self.batch_size, self.total_steps = self._adaptation
-            self._adaptation, self._adapted = None, True
-            side.change(self.step, self.batch_size, self.total_steps)
+            self._no_more = found.manifest.total_steps == (self.job_size.total_steps or 0)
+        role.loaded(self.step, monotonic() - opened if found else 0.0, change)
 
     def _ended(self) -> bool:
-        if not self.completed and not self.preempted:
+        if self._ending is None:
             raise ConfigError("next: the lease is used outside its with block")
         return False
 
@@ -373,29 +350,17 @@ class Lease:
             self._count_step(self.step)
         self._running = False
 
-    def catch_sigterm(self) -> None:
-        """Be the handler of SIGTERM again, after a framework has put its own there."""
-        if threading.current_thread() is threading.main_thread() and self._side is not None:
-            signal.signal(signal.SIGTERM, self._terminate)
-
-    def _catch_sigterm(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, self._terminate)
-
-    def _terminate(self, _: int, __: FrameType | None) -> None:
-        self._terminated = True
+    def _on_sigterm(self) -> None:
         if self._place.world_size == 1:
-            self._look_at = 0.0
+            self._look.at_once()
 
     def _release(self) -> None:
-        if self._side is not None:
-            self._side.close()
-            self._side = None
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
-            self._before = None
-        self._look_at = -inf
+        if self._role is not None:
+            self._role.close()
+            self._role = None
+        self._sigterm.release()
+        self._look.no_more()
 
 
 def _count_nowhere(step: int) -> None:
-    """Before there is a side."""
+    """Before there is a role."""

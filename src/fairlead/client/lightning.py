@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairlead.client.exact_loader import ExactLoader
-from fairlead.client.lease import Lease, Position
+from fairlead.client.lease import Lease
 from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.client.rank_environment import read_rank_environment
-from fairlead.client.rank_zero import part_name
+from fairlead.client.script_state import Position, part_name
 from fairlead.errors import ConfigError
 
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")

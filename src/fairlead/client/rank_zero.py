@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from fairlead.client.agent_link import Link
-from fairlead.client.checkpoint import (
-    Checkpoint,
-    Checkpoints,
-    Manifest,
-    Part,
-    read_manifest,
-    sync_parts,
-)
+from fairlead.client.checkpoint import Checkpoint, Checkpoints, Manifest, read_manifest
+from fairlead.client.job_size import NEVER
 from fairlead.client.messages import (
     EXPIRED,
     Adapt,
@@ -43,19 +36,13 @@ from fairlead.client.rank_sync import (
     Saved,
     SingleRankSync,
 )
+from fairlead.client.script_state import ScriptState, write_loader_state
 from fairlead.client.step_count import StepCount
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
 
 LOCK_S = 30.0  # how long another process may still hold the checkpoints
 POLL_S = 0.02  # between two looks at the agent's socket; one costs some 50 us when caches are cold
 ALONE_S = 0.1  # between two looks at the clock without an agent
-NEVER = 1 << 62  # a step that no job reaches
 RETRY_S = 30.0  # at most, after a checkpoint that could not be saved
-
-UserSave: TypeAlias = Callable[[Path], None]
-CANNOT_SAVE = (OSError, RuntimeError)  # the second is what PyTorch raises when the disk is full
 
 
 class RankRole(Protocol):
@@ -77,22 +64,15 @@ class RankRole(Protocol):
 class RankZero:
     """Rank 0: the agent's socket, the checkpoints, and the verdicts for all ranks."""
 
-    def __init__(
-        self,
-        place: RankEnvironment,
-        save: UserSave,
-        directory: str,
-        checkpoint_s: float,
-        sharded: bool,
-    ) -> None:
+    def __init__(self, place: RankEnvironment, state: ScriptState) -> None:
         self._place = place
-        self._user_save = save
-        self._sharded = sharded
-        self._link = Link(place, checkpoint_s)
+        self._state = state
+        self._link = Link(place, state.checkpoint_s)
         self._rank_sync: RankSync = (
             RankZeroSync(place) if place.world_size > 1 else SingleRankSync()
         )
         self._pace = Pace()
+        directory = place.checkpoint_dir or state.directory
         self._store = Checkpoints(directory) if directory else None
         self._steps = StepCount(Path(directory), place.job) if directory else None
         self._saved_step = 0
@@ -157,7 +137,7 @@ class RankZero:
         assert self._store is not None
         began = monotonic()
         self._link.tell_saving()
-        mine = save_part(Path(partial), self._place.rank, self._user_save)
+        mine = self._state.write_part(Path(partial), self._place.rank)
         others = self._rank_sync.saved(self._idle)
         problem = next((one.problem for one in (mine, *others) if one.problem), "")
         if not problem:
@@ -325,10 +305,9 @@ class RankZero:
 class OtherRank:
     """Every other rank."""
 
-    def __init__(self, place: RankEnvironment, save: UserSave, sharded: bool) -> None:
+    def __init__(self, place: RankEnvironment, state: ScriptState) -> None:
         self._place = place
-        self._user_save = save
-        self._sharded = sharded
+        self._state = state
         self._rank_sync = OtherRankSync(place)
 
     def open(self) -> Checkpoint | None:
@@ -349,9 +328,9 @@ class OtherRank:
     def save(self, partial: str, manifest: Manifest) -> bool:
         """This rank's part, where each has one, and the state of its loader."""
         rank = self._place.rank
-        saved = save_part(Path(partial), rank, self._user_save) if self._sharded else Saved({})
+        saved = self._state.write_part(Path(partial), rank) if self._state.sharded else Saved({})
         if manifest.loader_state and not saved.problem:
-            loader = save_part(Path(partial), rank, manifest.loader_state)
+            loader = write_loader_state(Path(partial), rank, manifest.loader_state)
             saved = Saved({**saved.parts, **loader.parts}, loader.problem)
         self._rank_sync.tell(saved)
         return True
@@ -370,41 +349,6 @@ class OtherRank:
         self._rank_sync.close()
 
 
-def save_part(partial: Path, rank: int, what: UserSave | bytes) -> Saved:
-    """Have the script save its state, or write the state of a rank's loader, and bring it to the disk."""
-    try:
-        if isinstance(what, bytes):
-            part = partial / loader_name(rank)
-            part.write_bytes(what)
-        else:
-            part = partial / part_name(rank)
-            what(part)
-        return Saved(_synced(partial, part))
-    except CANNOT_SAVE as problem:
-        return Saved({}, str(problem) or type(problem).__name__)
-
-
-def loader_state_of(found: Checkpoint, rank: int) -> bytes:
-    """What a rank's loader had saved; that of rank 0 is in the manifest. Empty where there is nothing."""
-    path = found.path / loader_name(rank)
-    if rank == 0:
-        return found.manifest.loader_state
-    return path.read_bytes() if path.exists() else b""
-
-
-def loader_name(rank: int) -> str:
-    """Of the file in a checkpoint with the state of a rank's loader."""
-    return f"loader-{rank}"
-
-
-def part_name(rank: int) -> str:
-    """Of a rank's file or folder in a checkpoint."""
-    return f"rank-{rank}"
-
-
-def _synced(partial: Path, part: Path) -> dict[str, Part]:
-    if not part.exists():
-        raise FileNotFoundError(
-            f"save(path) left nothing at {part.name} (np.save adds a suffix to names; give it an open file)"
-        )
-    return sync_parts(partial, part)
+def rank_role(place: RankEnvironment, state: ScriptState) -> RankRole:
+    """The side of this process's rank."""
+    return RankZero(place, state) if place.rank == 0 else OtherRank(place, state)

@@ -22,7 +22,7 @@ import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from fairlead.client.iterator import Iterator
-from fairlead.client.lease import Lease, Position
+from fairlead.client.lease import Lease
 from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.client.random_state import (
     capture_random,
@@ -32,6 +32,7 @@ from fairlead.client.random_state import (
     restore_random,
 )
 from fairlead.client.rank_environment import read_rank_environment
+from fairlead.client.script_state import Position
 from fairlead.errors import CheckpointError, ConfigError
 
 FORMAT = 1

@@ -19,7 +19,7 @@ from typing import Any
 import torch.utils.data as torch_data
 from transformers import TrainerCallback
 
-from fairlead.client.lease import Lease, Position
+from fairlead.client.lease import Lease
 from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.client.random_state import (
     RandomStream,
@@ -30,7 +30,7 @@ from fairlead.client.random_state import (
     seed_generators,
 )
 from fairlead.client.rank_environment import read_rank_environment
-from fairlead.client.rank_zero import part_name
+from fairlead.client.script_state import Position, part_name
 from fairlead.errors import ConfigError
 
 SAMPLERS = {"SeedableRandomSampler", "SequentialSampler", "DistributedSampler"}

@@ -1,0 +1,60 @@
+"""How large a job is: its batch size and total steps, which the script or the scheduler may change."""
+
+from __future__ import annotations
+
+from fairlead.client.checkpoint import Manifest
+from fairlead.client.rank_environment import RankEnvironment
+from fairlead.errors import ConfigError
+
+NEVER = 1 << 62  # a step that no job reaches
+
+
+class JobSize:
+    """Batch size (samples per step, 0 = not known) and total steps (of all starts, None = not known)."""
+
+    def __init__(self, total_steps: int | None, batch_size: int) -> None:
+        if total_steps is not None and total_steps < 0:
+            raise ConfigError(f"total_steps: expected a whole number >= 0, got {total_steps}")
+        self.total_steps = total_steps
+        self.batch_size = batch_size
+        self.is_adapted = False  # by the job itself, in this start or in one before
+        self._next: tuple[int, int] | None = (
+            None  # batch size and total steps from the next step on
+        )
+
+    @property
+    def last_step(self) -> int:
+        """The step at which the job is done."""
+        return NEVER if self.total_steps is None else self.total_steps
+
+    def adapt(self, batch_size: int, total_steps: int, done: int) -> None:
+        """Ask for another size from the next step on. done: steps, the one under way included. Raises
+        ConfigError where the size is none."""
+        if batch_size < 1 or total_steps < done:
+            raise ConfigError(
+                f"adapt: expected a batch size >= 1 and total steps >= {done}, "
+                f"got {batch_size} and {total_steps}"
+            )
+        self._next = batch_size, total_steps
+
+    def change(self) -> tuple[int, int] | None:
+        """Take over what was asked for: the new batch size and total steps, None = nothing was."""
+        if self._next is None:
+            return None
+        (self.batch_size, self.total_steps), self._next = self._next, None
+        self.is_adapted = True
+        return self.batch_size, self.total_steps
+
+    def settle(self, place: RankEnvironment, saved: Manifest | None) -> tuple[int, int] | None:
+        """Take the size to go on with: the checkpoint's where the job has changed it; else the scheduler's,
+        unless it speaks of a change that this start does not know of (any more).
+        What the scheduler has to be told, None: it knows."""
+        if saved is not None and saved.adapted:
+            self.is_adapted = True
+            self.batch_size, self.total_steps = saved.batch_size, saved.total_steps
+            return self.batch_size, self.total_steps
+        if place.batch and self.total_steps is not None and self.batch_size:
+            return self.batch_size, self.total_steps
+        self.batch_size = place.batch or self.batch_size
+        self.total_steps = place.total_steps or self.total_steps
+        return None
