@@ -22,6 +22,10 @@ Messages are one sentence that names the file, the line, the field and the value
 """
 
 
+class FairleadWarning(UserWarning):
+    """Something is not as its author will have meant it; what was asked for goes on."""
+
+
 class FairleadError(Exception):
     """Root of the tree: catch this to catch all that Fairlead raises on purpose."""
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.model import jit
+
 PROGRAM = """
 import sys
 from fairlead.model import jit
@@ -35,6 +37,7 @@ def program(tmp_path: Path) -> Path:
 def said(program: Path, then: str) -> str:
     """What a program with two kernels says on stderr. They are kept in a directory beside it."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(program.parent / "kept")}
+    environment.pop(jit._TOLD, None)  # of a command that another test has run in this process
     ran = subprocess.run(
         [sys.executable, str(program), then],
         env=environment,
@@ -54,6 +57,13 @@ def test_whoever_watches_is_told_once_per_installation(program: Path) -> None:
     then = f"jit.announce(); {FOUND}"
     assert said(program, then) == "fairlead: compiling kernels (once per installation) ...\n"
     assert said(program, then) == ""
+
+
+def test_a_command_says_it_once_whatever_it_does_and_starts(program: Path) -> None:
+    again = "import subprocess; subprocess.run([sys.executable, sys.argv[0], 'jit.prepare()'])"
+    elsewhere = "import os; os.environ['NUMBA_CACHE_DIR'] += '-2'"
+    then = f"jit.announce(); doubled(3); jit.prepare(); {elsewhere}; {again}"
+    assert said(program, then) == "fairlead: compiling kernels (once per installation) ...\n"
 
 
 def test_what_is_kept_is_not_compiled_again(program: Path) -> None:

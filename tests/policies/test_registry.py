@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, FairleadWarning
 from fairlead.model.plan import Planner, Policy
 from fairlead.policies import registry
 from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
@@ -47,6 +47,8 @@ def test_every_policy_keeps_the_contract_and_has_a_programme() -> None:
     [
         ("lass", "did you mean 'las'"),
         ("max_min_fairnes_perf", "did you mean 'max_min_fairness_perf'"),
+        ("sfj", "did you mean 'sjf'"),
+        ("nope", "'nope': no such policy, there are isolated, proportional, fifo"),
         ("", "no such policy, there are isolated, proportional, fifo"),
         ("las:3", "las takes nothing after a colon"),
         ("recorded", "recorded needs recorded:LOG"),
@@ -92,6 +94,8 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "mine = some_policies:Mine\n"
         "broken = some_policies:Broken\n"
         "gone = some_policies:Gone\n"
+        "las = some_policies:Mine\n"
+        "sjf = some_policies:Mine\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "some_policies", raising=False)
@@ -112,6 +116,21 @@ def test_another_package_can_bring_policies() -> None:
 
 
 @pytest.mark.usefixtures("plugin")
+def test_who_has_the_name_of_a_built_in_policy_is_warned() -> None:
+    said = "policy 'las' is the built-in one; the entry point of this name in some-policies is not used"
+    with pytest.warns(FairleadWarning, match=said):
+        assert make("las") == AgnosticLas()
+    with pytest.warns(FairleadWarning, match="policy 'sjf' is the built-in one"):
+        make("sjf")
+    make("fifo")  # nobody else has that name
+    with pytest.warns(FairleadWarning) as told:
+        sources = [one.source for one in registry.describe() if one.name in ("las", "sjf")]
+    assert sources == ["fairlead"]
+    assert len(told) == 2
+
+
+@pytest.mark.usefixtures("plugin")
+@pytest.mark.filterwarnings("ignore::fairlead.errors.FairleadWarning")
 def test_a_policy_that_cannot_be_loaded_does_not_spoil_the_list() -> None:
     found = {one.name: one for one in registry.describe()}
     assert found["mine"].programme == "x_ij = mine."

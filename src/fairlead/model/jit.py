@@ -31,6 +31,8 @@ _loading = False
 loading_s = 0.0  # that this process has spent on compiling kernels, or on fetching kept ones
 _lock = threading.RLock()
 _announced = True  # has somebody been told that code is compiled, or is nobody to be told?
+# Set once somebody has been told: processes that this one starts are of the same command.
+_TOLD = "FAIRLEAD_TOLD_OF_COMPILING"
 
 
 class _Kernel:
@@ -143,7 +145,7 @@ class _Kernel:
         global _announced
         if not _announced and not self.kept():
             _announced = True
-            _say("compiling kernels (once per installation) ...")
+            _say_once("compiling kernels")
 
 
 def kernel(signature: str | list[str], inline: str = "never") -> Callable[[F], F]:
@@ -158,21 +160,22 @@ def kernel(signature: str | list[str], inline: str = "never") -> Callable[[F], F
 
 
 def announce() -> None:
-    """Say so on stderr, once, where kernels have to be compiled: for a program that somebody watches."""
+    """Say so on stderr, once per command, where kernels have to be compiled: for a program that somebody
+    watches."""
     global _announced
     _announced = False
 
 
 def prepare(everything: bool = False) -> int:
     """Compile those kernels of all modules that have been imported, or of all there are, that are not kept
-    from before; how many. A line on stderr says so beforehand."""
+    from before; how many. A line on stderr says so beforehand, unless one has been said."""
     global _announced
     if everything:
         _import_all()
     wanted = [one for one in _kernels if not one.kept()]
     if wanted:
         _announced = True
-        _say(f"compiling {len(wanted)} kernels (once per installation) ...")
+        _say_once(f"compiling {len(wanted)} kernels")
     for one in wanted:
         one.compiled()
     return len(wanted)
@@ -196,5 +199,8 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-def _say(text: str) -> None:
-    print(f"fairlead: {text}", file=sys.stderr, flush=True)
+def _say_once(what: str) -> None:
+    """Say it on stderr, unless this process, or one that has started it, has."""
+    if not os.environ.get(_TOLD):
+        os.environ[_TOLD] = "1"
+        print(f"fairlead: {what} (once per installation) ...", file=sys.stderr, flush=True)

@@ -1,17 +1,18 @@
 """Policies by name.
 
-Adding a policy is one file and one line of ``BUILT_IN``; or, in another package, an entry point in the
-group ``fairlead.policies`` whose name is the policy's and whose value is a ``Maker``.
+Adding a policy is one file and one line of ``BUILT_IN`` in this one; or, in another package, an entry point
+in the group ``fairlead.policies`` whose name is the policy's and whose value is a ``Maker``.
 """
 
 import difflib
 import inspect
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, FairleadWarning
 from fairlead.model.plan import Planner, Policy
 from fairlead.policies import recorded
 from fairlead.policies.allox import AlloX
@@ -56,6 +57,9 @@ from fairlead.policies.water_filling import (
 )
 
 GROUP = "fairlead.policies"
+NEAR_MISS = (
+    0.65  # similarity from which on a name is suggested for another; a swap of two of three letters
+)
 # profile -> name of a policy -> how to make it as the release has it that the profile imitates
 RELEASES: dict[str, Mapping[str, Maker]] = {
     "gavel": gavel_reference.MAKERS,
@@ -257,6 +261,7 @@ def make(spec: str, *, seed: int, profile: str) -> Policy | Planner:
     request = PolicyRequest(argument[0] if argument else None, seed, profile)
     for entry in BUILT_IN:
         if name == entry.name or name in entry.aliases:
+            _warn_of_namesakes(name)
             _check_argument(spec, entry, request)
             return RELEASES.get(profile, {}).get(entry.name, entry.make)(request)
     for point in _plugins():
@@ -266,7 +271,8 @@ def make(spec: str, *, seed: int, profile: str) -> Policy | Planner:
 
 
 def describe() -> list[PolicyDescription]:
-    """Every policy that ``make`` knows, in the order of the registry, plug-ins last."""
+    """Every policy that ``make`` knows, in the order of the registry, plug-ins last. Warns of plug-ins that
+    it does not know, since a built-in policy has their name."""
     built_in = [
         PolicyDescription(
             name=e.name,
@@ -277,7 +283,10 @@ def describe() -> list[PolicyDescription]:
         )
         for e in BUILT_IN
     ]
-    return built_in + [_describe_plugin(point) for point in _plugins()]
+    taken = {name for e in BUILT_IN for name in (e.name, *e.aliases)}
+    for name in sorted(taken & {point.name for point in _plugins()}):
+        _warn_of_namesakes(name)
+    return built_in + [_describe_plugin(point) for point in _plugins() if point.name not in taken]
 
 
 def _check_argument(spec: str, entry: Entry, request: PolicyRequest) -> None:
@@ -289,6 +298,23 @@ def _check_argument(spec: str, entry: Entry, request: PolicyRequest) -> None:
 
 def _plugins() -> Iterator[EntryPoint]:
     yield from sorted(entry_points(group=GROUP), key=lambda point: point.name)
+
+
+def _warn_of_namesakes(name: str) -> None:
+    """Warn of plug-ins that have the name of a built-in policy: they are never made."""
+    for point in _plugins():
+        if point.name == name:
+            warnings.warn(
+                f"policy {name!r} is the built-in one; the entry point of this name in {_source(point)} "
+                "is not used: it needs another name",
+                FairleadWarning,
+                stacklevel=3,
+            )
+
+
+def _source(point: EntryPoint) -> str:
+    """The package that it comes from."""
+    return point.dist.name if point.dist else point.module
 
 
 def _load(point: EntryPoint) -> Maker:
@@ -306,9 +332,8 @@ def _describe_plugin(point: EntryPoint) -> PolicyDescription:
         programme = _programme(_load(point))
     except ConfigError as problem:
         programme = str(problem)
-    source = point.dist.name if point.dist else point.module
     return PolicyDescription(
-        name=point.name, aliases=(), argument="", programme=programme, source=source
+        name=point.name, aliases=(), argument="", programme=programme, source=_source(point)
     )
 
 
@@ -324,7 +349,7 @@ def _from_plugin(point: EntryPoint, request: PolicyRequest) -> Policy | Planner:
 
 def _unknown(name: str) -> str:
     names = [n for e in BUILT_IN for n in (e.name, *e.aliases)] + [p.name for p in _plugins()]
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=NEAR_MISS)
     if nearest:
         return f"policy {name!r}: no such policy; did you mean {nearest[0]!r}? (fairlead policies)"
     known = ", ".join(entry.name for entry in BUILT_IN)

@@ -3,10 +3,11 @@
 The value of an entry point is a callable without arguments that returns the object.
 """
 
+import warnings
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, FairleadWarning
 from fairlead.scheduler.placement.rule import BUILT_IN, PlacementRule
 
 PLACEMENT = "fairlead.placement"
@@ -18,6 +19,13 @@ def find_placement(given: PlacementRule | str | None) -> PlacementRule | None:
     if given is None:
         return None
     if isinstance(given, str) and given in BUILT_IN:
+        if any(point.name == given for point in entry_points(group=PLACEMENT)):
+            warnings.warn(
+                f"placement {given!r} is the built-in one; the entry point of this name is not used: "
+                "it needs another name",
+                FairleadWarning,
+                stacklevel=2,
+            )
         return BUILT_IN[given]
     made: Any = make_plugin(PLACEMENT, given) if isinstance(given, str) else given
     check_methods("placement", made, ("place",))

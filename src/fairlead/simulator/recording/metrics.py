@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from fairlead.model.arrays import Floats
 from fairlead.simulator.recording.contention import envy
 from fairlead.simulator.recording.recorder import Recorder
 
@@ -62,13 +64,7 @@ def measure(
         "makespan_s": recorder.now_s,
         "avg_jct_s": _mean(jct),
         "jct_percentiles_s": {f"p{p}": _percentile(jct, p) for p in (50, 90, 99)},
-        "avg_jct_by_scale_s": {
-            str(scale): value
-            for scale, value in done.group_by("scale_factor")
-            .agg(pl.col("jct_s").mean())
-            .sort("scale_factor")
-            .iter_rows()
-        },
+        "avg_jct_by_scale_s": _mean_by(done["scale_factor"].to_numpy(), jct),
         "avg_queueing_delay_s": _mean(
             (measured["start_s"] - measured["arrival_s"]).drop_nulls().to_numpy()
         ),
@@ -132,6 +128,12 @@ def _rho(rho: Any) -> dict[str, float | None]:
 
 def _mean(values: Any) -> float | None:
     return float(np.mean(values)) if len(values) else None
+
+
+def _mean_by(key: NDArray[Any], values: Floats) -> dict[str, float]:
+    """Mean of the values of each key, by key. Added up in the order of the values, as the threads of a
+    data frame would not do."""
+    return {str(one): float(np.mean(values[key == one])) for one in np.unique(key)}
 
 
 def _percentile(values: Any, p: float) -> float | None:
