@@ -1,11 +1,9 @@
 """Simulate a cluster: the whole of Fairlead in one call."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.plan import Planner, Policy
@@ -13,7 +11,7 @@ from fairlead.scheduler.driver import Observer
 from fairlead.scheduler.placement.rule import PlacementRule
 from fairlead.scheduler.plugins import find_placement
 from fairlead.simulator.admission import AdmissionRule
-from fairlead.simulator.options import Options
+from fairlead.simulator.argument_types import check_arguments, make_options
 from fairlead.simulator.plugins import find_admission, find_observers
 from fairlead.simulator.progress import Watch
 from fairlead.simulator.recording.metrics import Result
@@ -27,7 +25,7 @@ def simulate(
     policy: str | Policy | Planner,
     *,
     out: str | Path | None = None,
-    expect_rounds: Path | None = None,
+    expect_rounds: str | Path | None = None,
     resume: bool = False,
     stop: Callable[[], bool] = lambda: False,
     watch: Watch | None = None,
@@ -52,17 +50,18 @@ def simulate(
     Raises InputError for what cannot be used and CheckError when ``expect_rounds`` (a recorded run, see
     ``fairlead.simulator.recording.expected_rounds``) does not hold. Returns metrics and tables.
     """
-    known = [field.name for field in fields(Options)]
-    for name in options:
-        if name not in known:
-            raise ConfigError(
-                f"simulate(): {name!r} is not an option (there are {', '.join(known)})"
-            )
-    chosen = Options(**options)
+    given = {
+        **{"trace": trace, "cluster": cluster, "policy": policy, "out": out},
+        **{"expect_rounds": expect_rounds, "resume": resume, "stop": stop, "watch": watch},
+        "observers": observers,
+    }
+    check_arguments("simulate", given)
+    chosen = make_options("simulate", options)
+    rounds = None if expect_rounds is None else Path(expect_rounds)
     run = SimulationRun.of(trace, cluster, policy, chosen, placement=find_placement(placement))
     more: Any = {"observers": find_observers(observers), "admission": find_admission(admission)}
     if out is None:
-        return run.execute(None, expect_rounds, resume, stop, watch, **more)
+        return run.execute(None, rounds, resume, stop, watch, **more)
     from fairlead.analysis.report.run_folder import (  # only those who write a folder wait for charts
         begin_record,
         make_folder,
@@ -73,7 +72,7 @@ def simulate(
     folder = Path(out) if resume else make_folder(Path(out))
     record = begin_record(folder, run.config(), None)
     try:
-        result = run.execute(folder, expect_rounds, resume, stop, watch, **more)
+        result = run.execute(folder, rounds, resume, stop, watch, **more)
     except Exception as problem:
         write_json(folder / "run.json", record | {"status": "failed", "error": str(problem)})
         raise

@@ -16,9 +16,10 @@ from fairlead.model.events import JobsSubmitted
 from fairlead.model.job import Arrival
 from fairlead.model.plan import PlannerAnswer, PlannerState
 from fairlead.model.snapshot import Snapshot
+from fairlead.simulator.argument_types import check_arguments, make_options
 from fairlead.simulator.independent_copy import independent_copy
-from fairlead.simulator.options import Options
 from fairlead.simulator.simulation_run import AgentPolicy, SimulationRun
+from fairlead.simulator.traces.source import shown
 from fairlead.simulator.traces.trace import Trace
 
 
@@ -39,8 +40,9 @@ class Environment:
         **options: Any,
     ) -> None:
         """trace, cluster and options: those of ``simulate``; iterables are read to their end."""
+        check_arguments("Environment", {"trace": trace, "cluster": cluster})
         given = trace if isinstance(trace, Trace | str | Path) else list(trace)
-        chosen = Options(**options)
+        chosen = make_options("Environment", options)
         if chosen.ideal or chosen.solve_s > 0 or chosen.estimator != "oracle":
             raise ConfigError(
                 "an environment decides in rounds, at once and by the table's rates: it takes no ideal, "
@@ -64,6 +66,8 @@ class Environment:
         """Begin an episode: the first snapshot that has jobs, and its info. seed: of noise, failures and
         the order of types; None: as before."""
         if seed is not None:
+            check_arguments("reset", {"seed": seed})
+            seed = int(seed)
             world = replace(self._run.ground_truth, seed=seed)
             chosen = replace(self._run.options, seed=seed, ground_truth=world)
             self._run = replace(self._run, options=chosen)
@@ -156,9 +160,16 @@ class Environment:
 def _allocation(action: Any, snapshot: Snapshot) -> Allocation:
     if isinstance(action, Allocation):
         return action.check(snapshot)
-    share = np.asarray(action, np.float64)
     shape = len(snapshot.jobs), len(snapshot.slots)
+    try:
+        share = np.asarray(action, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"action: expected shares of shape {shape}, got {shown(action)}"
+        ) from None
     if share.shape != shape:
-        raise ConfigError(f"action: expected shares of shape {shape}, got {share.shape}")
+        raise ConfigError(
+            f"action: expected shares of shape {shape}, got {share.shape}: {shown(action)}"
+        )
     ids = snapshot.jobs[:, None].copy()
     return Allocation(ids, share.copy(), SolveReport("closed-form")).check(snapshot)

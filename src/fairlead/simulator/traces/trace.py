@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 
 from fairlead.errors import TraceError
 from fairlead.model.batch_size_rules import adaptation_fault
@@ -10,6 +11,7 @@ from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.job_type import JobType
 from fairlead.model.limits import MAX_NUMBER, MAX_SECONDS, MIN_POSITIVE, is_duration, is_weight
 from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.traces.source import shown
 
 LARGEST_ID = 2**53  # what a float holds exactly
 NAMED = 5  # lines that a summary names before it says "..."
@@ -39,30 +41,49 @@ class Trace:
 
 def checked(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
     """The same arrivals, each checked as a reader checks the rows of a file; TraceError names the job."""
-    time_s, seen = 0.0, set()
+    time_s, seen = 0.0, set[int]()
     for number, arrival in enumerate(arrivals):
-        job = arrival.job
-        where = f"arrival {number} (job {job.id})"
-        if not time_s <= arrival.time_s <= MAX_SECONDS:
-            raise TraceError(
-                f"{where}: time must be a number from {time_s}, that of the one before, to "
-                f"{MAX_SECONDS:g}, got {arrival.time_s}"
-            )
-        for name, value, holds in (
-            ("total_steps", job.total_steps, MIN_POSITIVE <= job.total_steps <= MAX_NUMBER),
-            ("scale_factor", job.scale_factor, 1 <= job.scale_factor < LARGEST_ID),
-            ("weight", job.weight, is_weight(job.weight)),
-            ("slo_s", job.slo_s, job.slo_s is None or 0 < job.slo_s <= MAX_SECONDS),
-            ("duration_s", job.duration_s, job.duration_s is None or is_duration(job.duration_s)),
-            ("id", job.id, 0 <= job.id < LARGEST_ID and job.id not in seen),
-        ):
-            if not holds:
-                raise TraceError(f"{where}: {name} cannot be {value}")
-        if job.adaptation is not None and (fault := adaptation_fault(job.adaptation, job.family)):
-            raise TraceError(f"{where}: adaptation: {fault}")
+        if not isinstance(arrival, Arrival) or not isinstance(arrival.job, Job):
+            raise TraceError(f"trace: arrival {number}: expected an Arrival, got {shown(arrival)}")
+        try:
+            _check(arrival, number, time_s, seen)
+        except TypeError:
+            raise TraceError(f"arrival {number}: {_no_number(arrival)}") from None
         time_s = arrival.time_s
-        seen.add(job.id)
+        seen.add(arrival.job.id)
         yield arrival
+
+
+def _check(arrival: Arrival, number: int, after_s: float, seen: set[int]) -> None:
+    """TraceError names what is out of its bounds. after_s: time of the arrival before; seen: ids so far."""
+    job = arrival.job
+    where = f"arrival {number} (job {job.id})"
+    if not after_s <= arrival.time_s <= MAX_SECONDS:
+        raise TraceError(
+            f"{where}: time must be a number from {after_s}, that of the one before, to "
+            f"{MAX_SECONDS:g}, got {arrival.time_s}"
+        )
+    for name, value, holds in (
+        ("total_steps", job.total_steps, MIN_POSITIVE <= job.total_steps <= MAX_NUMBER),
+        ("scale_factor", job.scale_factor, 1 <= job.scale_factor < LARGEST_ID),
+        ("weight", job.weight, is_weight(job.weight)),
+        ("slo_s", job.slo_s, job.slo_s is None or 0 < job.slo_s <= MAX_SECONDS),
+        ("duration_s", job.duration_s, job.duration_s is None or is_duration(job.duration_s)),
+        ("id", job.id, 0 <= job.id < LARGEST_ID and job.id not in seen),
+    ):
+        if not holds:
+            raise TraceError(f"{where}: {name} cannot be {value}")
+    if job.adaptation is not None and (fault := adaptation_fault(job.adaptation, job.family)):
+        raise TraceError(f"{where}: adaptation: {fault}")
+
+
+def _no_number(arrival: Arrival) -> str:
+    """Which field is no number, though it has to be one."""
+    for name in ("time_s", "id", "total_steps", "scale_factor", "weight", "slo_s", "duration_s"):
+        value = getattr(arrival if name == "time_s" else arrival.job, name)
+        if not isinstance(value, Real | None):
+            return f"{name}: expected a number, got {shown(value)}"
+    return f"adaptation: of another type than it has to be: {shown(arrival.job.adaptation)}"
 
 
 def usable(trace: Trace, throughputs: Throughputs, cluster: Cluster | None = None) -> Trace:

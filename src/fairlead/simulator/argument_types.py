@@ -1,0 +1,120 @@
+"""Arguments of the library's calls have the types that these take; ConfigError names one that has not."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairlead.errors import ConfigError
+from fairlead.model.cluster import Cluster
+from fairlead.model.job import RestartCosts
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.mechanism.settings import MechanismSettings
+from fairlead.simulator.ground_truth import GroundTruth
+from fairlead.simulator.options import Options
+from fairlead.simulator.traces.source import shown
+from fairlead.simulator.traces.trace import Trace
+from fairlead.simulator.user_estimates import UserEstimates
+
+_Check = Callable[[Any], bool]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_a(*types: type) -> _Check:
+    return lambda value: isinstance(value, types)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, Sequence) and len(value) == 2 and all(map(_is_whole, value))
+
+
+def _is_policy(value: Any) -> bool:
+    """Whether it may be one; what it lacks is looked at when it is known to be none of Python's own."""
+    return isinstance(value, str) or not (
+        isinstance(value, type) or type(value).__module__ == "builtins"
+    )
+
+
+def _is_trace(value: Any) -> bool:
+    if isinstance(value, bytes | bytearray | Mapping):
+        return False
+    return isinstance(value, Trace | str | Path | Iterable)
+
+
+_PATH = (_is_a(str, Path), "a path")
+_NUMBER = (_is_number, "a number")
+_SECONDS = (_is_number, "a number of seconds")
+_YES_OR_NO = (_is_a(bool), "True or False")
+
+# What an argument must be, and how that is said.
+ARGUMENTS: dict[str, tuple[_Check, str]] = {
+    "trace": (_is_trace, "a path, what read_trace gave, or arrivals"),
+    "cluster": (_is_a(Cluster, str), "a Cluster or text such as 'v100=8,k80=24'"),
+    "policy": (_is_policy, "a name or a policy (not its class)"),
+    "out": _PATH,
+    "expect_rounds": _PATH,
+    "resume": _YES_OR_NO,
+    "stop": (callable, "a function without arguments"),
+    "watch": (callable, "a function"),
+    "observers": (
+        lambda value: isinstance(value, Iterable),
+        "a list of observers or of their names",
+    ),
+    "throughputs": (_is_a(Throughputs, str, Path), "a table of rates or its path"),
+    "profile": (_is_a(str, MechanismSettings), "a name or MechanismSettings"),
+    "round_s": _SECONDS,
+    "seed": (_is_whole, "a whole number"),
+    "preemption_hysteresis": _NUMBER,
+    "measured_jobs": (_is_pair, "two whole numbers"),
+    "stop_at_s": _SECONDS,
+    "ground_truth": (_is_a(GroundTruth), "a GroundTruth"),
+    "solve_s": _SECONDS,
+    "believed_costs": (_is_a(RestartCosts), "RestartCosts"),
+    "estimator": (_is_a(str), "text such as 'oracle'"),
+    "user_estimates": (_is_a(UserEstimates), "UserEstimates"),
+    "ideal": _YES_OR_NO,
+    "solve_interval_s": _SECONDS,
+}
+_MAY_BE_NONE = {
+    *("out", "expect_rounds", "watch", "round_s", "preemption_hysteresis", "measured_jobs"),
+    *("stop_at_s", "ground_truth", "believed_costs", "user_estimates", "solve_interval_s"),
+}
+
+
+def check_arguments(function: str, given: Mapping[str, Any]) -> None:
+    """ConfigError names the first argument that is of no type that it can have, and its value."""
+    for name, value in given.items():
+        check, expected = ARGUMENTS[name]
+        if value is None and name in _MAY_BE_NONE:
+            continue
+        if not check(value):
+            raise ConfigError(f"{function}(): {name}: expected {expected}, got {shown(value)}")
+
+
+def make_options(function: str, given: Mapping[str, Any]) -> Options:
+    """The options; ConfigError names one that there is not, or whose value is of another type."""
+    known = [field.name for field in fields(Options)]
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"{function}(): {name!r} is not an option (there are {', '.join(known)})"
+            )
+    check_arguments(function, given)
+    return Options(**{name: plain(value) for name, value in given.items()})
+
+
+def plain(value: Any) -> Any:
+    """A scalar of NumPy as Python's own, which random generators and encoders want; also in a pair."""
+    if isinstance(value, list | tuple):
+        return tuple(map(plain, value))
+    return value.item() if isinstance(value, np.generic) else value
