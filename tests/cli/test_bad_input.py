@@ -152,7 +152,7 @@ def test_zeros_behind_a_journal_are_no_record(
     path.write_bytes(path.read_bytes() + b"x")
     with pytest.raises(SystemExit) as ended:
         main(["replay", str(path)])
-    assert ended.value.code == 1
+    assert ended.value.code == 2
     assert "is damaged" in capsys.readouterr().err
 
 

@@ -233,7 +233,7 @@ def test_a_journal_that_is_not_the_runs_is_refused(capsys: pytest.CaptureFixture
     assert call("simulate", *JOBS, "--policy", "las", "--out", "one") == 0
     whole = Path("one/journal").read_bytes()
     Path("one/journal").write_bytes(whole[:-3])
-    assert call("replay", "one") == 1
+    assert call("replay", "one") == 2
     assert "sha256" in capsys.readouterr().err
     assert call("replay", "one/journal") == 0
     assert "cut off: the last" in capsys.readouterr().out

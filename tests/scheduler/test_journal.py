@@ -112,7 +112,7 @@ def test_damage_in_the_middle_is_noticed(run: Path, tmp_path: Path) -> None:
     (tmp_path / "journal").write_bytes(whole)
     whole_ones = len(list(records(tmp_path / "journal")))
     assert whole_ones < len(list(records(run / "journal")))
-    with pytest.raises(CheckError, match=rf"record {whole_ones} at byte \d+ is damaged"):
+    with pytest.raises(RunError, match=rf"record {whole_ones} at byte \d+ is damaged"):
         replay(tmp_path / "journal")
 
 

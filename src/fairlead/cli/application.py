@@ -1,14 +1,15 @@
 """All commands of ``fairlead``, each imported when it is called."""
 
 import sys
+import warnings
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, TextIO
 
 import typer
 
 import fairlead
 from fairlead.cli.lazy_commands import LazyCommand, group_of
-from fairlead.errors import FairleadError, InputError
+from fairlead.errors import FairleadError, FairleadWarning, InputError
 from fairlead.model import jit
 
 COMMANDS = (
@@ -74,6 +75,9 @@ COMMANDS = (
     LazyCommand("user", "cluster:user", "Add, remove and list users. For admins."),
 )
 
+# Of what cannot be parsed; Typer has no name for it.
+UsageError: Any = typer.BadParameter.__bases__[0]
+
 app = typer.Typer(
     name="fairlead",
     cls=group_of(COMMANDS),
@@ -105,7 +109,16 @@ def run(arguments: Sequence[str] | None = None) -> None:
     """Run a command; every error that Fairlead raises on purpose is one line on stderr."""
     jit.announce()
     try:
-        app(args=None if arguments is None else list(arguments))
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            ended = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+        raise SystemExit(ended if isinstance(ended, int) else 0)
+    except UsageError as problem:
+        _say_usage(problem)
+        raise SystemExit(2) from None
+    except typer.Abort:  # no answer to a question
+        print("fairlead: given up", file=sys.stderr)
+        raise SystemExit(1) from None
     except FairleadError as problem:
         print(f"fairlead: {problem}", file=sys.stderr)
         raise SystemExit(2 if isinstance(problem, InputError) else 1) from None
@@ -115,3 +128,42 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except OSError as problem:
         print(f"fairlead: {problem.filename or 'system'}: {problem.strerror}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def _say_usage(problem: Any) -> None:
+    """What cannot be parsed, in one sentence; or the help, where no command was given."""
+    if type(problem).show is not UsageError.show:
+        problem.show()
+        return
+    param = getattr(problem, "param", None)
+    if param is not None and problem.message:
+        name = max(param.opts, key=len) if param.param_type_name == "option" else param.metavar
+        sentence = f"{name or param.name}: {problem.message[:1].lower()}{problem.message[1:]}"
+    else:
+        said = problem.format_message().strip()
+        sentence = said[:1].lower() + said[1:]
+    print(f"fairlead: {sentence.rstrip('.')} ({_command_of(problem.ctx)} --help)", file=sys.stderr)
+
+
+def _command_of(context: Any) -> str:
+    """What was called, as one writes it."""
+    names: list[str] = []
+    while context is not None and context.parent is not None:
+        names.insert(0, context.info_name)
+        context = context.parent
+    return " ".join(["fairlead", *names])
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning of Fairlead as its errors are, on one line; any other with its place."""
+    text = f"fairlead: {message}\n"
+    if not issubclass(category, FairleadWarning):
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+    (file or sys.stderr).write(text)

@@ -1,21 +1,26 @@
 """``fairlead compare``: several policies on the same input, side by side."""
 
 import shlex
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from fairlead.cli import options as o
+from fairlead.cli.comparison import ComparedRun, Comparison, go_on_with, read_comparison
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.run_sources import is_sweep, read_runs
-from fairlead.cli.simulate import execute, remembered, say_skipped
+from fairlead.cli.simulate import RunArguments, remembered
 from fairlead.errors import ConfigError
 from fairlead.simulator.inputs import Input
 
 if TYPE_CHECKING:
     from fairlead.analysis.report.run_charts import PlottedRun
+    from fairlead.simulator.simulation_run import SimulationRun
 
 REFERENCE = "shockwave"  # what the others are related to, unless another is named
 POLICIES = ("fifo", "fifo_aware", "isolated", "las", "las_aware")
@@ -75,6 +80,10 @@ def compare(
     ] = None,
     options: CompareOptions,
     out: o.OutOption = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="DIR", help="Go on with an interrupted comparison."),
+    ] = None,
     json: o.JsonOption = False,
 ) -> None:
     """Compare several policies on the same jobs and cluster.
@@ -84,6 +93,19 @@ def compare(
 
     With folders of runs: compares these, and writes report.html into a new folder. They must be complete.
     """
+    if resume is not None:
+        if folders or out is not None or options != CompareOptions() or given != Input():
+            raise ConfigError(
+                "--resume goes on as the comparison began: it takes no other option but --json"
+            )
+        _run_comparison(read_comparison(resume), resume, json)
+        return
+    if folders and options.policies is not None and not any(map(Path.exists, folders)):
+        names = ",".join([options.policies, *map(str, folders)])
+        raise ConfigError(
+            f"--policies takes names with commas between them, as --policies {names}; "
+            f"got {str(folders[0])!r} apart"
+        )
     if folders:
         if options != CompareOptions(relative_to=options.relative_to) or given != Input():
             raise ConfigError(
@@ -104,20 +126,35 @@ def _compare_policies(given: Input, options: CompareOptions, out: Path | None, j
         name if len(profiles) == 1 else f"{name} ({kind})" for kind in profiles for name in names
     ]
     reference = _reference(labels, names, options.relative_to)
-    runs = [(name, kind, given.run(name, kind)) for kind in profiles for name in names]
-    folder = o.new_folder(out, f"compare-{Path(runs[0][2].jobs.name).stem}")
-    results = []
-    for number, (name, kind, run) in enumerate(runs, 1):
-        one = o.new_folder(folder / f"{number}-{name.partition(':')[0]}-{kind}", "")
-        results.append(execute(run, one, remembered(given, name, kind), json=False, quiet=True))
-    say_skipped(results[0])
-    from fairlead.analysis.report.run_charts import PlottedRun
+    chosen = [(name, kind) for kind in profiles for name in names]
+    made = [given.run(*one) for one in chosen]  # says what is wrong with any before one is run
+    folder = o.new_folder(out, f"compare-{Path(made[0].jobs.name).stem}")
+    runs = tuple(
+        ComparedRun(
+            folder=f"{number}-{name.partition(':')[0]}-{kind}",
+            label=label,
+            arguments=msgspec.convert(remembered(given, name, kind), RunArguments),
+        )
+        for number, (label, (name, kind)) in enumerate(zip(labels, chosen, strict=True), 1)
+    )
+    comparison = Comparison(runs=runs, reference=reference)
+    comparison.write(folder)
+    _run_comparison(comparison, folder, json, made)
 
-    named = [
-        PlottedRun(label, r.config, r.metrics, r.jobs, r.rounds)
-        for label, r in zip(labels, results, strict=True)
-    ]
-    _show(named, reference, folder, json)
+
+def _run_comparison(
+    comparison: Comparison, folder: Path, json: bool, prepared: Sequence["SimulationRun"] = ()
+) -> None:
+    """Run what has not been run to its end, and show all of it. prepared: the runs with their inputs read,
+    where they are."""
+    try:
+        named, skipped = comparison.finish(folder, prepared)
+        for line in skipped:
+            print(f"fairlead: {line}", file=sys.stderr)
+        _show(named, comparison.reference, folder, json)
+    except KeyboardInterrupt:
+        print(f"fairlead: interrupted. Go on with: {go_on_with(folder)}", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def _compare_folders(
@@ -147,11 +184,13 @@ def _show(named: list["PlottedRun"], reference: int | None, folder: Path, json: 
     """Write the page, print the tables."""
     from fairlead.analysis.report import terminal_tables as tables
     from fairlead.analysis.report.comparison_report import comparison_report
+    from fairlead.simulator.traces.atomic_write import write_atomically
 
     page = comparison_report(
         [(one.label, one.config, one.metrics, one.jobs, one.rounds) for one in named], reference
     )
-    (folder / "report.html").write_text(page, encoding="utf-8")
+    with write_atomically(folder / "report.html") as partial:
+        partial.write_text(page, encoding="utf-8")
     if json:
         o.print_json({**_machine_form(named, reference), "out": str(folder)})
         return

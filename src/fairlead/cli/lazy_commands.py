@@ -20,7 +20,22 @@ class Command(TyperCommand):
         """Click drops the ``--`` itself; so this remembers where it was. An option that is named in
         ``takes_many`` of the command's function takes all words up to the next option."""
         ctx.meta[AFTER_DASHES] = args[args.index("--") + 1 :] if "--" in args else []
-        return super().parse_args(ctx, _repeated(args, getattr(self.callback, "takes_many", ())))
+        words = _repeated(args, getattr(self.callback, "takes_many", ()))
+        try:
+            return super().parse_args(ctx, list(words))
+        except typer.BadParameter as problem:
+            problem.message = self._with_value(problem, ctx, words)
+            raise
+
+    def _with_value(self, problem: Any, ctx: Any, words: list[str]) -> str:
+        """What is wrong, with the value that is."""
+        if problem.param is None or not problem.message:  # it is missing
+            return str(problem.message)
+        given = self.make_parser(ctx).parse_args(args=list(words))[0].get(problem.param.name)
+        several = given if isinstance(given, list | tuple) else [given]
+        values = ", ".join(repr(one) for one in several if one is not None)
+        message = problem.message.rstrip(".")
+        return message if values in message else f"{message}, got {values}"
 
 
 def _repeated(args: list[str], many: Sequence[str]) -> list[str]:
@@ -53,6 +68,8 @@ class LazyCommand:
         parent = typer.Typer(rich_markup_mode=None, add_completion=False)
         parent.callback()(lambda: None)
         if isinstance(found, typer.Typer):
+            for one in found.registered_commands:
+                one.cls = Command
             parent.add_typer(found, name=self.name)
         else:
             parent.command(self.name, cls=Command)(found)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.options import read_json
-from fairlead.errors import CheckError, RunError
+from fairlead.errors import RunError
 
 STORE = "state.db"  # of a live cluster: table journal(seq, segment, record)
 
@@ -26,8 +26,8 @@ def replay(
     """Check a run's journal against a fresh scheduler.
 
     The journal's events must lead it to the same commands; if not, exits with 1 and names the first
-    difference. No solver is called. The store of a live cluster is read and never written; each of its
-    segments is replayed on its own.
+    difference. A journal that is damaged is no difference: the exit code is 2 then. No solver is called.
+    The store of a live cluster is read and never written; each of its segments is replayed on its own.
     """
     from fairlead.scheduler import journal
 
@@ -35,6 +35,8 @@ def replay(
         _replay_store(run / STORE)
         return
     path = run / "journal" if run.is_dir() else run
+    if run.is_dir() and not path.exists():
+        _name_runs(run)
     count, left = journal.replay(path)
     record = path.with_name("run.json")
     if run.is_dir() and record.exists():
@@ -42,10 +44,24 @@ def replay(
         told = metrics.get("journal_sha256") if isinstance(metrics, dict) else None
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         if told is not None and told != found:
-            raise CheckError(f"{path}: its sha256 is {found}, {record} has {told}")
+            raise RunError(
+                f"{path}: is not as the run left it: its sha256 is {found}, {record} has {told}"
+            )
     print(f"{path}: {count} records, all commands are the same")
     if left:
         print(f"{path}: cut off: the last {left} bytes are no whole record")
+
+
+def _name_runs(folder: Path) -> None:
+    """RunError where the folder has runs in it, as that of a comparison."""
+    from fairlead.analysis.report.run_folders import runs_in
+
+    runs = runs_in(folder)
+    if runs and runs != [folder]:
+        raise RunError(
+            f"{folder}: is no run, but has {len(runs)} in it; replay one of them: "
+            + ", ".join(map(str, runs))
+        )
 
 
 def _replay_store(path: Path) -> None:

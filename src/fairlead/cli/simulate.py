@@ -162,8 +162,10 @@ def execute(
     resume: bool = False,
     quiet: bool = False,
     plugins: "Plugins | None" = None,
+    go_on: str = "",
 ) -> "Result":
-    """Run into a folder, write everything, print the outcome. Interrupted: says how to go on."""
+    """Run into a folder, write everything, print the outcome. Interrupted: says how to go on, with the
+    command ``go_on`` (that of the run alone where none is given)."""
     from fairlead.analysis.experiments.divergence import DivergenceDetector
     from fairlead.analysis.report import progress_bar as progress
     from fairlead.analysis.report import terminal_tables as tables
@@ -175,6 +177,7 @@ def execute(
     record = begin_record(folder, run.config(), arguments)
     total = run.n_measured
     window = run.options.measured_jobs
+    go_on = go_on or f"fairlead simulate --resume {shlex.quote(str(folder))}"
     divergence = DivergenceDetector(int(run.cluster.capacity.sum()), window[1] if window else 0)
     try:
         with (
@@ -201,7 +204,7 @@ def execute(
         raise
     except KeyboardInterrupt:
         write_json(folder / "run.json", record | {"status": "interrupted"})
-        _say_how_to_go_on(folder)
+        _say_how_to_go_on(folder, go_on)
         raise typer.Exit(130) from None
     if not quiet:
         say_skipped(result)
@@ -209,7 +212,7 @@ def execute(
     result.config["command"] = shlex.join(["fairlead", *sys.argv[1:]])
     write_result(folder, record, result)
     if not result.complete:
-        _say_how_to_go_on(folder)
+        _say_how_to_go_on(folder, go_on)
         raise typer.Exit(130)
     if quiet:
         return result
@@ -258,15 +261,14 @@ def json_of(result: "Result", folder: Path) -> dict[str, Any]:
     }
 
 
-def _say_how_to_go_on(folder: Path) -> None:
+def _say_how_to_go_on(folder: Path, command: str) -> None:
     print(
-        f"fairlead: interrupted; the journal is saved in {folder}. Go on with: "
-        f"fairlead simulate --resume {shlex.quote(str(folder))}",
+        f"fairlead: interrupted; the journal is saved in {folder}. Go on with: {command}",
         file=sys.stderr,
     )
 
 
-class _Arguments(msgspec.Struct):
+class RunArguments(msgspec.Struct):
     """What ``remembered`` has written."""
 
     input: Input
@@ -276,11 +278,21 @@ class _Arguments(msgspec.Struct):
     files: dict[str, str]  # SHA-256 by path
     plugins: PluginNames = PluginNames()
 
+    def run(self, folder: Path) -> "SimulationRun":
+        """The run that was begun in the folder. Raises RunError where a file of it has changed since."""
+        for name, digest in self.files.items():
+            path = Path(name)
+            if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+                raise RunError(
+                    f"{name}: has changed since the run in {folder} began, it cannot go on"
+                )
+        return self.input.run(self.policy, self.profile)
+
 
 class _Begun(msgspec.Struct):
     """What of ``run.json`` a run goes on from."""
 
-    arguments: _Arguments
+    arguments: RunArguments
     status: str
 
 
@@ -295,11 +307,7 @@ def _resume(folder: Path, json: bool) -> None:
     if begun.status == "complete":
         raise RunError(f"{folder}: this run is complete, there is nothing to go on with")
     arguments = begun.arguments
-    for name, digest in arguments.files.items():
-        path = Path(name)
-        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            raise RunError(f"{name}: has changed since the run in {folder} began, it cannot go on")
-    run = arguments.input.run(arguments.policy, arguments.profile)
+    run = arguments.run(folder)
     rounds = None if arguments.expect_rounds is None else Path(arguments.expect_rounds)
     again = msgspec.to_builtins(arguments)
     plugins = find_plugins(arguments.plugins)

@@ -294,8 +294,8 @@ def replay(path: Path) -> tuple[int, int]:
     """Drive the events of a journal through a fresh core; how many records were compared, and how many
     bytes behind the last whole record were left: of a record that was cut off, if any.
 
-    Raises CheckError with the first command that differs, or if a record is damaged. No solver is called:
-    the allocations are events.
+    Raises CheckError with the first command that differs, RunError if a record is damaged. No solver is
+    called: the allocations are events.
     """
     used = len(MAGIC)
 
@@ -402,7 +402,7 @@ def _compare_command(found: Recovered, record: bytes, name: str) -> None:
 
 
 def _left(path: Path, used: int, count: int) -> int:
-    """Bytes behind the last whole record; CheckError if they hold a whole one that is damaged. Zeros to the
+    """Bytes behind the last whole record; RunError if they hold a whole one that is damaged. Zeros to the
     end are no record: a file system may leave them where the machine went down."""
     left = path.stat().st_size - used
     if left >= _HEAD.size:
@@ -411,7 +411,7 @@ def _left(path: Path, used: int, count: int) -> int:
             length, _ = _HEAD.unpack(file.read(_HEAD.size))
             zeros = not length and not any(map(any, iter(lambda: file.read(1 << 16), b"")))
         if length <= left - _HEAD.size and not zeros:
-            raise CheckError(f"{path}: record {count} at byte {used} is damaged")
+            raise RunError(f"{path}: record {count} at byte {used} is damaged")
     return left
 
 

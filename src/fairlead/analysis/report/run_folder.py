@@ -51,12 +51,12 @@ def begin_record(
 
 
 def write_result(folder: Path, record: dict[str, Any], result: Result) -> None:
-    """``run.json`` with the metrics, and the report of a complete run."""
-    status = "complete" if result.complete else "interrupted"
-    more = {"status": status, "skipped": result.skipped, "metrics": result.metrics}
-    write_json(folder / "run.json", record | {"config": result.config} | more)
+    """The report of a complete run, then ``run.json`` with the metrics: what that calls complete is."""
     if result.complete:
         page = html.run_report(
             result.config, result.metrics, result.jobs, result.rounds, result.placement_intervals
         )
         (folder / "report.html").write_text(page, encoding="utf-8")
+    status = "complete" if result.complete else "interrupted"
+    more = {"status": status, "skipped": result.skipped, "metrics": result.metrics}
+    write_json(folder / "run.json", record | {"config": result.config} | more)

@@ -1,0 +1,124 @@
+"""The folder of a comparison: what is compared, which runs of it are done, and how the others go on."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fairlead.cli import options as o
+from fairlead.cli.simulate import RunArguments, execute
+from fairlead.errors import RunError
+
+if TYPE_CHECKING:
+    from fairlead.analysis.report.run_charts import PlottedRun
+    from fairlead.simulator.simulation_run import SimulationRun
+
+FILE = "compare.json"
+
+
+class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the runs that are compared."""
+
+    folder: str  # its name, inside that of the comparison
+    label: str
+    arguments: RunArguments
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What is compared, as ``compare.json`` has it."""
+
+    runs: tuple[ComparedRun, ...]
+    reference: int | None  # position of the run that the others are related to
+
+    def write(self, folder: Path) -> None:
+        """Note it, so that the comparison can go on."""
+        from fairlead.analysis.report.run_folder import write_json
+
+        write_json(folder / FILE, self)
+
+    def finish(
+        self, folder: Path, prepared: Sequence["SimulationRun"] = ()
+    ) -> tuple[list["PlottedRun"], list[str]]:
+        """Run what has not been run to its end; all runs, and what of their input could not be used.
+        Interrupted: says how to go on. prepared: the runs with their inputs read, where they are."""
+        found, skipped = [], list[str]()
+        for number, one in enumerate(self.runs):
+            at = folder / one.folder
+            run = prepared[number] if prepared else None
+            done = _read(one, at) or _execute(one, at, run, go_on_with(folder))
+            found.append(done[0])
+            skipped = skipped or done[1]  # it is the same input for all
+        return found, skipped
+
+
+def go_on_with(folder: Path) -> str:
+    """The command that goes on with the comparison in a folder."""
+    return f"fairlead compare --resume {shlex.quote(str(folder))}"
+
+
+def read_comparison(folder: Path) -> Comparison:
+    """The comparison that was begun in a folder. Raises RunError where there is none, or it is complete."""
+    path = folder / FILE
+    if not path.is_file():
+        raise RunError(f"--resume: {folder} holds no comparison: it has no {FILE}")
+    try:
+        comparison = msgspec.convert(o.read_json(path), Comparison)
+    except msgspec.ValidationError as problem:
+        raise RunError(f"{path}: does not describe a comparison: {problem}") from None
+    names = [one.folder for one in comparison.runs]
+    if any(Path(name).name != name or name in ("", "..") for name in names):
+        raise RunError(f"{path}: does not describe a comparison: its folders are {names}")
+    if comparison.reference is not None and not 0 <= comparison.reference < len(names):
+        raise RunError(
+            f"{path}: does not describe a comparison: there is no run {comparison.reference}"
+        )
+    if (folder / "report.html").exists():
+        raise RunError(f"{folder}: this comparison is complete, there is nothing to go on with")
+    return comparison
+
+
+def _read(one: ComparedRun, folder: Path) -> tuple["PlottedRun", list[str]] | None:
+    """The run in its folder, and what of its input could not be used; None where it is not complete."""
+    from fairlead.analysis.report.run_charts import PlottedRun
+    from fairlead.analysis.report.run_folders import is_run, read_json_file, read_record, read_table
+
+    if not is_run(folder) or read_json_file(folder / "run.json").get("status") != "complete":
+        return None
+    record = read_record(folder)
+    tables = [read_table(folder, name) for name in ("jobs", "rounds")]
+    run = PlottedRun(one.label, record["config"], record["metrics"], *tables)
+    return run, list(record.get("skipped", ()))
+
+
+def _execute(
+    one: ComparedRun, folder: Path, run: "SimulationRun | None", go_on: str
+) -> tuple["PlottedRun", list[str]]:
+    """Run it, from where it was stopped; what of its input could not be used."""
+    from fairlead.analysis.report.run_charts import PlottedRun
+
+    run = run or one.arguments.run(folder)
+    arguments: dict[str, Any] = msgspec.to_builtins(one.arguments)
+    folder.mkdir(exist_ok=True)
+    result = execute(
+        run,
+        folder,
+        arguments,
+        json=False,
+        resume=_has_begun(folder / "journal"),
+        quiet=True,
+        go_on=go_on,
+    )
+    plotted = PlottedRun(one.label, result.config, result.metrics, result.jobs, result.rounds)
+    return plotted, list(result.skipped)
+
+
+def _has_begun(path: Path) -> bool:
+    """Whether there is a journal with a record: a run that was killed earlier begins anew."""
+    from fairlead.scheduler import journal
+
+    try:
+        return next(journal.records(path), None) is not None
+    except RunError:
+        return False

@@ -1,0 +1,134 @@
+"""A comparison that was interrupted goes on, and is then what it would have been."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.test_commands import call
+
+from fairlead.cli import options
+
+GIVEN = ["--generate", "gavel,jobs=25,interarrival=1500", "--cluster", "v100=3,p100=3,k80=3"]
+COMPARED = [*GIVEN, "--policies", "fifo,las,isolated", "--relative-to", "las"]
+PROCESSOR = ("cpu_s", "solve_s")  # differ from run to run
+FOLDERS = ["1-fifo-default", "2-las-default", "3-isolated-default"]
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, run: int, event: int) -> None:
+    """The user presses Ctrl-C at this event of this run."""
+    runs = 0
+
+    @contextmanager
+    def interruptible() -> Iterator[Callable[[], bool]]:
+        nonlocal runs
+        runs += 1
+        of_run, events = runs, 0
+
+        def stop() -> bool:
+            nonlocal events
+            events += 1
+            return of_run == run and events >= event
+
+        yield stop
+
+    monkeypatch.setattr(options, "interruptible", interruptible)
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What ``--json`` printed, without what no two runs share."""
+    said: dict[str, Any] = json.loads(capsys.readouterr().out)
+    del said["out"]
+    for one in said["runs"].values():
+        del one["config"]["command"]
+        for name in PROCESSOR:
+            del one[name]
+    for ratios in said["ratios"].values():
+        for name in PROCESSOR:
+            ratios.pop(name, None)
+    return said
+
+
+@pytest.fixture
+def whole(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The comparison in the folder ``whole``, which nobody interrupted."""
+    assert call("compare", *COMPARED, "--out", "whole", "--json") == 0
+    return printed(capsys)
+
+
+def test_an_interrupted_comparison_goes_on_to_the_same_results(
+    whole: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        stop_at(patched, run=2, event=40)
+        assert call("compare", *COMPARED, "--out", "cut") == 130
+    said = capsys.readouterr().err
+    assert "fairlead compare --resume cut" in said
+    assert "simulate --resume" not in said
+    assert sorted(path.name for path in Path("cut").iterdir() if path.is_dir()) == FOLDERS[:2]
+    finished = Path("cut/1-fifo-default/run.json").stat().st_mtime_ns
+    assert call("compare", "--resume", "cut", "--json") == 0
+    assert printed(capsys) == whole
+    assert Path("cut/1-fifo-default/run.json").stat().st_mtime_ns == finished
+    for name in FOLDERS:
+        journal = Path("cut", name, "journal").read_bytes()
+        assert journal == Path("whole", name, "journal").read_bytes()
+    assert Path("cut/report.html").is_file()
+    assert call("compare", "--resume", "cut") == 2
+    assert "this comparison is complete" in capsys.readouterr().err
+
+
+def test_a_comparison_that_was_killed_goes_on(
+    whole: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One run is cut off within its journal, one has none yet, one has not begun."""
+    shutil.copytree("whole", "killed")
+    Path("killed/report.html").unlink()
+    for name in FOLDERS[:2]:
+        folder = Path("killed", name)
+        record = json.loads((folder / "run.json").read_text())
+        del record["metrics"], record["skipped"]
+        (folder / "run.json").write_text(json.dumps(record | {"status": "running"}))
+        (folder / "report.html").unlink()
+        for table in folder.glob("*.parquet"):
+            table.unlink()
+    journal = Path("killed", FOLDERS[0], "journal")
+    journal.write_bytes(journal.read_bytes()[:-500])
+    Path("killed", FOLDERS[1], "journal").unlink()
+    shutil.rmtree(Path("killed", FOLDERS[2]))
+    assert call("compare", "--resume", "killed", "--json") == 0
+    assert printed(capsys) == whole
+
+
+def test_a_comparison_does_not_go_on_otherwise_than_it_began(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("t.csv").write_text(
+        "job,arrival_s,family,scale_factor,total_steps\n0,0,A3C,1,1000\n1,9,A3C,1,1000\n"
+    )
+    asked = ["--trace", "t.csv", "--policies", "fifo,las", "--out", "c"]
+    assert call("compare", *asked) == 0
+    Path("c/report.html").unlink()
+    shutil.rmtree("c/2-las-default")
+    assert call("compare", "--resume", "c", "--policy", "fifo") == 2
+    assert "--resume goes on as the comparison began" in capsys.readouterr().err
+    Path("t.csv").write_text(
+        "job,arrival_s,family,scale_factor,total_steps\n0,0,A3C,1,1000\n1,9,A3C,1,2000\n"
+    )
+    assert call("compare", "--resume", "c") == 2
+    assert "t.csv: has changed since" in capsys.readouterr().err
+    assert call("compare", "--resume", "nowhere") == 2
+    assert "nowhere holds no comparison: it has no compare.json" in capsys.readouterr().err
+    Path("c/compare.json").write_text('{"runs": 1}')
+    assert call("compare", "--resume", "c") == 2
+    said = capsys.readouterr().err
+    assert "c/compare.json: does not describe a comparison" in said
+    assert said.count("\n") == 1

@@ -1,0 +1,69 @@
+"""Words that no command can be made of: one sentence with the value, exit code 2."""
+
+from pathlib import Path
+
+import pytest
+from tests.cli.test_commands import call
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("simulate", "--seed", "x"), ("--seed", "'x'")),
+        (("simulate", "--seed", "-5"), ("--seed", "'-5'")),
+        (("simulate", "--seed"), ("--seed",)),
+        (("simulate", "--polcy", "las"), ("--polcy", "--policy")),
+        (("simulate", "--ideal=3"), ("--ideal",)),
+        (("simulat",), ("'simulat'", "'simulate'")),
+        (("replay",), ("RUN",)),
+        (("replay", "a", "b"), ("(b)",)),
+        (("solve",), ("--instances",)),
+        (("sweep", "--processes", "many"), ("--processes", "'many'")),
+        (("trace", "describ"), ("'describ'", "'describe'")),
+        (("trace", "generate", "t.csv", "--jobs", "many"), ("--jobs", "'many'")),
+        (("cancel", "many"), ("JOB", "'many'")),
+    ],
+)
+def test_what_cannot_be_parsed_is_said_in_one_sentence(
+    words: tuple[str, ...],
+    said: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(*words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("fairlead: ")
+    assert captured.err.count("\n") == 1
+    assert "--help" in captured.err
+    for word in said:
+        assert word in captured.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [(), ("trace",)])
+def test_without_a_command_there_is_help(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*words) == 2
+    captured = capsys.readouterr()
+    assert "Commands:" in captured.out + captured.err
+
+
+def test_exit_codes_and_help_are_as_ever(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--version") == 0
+    assert call("simulate", "--help") == 0
+    assert "--policy" in capsys.readouterr().out
+    assert call("replay", "nowhere") == 2
+
+
+def test_policies_with_spaces_between_them_are_explained(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("compare", "--policies", "fifo", "las", "isolated") == 2
+    said = capsys.readouterr().err
+    assert "--policies fifo,las,isolated" in said
+    assert said.count("\n") == 1
