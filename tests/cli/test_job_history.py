@@ -97,7 +97,7 @@ def test_starts_have_the_numbers_that_events_call_them_by() -> None:
     change = msgspec.structs.replace
     later = change(SECOND, attempt=4, why="failed: no", traceback="ValueError: no")
     text = printed(change(TOLD, attempts=(FIRST, later)))
-    assert "Start 4:" in text
+    assert "Attempt 4:" in text
     assert re.search(r"(?m)^ *4 +b k80:0,1", text)
 
 
@@ -153,11 +153,11 @@ def test_a_failure_that_comes_again_and_again_is_told_once() -> None:
     change, why = msgspec.structs.replace, "failed: exit code 1: no such file"
     attempts = [change(FIRST, attempt=n, why=why, end=AttemptEnd.FAILED) for n in (1, 2, 3)]
     other = change(FIRST, attempt=4, why="failed: exit code 2", end=AttemptEnd.FAILED)
-    events = [(10.0 * n, f"start {n} {why} at step 0") for n in (1, 2, 3)]
+    events = [(10.0 * n, f"attempt {n} {why} at step 0") for n in (1, 2, 3)]
     text = printed(change(TOLD, attempts=(*attempts, other), events=tuple(events)))
     assert text.count("no such file") == 1
     assert "failed 3 times: exit code 1: no such file" in text
-    assert "start 2 failed at step 0" in text
+    assert "attempt 2 failed at step 0" in text
     assert "failed: exit code 2" in text
 
 

@@ -120,13 +120,13 @@ def _short(sentence: str, repeated: dict[str, int]) -> str:
 
 
 def _traceback(attempts: Sequence[AttemptView]) -> list[RenderableType]:
-    """Of the last start that failed, or hung."""
+    """Of the last attempt that failed, or hung."""
     last = next((i for i in range(len(attempts) - 1, -1, -1) if attempts[i].traceback), None)
     if last is None:
         return []
     return [
         Text(),
-        Text(f"Start {attempts[last].attempt}:"),
+        Text(f"Attempt {attempts[last].attempt}:"),
         Text(attempts[last].traceback.rstrip()),
     ]
 
@@ -177,5 +177,7 @@ def _starts(
                 _short(attempt.why, repeated) or DASH,
             )
         )
-    columns = ">start where >began >for >steps >handover >start >load >save >stop >lost >cost ended"
+    columns = (
+        ">attempt where >began >for >steps >handover >start >load >save >stop >lost >cost ended"
+    )
     return table(columns, rows)

@@ -100,7 +100,7 @@ def check_is_shown(cluster: Running, client: Client, jobs: Jobs) -> None:
     told = client.explain(jobs.ids[0])
     assert "has not answered for" in told.why_here
     assert "the job is running on 1 x v100 of node" in told.why_here
-    assert [sentence for _, sentence in told.events][1].startswith("start 1 on v100")
+    assert [sentence for _, sentence in told.events][1].startswith("attempt 1 on v100")
     with pytest.raises(FairleadError, match="has not answered for"):
         client.what_if(WhatIf())
     client.samples()

@@ -235,7 +235,7 @@ def test_a_device_that_the_job_itself_has_to_give_up_is_said_to_go_to_another() 
     state.start(MINE, (0,), **TRAINS).stopping = "preempted"
     state.start(OTHER, (0,), state="starting")
     told = state.told("preempted")
-    assert "Its start 1 is being stopped (preempted)." in told
+    assert "Its attempt 1 is being stopped (preempted)." in told
     assert "No device of v100 is free." in told
 
 
@@ -387,7 +387,7 @@ def test_a_job_with_devices_is_said_to_do_what_it_does() -> None:
     start = state.start(MINE, (0,), **TRAINS)
     start.stopping = "moved"
     told = state.told("running", **place)
-    assert "Its start 1 is being stopped (moved)." in told
+    assert "Its attempt 1 is being stopped (moved)." in told
     assert "runs on" not in told
 
 
@@ -408,7 +408,7 @@ def test_what_is_past_is_told_with_its_time() -> None:
         save_s=0.0, stop_s=0.0, lost_steps=0.0, end=AttemptEnd.NODE_LOST,
     )  # fmt: skip
     waits = view(state="preempted", reason="node lost")
-    assert past(waits, [attempt], 1_300.0) == "Its last start ended 20 min ago: node lost."
+    assert past(waits, [attempt], 1_300.0) == "Its last attempt ended 20 min ago: node lost."
     later = msgspec.structs.replace(attempt, attempt=2, ended_s=200.0, why="", end=AttemptEnd.MOVED)
     assert past(waits, [attempt, later], 1_300.0) == ""
     again = msgspec.structs.replace(attempt, attempt=2, ended_s=None, why="", end=None)

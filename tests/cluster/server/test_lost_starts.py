@@ -46,7 +46,7 @@ def test_the_steps_of_a_start_whose_node_was_lost_are_told(tmp_path: Path) -> No
         assert (attempt.start_s, attempt.load_s) == (2.0, 0.5)
         assert attempt.trained_s is not None
         told = [words for _, words in cluster.service.explain(ADMIN, job).events]
-        assert "start 1 node lost at step 57, 40 kept" in told
+        assert "attempt 1 node lost at step 57, 40 kept" in told
 
 
 def test_an_agent_that_was_away_does_not_make_the_start_longer(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_start_that_never_trained_is_not_measured(
         assert cluster.job(job).overhead_s == 0.0
         assert not cluster.service.engine.parts.attempts.starts.seconds
         told = [words for _, words in cluster.service.explain(ADMIN, job).events]
-        assert "start 1 node lost at step 0, not seen to train" in told
+        assert "attempt 1 node lost at step 0, not seen to train" in told
 
 
 def test_what_the_next_start_goes_on_from_was_kept_by_the_lost_one(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_what_the_next_start_goes_on_from_was_kept_by_the_lost_one(tmp_path: Pat
         assert (second.from_step, second.to_step) == (64, 70)
         assert cluster.job(job).lost_steps == 0
         told = [words for _, words in cluster.service.explain(ADMIN, job).events]
-        assert "start 1 the process that owned the ranks died at step 64" in told
+        assert "attempt 1 the process that owned the ranks died at step 64" in told
 
 
 def test_a_start_that_failed_has_come_as_far_as_its_process_says(tmp_path: Path) -> None:

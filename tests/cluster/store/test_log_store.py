@@ -45,11 +45,11 @@ def test_all_ranks_are_followed(tmp_path: Path) -> None:
     logs.put(_piece(0, b"one\n"), 100)
     logs.put(_piece(0, b"two\n", rank=1), 100)
     text, cursor = logs.read(7, "", 100)
-    assert text == "--- start 1, rank 0 ---\none\n--- start 1, rank 1 ---\ntwo\n"
+    assert text == "--- attempt 1, rank 0 ---\none\n--- attempt 1, rank 1 ---\ntwo\n"
     logs.put(_piece(4, b"more\n"), 100)
     logs.put(_piece(0, b"next\n", attempt=2), 100)
     text, cursor = logs.read(7, cursor, 100)
-    assert text == "more\n--- start 2, rank 0 ---\nnext\n"
+    assert text == "more\n--- attempt 2, rank 0 ---\nnext\n"
     assert logs.read(7, cursor, 100) == ("", cursor)
 
 

@@ -65,7 +65,7 @@ class Committed:
         return self._view(row, open_[-1] if open_ else None)
 
     def attempts(self, caller: Caller, job: int) -> list[AttemptView]:
-        """Its starts, oldest first."""
+        """Its attempts, oldest first."""
         unmanaged = self._row(caller, job).spec.unmanaged
 
         def as_now(row: AttemptRow) -> AttemptRow:

@@ -18,13 +18,13 @@ from fairlead.cluster.front.messages import (
     Reported,
 )
 from fairlead.cluster.protocol.messages import (
+    AttemptKey,
     AttemptStatus,
     NodeReport,
     Register,
 )
 from fairlead.errors import StaleError
 
-Start = tuple[int, int]  # (job, attempt): one start of a job
 RENEWALS = 250.0  # reports a second, of all nodes, that heartbeats alone shall bring at most
 NEWS = 1000.0  # reports a second, of all nodes, that news shall bring at most
 NO_ORDERS = PublishedOrders()
@@ -46,18 +46,18 @@ class LeasedNode:
     registration: int = -1
     lost: bool = False
     orders: PublishedOrders = NO_ORDERS
-    starts: frozenset[Start] = frozenset()  # wanted
+    starts: frozenset[AttemptKey] = frozenset()  # wanted
     seq: int = -1  # of its newest report
     followed: int = -1  # the newest orders that it says it follows
     awaited: tuple[int, float] | None = None  # orders of a round, not followed yet, and its end
     answered: int = -1  # the newest orders that went out with the answer to a report
     seen: float = 0.0
     lease_until: float = 0.0  # every lease that it was granted is over by then
-    granted: set[Start] = field(default_factory=set)  # starts that ever got a lease
+    granted: set[AttemptKey] = field(default_factory=set)  # starts that ever got a lease
     said: tuple[AttemptStatus, ...] = ()  # all that it holds, as it said last
     health: tuple[object, ...] = ((), (), 0)  # what it said last of problems and test starts
     contested: int = 0  # registrations of another incarnation that are being decided
-    holds: dict[Start, tuple[object, ...]] = field(default_factory=dict)  # without progress
+    holds: dict[AttemptKey, tuple[object, ...]] = field(default_factory=dict)  # without progress
 
     @property
     def quiet_since(self) -> float:

@@ -210,7 +210,7 @@ class RemoteFacade:
         return view
 
     def attempts(self, caller: Caller, job: int) -> list[AttemptView]:
-        """Its starts, oldest first."""
+        """Its attempts, oldest first."""
         attempts: list[AttemptView] = self._best("attempts", caller, job)
         return attempts
 

@@ -46,6 +46,7 @@ Traceback: TypeAlias = Annotated[str, Meta(max_length=1 << 16)]
 Problems: TypeAlias = Annotated[tuple[Text, ...], Meta(max_length=64)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 53)]
 CountOrNone: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 53)]  # -1 = not known, none
+AttemptKey: TypeAlias = tuple[int, int]  # (job, attempt)
 SecondsOrNone: TypeAlias = Annotated[float, Meta(ge=-1, le=1e12)]  # -1 = not known
 
 

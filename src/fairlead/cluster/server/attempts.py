@@ -10,12 +10,12 @@ from fairlead.cluster.protocol.api_models import ENDED_STATES
 from fairlead.cluster.protocol.attempt_end import OWN_ACCOUNT, PREEMPTIONS, AttemptEnd
 from fairlead.cluster.protocol.messages import (
     Assignment,
+    AttemptKey,
     AttemptStatus,
     Failure,
     Rank,
 )
 from fairlead.cluster.protocol.plausible import MOST_RATE
-from fairlead.cluster.server.live_node import Start
 from fairlead.cluster.server.spawner_deaths import DeathVerdict
 from fairlead.cluster.store.rows import (
     AttemptRow,
@@ -46,10 +46,10 @@ class Attempt:
     stalled: bool = False  # its first node says that it makes no progress
     told: bool = False  # has an unmanaged job's first word of its steps been booked?
     finishing_since: float | None = None  # its steps are done, as the server heard then
-    beside: tuple[Start, ...] = ()  # that share its devices in the round in force
+    beside: tuple[AttemptKey, ...] = ()  # that share its devices in the round in force
     death: DeathVerdict | None = None  # where it ended with the process that owned its ranks
     alone_from: tuple[float, float] | None = None  # step and seconds trained when it no longer did
-    key: Start = field(init=False)  # (job, attempt)
+    key: AttemptKey = field(init=False)  # (job, attempt)
     first_node: str = field(init=False)  # where rank 0 is
 
     def __post_init__(self) -> None:
@@ -130,7 +130,7 @@ class Attempt:
         """Does it share its devices with another job in the round in force?"""
         return bool(self.beside)
 
-    def shares(self, beside: tuple[Start, ...]) -> None:
+    def shares(self, beside: tuple[AttemptKey, ...]) -> None:
         """A round begins in which it shares its devices with these starts; () = it has them for itself."""
         leader = self.leader
         if self.packed and not beside and leader is not None and leader.loaded_step >= 0:
@@ -306,7 +306,9 @@ class Attempt:
         )
 
 
-def others_of(starts: Mapping[int, Attempt], members: Iterable[int], job: int) -> tuple[Start, ...]:
+def others_of(
+    starts: Mapping[int, Attempt], members: Iterable[int], job: int
+) -> tuple[AttemptKey, ...]:
     """The starts of the other members of a job's unit."""
     return tuple(starts[other].key for other in members if other != job)
 
@@ -370,9 +372,9 @@ class JobRegistry:
         default_factory=dict
     )  # open, or with a start that has not ended
     live: dict[int, list[Attempt]] = field(default_factory=dict)  # job -> its starts, oldest first
-    on_node: dict[str, dict[Start, Attempt]] = field(default_factory=dict)
+    on_node: dict[str, dict[AttemptKey, Attempt]] = field(default_factory=dict)
     dirty_jobs: set[int] = field(default_factory=set)
-    dirty_attempts: dict[Start, AttemptRow] = field(default_factory=dict)
+    dirty_attempts: dict[AttemptKey, AttemptRow] = field(default_factory=dict)
     tenants: dict[str, TenantSums] = field(default_factory=dict)
     tenants_changed: bool = False
 

@@ -87,4 +87,4 @@ def past(job: JobView, attempts: Sequence[AttemptView], now_s: float) -> str:
     last = max(ended, key=lambda attempt: attempt.attempt)
     if last.end not in ENDINGS or last.ended_s is None:
         return ""
-    return f"Its last start ended {duration(now_s - last.ended_s)} ago: {last.why}."
+    return f"Its last attempt ended {duration(now_s - last.ended_s)} ago: {last.why}."

@@ -56,7 +56,7 @@ def placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
 def cannot_go_on(source: ExplanationSource, start: Attempt) -> Iterator[str]:
     """It cannot go on, though some of it may still run."""
     place = f"{len(start.record.devices)} x {start.record.accelerator} of {start.record.node}"
-    yield f"Its start {start.record.attempt} on {place} cannot go on: {start.row.reason}."
+    yield f"Its attempt {start.record.attempt} on {place} cannot go on: {start.row.reason}."
     now = source.state.fleet.monotonic()
     for name in start.nodes:
         node = source.state.fleet.nodes.get(name)
@@ -87,7 +87,7 @@ def _start_up(reader: Reader, job: JobView, start: Attempt) -> str:
     source = reader.source
     earlier = [one for one in source.state.registry.live.get(job.id, ()) if one is not start]
     if earlier:
-        return f"Its start {earlier[0].record.attempt} has not ended yet ({earlier[0].stopping})."
+        return f"Its attempt {earlier[0].record.attempt} has not ended yet ({earlier[0].stopping})."
     begun_s = duration(max(source.state.now_s() - start.record.since_s, 0.0))
     held = source.state.fleet.held(start.first_node, start.key)
     if held is None:

@@ -28,7 +28,7 @@ def waiting(reader: Reader, job: JobView, start: Attempt | None) -> Iterator[str
     """What is in its way."""
     source = reader.source
     if start is not None:
-        yield f"Its start {start.record.attempt} is being stopped ({start.stopping})."
+        yield f"Its attempt {start.record.attempt} is being stopped ({start.stopping})."
     usable = sorted(name for name, rate in job.rates.items() if rate > 0)
     own = (
         job.id if source.state.registry.live.get(job.id) else -1

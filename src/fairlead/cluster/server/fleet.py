@@ -25,13 +25,14 @@ from fairlead.cluster.front.messages import (
 )
 from fairlead.cluster.protocol.messages import (
     Assignment,
+    AttemptKey,
     AttemptStatus,
     Orders,
     Register,
     StartCheck,
 )
 from fairlead.cluster.protocol.node_states import suspect_after_s
-from fairlead.cluster.server.live_node import Inherited, LiveNode, Start
+from fairlead.cluster.server.live_node import Inherited, LiveNode
 
 NodeNotices: TypeAlias = PublishedNode | NodeRemoved | AskLoss
 RECONNECT_S = 6.0  # for agents to find a front that was started anew
@@ -190,8 +191,8 @@ class Fleet:
             self._changed[name] = None
 
     def register(
-        self, message: Register, may_run: Mapping[Start, float] | None = None
-    ) -> list[Start]:
+        self, message: Register, may_run: Mapping[AttemptKey, float] | None = None
+    ) -> list[AttemptKey]:
         """A node comes up. Returns the starts that it no longer holds of those that it held.
 
         may_run: the starts that were ordered of it, each with its seconds of grace. If another incarnation
@@ -222,7 +223,7 @@ class Fleet:
             self._changed[node.name] = None
             return sorted(held - set(node.observed.holds))
 
-    def _supersede(self, node: LiveNode, before: str, may_run: Mapping[Start, float]) -> None:
+    def _supersede(self, node: LiveNode, before: str, may_run: Mapping[AttemptKey, float]) -> None:
         """What the incarnation ``before`` was ordered is not the new one's business. Once this is published
         it can renew nothing any more; the front then says what it has renewed until then."""
         node.agent.supersede(before)
@@ -234,7 +235,7 @@ class Fleet:
         node.desired.clear()
         self._renew_orders(node)
 
-    def outlived(self, name: str) -> list[Start]:
+    def outlived(self, name: str) -> list[AttemptKey]:
         """Inherited starts that cannot live any more; they are so no longer."""
         with self.lock:
             return self.nodes[name].agent.drop_outlived(self.monotonic())
@@ -255,7 +256,7 @@ class Fleet:
             if node is not None and node.desired.revoke(job, attempt, reason):
                 self._changed[name] = None
 
-    def forget(self, name: str, start: Start) -> None:
+    def forget(self, name: str, start: AttemptKey) -> None:
         """The end of this start is booked."""
         with self.lock:
             node = self.nodes.get(name)
@@ -327,21 +328,21 @@ class Fleet:
         with self.lock:
             return self.nodes[name].desired.published
 
-    def held(self, name: str, start: Start) -> AttemptStatus | None:
+    def held(self, name: str, start: AttemptKey) -> AttemptStatus | None:
         """What the node said last of a start of a job."""
         return self.holds(name).get(start)
 
-    def holds(self, name: str) -> Mapping[Start, AttemptStatus]:
+    def holds(self, name: str) -> Mapping[AttemptKey, AttemptStatus]:
         """What the node said last that it holds; a later report is another mapping."""
         with self.lock:
             node = self.nodes.get(name)
             return {} if node is None else node.observed.holds
 
-    def ended(self, name: str) -> list[Start]:
+    def ended(self, name: str) -> list[AttemptKey]:
         """The starts of which the node says that they have ended."""
         return [key for key, held in self.holds(name).items() if held.state == "ended"]
 
-    def never_began(self, name: str, start: Start) -> bool:
+    def never_began(self, name: str, start: AttemptKey) -> bool:
         """Does the node follow the newest orders and not hold the start? Then it never will: what it wants
         to begin it holds at once, and what it has begun before it does not begin again."""
         with self.lock:
@@ -359,7 +360,7 @@ class Fleet:
             self.nodes[name].desired.check = check
             self._changed[name] = None
 
-    def cannot_begin(self, name: str, start: Start) -> bool:
+    def cannot_begin(self, name: str, start: AttemptKey) -> bool:
         """Is a start that was taken back known not to run, and never to? Nothing is started without a lease,
         and the front grants one only for what the orders have that it knows. It is asked until it says so."""
         with self.lock:

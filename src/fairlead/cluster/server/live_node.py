@@ -2,13 +2,13 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import msgspec
 
 from fairlead.cluster.front.messages import PublishedNode, Reported
 from fairlead.cluster.protocol.messages import (
     Assignment,
+    AttemptKey,
     AttemptStatus,
     NodeReport,
     Orders,
@@ -16,7 +16,6 @@ from fairlead.cluster.protocol.messages import (
     StartCheck,
 )
 
-Start: TypeAlias = tuple[int, int]  # (job, attempt): one start of a job
 REMEMBERED = 16  # incarnations of a node that are known to be superseded
 _NONE = Orders(seq=0, wanted=())
 _REPORT = msgspec.msgpack.Decoder(NodeReport)
@@ -38,7 +37,7 @@ class AgentHistory:
     last_incarnation: str = ""  # known from an earlier run of the server
     machine: str = ""  # the kernel and process table of that incarnation; "" = not known
     superseded: dict[str, None] = field(default_factory=dict)  # earlier incarnations, oldest first
-    inherited: dict[Start, Inherited] = field(default_factory=dict)
+    inherited: dict[AttemptKey, Inherited] = field(default_factory=dict)
     registration: int = 0  # how often it has registered with this server
     settled: int = 0  # the registration of which the front has told what was granted before
     left_s: float = 0.0  # wall clock; when it ended in order, 0 = it did not
@@ -71,7 +70,7 @@ class AgentHistory:
         for start, left in self.inherited.items():
             self.inherited[start] = Inherited(left.incarnation, left.until + later_s)
 
-    def drop_outlived(self, now: float) -> list[Start]:
+    def drop_outlived(self, now: float) -> list[AttemptKey]:
         """Inherited starts that cannot live any more; they are so no longer. now: monotonic."""
         if self.settled < self.registration:  # the front may have renewed more than is known here
             return []
@@ -89,11 +88,11 @@ class ObservedState:
     seen: float = 0.0  # monotonic; when that came to the front, 0 = there was none to this server
     followed: int = -1  # the newest orders that it says it follows
     broke: float = 0.0  # monotonic; when a connection of its agent broke last
-    _holds: dict[Start, AttemptStatus] = field(default_factory=dict)
+    _holds: dict[AttemptKey, AttemptStatus] = field(default_factory=dict)
     _unread: msgspec.Raw | None = None  # its newest report
 
     @property
-    def holds(self) -> dict[Start, AttemptStatus]:
+    def holds(self) -> dict[AttemptKey, AttemptStatus]:
         """What it said last that it holds. For whoever has the lock of the fleet."""
         if self._unread is not None:
             report = _REPORT.decode(self._unread)
@@ -101,7 +100,7 @@ class ObservedState:
         return self._holds
 
     @holds.setter
-    def holds(self, holds: dict[Start, AttemptStatus]) -> None:
+    def holds(self, holds: dict[AttemptKey, AttemptStatus]) -> None:
         self._holds, self._unread = holds, None
 
     def receive(self, message: Reported) -> None:
@@ -134,7 +133,7 @@ class NodeHealth:
 class NodeLeases:
     """What the front has granted a node, as it told."""
 
-    granted: set[Start] = field(default_factory=set)  # starts that ever got a lease
+    granted: set[AttemptKey] = field(default_factory=set)  # starts that ever got a lease
     until: float = 0.0  # monotonic; every lease is over by then, 0 = there was none
     in_force: int = -1  # the newest orders that the front is known to go by
 
@@ -149,7 +148,7 @@ class DesiredState:
     check: StartCheck | None = None  # a test start that it is to make
     # Until they are published:
     wanted: dict[int, Assignment] = field(default_factory=dict)
-    forget: set[Start] = field(default_factory=set)
+    forget: set[AttemptKey] = field(default_factory=set)
     reasons: dict[int, str] = field(default_factory=dict)
     changed: bool = False  # something is wanted, or no longer wanted
     forgets: bool = False  # ends are booked
@@ -169,7 +168,7 @@ class DesiredState:
         self.changed = True
         return True
 
-    def forget_end(self, start: Start) -> None:
+    def forget_end(self, start: AttemptKey) -> None:
         """The node shall no longer tell of this start, which has ended."""
         self.forget.add(start)
         self.forgets = True
@@ -178,7 +177,7 @@ class DesiredState:
         """The node shall hold nothing."""
         self.wanted, self.forget, self.reasons = {}, set(), {}
 
-    def renew(self, seq: int, holds: Collection[Start]) -> None:
+    def renew(self, seq: int, holds: Collection[AttemptKey]) -> None:
         """Make the orders of this number, to be published. Those that tell of the ends that are booked alone
         can wait for the next report of the node. holds: what it said last."""
         if self.changed:

@@ -6,11 +6,11 @@ import numpy as np
 
 from fairlead.cluster.protocol.api_models import JobState
 from fairlead.cluster.protocol.attempt_end import LOST, AttemptEnd
+from fairlead.cluster.protocol.messages import AttemptKey
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt, others_of
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained_jobs import DetainedJobs
-from fairlead.cluster.server.live_node import Start
 from fairlead.cluster.server.live_round import EndedAttempt, LiveRound
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES
@@ -128,7 +128,7 @@ class RoundStarter:
             for device in devices
         )
 
-    def _share(self, attempt: Attempt, beside: tuple[Start, ...]) -> None:
+    def _share(self, attempt: Attempt, beside: tuple[AttemptKey, ...]) -> None:
         """What an attempt does beside another job is not its rate: up to then it is measured."""
         if beside and not attempt.packed:
             self._steps.measure(attempt)

@@ -313,7 +313,7 @@ class Service:
         return self.viewer.job(self._row(caller, job))
 
     def attempts(self, caller: Caller, job: int) -> list[AttemptView]:
-        """Its starts, oldest first."""
+        """Its attempts, oldest first."""
         self._row(caller, job)
         return self.viewer.attempts(self._attempts(job))
 

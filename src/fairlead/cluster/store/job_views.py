@@ -186,10 +186,10 @@ def story(job: JobView, attempts: Sequence[AttemptView]) -> tuple[tuple[float, s
         devices = ",".join(map(str, attempt.devices))
         where = f"{attempt.accelerator} {devices} of {attempt.node}"
         again = f", does {attempt.lost_steps:.0f} steps again" if attempt.lost_steps > 0 else ""
-        events.append((attempt.began_s, f"start {attempt.attempt} on {where}{again}"))
+        events.append((attempt.began_s, f"attempt {attempt.attempt} on {where}{again}"))
         if attempt.ended_s is not None:
             events.append(
-                (attempt.ended_s, f"start {attempt.attempt} {attempt.why} {_at(attempt)}")
+                (attempt.ended_s, f"attempt {attempt.attempt} {attempt.why} {_at(attempt)}")
             )
     if job.ended_s is not None:
         events.append((job.ended_s, job.state))

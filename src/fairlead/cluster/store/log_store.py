@@ -83,7 +83,7 @@ class LogStore:
             torn = offset > (at[attempt, rank] if (attempt, rank) in known else 0)
             piece, size = _characters(path, offset - first, limit, torn=torn)
             if size and (attempt, rank) not in at and len(files) > 1:
-                text.append(f"--- start {attempt}, rank {rank} ---\n")
+                text.append(f"--- attempt {attempt}, rank {rank} ---\n")
             text.append(piece)
             limit -= size
             if size or (attempt, rank) in at:

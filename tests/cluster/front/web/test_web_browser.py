@@ -155,7 +155,7 @@ def test_a_job_is_paused_and_resumed_by_its_buttons(
     found(driver, "form[action='/jobs/0/resume'] button")
     with cluster.client() as client:
         until(lambda: client.job(0).state == "paused", what="job 0 paused")
-        wait_for_text(driver, "#starts tbody", "paused")
+        wait_for_text(driver, "#attempts tbody", "paused")
         press(driver, "form[action='/jobs/0/resume'] button")
         found(driver, "form[action='/jobs/0/pause'] button")
         until(lambda: client.job(0).state != "paused", what="job 0 resumed")

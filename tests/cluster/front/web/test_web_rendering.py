@@ -127,7 +127,7 @@ def everything(words: str) -> str:
     sections = [
         overview.summary(status), overview.queue([job], 1), overview.pictures(status, samples, "hour"),
         overview.by_tenant(status), overview.devices(places), jobpage.facts(job, ADMIN, 100.0),
-        jobpage.starts(job, [attempt], 100.0), jobpage.story(story, 100.0),
+        jobpage.attempts_section(job, [attempt], 100.0), jobpage.story(story, 100.0),
         jobpage.log_section(job, words, words),
         whatif.answer(answer), Section("nodes", "Nodes", tables.nodes_table(places, ADMIN)),
         Section("grid", "Grid", plots.occupancy(places)),
@@ -208,8 +208,8 @@ def test_devices_over_time_are_means_of_groups_of_rounds() -> None:
 def test_a_timeline_shows_each_start_and_its_costs() -> None:
     runs = msgspec.structs.replace(ATTEMPT, attempt=2, began_s=45.0, ended_s=None, why="", node="b")
     picture = plots.timeline([ATTEMPT, runs], 10.0, 60.0)
-    assert "start 1 on a, 28 s: preempted" in picture
-    assert "start 2 on b, 15 s: runs" in picture
+    assert "attempt 1 on a, 28 s: preempted" in picture
+    assert "attempt 2 on b, 15 s: runs" in picture
     assert picture.count('class="cost"') == 3  # before and after the first, before the second
 
 
@@ -335,5 +335,5 @@ def test_the_last_traceback_is_on_the_page_and_nothing_in_it_becomes_html() -> N
     (section,) = jobpage.tracebacks([failed, later])
     assert "<script>" not in str(section.body)
     assert "&lt;script&gt;" in str(section.body)
-    assert "Start 1, on a: failed: ValueError: no." in str(section.body)
+    assert "Attempt 1, on a: failed: ValueError: no." in str(section.body)
     assert jobpage.tracebacks([ATTEMPT, later]) == []

@@ -99,9 +99,11 @@ def one(context: Context, job: JobPath) -> Response:
     return answer(context.facade.job(context.caller, job))
 
 
-@router.get("/{job}/attempts", summary="List the starts", responses=answers(list[AttemptView], 404))
+@router.get(
+    "/{job}/attempts", summary="List the attempts", responses=answers(list[AttemptView], 404)
+)
 def attempts(context: Context, job: JobPath) -> Response:
-    """Every start of a job: where, how long, why it ended, and what it cost."""
+    """Every attempt of a job: where, how long, why it ended, and what it cost."""
     return answer(context.facade.attempts(context.caller, job))
 
 

@@ -27,7 +27,7 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.errors import FairleadError
 from fairlead.model.duration_text import DASH, ago, duration
 
-STARTS = 50  # newest starts in the table
+ATTEMPTS = 50  # newest attempts in the table
 STORY = "Why, and until when"
 EVENTS = 200  # newest events in the list
 PIECE = 1 << 20  # bytes of a log that are asked for at a time
@@ -47,7 +47,7 @@ def job_page(forecasts: Forecasts, facade: Facade, ask: PageRequest) -> Page:
         sections.append(_story(forecasts, ask.caller, job, now_s))
     if ask.wants(FAST):
         attempts = facade.attempts(ask.caller, job.id)
-        sections += [starts(job, attempts, now_s), *tracebacks(attempts)]
+        sections += [attempts_section(job, attempts, now_s), *tracebacks(attempts)]
     if ask.wants(""):
         sections.append(log_section(job, *tail(facade, ask.caller, job.id)))
     title = f"Job {job.id}" + (f" {job.name}" if job.name else "")
@@ -118,9 +118,9 @@ def _buttons(job: JobView, caller: Caller) -> list[Html]:
     return [button(f"{here}/{change[0]}", change[1]), button(f"{here}/cancel", "Cancel", ask)]
 
 
-def starts(job: JobView, attempts: list[AttemptView], now_s: float) -> Section:
-    """Where it ran when, and what each start cost."""
-    shown = attempts[-STARTS:]
+def attempts_section(job: JobView, attempts: list[AttemptView], now_s: float) -> Section:
+    """Where it ran when, and what each attempt cost."""
+    shown = attempts[-ATTEMPTS:]
     picture = scroll("Timeline", plots.timeline(attempts, job.submitted_s, now_s))
     parts = [picture]
     if attempts:
@@ -129,8 +129,8 @@ def starts(job: JobView, attempts: list[AttemptView], now_s: float) -> Section:
         )
         parts.append(tables.attempts_table(shown, now_s))
     if len(shown) < len(attempts):
-        parts.append(note(f"The newest {len(shown)} of {len(attempts)} starts."))
-    return Section("starts", "Starts and what they cost", join(*parts), FAST)
+        parts.append(note(f"The newest {len(shown)} of {len(attempts)} attempts."))
+    return Section("attempts", "Attempts and what they cost", join(*parts), FAST)
 
 
 def _later(job: JobView) -> Section:
@@ -199,12 +199,12 @@ def _worth(told: Explanation) -> str:
 
 
 def tracebacks(attempts: list[AttemptView]) -> list[Section]:
-    """What is known of the last start that failed or hung, in full."""
+    """What is known of the last attempt that failed or hung, in full."""
     last = next((attempt for attempt in reversed(attempts) if attempt.traceback), None)
     if last is None:
         return []
     text = tag("pre", plain(last.traceback), class_="log", tabindex="0", aria_label="Traceback")
-    where = note(f"Start {last.attempt}, on {last.node}: {last.why or 'it runs'}.")
+    where = note(f"Attempt {last.attempt}, on {last.node}: {last.why or 'it runs'}.")
     return [Section("traceback", "The last failure", join(where, text), FAST)]
 
 

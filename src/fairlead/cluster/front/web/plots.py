@@ -36,7 +36,7 @@ from fairlead.model.duration_text import duration
 SIZE = (620, 220)
 COLUMNS = 240  # most steps of a curve over time
 TENANTS = 16  # most tenants in a picture
-STARTS = 400  # most starts of a job in a picture
+ATTEMPTS = 400  # most attempts of a job in a picture
 
 
 def accelerators(samples: Sequence[Sample]) -> list[str]:
@@ -189,7 +189,7 @@ def _use(node: NodeView, device: int) -> str:
 
 def timeline(attempts: Sequence[AttemptView], submitted_s: float, now_s: float) -> Html:
     """Where a job ran and when: a row per node; darker what was spent to start and to stop."""
-    shown = attempts[-STARTS:]
+    shown = attempts[-ATTEMPTS:]
     if not shown:
         return empty("The job has not started yet.", (1120, 52))
     names = list(dict.fromkeys((attempt.node, attempt.accelerator) for attempt in shown))
@@ -207,7 +207,7 @@ def timeline(attempts: Sequence[AttemptView], submitted_s: float, now_s: float) 
         top = 24 * names.index((attempt.node, attempt.accelerator)) + 8
         fill = colour(types.index(attempt.accelerator))
         body.append(_attempt(attempt, x, top, fill, submitted_s, now_s))
-    return picture(frame.width, frame.height, "Starts of the job over time", "".join(body))
+    return picture(frame.width, frame.height, "Attempts of the job over time", "".join(body))
 
 
 def _gutter(names: Sequence[tuple[str, str]]) -> float:
@@ -228,7 +228,7 @@ def _attempt(
     )
     long = max(end - began, 1.0)
     told = clean(
-        f"start {attempt.attempt} on {attempt.node}, {duration(ended - attempt.began_s)}: "
+        f"attempt {attempt.attempt} on {attempt.node}, {duration(ended - attempt.began_s)}: "
         f"{attempt.why or 'runs'}"
     )
     costs = "".join(

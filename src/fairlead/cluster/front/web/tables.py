@@ -284,11 +284,11 @@ def _tenant_row(tenant: TenantView) -> list[TableCell]:
 
 
 _ATTEMPT_COLUMNS = (
-    TableColumn("Start", "n"),
+    TableColumn("Attempt", "n"),
     TableColumn("On", "tight"),
     TableColumn("Began", "n"),
     TableColumn("Took", "n"),
-    TableColumn("Steps", "n", "done in this start"),
+    TableColumn("Steps", "n", "done in this attempt"),
     TableColumn("Handover", "n", "from the order until the devices are free of who had them"),
     TableColumn("Started", "n", "from there to the first word of the process"),
     TableColumn("Loaded", "n", "its checkpoint"),
@@ -300,9 +300,9 @@ _ATTEMPT_COLUMNS = (
 
 
 def attempts_table(attempts: Sequence[AttemptView], now_s: float) -> Html:
-    """What each start of a job cost, newest first, with the sums."""
+    """What each attempt of a job cost, newest first, with the sums."""
     rows = (_attempt_row(attempt, now_s) for attempt in reversed(attempts))
-    return table("attempts-table", "Starts of the job", _ATTEMPT_COLUMNS, rows, _sums(attempts))
+    return table("attempts-table", "Attempts of the job", _ATTEMPT_COLUMNS, rows, _sums(attempts))
 
 
 def _attempt_row(attempt: AttemptView, now_s: float) -> list[TableCell]:
