@@ -1,13 +1,15 @@
 """How well Fairlead's estimator does: rates and completion times with users whose estimates are off.
 
     python benchmarks/estimator.py [--policy las_aware] [--cluster v100=12,p100=12,k80=12]
-        [--interarrival 2400] [--window 200:400] [--seeds 0 1 2] [--user-estimates lognormal=0.7,liars=0.3]
+        [--interarrival 2400] [--window 200:400] [--seeds 0 1 2]
+        [--user-estimates lognormal=0.7,exaggerating=0.3]
     python benchmarks/estimator.py --errors
     python benchmarks/estimator.py --speed
     python benchmarks/estimator.py --fit
 
 The first prints average JCTs under the true rates, under what users say, and under what is learned: from
-claims and measurements alone (known=0), with half of the families known, without claims, and with all known.
+user estimates and measurements alone (known=0), with half of the families known, without user estimates, and
+with all known.
 --errors: the median relative error of believed rates after so many rounds on each type. --speed: CPU time of
 a round. --fit: the standard deviations of ``fairlead.estimation.prior`` by maximum likelihood, and the error
 of kinds that are left out.
@@ -22,9 +24,9 @@ from command_line import parser_of, run, whole
 from scipy.optimize import minimize
 
 from fairlead.estimation.fairlead_estimator import FairleadEstimator
-from fairlead.estimation.job_table import EstimatorSettings
 from fairlead.estimation.messages import Measurement
 from fairlead.estimation.prior import SIGMA, USUAL_SLOPES, Prior
+from fairlead.estimation.settings import EstimatorSettings
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
@@ -173,7 +175,7 @@ def main() -> None:
     parser.add_argument("--interarrival", default="2400")
     parser.add_argument("--window", default="200:400")
     parser.add_argument("--seeds", type=whole(0), nargs="+", default=[0, 1, 2])
-    parser.add_argument("--user-estimates", default="lognormal=0.7,liars=0.3")
+    parser.add_argument("--user-estimates", default="lognormal=0.7,exaggerating=0.3")
     for what in ("errors", "speed", "fit"):
         parser.add_argument(f"--{what}", action="store_true")
     given = parser.parse_args()

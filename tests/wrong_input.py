@@ -109,7 +109,7 @@ OPTIONS: Mapping[str, str] = {  # of a simulation, each with a value that can be
     "prices": "v100=1,k80=0.1",
     "window": "0:3",
     "restart_cost": "A3C=5",
-    "user_estimates": "lognormal=0.5,liars=0.2,factor=2,users=3",
+    "user_estimates": "lognormal=0.5,exaggerating=0.2,factor=2,users=3",
     "estimator": "gavel:references=3,profiling=0.5,rank=2",
     "seed": "3",
     "round_s": "120",

@@ -10,7 +10,7 @@ import pytest
 from tests.small import TABLE, job
 
 from fairlead.analysis.simulate import simulate
-from fairlead.estimation import estimator as registry
+from fairlead.estimation import registry
 from fairlead.estimation.estimating_backend import EstimatingBackend
 from fairlead.estimation.messages import Beliefs, Measurement
 from fairlead.model.arrays import Floats, Ints
@@ -65,8 +65,8 @@ class Means:
     def table(self, throughputs: Throughputs) -> None:
         self.throughputs = throughputs
 
-    def submitted(self, jobs: Sequence[Job], claimed: Floats | None) -> None:
-        del claimed
+    def submitted(self, jobs: Sequence[Job], user_estimates: Floats | None) -> None:
+        del user_estimates
         for one in jobs:
             self.kinds[one.id] = (one.family, one.scale_factor)
 

@@ -4,8 +4,8 @@ from tests.job_types import job_types
 
 from fairlead.errors import ConfigError
 from fairlead.estimation.fairlead_estimator import FairleadEstimator
-from fairlead.estimation.job_table import EstimatorSettings
 from fairlead.estimation.messages import Measurement
+from fairlead.estimation.settings import EstimatorSettings
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
@@ -60,7 +60,7 @@ def test_a_job_of_the_catalogue_goes_by_its_kind() -> None:
     assert mine.beliefs() is None
 
 
-def test_a_claim_moves_little_of_what_the_table_knows_and_all_of_what_it_does_not() -> None:
+def test_a_user_estimate_moves_little_of_what_the_table_knows_and_all_of_what_it_does_not() -> None:
     mine = estimator()
     unknown = TABLE.learned(
         job_types(
@@ -123,7 +123,7 @@ def test_a_gross_lie_is_dropped_with_the_first_measurement() -> None:
     assert rate(mine, 1)[0] < 20
     told = mine.rates(1)
     assert told is not None
-    assert told.claimed[2] == pytest.approx(200.0)
+    assert told.user_estimate[2] == pytest.approx(200.0)
     assert told.measured[2] == pytest.approx(2.0)
 
 
@@ -183,8 +183,8 @@ def test_exploration_costs_no_more_devices_than_allowed() -> None:
         one.beliefs()
         one.measured(report([(0, 0, 8.0)]))
         one.beliefs()
-    assert 1 <= (mine.jobs.dare >= 0).sum() <= 2
-    assert not (plain.jobs.dare >= 0).any()
+    assert 1 <= (mine.jobs.beliefs.explored_slot >= 0).sum() <= 2
+    assert not (plain.jobs.beliefs.explored_slot >= 0).any()
 
 
 def test_only_what_is_new_is_said() -> None:
@@ -238,10 +238,12 @@ def test_two_rounds_on_each_type_are_enough_whatever_users_say() -> None:
     mine = estimator(
         Throughputs(SLOTS, tuple(JobType.parse(f, 1) for f in families), speed), known=0.0
     )
-    liars = np.where(rng.random(20) < 0.3, 2.0, 1.0)
+    exaggerating = np.where(rng.random(20) < 0.3, 2.0, 1.0)
     jobs = [job(i, families[i], f"u{i % 20}") for i in range(40)]
-    claims = speed * np.exp(rng.normal(0, 0.7, (40, 3))) * liars[np.arange(40) % 20, None]
-    mine.submitted(jobs, claims)
+    user_estimates = (
+        speed * np.exp(rng.normal(0, 0.7, (40, 3))) * exaggerating[np.arange(40) % 20, None]
+    )
+    mine.submitted(jobs, user_estimates)
     before = np.median(np.abs(np.array([rate(mine, i) for i in range(40)]) / speed - 1))
     for _ in range(2):
         for slot in range(3):
@@ -265,7 +267,9 @@ def test_options_that_cannot_be(options: dict[str, str], words: str) -> None:
         EstimatorSettings.of(options)
 
 
-def test_a_right_claim_of_a_job_that_brings_rates_is_not_made_worse_by_others_of_its_name() -> None:
+def test_a_right_user_estimate_of_a_job_that_brings_rates_is_not_made_worse_by_others_of_its_name() -> (
+    None
+):
     """Jobs without a family were all taken for one kind: 20 was believed to be 7.3, then 4.3."""
     slow, fast = "job [0123abcd]", "job [4567cdef]"
     table = Throughputs(

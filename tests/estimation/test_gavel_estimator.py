@@ -5,13 +5,13 @@ import pytest
 from tests.job_types import job_types
 
 from fairlead.errors import ConfigError
-from fairlead.estimation.estimator import make_estimator, parse
 from fairlead.estimation.gavel_estimator import (
     Fingerprints,
     GavelEstimator,
     GavelEstimatorOptions,
 )
 from fairlead.estimation.messages import Beliefs, Measurement
+from fairlead.estimation.registry import make_estimator, parse
 from fairlead.model.cluster import Cluster, Node, SlotType
 from fairlead.model.job import Job, JobId
 from fairlead.model.throughputs import Throughputs

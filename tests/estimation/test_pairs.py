@@ -3,9 +3,9 @@ import pytest
 from tests.job_types import job_types
 
 from fairlead.estimation.fairlead_estimator import FairleadEstimator
-from fairlead.estimation.job_table import EstimatorSettings
 from fairlead.estimation.messages import Measurement
 from fairlead.estimation.pairs import Pairs
+from fairlead.estimation.settings import EstimatorSettings
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
@@ -112,7 +112,7 @@ def test_measured_pairs_reach_the_core() -> None:
         )
     told = mine.beliefs()
     assert told is not None
-    names = {int(n) for n in mine.jobs.named[:2]}
+    names = {int(n) for n in mine.jobs.beliefs.name[:2]}
     at = [i for i, pair in enumerate(told.pair.tolist()) if set(pair) == names]
     assert len(at) == 1
     colocated_rate = told.colocated_rate[at[0], 0]

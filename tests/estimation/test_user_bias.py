@@ -36,7 +36,7 @@ def test_bias_and_spread_of_a_user_are_learned() -> None:
     assert sd(users, 0) < 0.3
 
 
-def test_many_claims_at_once_are_worth_the_same_as_one_after_the_other() -> None:
+def test_many_user_estimates_at_once_are_worth_the_same_as_one_after_the_other() -> None:
     together, apart, off = UserBias(), UserBias(), np.array([0.3, -0.2, 0.9])
     for users in (together, apart):
         users.row("ann")
@@ -46,7 +46,7 @@ def test_many_claims_at_once_are_worth_the_same_as_one_after_the_other() -> None
     assert together.state_dict()[0] == pytest.approx(apart.state_dict()[0])
 
 
-def test_a_claim_that_is_grossly_off_is_doubted() -> None:
+def test_a_user_estimate_that_is_grossly_off_is_doubted() -> None:
     users = UserBias()
     users.row("ann")
     assert users.learn(ONE, np.array([4.0]), np.ones(1)).tolist() == [True]

@@ -27,7 +27,7 @@ def jobs(n: int) -> list[Job]:
     return [Job(JobId(i), "a", 1, 10.0, tenant=f"user-{i % 20}") for i in range(n)]
 
 
-def test_claims_are_off_by_a_lognormal_factor_and_nobody_claims_what_cannot_be() -> None:
+def test_user_estimates_are_off_by_a_lognormal_factor_and_nobody_estimates_what_cannot_be() -> None:
     said = UserEstimates(lognormal=0.7).about(TABLE)(jobs(2000))
     off = np.log(said[:, :2] / TABLE.rate[0, :2])
     assert (said[:, 2] == 0).all()
@@ -42,15 +42,15 @@ def test_errors_of_a_job_may_have_a_part_in_common() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lie", "said"), [("all", [16.0, 4.0, 0.0]), ("fastest", [16.0, 2.0, 0.0])]
+    ("types", "said"), [("all", [16.0, 4.0, 0.0]), ("fastest", [16.0, 2.0, 0.0])]
 )
-def test_a_part_of_the_users_exaggerates(lie: str, said: list[float]) -> None:
-    user_estimates = UserEstimates.of(f"lognormal=0,liars=0.3,lie={lie}", seed=4)
-    liars = [user_estimates.liar(f"user-{i}") for i in range(20)]
-    assert sum(liars) == 6
+def test_a_part_of_the_users_exaggerates(types: str, said: list[float]) -> None:
+    user_estimates = UserEstimates.of(f"lognormal=0,exaggerating=0.3,types={types}", seed=4)
+    exaggerating = [user_estimates.exaggerates(f"user-{i}") for i in range(20)]
+    assert sum(exaggerating) == 6
     got = user_estimates.about(TABLE)(jobs(20))
-    assert got[liars].tolist() == [said] * 6
-    assert got[np.logical_not(liars)].tolist() == [[8.0, 2.0, 0.0]] * 14
+    assert got[exaggerating].tolist() == [said] * 6
+    assert got[np.logical_not(exaggerating)].tolist() == [[8.0, 2.0, 0.0]] * 14
 
 
 def test_users_of_the_trace_stay_and_the_others_get_one() -> None:
@@ -69,12 +69,12 @@ def test_users_of_the_trace_stay_and_the_others_get_one() -> None:
     [
         ("lognormal=-1", "lognormal must be a number from 0 to 3, got '-1'"),
         ("sigma=1", "expected KEY=VALUE"),
-        ("liars=0.1,liars=0.2", "liars is given twice"),
+        ("exaggerating=0.1,exaggerating=0.2", "exaggerating is given twice"),
         ("users=0", "users must be a whole number >= 1"),
-        ("lie=sometimes", "lie must be all or fastest or slowest"),
+        ("types=sometimes", "types must be all or fastest or slowest"),
     ],
 )
-def test_claims_that_cannot_be(text: str, words: str) -> None:
+def test_user_estimates_that_cannot_be(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         UserEstimates.of(text, 0)
 
@@ -84,7 +84,7 @@ def jct_h(**more: str) -> float:
         generate="gavel,interarrival=1900,duration=10800",
         cluster="v100=2,p100=2,k80=2",
         window="10:70",
-        user_estimates="lognormal=0.7,liars=0.3",
+        user_estimates="lognormal=0.7,exaggerating=0.3",
         **more,  # type: ignore[arg-type]
     )
     jct = given.run("las_aware", "default").execute().metrics["avg_jct_s"]
@@ -97,7 +97,7 @@ def test_learned_rates_are_nearly_as_good_as_true_ones_where_trust_is_not() -> N
     assert trusting > 1.05 * oracle
 
 
-def test_a_liar_gains_no_more_than_a_round() -> None:
+def test_a_user_who_exaggerates_gains_no_more_than_a_round() -> None:
     """The user of the longest job says that it is ten times as fast as it is: whoever believes that takes it
     for the shortest."""
     types = parse_cluster("only=1").slots
@@ -107,10 +107,16 @@ def test_a_liar_gains_no_more_than_a_round() -> None:
         Arrival(0.0, Job(JobId(i), f"k{i}", 1, 360.0 * n, tenant=f"user-{i}"))
         for i, n in enumerate(rounds)
     ]
-    seed = next(s for s in range(99) if UserEstimates(liars=0.25, users=4, seed=s).liar("user-0"))
+
+    def exaggerates(seed: int) -> bool:
+        return UserEstimates(exaggerating=0.25, users=4, seed=seed).exaggerates("user-0")
+
+    seed = next(s for s in range(99) if exaggerates(s))
 
     def jct_s(factor: float, estimator: str) -> float:
-        user_estimates = UserEstimates(lognormal=0.0, liars=0.25, factor=factor, users=4, seed=seed)
+        user_estimates = UserEstimates(
+            lognormal=0.0, exaggerating=0.25, factor=factor, users=4, seed=seed
+        )
         options = Options(throughputs=table, estimator=estimator, user_estimates=user_estimates)
         run = SimulationRun.of(list(arrivals), parse_cluster("only=1"), "srtf", options)
         jobs = run.execute().jobs

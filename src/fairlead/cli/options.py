@@ -170,10 +170,10 @@ UserEstimatesOption = Annotated[
     typer.Option(
         "--user-estimates",
         metavar="SPEC",
-        help="Estimates that users give of the rates of their jobs, as 'lognormal=0.7,liars=0.3'. Keys: "
-        "lognormal (sigma of an estimate's factor; 0.7), common (part of it that all estimates of a job "
-        "share; 0), liars (part of the users that exaggerates; 0), factor (by how much; 2), lie (all, "
-        "fastest or slowest: on which types), users (of jobs that have none; 20).",
+        help="Estimates that users give of the rates of their jobs, as 'lognormal=0.7,exaggerating=0.3'. "
+        "Keys: lognormal (sigma of an estimate's factor; 0.7), common (part of it that all estimates of a "
+        "job share; 0), exaggerating (part of the users that exaggerates; 0), factor (by how much; 2), types "
+        "(all, fastest or slowest: on which types), users (of jobs that have none; 20).",
     ),
 ]
 OutOption = Annotated[

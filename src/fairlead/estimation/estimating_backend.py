@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.estimation.estimator import Estimator
 from fairlead.estimation.messages import Beliefs, Measurement
+from fairlead.estimation.protocol import Estimator
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.commands import (
     Command,
@@ -34,9 +34,8 @@ from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.driver import Backend
 
-Claims = Callable[
-    [Sequence[Job]], Floats | None
-]  # (jobs, slots) steps/s that users claim, NaN = none
+# jobs -> (jobs, slots) steps/s as their users estimate them, NaN = no estimate; None = nobody gave one
+AskUsers = Callable[[Sequence[Job]], Floats | None]
 
 # (job, steps and seconds of it in a round) -> the same as they were measured; None = not measured
 MeasureRates = Callable[[int, float, float], tuple[float, float] | None]
@@ -56,16 +55,16 @@ class EstimatingBackend:
         backend: Backend,
         estimator: Estimator,
         throughputs: Throughputs,
-        claims: Claims | None = None,
+        user_estimates: AskUsers | None = None,
         measure: MeasureRates = _as_reported,
     ) -> None:
-        """throughputs: the table that the core begins with, on its slot types; claims: what users say of
-        jobs that are submitted; measure: steps and seconds of a job in a round as they say how fast it is,
+        """throughputs: the table that the core begins with, on its slot types; user_estimates: of jobs
+        that are submitted; measure: steps and seconds of a job in a round as they say how fast it is,
         where reports are not as exact as that."""
         self.backend = backend
         self.estimator = estimator
         self.throughputs = throughputs
-        self.claims = claims
+        self.user_estimates = user_estimates
         self.measure = measure
         self._jobs: dict[int, _Known] = {}
         self._round: StartRound | None = None
@@ -149,7 +148,8 @@ class EstimatingBackend:
     def _submit(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             self._jobs[job.id] = _Known(job.job_type, job.total_steps)
-        self.estimator.submitted(jobs, None if self.claims is None else self.claims(jobs))
+        ask = self.user_estimates
+        self.estimator.submitted(jobs, None if ask is None else ask(jobs))
 
     def _end(self, jobs: list[int]) -> None:
         there = [job for job in jobs if job in self._jobs]

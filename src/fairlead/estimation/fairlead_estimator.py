@@ -1,12 +1,12 @@
 """Fairlead's estimator of rates: what the table, other jobs, the user and measurements say, weighed exactly.
 
-    log rate[job, slot] = that of its kind (``prior``, ``tree``) + what the job deviates
-    log claim           = log rate + the user's bias + error (``users``)
+    log rate[job, slot] = that of its kind (``prior``, ``gaussian_tree``) + what the job deviates
+    log user's estimate = log rate + the user's bias + error (``user_bias``)
     log measured        = log rate + noise of a round
 
-Everything is Gaussian, so that beliefs are closed formulas on arrays over jobs. A job that nothing tells
-apart from others of its kind goes by the kind's belief, so that solves can take them together. How the
-parts were chosen, and how well it does: docs/estimation.md.
+Everything is Gaussian, so that beliefs are closed formulas on arrays over jobs (``job_posterior``). A job
+that nothing tells apart from others of its kind goes by the kind's belief, so that solves can take them
+together (``announcements``). How the parts were chosen, and how well it does: docs/estimation.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,22 +16,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.estimation.announcements import (
+    CONVERGED,
+    Announcements,
+    KnownKinds,
+    PosteriorChanges,
+)
 from fairlead.estimation.exploration import Exploration
-from fairlead.estimation.gaussian_tree import (
-    GaussianTree,
-    posterior,
-    times,
-)
-from fairlead.estimation.job_table import (
-    EstimatedJobs,
-    EstimatorSettings,
-    known_part,
-    new_jobs,
-)
+from fairlead.estimation.gaussian_tree import GaussianTree
+from fairlead.estimation.job_posterior import JOB_COMMON, JOB_OWN, job_posterior, tell_kinds
+from fairlead.estimation.job_table import EstimatedJobs
 from fairlead.estimation.messages import Beliefs, Measurement
 from fairlead.estimation.pairs import Pairs
 from fairlead.estimation.prior import Prior
 from fairlead.estimation.round_noise import RoundNoise
+from fairlead.estimation.settings import EstimatorSettings, known_part
 from fairlead.estimation.user_bias import COMMON, UserBias
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality, SlotType
@@ -39,16 +38,9 @@ from fairlead.model.job import Job
 from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 
-JOB_COMMON, JOB_OWN = (
-    0.15,
-    0.08,
-)  # sigma of what a job deviates from its kind: on all slots, on each
 MEMORY = 20.0  # rounds that count: what a job does now outweighs what it did long ago
 JUMP_SIGMAS = 4.0  # sigmas by which a measurement must be off for the job to have changed for good
-REPORT_THRESHOLD = 0.03  # relative change of a rate that is worth a new solve
 MIN_SAMPLES = 3.0  # rounds after which a job that goes on as before tells nothing new
-# change of what is believed of a kind that is not worth to look at its jobs again
-CONVERGED = REPORT_THRESHOLD / 5
 
 
 class FairleadEstimator:
@@ -63,20 +55,23 @@ class FairleadEstimator:
         self._catalogue = known_part(throughputs, settings.known, seed)
         self.noise = RoundNoise()
         self._exploration = Exploration(settings.explore * devices)
-        self._begin(throughputs)
-
-    def _begin(self, throughputs: Throughputs) -> None:
         self._table = throughputs
         self.slots = throughputs.slots  # all that there ever were; those of the table at _columns
         self._columns: Ints = np.arange(len(self.slots))
         self.tree = GaussianTree(Prior(self._catalogue, self.slots))
         self.pairs = Pairs(throughputs, self._catalogue)
-        self.jobs = new_jobs(len(self.slots))
-        self._row: dict[int, int] = {}
-        self._kind_said: Floats = np.zeros((0, len(self.slots)))
-        self._kinds_were: Floats = np.zeros((0, 2 * len(self.slots)))
-        self._users_were: Floats = np.zeros((0, 3))
+        self.jobs = EstimatedJobs(len(self.slots))
+        self._announced = Announcements(len(self.slots))
+        self._changes = PosteriorChanges()
         self._fresh = True  # is there anything that was not asked for?
+
+    @staticmethod
+    def of(
+        options: Mapping[str, str], table: Throughputs, cluster: Cluster, seed: int
+    ) -> "FairleadEstimator":
+        """The estimator of ``fairlead[:options]``: see ``EstimatorSettings``."""
+        devices = float(cluster.capacity.sum())
+        return FairleadEstimator(EstimatorSettings.of(options), table, devices, seed)
 
     # --- what happens ------------------------------------------------------------------------------------
 
@@ -90,12 +85,11 @@ class FairleadEstimator:
         self._widen(throughputs.slots)
         at = {slot: i for i, slot in enumerate(self.slots)}
         self._columns = np.array([at[slot] for slot in throughputs.slots], np.int64)
-        kinds = self._kinds
-        jobs = self.jobs
-        jobs.cannot |= self._cannot([kinds[k] for k in jobs.kind.tolist()])
-        jobs.cannot &= ~self._elsewhere()
-        jobs.named[:], jobs.dare[:], jobs.stale[:] = -1, -1, True
-        self._kind_said[:] = -1.0
+        kinds, evidence, beliefs = self._kinds, self.jobs.evidence, self.jobs.beliefs
+        evidence.cannot |= self._cannot([kinds[k] for k in evidence.kind.tolist()])
+        evidence.cannot &= ~self._elsewhere()
+        beliefs.explored_slot[:], beliefs.stale[:] = -1, True
+        self._announced.forget(self.jobs)
         self._fresh = True
 
     def _elsewhere(self) -> Bools:
@@ -109,44 +103,36 @@ class FairleadEstimator:
         new = tuple(slot for slot in slots if slot not in self.slots)
         if not new:
             return
-        tree, old, more = self.tree, self.jobs, len(new)
+        tree, more = self.tree, len(new)
         self.slots = self.slots + new
         self.tree = GaussianTree(Prior(self._catalogue, self.slots))
         for row, kind in enumerate(tree.kinds):
             self.tree.kind(kind)
             info, shift = np.pad(tree.info[row], (0, more)), np.pad(tree.shift[row], (0, more))
             self.tree.add(np.array([row]), info[None], shift[None])
-        self._kind_said = np.pad(self._kind_said, ((0, 0), (0, more)), constant_values=-1.0)
-        self.jobs = new_jobs(len(self.slots))
-        self.jobs.grow(old.n)
-        for name in EstimatedJobs.columns:
-            before, now = getattr(old, name), getattr(self.jobs, name)
-            now[tuple(slice(n) for n in before.shape)] = before
-        self.jobs.claim[:, -more:] = np.nan
+        self._announced.widen(more)
+        self.jobs = self.jobs.widened(more)
 
-    def submitted(self, jobs: Sequence[Job], claimed: Floats | None) -> None:
-        """Jobs arrive, with or without claims."""
+    def submitted(self, jobs: Sequence[Job], user_estimates: Floats | None) -> None:
+        """Jobs arrive, with or without estimates of their users."""
         if not jobs:
             return
-        here, at = self.jobs, self.jobs.grow(len(jobs))
-        here.id[at] = [job.id for job in jobs]
+        at, here = self.jobs.add([job.id for job in jobs]), self.jobs.evidence
         here.kind[at] = [self._kind(job.job_type) for job in jobs]
         here.user[at] = [self.users.row(job.tenant) for job in jobs]
         here.scale[at] = [job.scale_factor for job in jobs]
         here.cannot[at] = self._cannot([job.job_type for job in jobs])
-        here.named[at], here.dare[at], here.claim[at], here.stale[at] = -1, -1, np.nan, True
-        if claimed is not None:
-            here.claim[at, self._columns] = np.log(np.where(claimed > 0, claimed, np.nan))
-            here.cannot[at, self._columns] |= claimed == 0  # its user knows where it does not fit
-        self._row.update(zip(here.id[at].tolist(), range(at.start, at.stop), strict=True))
+        if user_estimates is not None:
+            rate = np.where(user_estimates > 0, user_estimates, np.nan)
+            here.user_estimate[at, self._columns] = np.log(rate)
+            here.cannot[at, self._columns] |= (
+                user_estimates == 0
+            )  # its user knows where it does not fit
         self._fresh = True
 
     def _kind(self, kind: JobType) -> int:
         row = self.tree.kind(kind)
-        missing = len(self.tree.kinds) - len(self._kind_said)
-        if missing:
-            more = np.full((missing, len(self.slots)), -1.0)
-            self._kind_said = np.vstack([self._kind_said, more])
+        self._announced.cover(len(self.tree.kinds))
         return row
 
     @property
@@ -166,33 +152,29 @@ class FairleadEstimator:
     def adapted(self, jobs: Ints, batch: Ints) -> None:
         """They are of other kinds now, and begin anew."""
         kinds = self._kinds
+        here, beliefs = self.jobs.evidence, self.jobs.beliefs
         for job, now in zip(jobs.tolist(), batch.tolist(), strict=True):
-            row = self._row.get(job)
+            row = self.jobs.row(job)
             if row is None:
                 continue
-            other = kinds[self.jobs.kind[row]].measured.with_batch_size(now)
-            here = self.jobs
+            other = kinds[here.kind[row]].measured.with_batch_size(now)
             here.kind[row] = self._kind(other)
             here.cannot[row] = self._cannot([other])[0]
             here.weight[row], here.info[row], here.shift[row] = 0.0, 0.0, 0.0
-            here.claim[row], here.held[row], here.doubted[row] = np.nan, False, False
-            here.named[row], here.dare[row] = -1, -1
+            here.user_estimate[row], here.checked[row], here.doubted[row] = np.nan, False, False
+            beliefs.name[row], beliefs.explored_slot[row] = -1, -1
         self._fresh = True
 
     def ended(self, jobs: Ints) -> None:
         """What they have told of their kinds stays."""
-        gone = [self._row.pop(job) for job in jobs.tolist() if job in self._row]
-        if not gone:
-            return
-        self.jobs.keep(np.delete(np.arange(self.jobs.n), gone))
-        self._row = {job: row for row, job in enumerate(self.jobs.id.tolist())}
+        self.jobs.remove(jobs.tolist())
 
     def measured(self, report: Measurement) -> None:
         """A round is over: what its jobs did alone, and beside each other."""
-        row = np.array([self._row.get(job, -1) for job in report.jobs.tolist()], np.int64)
+        row = self.jobs.rows(report.jobs)
         alone = (row >= 0) & (report.partner < 0) & ~report.failed
         idle = alone & (report.steps <= 0)
-        self.jobs.cannot[row[idle], self._columns[report.slot[idle]]] = True
+        self.jobs.evidence.cannot[row[idle], self._columns[report.slot[idle]]] = True
         self._fresh = self._fresh or bool(idle.any())
         good = alone & ~idle
         slot = self._columns[report.slot]
@@ -201,12 +183,12 @@ class FairleadEstimator:
         if good.any():
             self._learn(row[good], slot[good], log_rate[good], exact[good])
         self._learn_pairs(report, row)
-        again = self._exploration.next_round(self.jobs)
+        again = self._exploration.next_round(self.jobs.beliefs)
         self._fresh = self._fresh or again
 
     def _learn(self, row: Ints, slot: Ints, log_rate: Floats, worth: Floats) -> None:
         """Jobs were measured. Arrays are (measurements,), no job twice."""
-        jobs = self.jobs
+        jobs = self.jobs.evidence
         weight, mean = jobs.weight[row, slot], jobs.mean[row, slot]
         again = weight > 0
         off = np.where(again, (log_rate - mean) ** 2, 0.0)
@@ -222,40 +204,25 @@ class FairleadEstimator:
         tells = jumped | (weight < MIN_SAMPLES) | (np.abs(new - mean) > CONVERGED)
         tells |= jobs.cannot[row, slot]
         jobs.cannot[row, slot] = False
-        self._judge(row, slot, log_rate)
+        self._check_user_estimates(row, slot, log_rate)
         if tells.any():
-            self._tell(np.unique(row[tells]))
+            telling = np.unique(row[tells])
+            tell_kinds(jobs, telling, self.tree, self.noise.sigma)
+            self.jobs.beliefs.stale[telling] = True
             self._fresh = True
-        taken = jobs.dare[row] == slot
-        jobs.dare[row[taken]] = -1
+        self._exploration.measured(self.jobs.beliefs, row, slot)
 
-    def _judge(self, row: Ints, slot: Ints, log_rate: Floats) -> None:
-        """Hold claims against first measurements."""
-        jobs = self.jobs
-        first = ~jobs.held[row, slot] & ~np.isnan(jobs.claim[row, slot])
+    def _check_user_estimates(self, row: Ints, slot: Ints, log_rate: Floats) -> None:
+        """Compare what users estimated with first measurements."""
+        jobs = self.jobs.evidence
+        first = ~jobs.checked[row, slot] & ~np.isnan(jobs.user_estimate[row, slot])
         if not first.any():
             return
         row, slot, log_rate = row[first], slot[first], log_rate[first]
-        worth = np.where(jobs.held[row].any(axis=1), 1 - COMMON, 1.0)
-        jobs.held[row, slot] = True
-        off = jobs.claim[row, slot] - log_rate
+        worth = np.where(jobs.checked[row].any(axis=1), 1 - COMMON, 1.0)
+        jobs.checked[row, slot] = True
+        off = jobs.user_estimate[row, slot] - log_rate
         jobs.doubted[row] |= self.users.learn(jobs.user[row], off, worth)
-
-    def _tell(self, rows: Ints) -> None:
-        """Bring up to date what jobs tell of their kinds."""
-        jobs = self.jobs
-        weight = jobs.weight[rows]
-        seen = weight > 0
-        inverse = seen / (JOB_OWN**2 + self.noise.sigma**2 / np.where(seen, weight, 1.0))
-        shared = JOB_COMMON**2 / (1 + JOB_COMMON**2 * inverse.sum(axis=1))
-        info = -shared[:, None, None] * inverse[:, :, None] * inverse[:, None, :]
-        every = np.arange(len(self.slots))
-        info[:, every, every] += inverse
-        off = np.where(seen, jobs.mean[rows] - self.tree.mean[jobs.kind[rows]], 0.0)
-        shift = times(info, off)
-        self.tree.add(jobs.kind[rows], info - jobs.info[rows], shift - jobs.shift[rows])
-        jobs.info[rows], jobs.shift[rows] = info, shift
-        jobs.stale[rows] = True
 
     def _learn_pairs(self, report: Measurement, row: Ints) -> None:
         """What is known of both jobs alone tells how much they slow each other; where a job was never alone
@@ -263,16 +230,14 @@ class FairleadEstimator:
         both = np.flatnonzero(report.partner >= 0)
         if not len(both):
             return
-        partner = np.array(
-            [self._row.get(job, -1) for job in report.partner[both].tolist()], np.int64
-        )
+        partner, jobs = self.jobs.rows(report.partner[both]), self.jobs.evidence
         there = (row[both] >= 0) & (partner >= 0)
         both, mine, other = both[there], row[both[there]], partner[there]
         if not len(both):
             return
-        kind, colocated_rate, slot = self.jobs.kind[mine], self.jobs.kind[other], report.slot[both]
+        kind, partner_kind, slot = jobs.kind[mine], jobs.kind[other], report.slot[both]
         names = self._kinds
-        pair = self.pairs.rows([names[k] for k in kind], [names[k] for k in colocated_rate])
+        pair = self.pairs.rows([names[k] for k in kind], [names[k] for k in partner_kind])
         stopped = report.failed[both] | (report.steps[both] <= 0)
         self.pairs.refuse(*(part[stopped] for part in (*pair, slot)))
         go = np.flatnonzero(~stopped)
@@ -282,14 +247,12 @@ class FairleadEstimator:
         log_rate = np.log(report.steps[both] / report.seconds[both])
         by, sure = self.pairs.slowing(first, second)
         pick = np.arange(len(go)), at
-        alone = self.jobs.weight[mine, slot] >= 0.5
+        alone = jobs.weight[mine, slot] >= 0.5
         noise = self.noise.sigma**2 / self.noise.exactness(report.steps[both])
         self._fresh = True
         if alone.any():
-            off = log_rate[alone] - self.jobs.mean[mine[alone], slot[alone]]
-            variance = (
-                noise[alone] + self.noise.sigma**2 / self.jobs.weight[mine[alone], slot[alone]]
-            )
+            off = log_rate[alone] - jobs.mean[mine[alone], slot[alone]]
+            variance = noise[alone] + self.noise.sigma**2 / jobs.weight[mine[alone], slot[alone]]
             self.pairs.learn(first[alone], second[alone], at[alone], off, variance)
         if not alone.all():
             rest = ~alone
@@ -302,121 +265,64 @@ class FairleadEstimator:
     def believed(self, rows: Ints) -> tuple[Floats, Floats]:
         """(rows, slots) means and standard deviations of log rates of jobs in the system."""
         self.tree.settle()
-        jobs, tree, users = self.jobs, self.tree, self.users
-        kind = jobs.kind[rows]
-        at, cov = posterior(
-            tree.deviations.outside[kind],
-            tree.deviations.outside_cov[kind],
-            tree.info[kind] - jobs.info[rows],
-            tree.shift[kind] - jobs.shift[rows],
+        return job_posterior(
+            self.jobs.evidence,
+            rows,
+            tree=self.tree,
+            users=self.users,
+            noise_sigma=self.noise.sigma,
         )
-        n, own = len(self.slots), jobs.user[rows]
-        # The last variable is what the user's claims on the job are off in common. Jobs come last in these
-        # arrays, so that the updates go through memory in order.
-        wide = np.zeros((n + 1, n + 1, len(rows)))
-        wide[:n, :n] = cov.transpose(1, 2, 0) + JOB_COMMON**2
-        wide[range(n), range(n)] += JOB_OWN**2
-        wide[n, n], error = users.variance(own)
-        mean = np.vstack([(tree.mean[kind] + at).T, users.bias(own)])
-        told = np.where(jobs.doubted[rows, None], np.nan, jobs.claim[rows])
-        for slot in range(n):
-            weight = jobs.weight[rows, slot]
-            seen = weight > 0
-            variance = np.where(seen, self.noise.sigma**2 / np.where(seen, weight, 1.0), np.inf)
-            _observe(mean, wide, [slot], jobs.mean[rows, slot], variance)
-            claimed = ~np.isnan(told[:, slot])
-            variance = np.where(claimed, error, np.inf)
-            _observe(mean, wide, [slot, n], np.where(claimed, told[:, slot], 0.0), variance)
-        variance = np.maximum(wide[range(n), range(n)], 0.0)
-        return mean[:n].T, np.sqrt(variance).T
 
     def rates(self, job: int) -> "ReportedRates | None":
-        """What is known of a job in the system; None = it is not there."""
-        row = self._row.get(job)
+        """Return what is known of a job in the system; None = it is not there."""
+        row = self.jobs.row(job)
         if row is None:
             return None
-        jobs, one = self.jobs, np.array([row])
+        known, one = self.jobs.evidence, np.array([row])
         mean, sigma = self.believed(one)
-        measured = np.where(jobs.weight[row] > 0, np.exp(jobs.mean[row]), np.nan)
-        believed = np.where(jobs.cannot[row], 0.0, np.exp(mean[0]))
-        return ReportedRates(self.slots, np.exp(jobs.claim[row]), measured, believed, sigma[0])
+        measured = np.where(known.weight[row] > 0, np.exp(known.mean[row]), np.nan)
+        believed = np.where(known.cannot[row], 0.0, np.exp(mean[0]))
+        estimate = np.exp(known.user_estimate[row])
+        return ReportedRates(self.slots, estimate, measured, believed, sigma[0])
 
     def beliefs(self) -> Beliefs | None:
-        """Of whom more is believed than was said."""
+        """Return the beliefs that differ from those that were announced, None = none do."""
         if not self._fresh or not self.jobs.n:
             return None
         self._fresh = False
         self.tree.settle()
-        jobs, tree = self.jobs, self.tree
+        evidence, beliefs, tree = self.jobs.evidence, self.jobs.beliefs, self.tree
         kind_rate = np.exp(tree.mean + tree.deviations.at)
         own = self._have_own()
-        again = np.flatnonzero(own & (jobs.stale | self._moved()))
-        jobs.guess[again], jobs.sigma[again] = self.believed(again)
-        jobs.stale[again] = False
+        again = np.flatnonzero(own & (beliefs.stale | self._moved()))
+        beliefs.log_rate[again], beliefs.sigma[again] = self.believed(again)
+        beliefs.stale[again] = False
         variance = np.einsum("kss->ks", tree.deviations.cov) + JOB_COMMON**2 + JOB_OWN**2
-        rate = np.where(own[:, None], np.exp(jobs.guess), kind_rate[jobs.kind])
-        sigma = np.where(own[:, None], jobs.sigma, np.sqrt(variance)[jobs.kind])
-        self._exploration.explore(jobs, rate, sigma)
-        return self._say(rate, kind_rate)
+        rate = np.where(own[:, None], np.exp(beliefs.log_rate), kind_rate[evidence.kind])
+        sigma = np.where(own[:, None], beliefs.sigma, np.sqrt(variance)[evidence.kind])
+        self._exploration.explore(self.jobs, rate, sigma)
+        kinds = self._kinds
+        return self._announced.announce(
+            self.jobs,
+            np.where(evidence.cannot, 0.0, rate),
+            np.where(self._cannot(kinds), 0.0, kind_rate),
+            self._columns,
+            KnownKinds(kinds, self.pairs),
+        )
 
     def _moved(self) -> Bools:
-        """(jobs,) Has what is believed of their kinds or users changed since they were worked out?"""
-        tree, users = self.tree, self.users
+        """(jobs,) whether what is believed of their kinds or users has changed since they were worked out."""
+        tree, jobs = self.tree, self.jobs.evidence
         sigma = np.sqrt(np.einsum("kss->ks", tree.deviations.cov))
-        of_kinds = np.concatenate([tree.deviations.at, sigma], axis=1)
-        everyone = np.arange(len(users.names()))
-        of_users = np.column_stack([users.bias(everyone), np.sqrt(users.variance(everyone)).T])
-        moved = (
-            _changed(self._kinds_were, of_kinds, CONVERGED),
-            _changed(self._users_were, of_users, 0.1),
-        )
-        self._kinds_were = np.where(moved[0][:, None], of_kinds, _fill(self._kinds_were, of_kinds))
-        self._users_were = np.where(moved[1][:, None], of_users, _fill(self._users_were, of_users))
-        return np.asarray(moved[0][self.jobs.kind] | moved[1][self.jobs.user])
+        kinds, users = self._changes.moved(tree.deviations.at, sigma, self.users)
+        return np.asarray(kinds[jobs.kind] | users[jobs.user])
 
     def _have_own(self) -> Bools:
-        """(jobs,) Of whom is anything known but the kind?"""
-        jobs = self.jobs
-        said = ~np.isnan(jobs.claim).all(axis=1) & ~jobs.doubted
-        own: Bools = (jobs.weight > 0).any(axis=1) | said
+        """(jobs,) whether anything but its kind is known of a job."""
+        jobs = self.jobs.evidence
+        estimated = ~np.isnan(jobs.user_estimate).all(axis=1) & ~jobs.doubted
+        own: Bools = (jobs.weight > 0).any(axis=1) | estimated
         return own
-
-    def _say(self, rate: Floats, kind_rate: Floats) -> Beliefs | None:
-        """What differs from what was said. rate: (jobs, slots), kind_rate: (kinds, slots)."""
-        jobs, kinds = self.jobs, self._kinds
-        cannot = self._cannot(kinds)
-        kind_rate = np.where(cannot, 0.0, kind_rate)
-        rate = np.where(jobs.cannot, 0.0, rate)
-        moved = _differ(kind_rate, self._kind_said)
-        shown = np.where(moved[:, None], kind_rate, self._kind_said)
-        alike = ~_differ(rate, shown[jobs.kind])
-        name = np.where(alike, 2 * jobs.kind, 2 * jobs.id + 1)
-        new = name != jobs.named
-        used, again = np.zeros(len(kinds), np.bool_), np.zeros(len(kinds), np.bool_)
-        used[jobs.kind[alike]] = True
-        again[jobs.kind[new & alike]] = True  # it may have been forgotten meanwhile
-        kind_rows = np.flatnonzero((moved | again) & used)
-        self._kind_said[kind_rows] = shown[kind_rows]
-        own = np.flatnonzero(~alike & (new | _differ(rate, jobs.said)))
-        jobs.said[own], jobs.named[:] = rate[own], name
-        changed = np.flatnonzero(new)
-        belief = np.concatenate([2 * kind_rows, 2 * jobs.id[own] + 1])
-        pair, colocated_rate = self._say_pairs(belief, kinds)
-        if not len(changed) and not len(belief) and not len(pair):
-            return None
-        said = np.vstack([self._kind_said[kind_rows], jobs.said[own]])[:, self._columns]
-        return Beliefs(jobs.id[changed], name[changed], belief, said, pair, colocated_rate)
-
-    def _say_pairs(self, belief: Ints, kinds: Sequence[JobType]) -> tuple[Ints, Floats]:
-        """Rates of pairs that are not as the table has them, of beliefs of which one is said anew or whose
-        slowing is."""
-        jobs = self.jobs
-        names, first = np.unique(jobs.named, return_index=True)
-        kind = jobs.kind[first]
-        shown = np.where((names % 2 == 0)[:, None], self._kind_said[kind], jobs.said[first])
-        return self.pairs.say(
-            names, [kinds[k] for k in kind.tolist()], shown[:, self._columns], belief
-        )
 
     # --- what lasts ------------------------------------------------------------
 
@@ -458,49 +364,10 @@ class FairleadEstimator:
 
 @dataclass(frozen=True, slots=True)
 class ReportedRates:
-    """A job's rates in steps/s, by slot type; NaN = nothing said, or not measured."""
+    """A job's rates in steps/s, by slot type; NaN = no estimate of its user, or not measured."""
 
     slots: tuple[SlotType, ...]
-    claimed: Floats
+    user_estimate: Floats
     measured: Floats
     believed: Floats  # 0 = cannot run there
     sigma: Floats  # of the natural logarithm of what is believed
-
-
-def make(
-    options: Mapping[str, str], table: Throughputs, cluster: Cluster, seed: int
-) -> FairleadEstimator:
-    """The estimator of ``fairlead[:options]``: see ``EstimatorSettings``."""
-    return FairleadEstimator(
-        EstimatorSettings.of(options), table, float(cluster.capacity.sum()), seed
-    )
-
-
-def _observe(mean: Floats, cov: Floats, of: Sequence[int], value: Floats, variance: Floats) -> None:
-    """One scalar observation of each job, in place: of the sum of these variables. mean: (variables, jobs),
-    cov: (variables, variables, jobs), variance: (jobs,) of the observation, inf = there is none."""
-    if np.isinf(variance).all():
-        return
-    reach = cov[list(of)].sum(axis=0)
-    gain = reach / (reach[list(of)].sum(axis=0) + variance)
-    mean += gain * (value - mean[list(of)].sum(axis=0))
-    cov -= gain[:, None] * reach[None]
-
-
-def _fill(before: Floats, now: Floats) -> Floats:
-    """What was before, and infinity for rows that are new; all is new where there are other columns."""
-    if before.shape[1:] != now.shape[1:]:
-        before = before[:0].reshape(0, now.shape[1])
-    out: Floats = np.full(now.shape, np.inf)
-    out[: len(before)] = before
-    return out
-
-
-def _changed(before: Floats, now: Floats, much: float) -> Bools:
-    """(rows,) has any number changed by so much?"""
-    return np.asarray((np.abs(now - _fill(before, now)) > much).any(axis=1))
-
-
-def _differ(now: Floats, before: Floats) -> Bools:
-    """(rows,) by more than is worth saying, on any slot?"""
-    return np.asarray((np.abs(now - before) > REPORT_THRESHOLD * np.abs(before)).any(axis=1))

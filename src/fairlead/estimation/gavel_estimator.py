@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.errors import ConfigError
-from fairlead.estimation.estimator import part
 from fairlead.estimation.matrix_completion import complete
 from fairlead.estimation.messages import Beliefs, Measurement
+from fairlead.estimation.option_values import fraction
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality
 from fairlead.model.job import Job
@@ -55,7 +55,7 @@ class GavelEstimatorOptions:
             raise ConfigError(f"estimator gavel: defect takes no value, got {options['defect']!r}")
         return GavelEstimatorOptions(
             _whole("references", options["references"]) if "references" in options else None,
-            part("gavel", "profiling", options.get("profiling", "1")),
+            fraction("gavel", "profiling", options.get("profiling", "1")),
             _whole("rank", options.get("rank", "10")),
             "defect" in options,
         )
@@ -202,7 +202,7 @@ class GavelEstimator:
         for job, one in jobs.items():
             self._match(job, one.job_type, one.own)
 
-    def submitted(self, jobs: Sequence[Job], claimed: Floats | None) -> None:  # noqa: ARG002
+    def submitted(self, jobs: Sequence[Job], user_estimates: Floats | None) -> None:  # noqa: ARG002
         """Match each to a reference."""
         for job in jobs:
             self._match(job.id, job.job_type)

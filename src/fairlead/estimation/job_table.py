@@ -1,47 +1,15 @@
-"""What Fairlead's estimator is set up with, and its books of jobs."""
+"""The jobs that Fairlead's estimator knows: the evidence on each, and what is believed of it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fairlead.errors import ConfigError
-from fairlead.estimation.estimator import part
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.growable_table import GrowableTable
-from fairlead.model.throughputs import Throughputs
 
 
-@dataclass(frozen=True, slots=True)
-class EstimatorSettings:
-    """Options of ``fairlead[:options]``."""
-
-    known: float = 1.0  # part of the table's families that is taken as known; drawn by the seed
-    explore: float = 0.02  # part of all devices
-    unseen: bool = False  # predict rates where the table has none, instead of "cannot run there"
-
-    @staticmethod
-    def of(options: Mapping[str, str]) -> "EstimatorSettings":
-        """From the text; ConfigError names what is wrong."""
-        parts = {
-            name: part("fairlead", name, options[name])
-            for name in ("known", "explore")
-            if name in options
-        }
-        for name, value in options.items():
-            if name not in ("known", "explore", "unseen"):
-                known = "known, explore, unseen"
-                raise ConfigError(
-                    f"estimator fairlead: {name!r} is not an option (there are {known})"
-                )
-            if name == "unseen" and value:
-                raise ConfigError(f"estimator fairlead: unseen takes no value, got {value!r}")
-        return EstimatorSettings(**parts, unseen="unseen" in options)
-
-
-class EstimatedJobs(GrowableTable):
-    """(jobs,) one row per job in the system."""
+class JobEvidence(GrowableTable):
+    """(jobs,) what is known of each job: its kind, its measurements, what its user estimates."""
 
     columns: ClassVar[dict[str, Any]] = {
         "id": np.int64,
@@ -50,19 +18,12 @@ class EstimatedJobs(GrowableTable):
         "scale": np.int64,
         "weight": (np.float64, "slots"),  # rounds measured, those that were exact
         "mean": (np.float64, "slots"),  # log rate measured
-        "claim": (np.float64, "slots"),  # log rate claimed, NaN = nothing said
-        "held": (np.bool_, "slots"),  # was the claim held against a measurement?
-        "doubted": np.bool_,  # is the claim grossly off?
+        "user_estimate": (np.float64, "slots"),  # log rate as its user estimates it, NaN = none
+        "checked": (np.bool_, "slots"),  # was the user's estimate compared with a measurement?
+        "doubted": np.bool_,  # is the user's estimate grossly off?
         "cannot": (np.bool_, "slots"),
-        "info": (np.float64, "square"),  # what it tells of its kind
-        "shift": (np.float64, "slots"),
-        "guess": (np.float64, "slots"),  # log rate believed, when it was last worked out
-        "sigma": (np.float64, "slots"),  # of it
-        "stale": np.bool_,  # has anything been said or measured of it since?
-        "named": np.int64,  # by which belief it goes; -1 = none yet
-        "said": (np.float64, "slots"),  # rates of a belief of its own, as they were said last
-        "dare": np.int64,  # slot that is to be explored, -1 = none
-        "dared": np.int64,  # rounds since
+        "info": (np.float64, "square"),  # what it tells of its kind: inverse covariance
+        "shift": (np.float64, "slots"),  # and that times the mean
     }
     id: Ints
     kind: Ints
@@ -70,36 +31,85 @@ class EstimatedJobs(GrowableTable):
     scale: Ints
     weight: Floats
     mean: Floats
-    claim: Floats
-    held: Bools
+    user_estimate: Floats
+    checked: Bools
     doubted: Bools
     cannot: Bools
     info: Floats
     shift: Floats
-    guess: Floats
+
+
+class JobBeliefs(GrowableTable):
+    """(jobs,) what is believed of each job, what of that was announced, and which slot is explored."""
+
+    columns: ClassVar[dict[str, Any]] = {
+        "log_rate": (np.float64, "slots"),  # believed when it was last worked out
+        "sigma": (np.float64, "slots"),  # of log_rate
+        "stale": np.bool_,  # has the evidence changed since?
+        "name": np.int64,  # of the belief that the core goes by, -1 = none yet
+        "announced": (np.float64, "slots"),  # rates of a belief of its own, as the core knows them
+        "explored_slot": np.int64,  # slot that is to be explored, -1 = none
+        "explored_rounds": np.int64,  # rounds since
+    }
+    log_rate: Floats
     sigma: Floats
     stale: Bools
-    named: Ints
-    said: Floats
-    dare: Ints
-    dared: Ints
+    name: Ints
+    announced: Floats
+    explored_slot: Ints
+    explored_rounds: Ints
 
 
-def new_jobs(slots: int) -> EstimatedJobs:
-    """None yet; slots: how many slot types."""
-    return EstimatedJobs(slots=(slots,), square=(slots, slots))
+class EstimatedJobs:
+    """The jobs in the system: two tables with one row for each, in the same order."""
 
+    def __init__(self, slots: int) -> None:
+        """No jobs yet; slots: how many slot types."""
+        self.evidence = JobEvidence(slots=(slots,), square=(slots, slots))
+        self.beliefs = JobBeliefs(slots=(slots,))
+        self._slots = slots
+        self._row: dict[int, int] = {}
 
-def known_part(table: Throughputs, part: float, seed: int) -> Throughputs | None:
-    """The families of the table that are taken as known."""
-    if part >= 1:
-        return table
-    families = sorted(table.families)
-    order = np.random.default_rng((seed, 11)).permutation(len(families))
-    chosen = {families[i] for i in order[: round(part * len(families))].tolist()}
-    rows = [i for i, one in enumerate(table.job_types) if one.name in chosen]
-    if not rows:
-        return None
-    pair = None if table.colocated_rate is None else table.colocated_rate[np.ix_(rows, rows)]
-    kinds = tuple(table.job_types[i] for i in rows)
-    return replace(table, job_types=kinds, rate=table.rate[rows], colocated_rate=pair)
+    @property
+    def n(self) -> int:
+        """How many jobs there are."""
+        return self.evidence.n
+
+    def row(self, job: int) -> int | None:
+        """Return the row of a job; None = it is not in the system."""
+        return self._row.get(job)
+
+    def rows(self, jobs: Ints) -> Ints:
+        """Return the rows of jobs by their ids, -1 = not in the system."""
+        return np.array([self._row.get(job, -1) for job in jobs.tolist()], np.int64)
+
+    def add(self, ids: list[int]) -> slice:
+        """Make rows of zeros for new jobs, of which nothing was announced; return where they are."""
+        at = self.evidence.grow(len(ids))
+        self.beliefs.grow(len(ids))
+        self.evidence.id[at] = ids
+        self.evidence.user_estimate[at] = np.nan
+        self.beliefs.name[at], self.beliefs.explored_slot[at] = -1, -1
+        self.beliefs.stale[at] = True
+        self._row.update(zip(ids, range(at.start, at.stop), strict=True))
+        return at
+
+    def remove(self, ids: list[int]) -> None:
+        """Drop the rows of those jobs that are in the system."""
+        gone = [self._row.pop(job) for job in ids if job in self._row]
+        if not gone:
+            return
+        left = np.delete(np.arange(self.n), gone)
+        self.evidence.keep(left)
+        self.beliefs.keep(left)
+        self._row = {job: row for row, job in enumerate(self.evidence.id.tolist())}
+
+    def widened(self, more: int) -> "EstimatedJobs":
+        """Return the same jobs with more slot types, of which nothing is known."""
+        wide = EstimatedJobs(self._slots + more)
+        wide.add(self.evidence.id.tolist())
+        for old, new in ((self.evidence, wide.evidence), (self.beliefs, wide.beliefs)):
+            for name in old.columns:
+                before, now = getattr(old, name), getattr(new, name)
+                now[tuple(slice(n) for n in before.shape)] = before
+        return wide

@@ -1,9 +1,9 @@
-"""What users' words are worth: how far off each one's estimates of rates are, learned as jobs are measured.
+"""How far off each user's estimates of rates are, learned as jobs are measured.
 
-    log claim = log rate + bias of the user + error,    error ~ N(0, v of the user)
+    log estimate = log rate + bias of the user + error,    error ~ N(0, v of the user)
 
-Bias and v are normal-inverse-gamma: conjugate, so that every claim that a measurement can be held against
-is one update. Before the first, a claim is off by 0.7 (standard deviation of the natural logarithm).
+Bias and v are normal-inverse-gamma: conjugate, so that every estimate that can be compared with a measurement
+is one update. Before the first, an estimate is off by 0.7 (standard deviation of the natural logarithm).
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
 
-START_SD = 0.7  # of a claim of an unknown user: bias and error together
-BIAS_PART = 0.25  # of that variance, which is the user's, the same in all claims
-SURE = 3.0  # claims that what is assumed of v at the start is worth
-COMMON = 0.5  # part of an error's variance that all claims on one job share
-GROSS = 4.0  # standard deviations beyond which a claim is not believed at all
+START_SD = 0.7  # of an estimate of an unknown user: bias and error together
+BIAS_PART = 0.25  # of that variance, which is the user's, the same in all estimates
+SURE = 3.0  # estimates that what is assumed of v at the start is worth
+COMMON = 0.5  # part of an error's variance that all estimates on one job share
+GROSS = 4.0  # standard deviations beyond which an estimate is not believed at all
 
 
 class UserBias:
@@ -43,20 +43,21 @@ class UserBias:
         return list(self._row)
 
     def bias(self, rows: Ints) -> Floats:
-        """(rows,) mean of log claim over rate, beyond what is known of the rate."""
+        """(rows,) mean of log estimate over rate, beyond what is known of the rate."""
         mean: Floats = self._books[rows, 0]
         return mean
 
     def variance(self, rows: Ints) -> tuple[Floats, Floats]:
-        """(rows,) of what all claims on a job share (the bias included), and of what each has for itself."""
+        """(rows,) of what all estimates on a job share (the bias included), and what each has of its own."""
         _, weight, shape, scale = self._books[rows].T
         error = scale / (shape - 1)
         return error * (COMMON + 1 / weight), error * (1 - COMMON)
 
     def learn(self, rows: Ints, off: Floats, worth: Floats) -> Bools:
-        """Claims were held against measurements. off: (claims,) log of claim over rate; worth: how much each
-        counts, for claims on one job are off together. Returns which were grossly off; these count as if
-        they had just been within the bound, so that a single slip does not ruin a reputation, and many do.
+        """Estimates were compared with measurements. off: (estimates,) log of estimate over rate; worth: how
+        much each counts, for those on one job are off together. Returns which were grossly off; these count
+        as if they had just been within the bound, so that a single slip does not ruin a reputation, and many
+        do.
         """
         mean, weight, shape, scale = self._books[rows].T
         bound = GROSS * np.sqrt(scale / (shape - 1) * (1 + 1 / weight))
@@ -101,14 +102,14 @@ class Trusting:
         """Where nothing is said, the table holds."""
         self._table = throughputs
 
-    def submitted(self, jobs: Sequence[Job], claimed: Floats | None) -> None:
+    def submitted(self, jobs: Sequence[Job], user_estimates: Floats | None) -> None:
         """Take their word."""
-        if claimed is None:
+        if user_estimates is None:
             return
         kind = [self._table.row(job.job_type) for job in jobs]
         table = self._table.rate[np.array(kind, np.int64)]
         self._jobs.append(np.array([job.id for job in jobs], np.int64))
-        self._rate.append(np.where(np.isnan(claimed) | (table <= 0), table, claimed))
+        self._rate.append(np.where(np.isnan(user_estimates) | (table <= 0), table, user_estimates))
 
     def adapted(self, jobs: Ints, batch: Ints) -> None:
         """Of the new batch size nobody has said anything."""

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from fairlead.client.version import __version__
 from fairlead.errors import ConfigError
 from fairlead.estimation.estimating_backend import EstimatingBackend
-from fairlead.estimation.estimator import make_estimator
+from fairlead.estimation.registry import make_estimator
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, RestartCosts

@@ -23,16 +23,16 @@ class UserEstimates:
 
     lognormal: float = 0.7  # sigma of an estimate's factor, median 1
     common: float = 0.0  # part of that variance that the estimates on all slot types of a job share
-    liars: float = 0.0  # part of the users who exaggerate
+    exaggerating: float = 0.0  # part of the users who exaggerate
     factor: float = 2.0  # by how much
     # about the rates on which types: all alike, or those where a job is fastest or slowest
-    lie: Exaggeration = "all"
+    types: Exaggeration = "all"
     users: int = 20  # who share the jobs of which the trace does not say whose they are
     seed: int = 0
 
     @staticmethod
     def of(text: str, seed: int) -> "UserEstimates":
-        """From "lognormal=0.7,liars=0.3"; ConfigError names what is wrong."""
+        """From "lognormal=0.7,exaggerating=0.3"; ConfigError names what is wrong."""
         known = {field.name for field in fields(UserEstimates)} - {"seed"}
         names = ", ".join(sorted(known))
         given = parse_options(
@@ -40,16 +40,16 @@ class UserEstimates:
         )
         for key in given.keys() - known:
             raise ConfigError(f"--user-estimates: expected KEY=VALUE of {names}, got {key!r}")
-        lie = given.pop("lie", "all")
-        if lie not in get_args(Exaggeration):
+        types = given.pop("types", "all")
+        if types not in get_args(Exaggeration):
             raise ConfigError(
-                f"--user-estimates: lie must be {' or '.join(get_args(Exaggeration))}, got {lie!r}"
+                f"--user-estimates: types must be {' or '.join(get_args(Exaggeration))}, got {types!r}"
             )
         users = given.pop("users", "20")
         if not users.isdecimal() or int(users) < 1:
             raise ConfigError(f"--user-estimates: users must be a whole number >= 1, got {users!r}")
         numbers = {key: _number(key, value) for key, value in given.items()}
-        return UserEstimates(**numbers, lie=lie, users=int(users), seed=seed)  # type: ignore[arg-type]
+        return UserEstimates(**numbers, types=types, users=int(users), seed=seed)  # type: ignore[arg-type]
 
     def signed(self, arrival: Arrival) -> Arrival:
         """With a user, where the trace names none."""
@@ -58,14 +58,15 @@ class UserEstimates:
         user = np.random.default_rng((self.seed, 21, arrival.job.id)).integers(self.users)
         return replace(arrival, job=replace(arrival.job, tenant=f"user-{user}"))
 
-    def liar(self, user: str) -> bool:
+    def exaggerates(self, user: str) -> bool:
         """Does this user exaggerate? Of the users made here, exactly the part that is asked for."""
         name, _, number = user.partition("-")
         if name == "user" and number.isdecimal() and int(number) < self.users:
             order = np.random.default_rng((self.seed, 22)).permutation(self.users)
-            return bool(order[int(number)] < round(self.liars * self.users))
+            return bool(order[int(number)] < round(self.exaggerating * self.users))
         return bool(
-            np.random.default_rng((self.seed, 23, crc32(user.encode()))).random() < self.liars
+            np.random.default_rng((self.seed, 23, crc32(user.encode()))).random()
+            < self.exaggerating
         )
 
     def about(self, table: Throughputs) -> Callable[[Sequence[Job]], Floats]:
@@ -83,22 +84,22 @@ class UserEstimates:
         draw = np.random.default_rng((self.seed, 24, job.id)).normal(size=len(true) + 1)
         off = np.sqrt(self.common) * draw[-1] + np.sqrt(1 - self.common) * draw[:-1]
         said: Floats = true * np.exp(self.lognormal * off)
-        if self.liar(job.tenant):
-            said[self._lied(true)] *= self.factor
+        if self.exaggerates(job.tenant):
+            said[self._exaggerated(true)] *= self.factor
         return said
 
-    def _lied(self, true: Floats) -> Floats | slice:
+    def _exaggerated(self, true: Floats) -> Floats | slice:
         runs = true[true > 0]
-        if self.lie == "all" or not len(runs):
+        if self.types == "all" or not len(runs):
             return slice(None)
-        at = runs.max() if self.lie == "fastest" else runs.min()
+        at = runs.max() if self.types == "fastest" else runs.min()
         return np.asarray(true == at)
 
 
 _RANGE = {
     "lognormal": (0.0, 3.0),
     "common": (0.0, 1.0),
-    "liars": (0.0, 1.0),
+    "exaggerating": (0.0, 1.0),
     "factor": (1e-3, 1e3),
 }
 

@@ -122,7 +122,7 @@ class State:
 
     def told(self, state: str = "waiting", tenant: str | None = None, **fields: Any) -> str:
         """All that is said of the job."""
-        job = view(id=MINE, state=state, rates={"v100": 1.0}, claimed={}, **fields)
+        job = view(id=MINE, state=state, rates={"v100": 1.0}, user_estimates={}, **fields)
         return " ".join(explanation_facts(self, job, (), tenant))  # type: ignore[arg-type]
 
 
@@ -134,7 +134,7 @@ def view(**fields: object) -> JobView:
         "submitted_s": 0.0, "started_s": None, "ended_s": None, "node": "", "accelerator": "",
         "devices": (), "attempt": 0, "starts": 1, "preemptions": 0, "failures": 0, "run_s": 0.0,
         "lost_steps": 0.0, "overhead_s": 0.0, "rates": {}, "measured_rate": 6.8, "slo_s": None,
-        "reason": "", "measured_on": "v100", "claimed": {"v100": 10.0},
+        "reason": "", "measured_on": "v100", "user_estimates": {"v100": 10.0},
     }  # fmt: skip
     return msgspec.convert(plain | fields, JobView)
 
@@ -184,7 +184,7 @@ def test_what_the_agent_says_of_a_hang_is_said_first() -> None:
     assert stands_still(state, MINE)  # type: ignore[arg-type]
     assert stands_still(state, OTHER)  # type: ignore[arg-type]
     state.job(THIRD)
-    waits = view(id=THIRD, state="waiting", rates={"v100": 1.0}, claimed={})
+    waits = view(id=THIRD, state="waiting", rates={"v100": 1.0}, user_estimates={})
     told = " ".join(explanation_facts(state, waits))  # type: ignore[arg-type]
     assert "2 devices held by jobs 1, 2 without a step for long, perhaps hanging" in told
     assert "in training" not in told
@@ -451,8 +451,8 @@ def test_the_owner_is_told_how_far_off_the_stated_rate_was() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"claimed": {}},
-        {"claimed": {"k80": 10.0}},
+        {"user_estimates": {}},
+        {"user_estimates": {"k80": 10.0}},
         {"measured_rate": None},
         {"measured_rate": 9.5},
         {"measured_on": ""},

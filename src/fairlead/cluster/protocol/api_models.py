@@ -71,7 +71,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     rho: float | None = (
         None  # finish-time fairness, once completed: JCT over that alone on a 1/n share
     )
-    claimed: dict[str, float] = {}  # steps/s that its owner stated, by accelerator type
+    user_estimates: dict[str, float] = {}  # steps/s that its owner stated, by accelerator type
     starts_over: bool = False  # without its progress, whenever it is stopped: it keeps none
     measured_on: str = ""  # accelerator type of the measured rate, "" = beside another job, or none
     failure: FailureView | None = None  # the last one

@@ -10,7 +10,8 @@ from fairlead.cluster.server.attempts import KNOWN_S
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.rates import own_rates, table_for
 from fairlead.estimation.estimating_backend import EstimatingBackend
-from fairlead.estimation.estimator import CheckpointableEstimator, Estimator, make_estimator
+from fairlead.estimation.protocol import CheckpointableEstimator, Estimator
+from fairlead.estimation.registry import make_estimator
 from fairlead.model.arrays import Floats
 from fairlead.model.events import RatesLearned
 from fairlead.model.job import Job, JobId
@@ -52,7 +53,7 @@ class EstimatorSession:
                 return
             estimator.table(known)
             self.feed = EstimatingBackend(
-                self._backend, estimator, known, self._claims, self._measured
+                self._backend, estimator, known, self._user_estimates, self._measured
             )
             self.feed.adopt(now, self._there(core), core.data.round.in_force)
         else:
@@ -60,7 +61,7 @@ class EstimatorSession:
         self._know(core)
 
     def _make(self, core: Scheduler) -> Estimator | None:
-        """With the catalogue alone, as long as no job has run: rates that jobs bring are claims."""
+        """With the catalogue alone, as long as no job has run: rates that jobs bring are user estimates."""
         options, setup = self._state.options, self._state.setup
         assert setup is not None
         catalogue = table_for(options.catalogue, setup.cluster, {}).columns(core.data.slots)
@@ -86,16 +87,16 @@ class EstimatorSession:
                 found.append((Job(JobId(job), *known_as, total, tenant=tenant), done))
         return found
 
-    def _claims(self, jobs: Sequence[Job]) -> Floats | None:
+    def _user_estimates(self, jobs: Sequence[Job]) -> Floats | None:
         """(jobs, slots) rates that users brought along, NaN = none."""
         assert self.feed is not None
         slots = self.feed.throughputs.slots
-        claimed = np.full((len(jobs), len(slots)), np.nan)
+        estimates = np.full((len(jobs), len(slots)), np.nan)
         for i, job in enumerate(jobs):
             row = self._state.registry.jobs.get(job.id)
             if row is not None and row.spec.rates:
-                claimed[i] = own_rates(row.spec, slots)
-        return claimed
+                estimates[i] = own_rates(row.spec, slots)
+        return estimates
 
     def _measured(self, job: int, steps: float, seconds: float) -> tuple[float, float] | None:
         """Steps of a job since it was measured last, and the seconds that they took by its agent's clock.

@@ -73,10 +73,10 @@ def starts_over(job: JobView) -> str:
 def stated(job: JobView) -> str:
     """A sentence that holds what the owner stated against what was measured; "" where either is missing or
     they agree."""
-    claimed, measured = job.claimed.get(job.measured_on, 0.0), job.measured_rate
-    if not claimed or measured is None or abs(measured - claimed) <= WORTH_SAYING * claimed:
+    estimate, measured = job.user_estimates.get(job.measured_on, 0.0), job.measured_rate
+    if not estimate or measured is None or abs(measured - estimate) <= WORTH_SAYING * estimate:
         return ""
-    return f"You said {claimed:.3g} steps/s on {job.measured_on}, measured {measured:.3g}."
+    return f"You said {estimate:.3g} steps/s on {job.measured_on}, measured {measured:.3g}."
 
 
 def past(job: JobView, attempts: Sequence[AttemptView], now_s: float) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fairlead.cluster.front.transport import Tls
 from fairlead.errors import ConfigError
-from fairlead.estimation.estimator import check_spec
+from fairlead.estimation.registry import check_spec
 from fairlead.model.cluster import Node
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry

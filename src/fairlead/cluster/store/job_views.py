@@ -64,7 +64,7 @@ def job_view(
         slo_s=row.spec.slo_s,
         reason=reason,
         rho=row.rho,
-        claimed=row.spec.rates,
+        user_estimates=row.spec.rates,
         starts_over=row.starts_over,
         measured_on=measured_on,
         failure=_failure(row.failure),

@@ -1,0 +1,127 @@
+"""Which changes of beliefs are worth anything: to the core, and to the beliefs that follow from them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fairlead.estimation.job_table import EstimatedJobs
+from fairlead.estimation.messages import Beliefs
+from fairlead.estimation.pairs import Pairs
+from fairlead.estimation.user_bias import UserBias
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.job_type import JobType
+
+REPORT_THRESHOLD = 0.03  # relative change of a rate that is worth a new solve
+# change of what is believed of a kind that is not worth to look at its jobs again
+CONVERGED = REPORT_THRESHOLD / 5
+USER_CONVERGED = 0.1  # the same of a user's bias, and of the sigmas of his estimates
+
+
+class KnownKinds(NamedTuple):
+    """The job types that there have been, and how much they slow each other."""
+
+    job_types: Sequence[JobType]
+    pairs: Pairs
+
+
+class Announcements:
+    """The rates that the core was told. A job that nothing tells apart from its kind goes by the kind's
+    belief, whose name is twice the kind's row; a belief of a job's own is named twice its id plus one."""
+
+    def __init__(self, slots: int) -> None:
+        self._kind_rate: Floats = np.zeros((0, slots))  # as it was announced, -1 = not yet
+
+    def cover(self, kinds: int) -> None:
+        """Make room for kinds of which nothing was announced, up to this number of them."""
+        missing = kinds - len(self._kind_rate)
+        if missing:
+            more = np.full((missing, self._kind_rate.shape[1]), -1.0)
+            self._kind_rate = np.vstack([self._kind_rate, more])
+
+    def widen(self, more: int) -> None:
+        """Make room for more slot types."""
+        self._kind_rate = np.pad(self._kind_rate, ((0, 0), (0, more)), constant_values=-1.0)
+
+    def forget(self, jobs: EstimatedJobs) -> None:
+        """The core knows nothing of this any more."""
+        jobs.beliefs.name[:] = -1
+        self._kind_rate[:] = -1.0
+
+    def announce(
+        self, jobs: EstimatedJobs, rate: Floats, kind_rate: Floats, columns: Ints, known: KnownKinds
+    ) -> Beliefs | None:
+        """Return what differs from what the core was told, None = nothing; it is told from now on. rate:
+        (jobs, slots), kind_rate: (kinds, slots), both in steps/s with 0 = cannot run there; columns: the
+        slots that the core knows."""
+        evidence, beliefs = jobs.evidence, jobs.beliefs
+        moved = _differ(kind_rate, self._kind_rate)
+        shown = np.where(moved[:, None], kind_rate, self._kind_rate)
+        alike = ~_differ(rate, shown[evidence.kind])
+        name = np.where(alike, 2 * evidence.kind, 2 * evidence.id + 1)
+        new = name != beliefs.name
+        used, again = np.zeros(len(kind_rate), np.bool_), np.zeros(len(kind_rate), np.bool_)
+        used[evidence.kind[alike]] = True
+        again[evidence.kind[new & alike]] = True  # it may have been forgotten meanwhile
+        kind_rows = np.flatnonzero((moved | again) & used)
+        self._kind_rate[kind_rows] = shown[kind_rows]
+        own = np.flatnonzero(~alike & (new | _differ(rate, beliefs.announced)))
+        beliefs.announced[own], beliefs.name[:] = rate[own], name
+        changed = np.flatnonzero(new)
+        belief = np.concatenate([2 * kind_rows, 2 * evidence.id[own] + 1])
+        pair, colocated_rate = self._pairs(jobs, belief, columns, known)
+        if not len(changed) and not len(belief) and not len(pair):
+            return None
+        told = np.vstack([self._kind_rate[kind_rows], beliefs.announced[own]])[:, columns]
+        return Beliefs(evidence.id[changed], name[changed], belief, told, pair, colocated_rate)
+
+    def _pairs(
+        self, jobs: EstimatedJobs, belief: Ints, columns: Ints, known: KnownKinds
+    ) -> tuple[Ints, Floats]:
+        """Rates of pairs that are not as the table has them, of beliefs of which one is announced or whose
+        slowing has changed."""
+        names, first = np.unique(jobs.beliefs.name, return_index=True)
+        kind = jobs.evidence.kind[first]
+        of_kind = (names % 2 == 0)[:, None]
+        shown = np.where(of_kind, self._kind_rate[kind], jobs.beliefs.announced[first])
+        job_types = [known.job_types[k] for k in kind.tolist()]
+        return known.pairs.say(names, job_types, shown[:, columns], belief)
+
+
+class PosteriorChanges:
+    """What was believed of kinds and users when their jobs were last worked out."""
+
+    def __init__(self) -> None:
+        self._kinds: Floats = np.zeros((0, 0))  # (kinds, 2 slots) deviations and their sigmas
+        self._users: Floats = np.zeros((0, 3))  # (users, 3) bias and sigmas
+
+    def moved(self, deviation: Floats, sigma: Floats, users: UserBias) -> tuple[Bools, Bools]:
+        """Return (kinds,) and (users,) of which is so much believed otherwise that their jobs are to be
+        worked out again, which is taken for done. deviation, sigma: (kinds, slots)."""
+        of_kinds = np.concatenate([deviation, sigma], axis=1)
+        everyone = np.arange(len(users.names()))
+        of_users = np.column_stack([users.bias(everyone), np.sqrt(users.variance(everyone)).T])
+        kinds = _changed(self._kinds, of_kinds, CONVERGED)
+        named = _changed(self._users, of_users, USER_CONVERGED)
+        self._kinds = np.where(kinds[:, None], of_kinds, _fill(self._kinds, of_kinds))
+        self._users = np.where(named[:, None], of_users, _fill(self._users, of_users))
+        return kinds, named
+
+
+def _fill(before: Floats, now: Floats) -> Floats:
+    """What was before, and infinity for rows that are new; all is new where there are other columns."""
+    if before.shape[1:] != now.shape[1:]:
+        before = before[:0].reshape(0, now.shape[1])
+    out: Floats = np.full(now.shape, np.inf)
+    out[: len(before)] = before
+    return out
+
+
+def _changed(before: Floats, now: Floats, much: float) -> Bools:
+    """(rows,) whether any number has changed by so much."""
+    return np.asarray((np.abs(now - _fill(before, now)) > much).any(axis=1))
+
+
+def _differ(now: Floats, before: Floats) -> Bools:
+    """(rows,) whether rates differ on any slot by more than is worth announcing."""
+    return np.asarray((np.abs(now - before) > REPORT_THRESHOLD * np.abs(before)).any(axis=1))

@@ -1,0 +1,74 @@
+"""What is believed of single jobs, and what they tell of their kinds: closed formulas over arrays of jobs.
+
+log rate[job, slot] = that of its kind + a deviation on all slots + one on each
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fairlead.estimation.gaussian_tree import GaussianTree, posterior, times
+from fairlead.estimation.job_table import JobEvidence
+from fairlead.estimation.user_bias import UserBias
+from fairlead.model.arrays import Floats, Ints
+
+JOB_COMMON = 0.15  # sigma of what a job deviates from its kind, on all slots
+JOB_OWN = 0.08  # sigma of what it deviates besides, on each slot
+
+
+def tell_kinds(evidence: JobEvidence, rows: Ints, tree: GaussianTree, noise_sigma: float) -> None:
+    """Bring up to date what jobs tell the tree of their kinds, from their measurements."""
+    weight = evidence.weight[rows]
+    seen = weight > 0
+    inverse = seen / (JOB_OWN**2 + noise_sigma**2 / np.where(seen, weight, 1.0))
+    shared = JOB_COMMON**2 / (1 + JOB_COMMON**2 * inverse.sum(axis=1))
+    info = -shared[:, None, None] * inverse[:, :, None] * inverse[:, None, :]
+    every = np.arange(weight.shape[1])
+    info[:, every, every] += inverse
+    off = np.where(seen, evidence.mean[rows] - tree.mean[evidence.kind[rows]], 0.0)
+    shift = times(info, off)
+    tree.add(evidence.kind[rows], info - evidence.info[rows], shift - evidence.shift[rows])
+    evidence.info[rows], evidence.shift[rows] = info, shift
+
+
+def job_posterior(
+    evidence: JobEvidence, rows: Ints, *, tree: GaussianTree, users: UserBias, noise_sigma: float
+) -> tuple[Floats, Floats]:
+    """Return (rows, slots) means and standard deviations of log rates of jobs. The tree is settled."""
+    kind = evidence.kind[rows]
+    at, cov = posterior(
+        tree.deviations.outside[kind],
+        tree.deviations.outside_cov[kind],
+        tree.info[kind] - evidence.info[rows],
+        tree.shift[kind] - evidence.shift[rows],
+    )
+    n, own = tree.mean.shape[1], evidence.user[rows]
+    # The last variable is what the user's estimates on the job are off in common. Jobs come last in these
+    # arrays, so that the updates go through memory in order.
+    wide = np.zeros((n + 1, n + 1, len(rows)))
+    wide[:n, :n] = cov.transpose(1, 2, 0) + JOB_COMMON**2
+    wide[range(n), range(n)] += JOB_OWN**2
+    wide[n, n], error = users.variance(own)
+    mean = np.vstack([(tree.mean[kind] + at).T, users.bias(own)])
+    estimate = np.where(evidence.doubted[rows, None], np.nan, evidence.user_estimate[rows])
+    for slot in range(n):
+        weight = evidence.weight[rows, slot]
+        seen = weight > 0
+        variance = np.where(seen, noise_sigma**2 / np.where(seen, weight, 1.0), np.inf)
+        _observe(mean, wide, [slot], evidence.mean[rows, slot], variance)
+        given = ~np.isnan(estimate[:, slot])
+        variance = np.where(given, error, np.inf)
+        _observe(mean, wide, [slot, n], np.where(given, estimate[:, slot], 0.0), variance)
+    variance = np.maximum(wide[range(n), range(n)], 0.0)
+    return mean[:n].T, np.sqrt(variance).T
+
+
+def _observe(mean: Floats, cov: Floats, of: Sequence[int], value: Floats, variance: Floats) -> None:
+    """Take in one scalar observation of each job, in place: of the sum of these variables. mean: (variables,
+    jobs), cov: (variables, variables, jobs), variance: (jobs,) of the observation, inf = there is none."""
+    if np.isinf(variance).all():
+        return
+    reach = cov[list(of)].sum(axis=0)
+    gain = reach / (reach[list(of)].sum(axis=0) + variance)
+    mean += gain * (value - mean[list(of)].sum(axis=0))
+    cov -= gain[:, None] * reach[None]
