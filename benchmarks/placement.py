@@ -18,6 +18,7 @@ from command_line import add_run, cluster_spec, finite, parser_of, rate_table, r
 
 from fairlead.analysis.simulate import simulate
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.scheduler.mechanism.gavel_reference.switches import GavelSwitches
 from fairlead.scheduler.mechanism.settings import DEFAULT, GAVEL
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.recording.metrics import Result
@@ -64,7 +65,10 @@ def spread(given: argparse.Namespace) -> None:
     unaware = replace(DEFAULT, scattered=False)
     for name, profile in (
         ("gavel", GAVEL),
-        ("unaware, by device number", replace(unaware, place_by_device_id=True)),
+        (
+            "unaware, by device number",
+            replace(unaware, gavel=GavelSwitches(place_by_device_id=True)),
+        ),
         ("unaware, keeping devices", unaware),
         ("default", DEFAULT),
     ):

@@ -26,26 +26,31 @@ POLICY = "las_aware"
 
 def ladder() -> list[tuple[str, MechanismSettings]]:
     """Profiles, each the one before with one more change."""
-    steps: list[tuple[str, dict[str, Any]]] = [
-        ("no charge for idle gaps", {"charge_idle_gaps": False}),
-        ("steps need not be whole", {"whole_steps": False}),
-        ("place whoever is chosen", {"place_unallocated": True, "allow_undersized": False}),
-        ("optimum with most total gain", {"name": "ladder"}),  # the name picks the policy's form
-        ("most owed first, for ever", {"type_by_type": False, "reset_accounts": False}),
-        ("solve at every event", {"solve_interval_s": 0.0}),
-        ("fewest servers, keep devices", {"place_by_device_id": False, "scattered": True}),
+    # a name, settings that change, and switches of the release that do
+    steps: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("no charge for idle gaps", {}, {"charge_idle_gaps": False}),
+        ("steps need not be whole", {}, {"whole_steps": False}),
+        ("place whoever is chosen", {}, {"place_unallocated": True, "allow_undersized": False}),
+        (
+            "optimum with most total gain",
+            {"name": "ladder"},
+            {},
+        ),  # the name picks the policy's form
+        ("most owed first, for ever", {}, {"type_by_type": False, "reset_accounts": False}),
+        ("solve at every event", {"solve_interval_s": 0.0}, {}),
+        ("fewest servers, keep devices", {"scattered": True}, {"place_by_device_id": False}),
     ]
     profiles = [("gavel", GAVEL)]
-    for name, change in steps:
-        profiles.append((f"+ {name}", replace(profiles[-1][1], **change)))
+    for name, change, switches in steps:
+        before = profiles[-1][1]
+        after = replace(before, **change, gavel=replace(before.gavel, **switches))
+        profiles.append((f"+ {name}", after))
     last = replace(
         profiles[-1][1],
         name="default",
         preemption_hysteresis=DEFAULT.preemption_hysteresis,
-        type_order=DEFAULT.type_order,
         early_rounds=DEFAULT.early_rounds,
-        all_pairs=DEFAULT.all_pairs,
-        weighted_isolation=DEFAULT.weighted_isolation,
+        gavel=DEFAULT.gavel,
     )
     assert last == DEFAULT, "the ladder must end at the default profile"
     return profiles

@@ -148,7 +148,7 @@ def feed_of(
     core = build(setup)
     backend = SimBackend(
         arrivals, setup.cluster, setup.throughputs, core.data.planning.planner.solve, ground_truth,
-        whole_steps=setup.settings.whole_steps,
+        whole_steps=setup.settings.gavel.whole_steps,
     )  # fmt: skip
     events: list[Event] = []
 
@@ -232,7 +232,7 @@ def test_a_pair_that_cannot_run_is_heard_as_failed_and_does_no_harm() -> None:
             setup.cluster,
             alone,
             solve,
-            whole_steps=profile.whole_steps,
+            whole_steps=profile.gavel.whole_steps,
             stop_at_s=20_000.0,
         )
         drive(core, EstimatingBackend(backend, made, alone))

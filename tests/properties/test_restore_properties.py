@@ -85,7 +85,7 @@ class Relay:
             setup.throughputs,
             lambda shot, state: self.schedulers[0].data.planning.planner.solve(shot, state),
             ground_truth,
-            whole_steps=setup.settings.whole_steps,
+            whole_steps=setup.settings.gavel.whole_steps,
             solve_s=solve_s,
         )
         self.watch = Watch(self.schedulers[0])

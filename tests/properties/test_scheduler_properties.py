@@ -187,7 +187,7 @@ def run(
         table,
         scheduler.data.planning.planner.solve,
         ground_truth,
-        whole_steps=profile.whole_steps,
+        whole_steps=profile.gavel.whole_steps,
         solve_s=solve_s,
     )
     watch = Watch(scheduler)

@@ -104,7 +104,7 @@ def _check_ideal(options: Options) -> None:
         "restart costs": ground_truth.restart_costs != RestartCosts(),
         "noise or bias of rates": ground_truth.rate_noise > 0 or ground_truth.rate_bias > 0,
         "early ends": ground_truth.early_termination > 0,
-        "the world of Shockwave's release": _named_profile(options).released_world,
+        "the world of Shockwave's release": _named_profile(options).shockwave.released_world,
     }
     for name, there in given.items():
         if there:

@@ -127,7 +127,7 @@ class SimulationRun:
     def ground_truth(self) -> GroundTruth:
         """What is true; in the world of Shockwave's release, with its loss unless another is named."""
         ground_truth = self.options.ground_truth or GroundTruth()
-        if self.profile.released_world and ground_truth.restart_costs == RestartCosts():
+        if self.profile.shockwave.released_world and ground_truth.restart_costs == RestartCosts():
             return replace(ground_truth, restart_costs=LOSS)
         return ground_truth
 
@@ -177,7 +177,9 @@ class SimulationRun:
             expect.finish()
         jobs = recorder.job_table()
         rounds, placement_intervals = recorder.round_table(), recorder.interval_table()
-        metrics = measure(recorder, jobs, self.options.measured_jobs, self.profile.charge_idle_gaps)
+        metrics = measure(
+            recorder, jobs, self.options.measured_jobs, self.profile.gavel.charge_idle_gaps
+        )
         if out is not None:
             for name, table in (
                 ("jobs", jobs),
@@ -241,11 +243,11 @@ class SimulationRun:
             self.throughputs,
             solve,
             self.ground_truth,
-            whole_steps=self.profile.whole_steps,
+            whole_steps=self.profile.gavel.whole_steps,
             measured_jobs=None if measured is None else MeasuredJobs(*measured),
             stop_at_s=options.stop_at_s,
             solve_s=options.solve_s,
-            released=self.profile.released_world,
+            released=self.profile.shockwave.released_world,
         )
 
     def _recorder(self, setup: Setup, keep_intervals: bool) -> Recorder:
@@ -254,10 +256,10 @@ class SimulationRun:
         return Recorder(
             cluster=self.cluster,
             throughputs=self.throughputs,
-            charge_idle_gaps=self.profile.charge_idle_gaps,
+            charge_idle_gaps=self.profile.gavel.charge_idle_gaps,
             solves=setup.traits is not None,
-            charge_startup=self.profile.charge_startup,
-            released_world=self.profile.released_world,
+            charge_startup=self.profile.shockwave.charge_startup,
+            released_world=self.profile.shockwave.released_world,
             keep_intervals=keep_intervals,
         )
 
@@ -277,7 +279,7 @@ class SimulationRun:
         the profiles that it gives them."""
         if self.options.user_estimates is not None:
             return map(self.options.user_estimates.signed, self.jobs.arrivals)
-        if not self.profile.released_world:
+        if not self.profile.shockwave.released_world:
             return self.jobs.arrivals
         here = self.throughputs.columns(self.cluster.slots)
         return map(partial(as_released, rates=here), self.jobs.arrivals)

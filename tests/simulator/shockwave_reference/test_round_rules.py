@@ -128,7 +128,7 @@ def test_no_policy_is_solved_again_for_a_change() -> None:
     at_once = replace(SHOCKWAVE, solve_interval_s=0.0)
     solves = run([static], profile=at_once).metrics["n_solves"]
     assert run([one], profile=at_once).metrics["n_solves"] == solves
-    again = replace(at_once, solve_on_adaptation=True)
+    again = replace(at_once, shockwave=replace(at_once.shockwave, solve_on_adaptation=True))
     assert run([one], profile=again).metrics["n_solves"] > solves
 
 

@@ -62,7 +62,7 @@ def live_options(
     if profile not in PROFILES:
         raise ConfigError(f"profile: must be one of {', '.join(PROFILES)}, got {profile!r}")
     chosen = PROFILES[profile]
-    if chosen.released_world or chosen.place_by_device_id:
+    if chosen.imitates_simulator:
         raise ConfigError(
             f"profile: {profile!r} imitates a simulator, and is not for live clusters"
         )

@@ -35,7 +35,7 @@ def adapt(s: SchedulerData, changes: dict[int, tuple[int, float, float]], time_s
     """Jobs, none of them running, go on at other batch sizes: job -> (batch size, total, done)."""
     if not changes:
         return
-    settles = s.options.settings.settle_on_adaptation
+    settles = s.options.settings.shockwave.settle_on_adaptation
     if settles:
         _settle_isolated(s, time_s)
     for job, (batch, total, done) in changes.items():
@@ -60,7 +60,7 @@ def adapt(s: SchedulerData, changes: dict[int, tuple[int, float, float]], time_s
 
 
 def _settle_isolated(s: SchedulerData, time_s: float) -> None:
-    rate = isolated_rate(take_snapshot(s, time_s), s.options.settings.weighted_isolation)
+    rate = isolated_rate(take_snapshot(s, time_s), s.options.settings.gavel.weighted_isolation)
     s.ledger.settle_isolated(rate)
 
 

@@ -35,7 +35,9 @@ def decide(s: SchedulerData, time_s: float, stalled: bool = False) -> list[Comma
     if wanted:
         planning.solving, planning.changed = True, Change.NOTHING
         snapshot = take_snapshot(s, time_s)
-        s.ledger.settle_isolated(isolated_rate(snapshot, s.options.settings.weighted_isolation))
+        s.ledger.settle_isolated(
+            isolated_rate(snapshot, s.options.settings.gavel.weighted_isolation)
+        )
         if s.options.overlap_solves:
             snapshot = snapshot.copied()
         solve = [Solve(time_s, snapshot, planning.state)]

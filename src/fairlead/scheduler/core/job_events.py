@@ -63,9 +63,9 @@ def _admit(s: SchedulerData, job: Job, time_s: float) -> None:
 
 def _limit_s(s: SchedulerData, job: Job) -> float:
     """Run time after which a job counts as completed, whatever it has left."""
-    if job.duration_s is None or s.options.settings.overtime == np.inf:
+    if job.duration_s is None or s.options.settings.shockwave.overtime == np.inf:
         return np.inf
-    return float(int(s.options.settings.overtime * job.duration_s))
+    return float(int(s.options.settings.shockwave.overtime * job.duration_s))
 
 
 def withdrawn(

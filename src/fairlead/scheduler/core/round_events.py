@@ -80,7 +80,7 @@ def _enter(s: SchedulerData, event: RoundEnded) -> tuple[Ints, Floats]:
 
 def _rows_reported(s: SchedulerData, event: RoundEnded) -> RowsReported:
     uncharged_s = event.restart_s
-    if s.options.settings.charge_startup:
+    if s.options.settings.shockwave.charge_startup:
         uncharged_s = np.zeros(len(event.finish_s))
     return RowsReported(
         group=s.running.job_group,
@@ -95,6 +95,6 @@ def _rows_reported(s: SchedulerData, event: RoundEnded) -> RowsReported:
 
 def _counts_from_s(s: SchedulerData) -> float:
     """When time begins to count as received: with the round, or where the last one ended."""
-    if not s.options.settings.charge_idle_gaps:
+    if not s.options.settings.gavel.charge_idle_gaps:
         return s.round.started_s
     return 0.0 if s.round.last_end_s is None else s.round.last_end_s

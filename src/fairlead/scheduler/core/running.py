@@ -86,7 +86,7 @@ class ActiveRound:
             sibling=throughputs.sibling,
             scattered=np.array([s.locality is Locality.SCATTERED for s in slots]),
         )
-        own = "by_device_id" if settings.place_by_device_id else "fewest_servers"
+        own = "by_device_id" if settings.gavel.place_by_device_id else "fewest_servers"
         self.rule = BUILT_IN[own] if rule is None else rule
         none: Ints = np.zeros(0, np.int64)
         self.job_group, self.slot, self.devices = none, none, none

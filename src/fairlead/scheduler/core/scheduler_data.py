@@ -109,8 +109,8 @@ def new_data(
     ledger = Ledger(
         slots=len(beliefs.table.slots),
         space_sharing=planner.space_sharing,
-        all_pairs=settings.all_pairs,
-        head_start_s=settings.round_s / 2 if settings.reset_accounts else 0.0,
+        all_pairs=settings.gavel.all_pairs,
+        head_start_s=settings.round_s / 2 if settings.gavel.reset_accounts else 0.0,
         rate=beliefs.undominated.rate,
         colocated_rate=beliefs.undominated.colocated_rate,
     )
@@ -144,13 +144,13 @@ def running_jobs(s: SchedulerData) -> set[int]:
 
 def fits(s: SchedulerData, scale: int) -> Bools | None:
     """(slots,) where a job of this scale factor may be offered devices; None = everywhere."""
-    if s.options.settings.allow_undersized:
+    if s.options.settings.gavel.allow_undersized:
         return None
     return np.asarray(s.cluster.capacity[s.running.site.accelerator_of_slot] >= scale)
 
 
 def room(s: SchedulerData) -> Floats | None:
     """(slots,) devices in all, where a job may be offered no slot type with fewer than it needs."""
-    if s.options.settings.allow_undersized:
+    if s.options.settings.gavel.allow_undersized:
         return None
     return s.cluster.capacity[s.running.site.accelerator_of_slot]

@@ -25,20 +25,20 @@ def make_planner(policy: Policy, settings: MechanismSettings, shuffler: Shuffler
         settings=settings,
         filling=_filling(settings, shuffler),
         accounting=_accounting(settings),
-        ignored=Change(0) if settings.solve_on_adaptation else Change.REQUIREMENTS,
+        ignored=Change(0) if settings.shockwave.solve_on_adaptation else Change.REQUIREMENTS,
     )
 
 
 def _filling(settings: MechanismSettings, shuffler: Shuffler) -> FillingRule:
     rule: FillingRule = (
         TypeByType(shuffler)
-        if settings.type_by_type
+        if settings.gavel.type_by_type
         else MostOwedFirst(settings.round_s, settings.preemption_hysteresis)
     )
-    return rule if settings.place_unallocated else OnlyAllocated(rule)
+    return rule if settings.gavel.place_unallocated else OnlyAllocated(rule)
 
 
 def _accounting(settings: MechanismSettings) -> AccountingRule:
-    if settings.reset_accounts:
-        return ResetAccounts(settings.round_s, settings.clear_when_stalled)
+    if settings.gavel.reset_accounts:
+        return ResetAccounts(settings.round_s, settings.shockwave.clear_when_stalled)
     return CarriedAccounts(settings.round_s)

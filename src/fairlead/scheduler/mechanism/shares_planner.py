@@ -116,7 +116,7 @@ class SharesPlanner:
     def _slots(self, snapshot: Snapshot, state: SharesState) -> Ints:
         """Slots by accelerator type: those that the settings name first, then by name."""
         if not state.slots:
-            rank = {name: i for i, name in enumerate(self.settings.type_order)}
+            rank = {name: i for i, name in enumerate(self.settings.gavel.type_order)}
             names = [slot.accelerator for slot in snapshot.slots]
             state.slots = sorted(
                 range(len(names)), key=lambda i: (rank.get(names[i], len(rank)), names[i])

@@ -1,0 +1,1 @@
+"""What the mechanism of Shockwave's released simulator does otherwise, for the profile ``shockwave``."""
