@@ -315,7 +315,7 @@ def _starts(s: Scheduler, now_s: float, costs: RestartCosts) -> dict[int, _NextS
         for job in ids:
             if job not in row:
                 continue
-            free = kept or jobs.ran_s[row[job]] == 0
+            free = kept or s.data.ledger.runs.ran_s[row[job]] == 0
             cost_s = 0.0 if free else costs.of(_job(s, row[job]))
             took_s = min(cost_s, lasted_s)
             out[job] = _NextStart(took_s, cost_s - took_s)
@@ -409,10 +409,10 @@ def _job(s: Scheduler, row: int) -> Job:
 
 def _adopted(s: Scheduler, starts: Mapping[int, _NextStart]) -> list[Adopted]:
     """The jobs that take part, as they are now."""
-    jobs = s.data.ledger.jobs
+    jobs, ran = s.data.ledger.jobs, s.data.ledger.runs.ran_s
     found = []
     for row, (job, done, ran_s) in enumerate(
-        zip(jobs.id.tolist(), jobs.done.tolist(), jobs.ran_s.tolist(), strict=True)
+        zip(jobs.id.tolist(), jobs.done.tolist(), ran.tolist(), strict=True)
     ):
         begun = starts.get(job)
         started = ran_s > 0 or begun is not None

@@ -144,9 +144,9 @@ class AttemptEnds:
         core = self._state.scheduler
         if core is None or JobId(row.id) not in core.data.ledger:
             return
-        jobs, at = core.data.ledger.jobs, core.data.ledger.row(JobId(row.id))
-        isolated_s = float(jobs.isolated_s[at])
-        if jobs.isolated_rate[at] > 0:
-            isolated_s += (row.total_steps - jobs.done_then[at]) / jobs.isolated_rate[at]
+        alone, at = core.data.ledger.isolated, core.data.ledger.row(JobId(row.id))
+        isolated_s = float(alone.isolated_s[at])
+        if alone.isolated_rate[at] > 0:
+            isolated_s += (row.total_steps - alone.done_then[at]) / alone.isolated_rate[at]
         if isolated_s > 0:
             row.rho = float((now - row.submitted_s) / isolated_s)

@@ -18,7 +18,7 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Node, SlotType
 from fairlead.model.job_type import JobType
 from fairlead.model.plan import Change, Checkpointable, KeepsAccounts
-from fairlead.scheduler.core.ledger import JobTable, Ledger
+from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.rate_beliefs import BeliefState, RateBeliefs
 from fairlead.scheduler.core.regime_table import RegimeTable
 from fairlead.scheduler.core.scheduler_data import SchedulerData
@@ -33,7 +33,7 @@ class LedgerCheckpoint:
 
     jobs: Mapping[
         str, NDArray[Any]
-    ]  # (jobs,) columns of ``JobTable``; no row, but belief: a number
+    ]  # (jobs,) columns of ``Ledger.job_tables``; no row, but belief: a number
     regimes: Mapping[str, NDArray[Any]]  # (jobs,) or (jobs, batches), of ``RegimeTable``
     adaptation: tuple[Adaptation | None, ...]  # (jobs,)
     received_s: Floats  # (jobs, slots)
@@ -157,7 +157,9 @@ def _job_types_of(s: SchedulerData) -> Ints:
 
 
 def _ledger_of(ledger: Ledger, job_types: Ints, believed: RateBeliefs) -> LedgerCheckpoint:
-    jobs = {n: getattr(ledger.jobs, n).copy() for n in JobTable.columns}
+    jobs = {
+        name: getattr(table, name).copy() for table in ledger.job_tables for name in table.columns
+    }
     row = jobs.pop("row")
     if believed.row:
         jobs["belief"] = np.array([believed.of_row(r) for r in row.tolist()], np.int64)

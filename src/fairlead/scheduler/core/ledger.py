@@ -28,15 +28,9 @@ class JobTable(GrowableTable):
         "row": np.int64,  # row whose rates are believed of it: that of its job type, or of a belief
         "job_class": np.int64,
         "tenant": np.int64,  # position in Ledger.tenants
-        "isolated_s": np.float64,  # up to the last solve
-        "isolated_rate": np.float64,  # steps/s on an n-th of the cluster as it was then; 0 = never solved
-        "done_then": np.float64,  # steps done then
         "restart_s": np.float64,
         "total": np.float64,  # steps
         "done": np.float64,  # steps
-        "ran_s": np.float64,
-        "limit_s": np.float64,  # run time after which it is ended, inf = none
-        "fails": np.int64,  # failed attempts in a row
         "state": np.int64,  # of lifecycle.State
     }
     id: Ints
@@ -48,16 +42,36 @@ class JobTable(GrowableTable):
     row: Ints
     job_class: Ints
     tenant: Ints
-    isolated_s: Floats
-    isolated_rate: Floats
-    done_then: Floats
     restart_s: Floats
     total: Floats
     done: Floats
+    state: Ints
+
+
+class IsolatedTable(GrowableTable):
+    """(jobs,) how far each job would have come with its part of the cluster to itself."""
+
+    columns: ClassVar[dict[str, Any]] = {
+        "isolated_s": np.float64,  # up to the last solve
+        "isolated_rate": np.float64,  # steps/s on an n-th of the cluster as it was then; 0 = never solved
+        "done_then": np.float64,  # steps done then
+    }
+    isolated_s: Floats
+    isolated_rate: Floats
+    done_then: Floats
+
+
+class RunTable(GrowableTable):
+    """(jobs,) what each job's attempts have come to."""
+
+    columns: ClassVar[dict[str, Any]] = {
+        "ran_s": np.float64,
+        "limit_s": np.float64,  # run time after which it is ended, inf = none
+        "fails": np.int64,  # failed attempts in a row
+    }
     ran_s: Floats
     limit_s: Floats
     fails: Ints
-    state: Ints
 
 
 class JobGroupTable(GrowableTable):
@@ -116,6 +130,8 @@ class Ledger:
         self.job_type_rate = rate  # (rows, slots)
         self.colocated_rate = colocated_rate  # (rows, rows, slots)
         self.jobs = JobTable()
+        self.isolated = IsolatedTable()  # aligned with jobs, as is the next
+        self.runs = RunTable()
         self.regimes = RegimeLedger()
         self.groups = JobGroupTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
         self.allocated_s = np.zeros(slots)
@@ -134,6 +150,24 @@ class Ledger:
             colocated_rate=None,
             names=self.names,
         )
+
+    @property
+    def job_tables(self) -> tuple[JobTable, IsolatedTable, RunTable]:
+        """The tables with one row per job; their columns have different names."""
+        return self.jobs, self.isolated, self.runs
+
+    def _grow_jobs(self, rows: int) -> slice:
+        """Make room for more jobs, but for their regimes; return where they are."""
+        at = self.jobs.grow(rows)
+        self.isolated.grow(rows)
+        self.runs.grow(rows)
+        return at
+
+    def _keep_jobs(self, rows: Ints) -> None:
+        """Keep these jobs, in this order."""
+        for table in self.job_tables:
+            table.keep(rows)
+        self.regimes.keep(rows)
 
     @property
     def tenants(self) -> tuple[str, ...]:
@@ -175,7 +209,7 @@ class Ledger:
         if self.all_pairs:
             others = np.flatnonzero(jobs.scale == job.scale_factor)
         row = jobs.n
-        at = jobs.grow(1).start
+        at = self._grow_jobs(1).start
         jobs.id[at] = job.id
         self._ids.add(job.id)
         jobs.arrival_s[at] = time_s
@@ -186,7 +220,7 @@ class Ledger:
         jobs.job_class[at] = self._classes.setdefault((job_type, job.weight), len(self._classes))
         jobs.tenant[at] = self._tenants.setdefault(job.tenant, len(self._tenants))
         jobs.restart_s[at] = restart_s
-        jobs.limit_s[at] = limit_s
+        self.runs.limit_s[at] = limit_s
         jobs.total[at] = job.total_steps
         self.regimes.add(job.adaptation, job.job_type.batch_size or 0, job.total_steps, row_at)
         new = groups.grow(1 + len(others))
@@ -238,13 +272,13 @@ class Ledger:
         not settled, the steps by which its remainder shrinks count as done, as Shockwave's release has it.
         """
         jobs, groups = self.jobs, self.groups
-        shrunk = 0.0
+        done_then, shrunk = self.isolated.done_then, 0.0
         if not settled:
-            shrunk = (jobs.total[row] - jobs.done_then[row]) - (total - done)
+            shrunk = (jobs.total[row] - done_then[row]) - (total - done)
         job_type = self.regimes.change(row, batch, jobs.done[row], done, total, row_at)
         jobs.job_type[row] = jobs.row[row] = job_type
         jobs.total[row], jobs.done[row] = total, done
-        jobs.done_then[row] = done - shrunk
+        done_then[row] = done - shrunk
         key = (job_type, float(jobs.weight[row]))
         jobs.job_class[row] = self._classes.setdefault(key, len(self._classes))
         mine = np.flatnonzero((groups.members == row).any(axis=1))
@@ -294,18 +328,19 @@ class Ledger:
         """Take over jobs, with their steps, accounts and shares, to where their ids belong; they are to
         be removed there. rows: (jobs,) of the other. Returns the new row of every old job group here."""
         jobs, groups, before = self.jobs, self.groups, self.groups.n
-        at = jobs.grow(len(rows))
-        for name in JobTable.columns:
-            getattr(jobs, name)[at] = getattr(other.jobs, name)[rows]
+        at = self._grow_jobs(len(rows))
+        for mine, theirs in zip(self.job_tables, other.job_tables, strict=True):
+            for name in mine.columns:
+                getattr(mine, name)[at] = getattr(theirs, name)[rows]
         self._ids.update(jobs.id[at].tolist())
         self.regimes.receive(other.regimes, rows)
-        theirs, new = other.single_job_rows()[rows], groups.grow(len(rows))
+        old, new = other.single_job_rows()[rows], groups.grow(len(rows))
         groups.members[new] = -1
         groups.members[new, 0] = np.arange(at.start, at.stop)
         groups.running_on[new] = -1
         for name in ("scale", "received_s", "deficit_s", "share", "allocated"):
-            getattr(groups, name)[new] = getattr(other.groups, name)[theirs]
-        groups.rate[new, :, 0] = other.groups.rate[theirs, :, 0]
+            getattr(groups, name)[new] = getattr(other.groups, name)[old]
+        groups.rate[new, :, 0] = other.groups.rate[old, :, 0]
         self.pair_up(at)
         return self.sort()[:before]
 
@@ -315,12 +350,13 @@ class Ledger:
         regimes: Mapping[str, Any],
         adaptation: Sequence[Adaptation | None],
     ) -> None:
-        """Jobs, ids ascending, into an empty ledger, and their job groups, with no accounts. columns: of a
-        ``JobTable``, of whose job_class only the order counts; regimes: of a ``RegimeTable``."""
+        """Jobs, ids ascending, into an empty ledger, and their job groups, with no accounts. columns: of
+        the tables of jobs, of whose job_class only the order counts; regimes: of a ``RegimeTable``."""
         jobs, groups = self.jobs, self.groups
-        at = jobs.grow(len(adaptation))
-        for name, values in columns.items():
-            getattr(jobs, name)[at] = values
+        at = self._grow_jobs(len(adaptation))
+        for table in self.job_tables:
+            for name in table.columns.keys() & columns.keys():
+                getattr(table, name)[at] = columns[name]
         self.classify(np.argsort(columns["job_class"], kind="stable"))
         self._ids.update(jobs.id.tolist())
         self.regimes.append(regimes, adaptation)
@@ -360,8 +396,7 @@ class Ledger:
         order = np.argsort(jobs.id, kind="stable")
         row = np.empty_like(order)
         row[order] = np.arange(len(order))
-        jobs.keep(order)
-        self.regimes.keep(order)
+        self._keep_jobs(order)
         groups.members[:] = np.where(groups.members < 0, -1, row[groups.members])
         if self.width > 1:
             pairs = np.flatnonzero(groups.members[:, 1] >= 0)
@@ -403,12 +438,12 @@ class Ledger:
         and take these for the time to come. rate: (jobs,) steps/s of a job with its part of the cluster
         for itself. Source: Gavel (OSDI'20), finish-time fairness.
         """
-        jobs = self.jobs
-        steps = jobs.done - jobs.done_then
-        known = jobs.isolated_rate > 0
-        jobs.isolated_s[known] += steps[known] / jobs.isolated_rate[known]
-        jobs.done_then[:] = jobs.done
-        jobs.isolated_rate[:] = rate
+        isolated, done = self.isolated, self.jobs.done
+        steps = done - isolated.done_then
+        known = isolated.isolated_rate > 0
+        isolated.isolated_s[known] += steps[known] / isolated.isolated_rate[known]
+        isolated.done_then[:] = done
+        isolated.isolated_rate[:] = rate
 
     def remove(self, gone: Bools) -> Ints:
         """Take jobs out; returns the new row of every old job group, -1 where it is gone."""
@@ -418,8 +453,7 @@ class Ledger:
         job_row = np.full(len(gone), -1, np.int64)
         job_row[rows] = np.arange(len(rows))
         self._ids.difference_update(jobs.id[gone].tolist())
-        jobs.keep(rows)
-        self.regimes.keep(rows)
+        self._keep_jobs(rows)
         if self.width == 1:  # a job group stands where its job does
             groups.keep(rows)
             groups.members[:, 0] = np.arange(len(rows))

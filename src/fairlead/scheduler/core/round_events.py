@@ -68,7 +68,7 @@ def _enter(s: SchedulerData, event: RoundEnded) -> tuple[Ints, Floats]:
         settings.max_failures,
         _rows_reported(s, event),
         GroupAccounts(s.ledger.groups.members, s.ledger.groups.received_s, s.ledger.allocated_s),
-        job_accounts(jobs, end, end_s),
+        job_accounts(s.ledger, end, end_s),
     )
     if failed:
         s.planning.changed |= Change.JOBS

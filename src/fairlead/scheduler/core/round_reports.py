@@ -8,7 +8,7 @@ from fairlead.model.commands import JobEnd
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Floats1, Floats2, Ints1, Ints2
-from fairlead.scheduler.core.ledger import JobTable
+from fairlead.scheduler.core.ledger import Ledger
 
 _FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(RoundOutcome.ENDED)
 _COMPLETED, _DROPPED, _KILLED = int(JobEnd.COMPLETED), int(JobEnd.DROPPED), int(JobEnd.KILLED)
@@ -46,14 +46,14 @@ class JobAccounts(NamedTuple):
     end_s: Floats1  # (jobs,)
 
 
-def job_accounts(jobs: JobTable, end: Ints, end_s: Floats) -> JobAccounts:
+def job_accounts(ledger: Ledger, end: Ints, end_s: Floats) -> JobAccounts:
     """Views of the ledger's columns. end, end_s: (jobs,) are filled by ``apply_round_report``."""
     return JobAccounts(
-        total=jobs.total,
-        done=jobs.done,
-        ran_s=jobs.ran_s,
-        limit_s=jobs.limit_s,
-        fails=jobs.fails,
+        total=ledger.jobs.total,
+        done=ledger.jobs.done,
+        ran_s=ledger.runs.ran_s,
+        limit_s=ledger.runs.limit_s,
+        fails=ledger.runs.fails,
         end=end,
         end_s=end_s,
     )
