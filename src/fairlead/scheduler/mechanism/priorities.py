@@ -11,7 +11,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.mechanism.selection import Entries
 
 
-class GroupAccounts(NamedTuple):
+class GroupBalances(NamedTuple):
     """What job groups are entitled to, have received and could do. Arrays as in ``Snapshot``."""
 
     members: Ints2  # (groups, width) positions of jobs, -1 = none
@@ -31,9 +31,9 @@ class JobsToRun(NamedTuple):
     total_steps: Floats1  # (jobs,)
 
 
-def accounts_of(snapshot: Snapshot) -> GroupAccounts:
-    """Return the accounts of the snapshot's job groups, views of its arrays."""
-    return GroupAccounts(
+def balances_of(snapshot: Snapshot) -> GroupBalances:
+    """Return the balances of the snapshot's job groups, views of its arrays."""
+    return GroupBalances(
         members=snapshot.group_members,
         scale=snapshot.scale,
         rate=snapshot.rate,
@@ -53,11 +53,11 @@ def can_run(members: Ints, rate: Floats, u: int, t: int) -> bool:
     return runs
 
 
-@kernel("void(GroupAccounts, f8, Entries)")
-def _enter_owed(accounts: GroupAccounts, until_s: float, into: Entries) -> None:
+@kernel("void(GroupBalances, f8, Entries)")
+def _enter_owed(balances: GroupBalances, until_s: float, into: Entries) -> None:
     """Where job groups can run, the device-seconds that they are owed there, and their relative speeds.
     until_s: from the last settling of accounts to the end of the round."""
-    members, scale, rate, share, received_s, deficit_s, _ = accounts
+    members, scale, rate, share, received_s, deficit_s, _ = balances
     first, _, relative, eligible = into
     groups, slots = share.shape
     for u in range(groups):
@@ -79,14 +79,14 @@ def _enter_owed(accounts: GroupAccounts, until_s: float, into: Entries) -> None:
                 relative[u, t] /= best
 
 
-@kernel("void(GroupAccounts, JobsToRun, f8, Entries)")
+@kernel("void(GroupBalances, JobsToRun, f8, Entries)")
 def _add_start_worth(
-    accounts: GroupAccounts, jobs: JobsToRun, preemption_hysteresis: float, into: Entries
+    balances: GroupBalances, jobs: JobsToRun, preemption_hysteresis: float, into: Entries
 ) -> None:
     """Add what the start of another job group is worth to what those that run are owed, and those of which a
     member has done nothing yet."""
-    members, rate, share = accounts.members, accounts.rate, accounts.share
-    running_on = accounts.running_on
+    members, rate, share = balances.members, balances.rate, balances.share
+    running_on = balances.running_on
     restart_s, steps_left, total_steps = jobs
     first, here, _, eligible = into
     groups, slots = share.shape
@@ -111,9 +111,9 @@ def _add_start_worth(
                 first[u, t] += worth_s
 
 
-@kernel("Entries(GroupAccounts, JobsToRun, f8, f8)")
+@kernel("Entries(GroupBalances, JobsToRun, f8, f8)")
 def deficit_priorities(
-    accounts: GroupAccounts, jobs: JobsToRun, until_s: float, preemption_hysteresis: float
+    balances: GroupBalances, jobs: JobsToRun, until_s: float, preemption_hysteresis: float
 ) -> Entries:
     """What each job group is owed by the end of the coming round, on slots where it has a share; what is
     left over goes to whoever runs fastest there relative to its best.
@@ -125,13 +125,13 @@ def deficit_priorities(
     first start.
     The keys: device-seconds owed, runs there now (0 or 1), relative speed.
     """
-    groups, slots = accounts.share.shape
+    groups, slots = balances.share.shape
     entries = Entries(
         first=np.zeros((groups, slots)),
         second=np.zeros((groups, slots)),
         third=np.zeros((groups, slots)),
         eligible=np.zeros((groups, slots), np.bool_),
     )
-    _enter_owed(accounts, until_s, entries)
-    _add_start_worth(accounts, jobs, preemption_hysteresis, entries)
+    _enter_owed(balances, until_s, entries)
+    _add_start_worth(balances, jobs, preemption_hysteresis, entries)
     return entries

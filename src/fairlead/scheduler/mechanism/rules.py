@@ -8,7 +8,7 @@ import numpy as np
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.plan import Accounts, Policy
 from fairlead.model.snapshot import Snapshot
-from fairlead.scheduler.mechanism.priorities import JobsToRun, accounts_of, deficit_priorities
+from fairlead.scheduler.mechanism.priorities import JobsToRun, balances_of, deficit_priorities
 from fairlead.scheduler.mechanism.selection import Candidates, Entries, select
 
 Selected: TypeAlias = tuple[Ints, Ints]  # job groups and their slots, in the order of choice
@@ -52,7 +52,7 @@ class MostOwedFirst:
         """Device-seconds owed, runs there now, relative speed."""
         jobs = JobsToRun(snapshot.restart_s, snapshot.steps_left, snapshot.total_steps)
         return deficit_priorities(
-            accounts_of(snapshot), jobs, elapsed_s + self.round_s, self.preemption_hysteresis
+            balances_of(snapshot), jobs, elapsed_s + self.round_s, self.preemption_hysteresis
         )
 
     def select(
