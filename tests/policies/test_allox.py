@@ -12,6 +12,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
 from fairlead.policies.allox import AlloX
+from fairlead.policies.gavel_reference.allox import GavelAlloX
 from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import FAMILIES, snapshots, table
 
@@ -63,7 +64,7 @@ def test_a_job_that_has_begun_keeps_its_type_and_others_wait_or_go_elsewhere() -
 
 def test_the_release_takes_what_is_free() -> None:
     snapshot = running(problem([1000.0, 150.0], a=1, b=1), {0: 0})
-    assert begun(AlloX(as_released=True), snapshot) == {0: 0, 1: 1}
+    assert begun(GavelAlloX(), snapshot) == {0: 0, 1: 1}
 
 
 def test_a_large_problem_as_released_is_the_same_plan() -> None:
@@ -71,7 +72,7 @@ def test_a_large_problem_as_released_is_the_same_plan() -> None:
     steps = rng.uniform(10.0, 2000.0, 260).tolist()
     snapshot = problem(steps, a=100, b=100, c=60)
     assert len(steps) * 260 > 1 << 16
-    made = AlloX(as_released=True).allocate(snapshot)
+    made = GavelAlloX().allocate(snapshot)
     assert made.report.gap == pytest.approx(0.0, abs=1e-9)
     assert (made.usage(snapshot) <= snapshot.capacity).all()
     assert (made.share == AlloX().allocate(snapshot).share).all()  # nobody runs yet
@@ -158,7 +159,7 @@ def test_answers_are_certified_and_fit(snapshot: Snapshot) -> None:
 
 def test_alpha_is_checked() -> None:
     made = [registry.make(s, seed=0, profile="gavel") for s in ("allox:0.5", "allox_alpha=0.5")]
-    assert made == [AlloX(alpha=0.5, as_released=True)] * 2
+    assert made == [GavelAlloX(alpha=0.5)] * 2
     assert registry.make("allox", seed=0, profile="default") == AlloX(alpha=1.0)
     for wrong in ("allox:x", "allox:1.5", "allox:nan"):
         with pytest.raises(ConfigError, match="ALPHA must be a number from 0 to 1"):

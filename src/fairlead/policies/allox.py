@@ -1,6 +1,7 @@
 """AlloX: the matching of jobs with queues of devices that minimises the average completion time."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -11,9 +12,6 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
 from fairlead.policies.ranked import best_slot, kept, time_left
 from fairlead.policies.solve.assignment import assign
-
-_HARDLY = 1e-10  # steps/s that Gavel's release puts in place of a rate of 0
-_SMALL = 1 << 16  # jobs times devices: 0.2 s, and more than the release itself can do
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,21 +31,16 @@ class AlloX:
     that run count like those that wait, as if they could still give way on their type: with devices held
     back until they are free instead, which takes a node for each, the mean completion time of four of
     Gavel's runs changed by less than 1 %.
-    If ``as_released``, only jobs that wait are, and only devices that are free, so that a job takes what is
-    free for good, however slow it is there. Ties between equal devices are then broken as the release
-    breaks them, whose allocations these are, unless jobs times free devices exceed 65,536. The release
-    knows no jobs of several devices; where there is one, both forms plan alike.
     """
 
     alpha: float = 1.0
-    as_released: bool = False
     name: str = "allox"
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = True
 
     @classmethod
-    def of(cls, alpha: str | None, as_released: bool = False) -> "AlloX":
+    def of(cls, alpha: str | None) -> Self:
         """From alpha as text; None or "" = 1."""
         try:
             part = float(alpha or 1.0)
@@ -55,7 +48,7 @@ class AlloX:
             part = -1.0
         if not 0 <= part <= 1:
             raise ConfigError(f"allox: ALPHA must be a number from 0 to 1, got {alpha!r}")
-        return cls(alpha=part, as_released=as_released)
+        return cls(alpha=part)
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares: 1 for the jobs that run, 0 for those that wait."""
@@ -64,21 +57,21 @@ class AlloX:
         waiting = np.flatnonzero(slot < 0)
         waiting = waiting[np.argsort(-snapshot.age_s[waiting], kind="stable")]
         waiting = waiting[: max(int(self.alpha * len(waiting)), int(free.sum()))]
-        if not self.as_released or (snapshot.job_scale > 1).any():
-            report = _begin(snapshot, np.flatnonzero(slot >= 0), waiting, free, slot)
-        elif len(waiting) * free.sum() > _SMALL:
-            report = _begin(snapshot, np.zeros(0, np.int64), waiting, free, slot)
-        else:
-            report = SolveReport("optimal")
-            first, where = first_in_line(snapshot, waiting, free)
-            slot[first] = where
+        report = self.begin(snapshot, waiting, free, slot)
         share = np.zeros((len(slot), len(snapshot.slots)))
         runs = np.flatnonzero(slot >= 0)
         share[runs, slot[runs]] = 1.0
         return allocation(snapshot, share, report).check(snapshot)
 
+    def begin(self, snapshot: Snapshot, waiting: Ints, free: Floats, slot: Ints) -> SolveReport:
+        """Give slots to the jobs that begin. waiting: rows of jobs, the oldest first; free: (types,)
+        devices; slot: (jobs,) -1 = waits, in place."""
+        return begin_queues(snapshot, np.flatnonzero(slot >= 0), waiting, free, slot)
 
-def _begin(snapshot: Snapshot, runs: Ints, waiting: Ints, free: Floats, slot: Ints) -> SolveReport:
+
+def begin_queues(
+    snapshot: Snapshot, runs: Ints, waiting: Ints, free: Floats, slot: Ints
+) -> SolveReport:
     """Plan these jobs that run and those that wait, on free devices and those of the former, and let the
     first of the queues begin; slot: in place."""
     jobs = np.append(runs, waiting)
@@ -96,43 +89,6 @@ def _begin(snapshot: Snapshot, runs: Ints, waiting: Ints, free: Floats, slot: In
         slot[jobs[queue[fits]]] = best[queue[fits], t]
     status = "optimal" if (scale == 1).all() else "rounded"
     return SolveReport(status, plan.cost, plan.bound, iterations=plan.iterations)
-
-
-def first_in_line(snapshot: Snapshot, waiting: Ints, free: Floats) -> tuple[Ints, Ints]:
-    """Plan jobs that wait on devices that are free: the first of each device's queue, and their slots."""
-    accelerator_index = np.repeat(np.arange(len(free)), free.astype(np.int64))
-    if not len(accelerator_index) or not len(waiting):
-        none: Ints = np.zeros(0, np.int64)
-        return none, none
-    best = best_slot(snapshot)[waiting]
-    rate = np.take_along_axis(snapshot.solo_rate[waiting], best, axis=1)
-    time_s = snapshot.steps_left[waiting][:, None] / np.where(rate > 0, rate, _HARDLY)
-    device, k = _device_and_position(time_s[:, accelerator_index], snapshot.age_s[waiting])
-    order = np.lexsort((-k, device))
-    first = order[np.append(True, device[order][1:] != device[order][:-1])]
-    return waiting[first], best[first, accelerator_index[device[first]]]
-
-
-def _device_and_position(time_s: Floats, age_s: Floats) -> tuple[Ints, Ints]:
-    """(jobs,) devices and positions, from 0 on, of a cheapest matching: of those that cost the same, the
-    one that the release finds. time_s: (jobs, devices).
-
-    The release hands all n positions of every device to scipy's method. That method chooses a column only
-    when those of the same device and lower position, which cost the job less, are taken; a column that is
-    never chosen does not change its course. So positions are added until the last ones stay free.
-    """
-    jobs, devices = time_s.shape
-    depth = -(-jobs // devices) + 1
-    while True:
-        depth = min(depth, jobs)
-        cost = np.concatenate([k * time_s + age_s[:, None] for k in range(1, depth + 1)], axis=1)
-        from scipy.optimize import linear_sum_assignment  # a second of CPU time to import
-
-        _, column = linear_sum_assignment(cost)
-        position = column // devices
-        if depth == jobs or position.max() < depth - 1:
-            return column % devices, position
-        depth *= 2
 
 
 def _used(snapshot: Snapshot, slot: Ints) -> Floats:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from fairlead.policies.allox import AlloX
 from fairlead.policies.cost import PackedThroughputPerCostSlo, ThroughputPerCostSlo
 from fairlead.policies.entities import requested_entities
 from fairlead.policies.fifo import FifoAwareShares, FifoShares
 from fairlead.policies.fifo_packed import FifoPacked
+from fairlead.policies.gavel_reference.allox import GavelAlloX
 from fairlead.policies.gavel_reference.las import (
     ReleasedAgnosticLas,
     ReleasedLas,
@@ -45,7 +45,7 @@ MAKERS: Mapping[str, Maker] = {
     "finish_time": lambda _: ReleasedAgnosticFinishTime(),
     "finish_time_aware": lambda _: ReleasedFinishTime(),
     "finish_time_packed": lambda _: ReleasedPackedFinishTime(),
-    "allox": lambda request: AlloX.of(request.argument, as_released=True),
+    "allox": lambda request: GavelAlloX.of(request.argument),
     "total_throughput": lambda _: ReleasedTotalThroughput(),
     "throughput_per_cost": lambda _: ReleasedThroughputPerCost(),
     "throughput_per_cost_slo": lambda _: ThroughputPerCostSlo(all_or_none=True),

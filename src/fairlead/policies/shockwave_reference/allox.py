@@ -6,8 +6,8 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.allox import first_in_line
 from fairlead.policies.common import allocation
+from fairlead.policies.gavel_reference.allox import first_in_line
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
