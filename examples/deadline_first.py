@@ -5,7 +5,7 @@ python examples/deadline_first.py
 
 import numpy as np
 
-from fairlead import Allocation, Snapshot, SolveReport, allocation
+from fairlead import Allocation, Snapshot, SolveReport, allocation, check_allocation
 
 
 class DeadlineFirst:
@@ -21,7 +21,7 @@ class DeadlineFirst:
             if fits[j] and snapshot.solo_rate[i, j] > 0:
                 share[i, j] = 1.0
                 free[snapshot.accelerator_of_slot[j]] -= snapshot.job_scale[i]
-        return allocation(snapshot, share, SolveReport("greedy")).check(snapshot)
+        return check_allocation(allocation(snapshot, share, SolveReport("greedy")), snapshot)
 
 
 def make(_: object) -> DeadlineFirst:

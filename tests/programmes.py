@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from fairlead.model.allocation import Allocation
+from fairlead.model.allocation_checks import devices_used
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
 from tests import oracle
@@ -82,7 +83,7 @@ def ratio(snapshot: Snapshot, allocation: Allocation) -> float:
     worth = oracle.work_worth(snapshot)
     if not worth.any():
         return 0.0
-    spent = allocation.usage(snapshot) @ snapshot.price
+    spent = devices_used(allocation, snapshot) @ snapshot.price
     return float(worth @ throughput(snapshot, allocation) / spent)
 
 

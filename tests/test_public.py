@@ -56,6 +56,8 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "UserEstimates",
         "__version__",
         "allocation",
+        "check_allocation",
+        "effective_throughput",
         "gain_of",
         "generate",
         "isolated_rate",

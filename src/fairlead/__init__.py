@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         UnreachableError,
     )
     from fairlead.model.allocation import Allocation, SolveReport
+    from fairlead.model.allocation_checks import check_allocation, effective_throughput
     from fairlead.model.cluster import Cluster, Node, SlotType
     from fairlead.model.job import Arrival, Job, JobId, RestartCosts
     from fairlead.model.job_type import JobType
@@ -119,6 +120,8 @@ __all__ = [
     "UserEstimates",
     "__version__",
     "allocation",
+    "check_allocation",
+    "effective_throughput",
     "gain_of",
     "generate",
     "isolated_rate",
@@ -177,6 +180,8 @@ _MODULE = {
     "UnreachableError": "errors",
     "UserEstimates": "simulator.user_estimates",
     "allocation": "policies.common",
+    "check_allocation": "model.allocation_checks",
+    "effective_throughput": "model.allocation_checks",
     "gain_of": "model.rates",
     "generate": "simulator.generate",
     "isolated_rate": "model.rates",

@@ -10,6 +10,7 @@ import pytest
 from tests.golden.test_gavel_runs import Reference, references
 
 from fairlead.model.allocation import Allocation
+from fairlead.model.allocation_checks import effective_throughput
 from fairlead.model.arrays import Floats
 from fairlead.model.plan import Policy
 from fairlead.model.rates import proportional_rate
@@ -52,7 +53,7 @@ def levels(name: str, snapshot: Snapshot, allocation: Allocation) -> Floats:
     """(jobs,) s_i t_i / (w_i p_i), ascending."""
     time = allocation.share.sum(axis=1)
     if name != AGNOSTIC:
-        time = allocation.throughput(snapshot) / proportional_rate(snapshot)
+        time = effective_throughput(allocation, snapshot) / proportional_rate(snapshot)
     return np.sort(time * snapshot.job_scale / snapshot.weight)
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from fairlead.model.allocation import Allocation
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.plan import Policy
@@ -38,7 +39,7 @@ def optimising(name: str, profile: str = "default") -> Policy:
 
 def matches(programme: Programme, snapshot: Snapshot, allocation: Allocation) -> None:
     """The allocation can be carried out, reaches the optimum, and proves it."""
-    allocation.check(snapshot)
+    check_allocation(allocation, snapshot)
     report, optimum = allocation.report, programme.optimum(snapshot)
     assert report.objective is not None
     if programme.loose is None:

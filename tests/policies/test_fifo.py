@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.errors import ConfigError
+from fairlead.model.allocation_checks import devices_used
 from fairlead.model.cluster import Cluster
 from fairlead.model.plan import Change, Planner, RoundPlan
 from fairlead.model.snapshot import Snapshot
@@ -157,7 +158,7 @@ def test_agnostic_shares_keep_their_type(snapshot: Snapshot, seed: int) -> None:
     policy = FifoShares(seed=seed)
     first = policy.allocate(snapshot)
     assert set(np.unique(first.share)) <= {0.0, 1.0}
-    assert (first.usage(snapshot) <= snapshot.capacity).all()
+    assert (devices_used(first, snapshot) <= snapshot.capacity).all()
     again = policy.allocate(replace(snapshot, share=first.share))
     assert (again.share == first.share).all()
 

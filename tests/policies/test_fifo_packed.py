@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.model.allocation_checks import devices_used, job_times
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.fifo import FifoAwareShares
 from fairlead.policies.fifo_packed import THRESHOLD, FifoPacked
@@ -61,7 +62,7 @@ def test_without_rates_of_pairs_it_is_fifo() -> None:
 def test_pairs_use_the_devices_of_fifo(snapshot: Snapshot, kept: float) -> None:
     snapshot = with_beside(snapshot, kept)
     alone, made = FifoAwareShares().allocate(snapshot), FifoPacked().allocate(snapshot)
-    assert made.usage(snapshot).tolist() == alone.usage(snapshot).tolist()
-    assert set(np.unique(made.time(snapshot))) <= {0.0, 1.0}
-    assert (made.time(snapshot) >= alone.time(snapshot)).all()
+    assert devices_used(made, snapshot).tolist() == devices_used(alone, snapshot).tolist()
+    assert set(np.unique(job_times(made, snapshot))) <= {0.0, 1.0}
+    assert (job_times(made, snapshot) >= job_times(alone, snapshot)).all()
     assert 2 * kept > THRESHOLD or made.job_groups.shape[0] == len(snapshot.jobs)

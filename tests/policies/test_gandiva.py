@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fairlead.analysis.simulate import simulate
 from fairlead.model.allocation import Allocation
+from fairlead.model.allocation_checks import group_members
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.snapshot import Snapshot
@@ -110,7 +111,7 @@ def test_a_pair_parts_when_it_gains_too_little() -> None:
 def test_every_job_is_in_one_unit_and_units_have_equal_parts(snapshot: Snapshot, seed: int) -> None:
     snapshot = with_beside(snapshot, 0.8)
     made = allocate(snapshot, seed)
-    member = made.group_members(snapshot)
+    member = group_members(made, snapshot)
     scale = snapshot.scale[member[:, 0]]
     assert all(snapshot.scale[a] == snapshot.scale[b] for a, b in member if b >= 0)
     devices = made.share.sum(axis=1) * scale

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fairlead.model.allocation_checks import check_allocation, effective_throughput
 from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import migration_penalty as module
@@ -35,7 +36,7 @@ def test_a_little_is_given_up_for_staying(policy: Las, seed: int) -> None:
     free, costly = in_force(seed, 0.0), in_force(seed, 1e7)
     best, steady = policy.allocate(free), policy.allocate(costly)
     assert steady.report.objective == pytest.approx(best.report.objective, rel=1e-9)
-    steady.check(costly)
+    check_allocation(steady, costly)
     weight = gain_of(proportional_rate(costly)) * costly.solo_rate.max(axis=1)  # of a move
     moved = [
         weight @ np.maximum(costly.share - made.share[:13], 0.0).sum(axis=1)  # withdrawn
@@ -50,7 +51,9 @@ def test_the_objective_is_held_within_a_hundredth() -> None:
         snapshot = in_force(seed, 36_000.0)
         worth = gain_of(proportional_rate(snapshot)) * snapshot.job_scale / snapshot.weight
         made = Las().allocate(snapshot)
-        level = float((made.throughput(snapshot) * worth).min(where=worth > 0, initial=np.inf))
+        level = float(
+            (effective_throughput(made, snapshot) * worth).min(where=worth > 0, initial=np.inf)
+        )
         assert made.report.objective is not None
         assert level >= made.report.objective * (1 - OBJECTIVE_TOLERANCE) * (1 - 1e-6)
         moved += level < made.report.objective * (1 - 1e-4)
@@ -61,7 +64,9 @@ def test_without_restart_costs_nothing_is_given_up() -> None:
     snapshot = in_force(4, 0.0)
     worth = gain_of(proportional_rate(snapshot)) * snapshot.job_scale / snapshot.weight
     made = Las().allocate(snapshot)
-    level = float((made.throughput(snapshot) * worth).min(where=worth > 0, initial=np.inf))
+    level = float(
+        (effective_throughput(made, snapshot) * worth).min(where=worth > 0, initial=np.inf)
+    )
     assert level == pytest.approx(made.report.objective, rel=1e-8)
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from fairlead.errors import ConfigError
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.plan import Policy
 from fairlead.policies import registry
 from fairlead.policies.partition import Partition
@@ -33,7 +34,7 @@ def test_the_loss_is_reported(inner: str) -> None:
     for seed in range(4):
         snapshot = paired(seed, jobs=24)
         whole, parts = (
-            make(name).allocate(snapshot).check(snapshot)
+            check_allocation(make(name).allocate(snapshot), snapshot)
             for name in (inner, f"partition:3:{inner}")
         )
         mine, best = parts.report.objective, whole.report.objective

@@ -9,6 +9,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from fairlead.model.allocation_checks import effective_throughput
 from fairlead.model.arrays import Bools, Floats
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job_type import JobType
@@ -183,7 +184,7 @@ def test_aware_levels_are_the_literal_ones(
     allocation = made(entities=entities).allocate(snapshot)
     expected = literal(snapshot, entities, Literal(snapshot))
     p = proportional_rate(snapshot)
-    mine = allocation.throughput(snapshot) * snapshot.job_scale / np.where(p > 0, p, 1.0)
+    mine = effective_throughput(allocation, snapshot) * snapshot.job_scale / np.where(p > 0, p, 1.0)
     assert mine[p > 0] == pytest.approx(expected[p > 0], rel=1e-5, abs=1e-5)
     report = allocation.report
     assert report.gap is not None
@@ -215,7 +216,7 @@ def test_packed_levels_are_the_literal_ones(problem: tuple[Snapshot, Entities]) 
     allocation = PackedWaterFilling(entities=entities).allocate(snapshot)
     expected = literal(snapshot, entities, Literal(snapshot, packed=True))
     p = proportional_rate(snapshot)
-    mine = allocation.throughput(snapshot) * snapshot.job_scale / np.where(p > 0, p, 1.0)
+    mine = effective_throughput(allocation, snapshot) * snapshot.job_scale / np.where(p > 0, p, 1.0)
     assert mine[p > 0] == pytest.approx(expected[p > 0], rel=1e-5, abs=1e-5)
     assert allocation.report.gap is not None
     assert allocation.report.gap <= 1e-6
@@ -225,7 +226,7 @@ def test_a_job_that_is_faster_beside_another_than_alone_rises_above_its_best_alo
     pair = np.array([[[0.0], [1.2]], [[1.0], [0.0]]])
     table = Throughputs((SlotType("a"),), job_types(("f", 1), ("g", 1)), np.ones((2, 1)), pair)
     snapshot = snapshot_of([InstanceJob(0, "f"), InstanceJob(1, "g")], Cluster.of({"a": 1}), table)
-    height = PackedWaterFilling().allocate(snapshot).throughput(snapshot)
+    height = effective_throughput(PackedWaterFilling().allocate(snapshot), snapshot)
     assert height == pytest.approx([1.2, 1.0])
 
 
@@ -240,7 +241,9 @@ def test_a_start_from_a_sample_does_not_matter(monkeypatch: pytest.MonkeyPatch) 
     sampled = WaterFilling().allocate(snapshot)
     monkeypatch.setattr(fill_by_breakpoints, "SIMPLEX_LIMIT", 10_000)
     plain = WaterFilling().allocate(snapshot)
-    assert sampled.throughput(snapshot) == pytest.approx(plain.throughput(snapshot), rel=1e-8)
+    assert effective_throughput(sampled, snapshot) == pytest.approx(
+        effective_throughput(plain, snapshot), rel=1e-8
+    )
     assert sampled.report.iterations < plain.report.iterations
     assert sampled.report.gap is not None
     assert sampled.report.gap <= 1e-9
@@ -260,4 +263,6 @@ def test_an_earlier_answer_makes_it_quicker_and_no_different() -> None:
         again = policy.allocate(replace(snapshot, previous=first))
         assert again.report.warm
         assert again.report.iterations < first.report.iterations
-        assert again.throughput(snapshot) == pytest.approx(first.throughput(snapshot), rel=1e-7)
+        assert effective_throughput(again, snapshot) == pytest.approx(
+            effective_throughput(first, snapshot), rel=1e-7
+        )

@@ -9,6 +9,7 @@ from tests.oracle import Inner, gain_over, hierarchical
 from tests.policies.problems import matches, optimising, rich_snapshots
 from tests.programmes import PROGRAMMES, UNIQUE, normalised, throughput
 
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.rates import rate_by_type
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.entities import Entities, Entity
@@ -41,7 +42,7 @@ def test_so_they_do_in_the_gavel_profile(name: str, snapshot: Snapshot) -> None:
 @given(snapshot=rich_snapshots(max_jobs=6))
 def test_each_job_gets_what_it_gets_in_every_optimum(name: str, snapshot: Snapshot) -> None:
     optimum, value = UNIQUE[name]
-    allocation = optimising(name).allocate(snapshot).check(snapshot)
+    allocation = check_allocation(optimising(name).allocate(snapshot), snapshot)
     expected = optimum(snapshot)
     assert value(snapshot, allocation) == pytest.approx(expected, rel=1e-6, abs=1e-9)
     assert np.isfinite(expected).all()
@@ -52,7 +53,7 @@ def test_each_job_gets_what_it_gets_in_every_optimum(name: str, snapshot: Snapsh
 def test_trading_leaves_nobody_worse_off_and_gains_no_more_than_can_be_gained(
     snapshot: Snapshot,
 ) -> None:
-    allocation = optimising("gandiva_fair").allocate(snapshot).check(snapshot)
+    allocation = check_allocation(optimising("gandiva_fair").allocate(snapshot), snapshot)
     runs = (rate_by_type(snapshot) > 0) & (snapshot.job_scale[:, None] <= snapshot.capacity)
     equal = fair_shares(snapshot, np.asarray(runs.any(axis=1)))
     fair = np.where(runs, rate_by_type(snapshot) * equal, 0.0).sum(axis=1)
@@ -85,7 +86,7 @@ def test_entities_divide_by_weight_and_inside_by_their_own_policy(
         if heterogeneity_aware
         else AgnosticWaterFilling(entities=entities)
     )
-    allocation = policy.allocate(snapshot).check(snapshot)
+    allocation = check_allocation(policy.allocate(snapshot), snapshot)
     got = normalised(snapshot, allocation) if heterogeneity_aware else allocation.share.sum(axis=1)
     assert got == pytest.approx(
         hierarchical(snapshot, root, heterogeneity_aware), rel=1e-6, abs=1e-6

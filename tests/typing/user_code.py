@@ -35,7 +35,9 @@ class Mine:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         share = np.zeros_like(snapshot.solo_rate)
-        return fairlead.allocation(snapshot, share, SolveReport("closed-form")).check(snapshot)
+        return fairlead.check_allocation(
+            fairlead.allocation(snapshot, share, SolveReport("closed-form")), snapshot
+        )
 
 
 class Log:

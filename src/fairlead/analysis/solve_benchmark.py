@@ -15,6 +15,7 @@ import numpy as np
 
 from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation
+from fairlead.model.allocation_checks import effective_throughput
 from fairlead.model.arrays import Ints
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.plan import Policy
@@ -190,7 +191,7 @@ def _changes(
         previous = answers[-1] if answers else None
         now = replace(part_of(later, here, everyone.capacity), previous=previous)
         yield now
-        got = answers[-1].throughput(now)
+        got = effective_throughput(answers[-1], now)
         steps[here] = np.maximum(steps[here] - got * PAUSE_S, 1.0)
         isolated_s[here] += got * gain_of(isolated_rate(now, weighted=True)) * PAUSE_S
         age_s[here] += PAUSE_S

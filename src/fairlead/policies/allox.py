@@ -7,6 +7,7 @@ import numpy as np
 
 from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
@@ -61,7 +62,7 @@ class AlloX:
         share = np.zeros((len(slot), len(snapshot.slots)))
         runs = np.flatnonzero(slot >= 0)
         share[runs, slot[runs]] = 1.0
-        return allocation(snapshot, share, report).check(snapshot)
+        return check_allocation(allocation(snapshot, share, report), snapshot)
 
     def begin(self, snapshot: Snapshot, waiting: Ints, free: Floats, slot: Ints) -> SolveReport:
         """Give slots to the jobs that begin. waiting: rows of jobs, the oldest first; free: (types,)

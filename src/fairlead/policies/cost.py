@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation, effective_throughput, group_members
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import by_class
@@ -221,16 +222,19 @@ def _cheapest(snapshot: Snapshot, price: Floats, problem: ShareProblem, needs: N
     made = by_class(snapshot, problem, answer, SolveReport("optimal"))
     reached = _well_spent(snapshot, made, price)
     jobs = JobRates(snapshot.solo_rate, snapshot.job_scale)
-    return replace(
-        made,
-        report=SolveReport(
-            "optimal",
-            reached,
-            ratio_bound(problem, value, price, needs, prices=proof, jobs=jobs, reached=reached),
-            excess(snapshot, made),
-            answer.iterations,
+    return check_allocation(
+        replace(
+            made,
+            report=SolveReport(
+                "optimal",
+                reached,
+                ratio_bound(problem, value, price, needs, prices=proof, jobs=jobs, reached=reached),
+                excess(snapshot, made),
+                answer.iterations,
+            ),
         ),
-    ).check(snapshot)
+        snapshot,
+    )
 
 
 def _best_prices(problem: ShareProblem, price: Floats) -> Floats:
@@ -242,13 +246,13 @@ def _best_prices(problem: ShareProblem, price: Floats) -> Floats:
 
 
 def _per_dollar(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
-    return float(made.throughput(worth_more(snapshot, 1.0 / price)).sum())
+    return float(effective_throughput(made, worth_more(snapshot, 1.0 / price)).sum())
 
 
 def _well_spent(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
     """What the work would cost where each job is cheapest, over what it costs; 0 where there is none."""
     problem = ShareProblem.of(snapshot)
     worth = _best_prices(problem, price)[problem.classes.of]
-    work = float(worth @ made.throughput(snapshot))
-    scale = snapshot.job_scale[made.group_members(snapshot)[:, 0]]
+    work = float(worth @ effective_throughput(made, snapshot))
+    scale = snapshot.job_scale[group_members(made, snapshot)[:, 0]]
     return work / float(scale @ (made.share @ price)) if work > 0 else 0.0

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.plan import PlannerState, RoundPlan
 from fairlead.model.snapshot import Snapshot
@@ -36,7 +37,7 @@ class FifoAwareShares:
         share = np.zeros((len(slot), len(snapshot.slots)))
         runs = np.flatnonzero(slot >= 0)
         share[runs, slot[runs]] = 1.0
-        return allocation(snapshot, share, SolveReport("closed-form")).check(snapshot)
+        return check_allocation(allocation(snapshot, share, SolveReport("closed-form")), snapshot)
 
 
 def first_come(snapshot: Snapshot) -> tuple[Ints, int]:
@@ -82,7 +83,7 @@ class FifoShares:
         job, slot = queue.fill(had)
         share = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
         share[job, slot] = 1.0
-        return allocation(snapshot, share, SolveReport("closed-form")).check(snapshot)
+        return check_allocation(allocation(snapshot, share, SolveReport("closed-form")), snapshot)
 
 
 @dataclass(frozen=True, slots=True)

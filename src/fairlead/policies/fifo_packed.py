@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
@@ -45,7 +46,7 @@ class FifoPacked:
         pair_share = np.zeros((len(pairs), len(snapshot.slots)))
         pair_share[np.arange(len(pairs)), slot[pairs[:, 0]]] = 1.0
         report = SolveReport("closed-form")
-        return allocation(snapshot, share, report, pairs, pair_share).check(snapshot)
+        return check_allocation(allocation(snapshot, share, report, pairs, pair_share), snapshot)
 
 
 def _pack(snapshot: Snapshot, slot: Ints, head: int) -> Ints:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.rates import first_slot
 from fairlead.model.snapshot import Snapshot
@@ -50,7 +51,7 @@ class Gandiva:
         pair_share = np.zeros((len(pairs), len(snapshot.slots)))
         pair_share[: len(in_force)] = _equal_parts(snapshot, in_force[:, 0], units)
         report = SolveReport("closed-form", basis=(position.to_bytes(8, "little"),))
-        return allocation(snapshot, share, report, pairs, pair_share).check(snapshot)
+        return check_allocation(allocation(snapshot, share, report, pairs, pair_share), snapshot)
 
     def _draw(self, snapshot: Snapshot, pairs: Ints, position: int) -> tuple[Ints, int]:
         """More pairs among the jobs that have no partner."""

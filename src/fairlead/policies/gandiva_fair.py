@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation, violation
@@ -52,7 +53,7 @@ class GandivaFair:
         shares = np.zeros_like(snapshot.solo_rate)
         np.put_along_axis(shares, best, share, axis=1)
         report = SolveReport("traded", float(ratio.sum()), violation=violation(snapshot, shares))
-        return allocation(snapshot, shares, report).check(snapshot)
+        return check_allocation(allocation(snapshot, shares, report), snapshot)
 
 
 def fair_shares(snapshot: Snapshot, runs: Bools) -> Floats:

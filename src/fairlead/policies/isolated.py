@@ -3,6 +3,7 @@
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
@@ -29,4 +30,4 @@ class Isolated:
         share = part / snapshot.job_scale[:, None]
         share = by_slot(snapshot, share / np.maximum(share.sum(axis=1), 1.0)[:, None])
         report = SolveReport("closed-form", violation=violation(snapshot, share))
-        return allocation(snapshot, share, report).check(snapshot)
+        return check_allocation(allocation(snapshot, share, report), snapshot)

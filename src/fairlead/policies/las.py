@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation, effective_throughput, job_times
 from fairlead.model.arrays import Floats
 from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
@@ -56,11 +57,11 @@ class Las:
         if report.objective:
             least = report.objective * (1 - OBJECTIVE_TOLERANCE) * gain_of(problem.worth)
             made = least_migration(snapshot, made, least)
-        return made.check(snapshot)
+        return check_allocation(made, snapshot)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The smallest normalised throughput."""
-        return lowest(made.throughput(snapshot), _worth(snapshot))
+        return lowest(effective_throughput(made, snapshot), _worth(snapshot))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +86,7 @@ class AgnosticLas:
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The smallest time, times devices over weight."""
-        return lowest(made.time(snapshot), snapshot.job_scale / snapshot.weight)
+        return lowest(job_times(made, snapshot), snapshot.job_scale / snapshot.weight)
 
     def _closed_form(self, snapshot: Snapshot) -> Allocation:
         capacity, total = snapshot.capacity, float(snapshot.capacity.sum())
@@ -101,7 +102,7 @@ class AgnosticLas:
             bound=min(total / float(snapshot.weight.sum()), float(worth.min())),
             violation=violation(snapshot, share),
         )
-        return allocation(snapshot, share, report).check(snapshot)
+        return check_allocation(allocation(snapshot, share, report), snapshot)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,11 +135,11 @@ class PackedLas:
         if made.report.objective:
             least = made.report.objective * (1 - OBJECTIVE_TOLERANCE) * gain_of(worth)
             made = least_migration(snapshot, made, least, space_sharing=True)
-        return made.check(snapshot)
+        return check_allocation(made, snapshot)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The smallest normalised throughput."""
-        return lowest(made.throughput(snapshot), _worth(snapshot))
+        return lowest(effective_throughput(made, snapshot), _worth(snapshot))
 
 
 def basis_of(snapshot: Snapshot) -> tuple[bytes, ...]:
@@ -187,7 +188,7 @@ def las_by_jobs(snapshot: Snapshot) -> Allocation:
     assert report.bound is not None
     if report.objective > 0:
         report = replace(report, objective=1 / report.objective, bound=1 / report.bound)
-    return allocation(snapshot, share, report).check(snapshot)
+    return check_allocation(allocation(snapshot, share, report), snapshot)
 
 
 def packed_shares(
@@ -197,7 +198,7 @@ def packed_shares(
     made = by_class(snapshot, problem, found.answer, SolveReport("optimal"))
     report = SolveReport(
         "optimal",
-        objective=lowest(made.throughput(snapshot), worth),
+        objective=lowest(effective_throughput(made, snapshot), worth),
         bound=found.bound,
         iterations=found.iterations,
         warm=found.answer.warm,

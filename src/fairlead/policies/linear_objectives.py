@@ -7,7 +7,13 @@ from typing import TypeAlias
 import numpy as np
 
 from fairlead.errors import ConfigError
-from fairlead.model.allocation import Allocation, SolveReport, type_name
+from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import (
+    check_allocation,
+    effective_throughput,
+    tally_allocation,
+    type_name,
+)
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation, by_class
@@ -51,7 +57,7 @@ def largest(
         inner = interior(problem, value, needs)
         if inner is not None:
             made = allocation(snapshot, inner[problem.classes.of], made.report)
-    objective = float(worth @ made.throughput(worth_more(snapshot, per_step)))
+    objective = float(worth @ effective_throughput(made, worth_more(snapshot, per_step)))
     jobs = (
         JobRates(snapshot.solo_rate, snapshot.job_scale) if problem.colocated_rate is None else None
     )
@@ -64,7 +70,7 @@ def largest(
         warm=best.answer.warm,
         basis=best.answer.basis,
     )
-    return replace(made, report=report).check(snapshot)
+    return check_allocation(replace(made, report=report), snapshot)
 
 
 def pairs_where_they_pay(plain: Allocation, packed: Allocation) -> Allocation:
@@ -79,7 +85,7 @@ def pairs_where_they_pay(plain: Allocation, packed: Allocation) -> Allocation:
 
 def excess(snapshot: Snapshot, made: Allocation) -> float:
     """Largest excess over a job's time or a type's devices, relative to it."""
-    used, time = made.tally(snapshot)
+    used, time = tally_allocation(made, snapshot)
     devices = float((used / np.maximum(snapshot.capacity, 1.0)).max())
     return max(0.0, devices - 1.0, float(time.max(initial=0.0)) - 1.0)
 
@@ -130,5 +136,5 @@ def keyed(snapshot: Snapshot, need: Floats, space_sharing: bool) -> ShareProblem
 
 def unmet(snapshot: Snapshot, made: Allocation, need: Floats) -> tuple[int, ...]:
     """Ids of the jobs that will be late at these shares."""
-    late = made.throughput(snapshot) < need * (1 - DEADLINE_TOLERANCE)
+    late = effective_throughput(made, snapshot) < need * (1 - DEADLINE_TOLERANCE)
     return tuple(snapshot.jobs[late].tolist())

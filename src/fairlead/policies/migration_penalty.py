@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.model.allocation import Allocation
+from fairlead.model.allocation_checks import tally_allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
@@ -53,7 +54,7 @@ def least_migration(
     share[np.nonzero(held)] += answer.columns[:-1]
     pairs = pair_shares(problem, answer, snapshot) if space_sharing else ()
     new = allocation(snapshot, share[classes.of], made.report, *pairs)
-    used, time = new.tally(snapshot)
+    used, time = tally_allocation(new, snapshot)
     over = max(1.0, float((used / np.maximum(snapshot.capacity, 1.0)).max()), float(time.max()))
     return replace(new, share=new.share / over)
 

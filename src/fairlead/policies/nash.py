@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation, effective_throughput
 from fairlead.model.arrays import Bools, Floats
 from fairlead.model.rates import proportional_rate
 from fairlead.model.snapshot import Snapshot
@@ -45,12 +46,12 @@ class Nash:
         found = _solve(problem, _weights(snapshot, self.weighted)[problem.classes.first])
         share = found.share[problem.classes.of]
         report = _report(snapshot, share, found, self.weighted)
-        return allocation(snapshot, share, report).check(snapshot)
+        return check_allocation(allocation(snapshot, share, report), snapshot)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The geometric mean of normalised throughputs."""
         weight = _weights(snapshot, self.weighted)
-        throughput = made.throughput(snapshot)
+        throughput = effective_throughput(made, snapshot)
         runs = _can_run(snapshot)
         return _mean(throughput[runs], proportional_rate(snapshot)[runs], weight[runs])
 
@@ -82,7 +83,7 @@ class StrategyProof:
         report = _report(snapshot, share, found, self.weighted)
         kept = kept_parts(problem, weight, found)
         share *= kept[problem.classes.of, None]
-        return allocation(snapshot, share, report).check(snapshot)
+        return check_allocation(allocation(snapshot, share, report), snapshot)
 
 
 def kept_parts(problem: ShareProblem, weight: Floats, found: Equilibrium) -> Floats:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation, effective_throughput, job_times
 from fairlead.model.arrays import Bools, Floats
 from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
@@ -39,7 +40,7 @@ class Requirements:
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The level that shares reach; inf where a job that could run gets nothing."""
-        rate = made.throughput(snapshot)
+        rate = effective_throughput(made, snapshot)
         can = (snapshot.solo_rate > 0).any(axis=1) & (self.steps > 0)
         if (rate[can] <= 0).any():
             return float("inf")
@@ -47,7 +48,7 @@ class Requirements:
 
     def measure_agnostic(self, snapshot: Snapshot, made: Allocation, rate: Floats) -> float:
         """The same at one rate of each job on every slot type; rate: (jobs, slots)."""
-        got = rate.max(axis=1, initial=0.0) * made.time(snapshot)
+        got = rate.max(axis=1, initial=0.0) * job_times(made, snapshot)
         can = rate.any(axis=1) & (self.steps > 0)
         return self.level(got, can) if (got[can] > 0).all() else float("inf")
 
@@ -81,13 +82,13 @@ def parametric_singles(
     share, report = solve_level(problem, gain, previous)
     inner = interior(snapshot, rate, False, need, report.objective) if interior else None
     if inner is not None:
-        return replace(inner, report=report).check(snapshot)
+        return check_allocation(replace(inner, report=report), snapshot)
     made = allocation(snapshot, share, report)
     if report.objective and agnostic is None:
         made = least_migration(
             snapshot, made, need.rate(report.objective * (1 + OBJECTIVE_TOLERANCE))
         )
-    return made.check(snapshot)
+    return check_allocation(made, snapshot)
 
 
 def parametric_pairs(
@@ -113,7 +114,7 @@ def parametric_pairs(
         if plain.level <= found.level * (1 + RAISED):
             problem, found = single, replace(plain, bound=found.bound)
         made = by_class(snapshot, problem, found.answer, SolveReport("optimal"))
-    reached = found.level if inner else need.level(made.throughput(snapshot), say)
+    reached = found.level if inner else need.level(effective_throughput(made, snapshot), say)
     report = SolveReport(
         "optimal", objective=reached, bound=found.bound, iterations=found.iterations
     )
@@ -123,7 +124,7 @@ def parametric_pairs(
         made = least_migration(
             snapshot, made, least, space_sharing=problem.colocated_rate is not None
         )
-    return made.check(snapshot)
+    return check_allocation(made, snapshot)
 
 
 Interior: TypeAlias = Callable[

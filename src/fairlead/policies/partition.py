@@ -8,6 +8,7 @@ import numpy as np
 
 from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
@@ -82,7 +83,7 @@ class Partition:
         ]
         joined = _join(made)
         report = replace(self._report(snapshot, joined), basis=_joined_bases(made))
-        return replace(joined, report=report).check(snapshot)
+        return check_allocation(replace(joined, report=report), snapshot)
 
     def _report(self, snapshot: Snapshot, joined: Allocation) -> SolveReport:
         report = replace(joined.report, violation=excess(snapshot, joined))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
@@ -82,4 +83,4 @@ def _all_or_nothing(snapshot: Snapshot, slot: Ints) -> Allocation:
     share = np.zeros((len(slot), len(snapshot.slots)))
     runs = np.flatnonzero(slot >= 0)
     share[runs, slot[runs]] = 1.0
-    return allocation(snapshot, share, SolveReport("closed-form")).check(snapshot)
+    return check_allocation(allocation(snapshot, share, SolveReport("closed-form")), snapshot)

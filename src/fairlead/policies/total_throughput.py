@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.allocation import Allocation
+from fairlead.model.allocation_checks import effective_throughput
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.linear_objectives import Interior, largest, pairs_where_they_pay
@@ -32,7 +33,7 @@ class TotalThroughput:
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s of all jobs."""
-        return float(made.throughput(snapshot).sum())
+        return float(effective_throughput(made, snapshot).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class NormalisedThroughput:
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Jobs at full speed that do as much."""
-        return float(_per_fastest(snapshot) @ made.throughput(snapshot))
+        return float(_per_fastest(snapshot) @ effective_throughput(made, snapshot))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class PackedThroughput:
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s of all jobs."""
-        return float(made.throughput(snapshot).sum())
+        return float(effective_throughput(made, snapshot).sum())
 
 
 def _per_fastest(snapshot: Snapshot) -> Floats:

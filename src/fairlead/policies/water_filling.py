@@ -6,6 +6,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import (
+    check_allocation,
+    effective_throughput,
+    tally_allocation,
+)
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
@@ -157,14 +162,16 @@ class PackedWaterFilling:
             "optimal", iterations=oracle.iterations, warm=oracle.warm, basis=oracle.basis
         )
         made = by_class(snapshot, problem, answer, report)
-        height, of = made.throughput(snapshot) * gain_of(per_height), problem.classes.of
+        height, of = effective_throughput(made, snapshot) * gain_of(per_height), problem.classes.of
         least = np.full(len(unit), np.inf)
         np.minimum.at(least, of, height)
-        used, time = made.tally(snapshot)
+        used, time = tally_allocation(made, snapshot)
         use = max(float((used / np.maximum(snapshot.capacity, 1.0)).max()), float(time.max()))
         total = np.bincount(of, height, len(unit)).astype(np.float64)
         seen = FillCertificate(least, total, use, alike=True)
-        return replace(made, report=table.report(report, rows, filled, seen)).check(snapshot)
+        return check_allocation(
+            replace(made, report=table.report(report, rows, filled, seen)), snapshot
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +251,9 @@ class _Table:
     def nothing(self, snapshot: Snapshot) -> Allocation:
         """Where no job can run."""
         share = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
-        return allocation(snapshot, share, SolveReport("optimal", 0.0, 0.0)).check(snapshot)
+        return check_allocation(
+            allocation(snapshot, share, SolveReport("optimal", 0.0, 0.0)), snapshot
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -276,7 +285,7 @@ class Filling:
         )
         seen = measure(jobs, single, table.weight)
         report = table.report(report, self.rows, self.filled, seen)
-        return allocation(snapshot, expanded, report).check(snapshot)
+        return check_allocation(allocation(snapshot, expanded, report), snapshot)
 
 
 def _known(jobs: FillJobs, previous: tuple[bytes, ...]) -> list[PriceCut]:

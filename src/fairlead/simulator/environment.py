@@ -9,6 +9,7 @@ import numpy as np
 
 from fairlead.errors import ConfigError, RunError
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import EndJobs, JobEnd, Solve
@@ -159,7 +160,7 @@ class Environment:
 
 def _allocation(action: Any, snapshot: Snapshot) -> Allocation:
     if isinstance(action, Allocation):
-        return action.check(snapshot)
+        return check_allocation(action, snapshot)
     shape = len(snapshot.jobs), len(snapshot.slots)
     try:
         share = np.asarray(action, np.float64)
@@ -172,4 +173,4 @@ def _allocation(action: Any, snapshot: Snapshot) -> Allocation:
             f"action: expected shares of shape {shape}, got {share.shape}: {shown(action)}"
         )
     ids = snapshot.jobs[:, None].copy()
-    return Allocation(ids, share.copy(), SolveReport("closed-form")).check(snapshot)
+    return check_allocation(Allocation(ids, share.copy(), SolveReport("closed-form")), snapshot)

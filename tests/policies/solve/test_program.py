@@ -10,6 +10,7 @@ from scipy.optimize import linprog
 from tests.policies.pairs import paired
 
 from fairlead.model.allocation import SolveReport
+from fairlead.model.allocation_checks import check_allocation, effective_throughput
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
 from fairlead.policies.solve.configurations import LinearObjective
@@ -67,8 +68,10 @@ def test_expansion_gives_every_job_of_a_class_the_same(seed: int) -> None:
     assert (pairs[:, 0] < pairs[:, 1]).all()
     assert len(np.unique(pairs, axis=0)) == len(pairs)
     alone = found.answer.per_job(problem)[problem.classes.of]
-    made = allocation(snapshot, alone, SolveReport("optimal"), pairs, share).check(snapshot)
-    rate = made.throughput(snapshot) / problem.best[problem.classes.of]
+    made = check_allocation(
+        allocation(snapshot, alone, SolveReport("optimal"), pairs, share), snapshot
+    )
+    rate = effective_throughput(made, snapshot) / problem.best[problem.classes.of]
     for c in range(len(problem.scale)):
         of_class = rate[problem.classes.of == c]
         assert of_class == pytest.approx(of_class[0], rel=1e-9)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import tally_allocation
 from fairlead.model.arrays import Floats
 from fairlead.model.rates import gain_of
 from fairlead.model.snapshot import Snapshot
@@ -65,7 +66,7 @@ def shares_of_centre(snapshot: Snapshot, found: CentralShares) -> Allocation:
     """The analytic centre as an allocation, with no report yet."""
     pairs = (found.pairs, found.of_pairs) if len(found.pairs) else ()
     made = allocation(snapshot, found.share, SolveReport("optimal"), *pairs)
-    used, time = made.tally(snapshot)
+    used, time = tally_allocation(made, snapshot)
     used /= np.maximum(snapshot.capacity, 1.0)
     over = max(1.0, float(used.max()), float(time.max(initial=0.0)))
     return replace(made, share=made.share / over)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.allocation_checks import check_allocation, effective_throughput
 from fairlead.model.arrays import Floats
 from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
@@ -40,7 +41,7 @@ class ReleasedLas(Las):
         if has_many_rates(problem):
             return las_by_jobs(snapshot)
         share, report = max_min_at_centre(problem, basis_of(snapshot))
-        return allocation(snapshot, share, report).check(snapshot)
+        return check_allocation(allocation(snapshot, share, report), snapshot)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +61,7 @@ class ReleasedAgnosticLas(AgnosticLas):
             capacity=snapshot.capacity,
         )
         share, report = max_min_at_centre(problem)
-        return allocation(snapshot, share, report).check(snapshot)
+        return check_allocation(allocation(snapshot, share, report), snapshot)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +78,7 @@ class ReleasedPackedLas(PackedLas):
             first = problem.classes.first
             found = max_min(problem, worth[first], gain[first], 0.0, basis_of(snapshot))
             made = packed_shares(snapshot, problem, found, worth)
-        return made.check(snapshot)
+        return check_allocation(made, snapshot)
 
 
 def _packed_at_centre(
@@ -91,5 +92,5 @@ def _packed_at_centre(
     bound = max_min_bound(
         problem, worth[first], found.value[first], found.time_price[first], found.device_price
     )
-    objective = lowest(made.throughput(snapshot), worth)
+    objective = lowest(effective_throughput(made, snapshot), worth)
     return replace(made, report=SolveReport("optimal", objective, bound))

@@ -1,6 +1,6 @@
 """What a policy from outside answers is checked before it comes into force: one sentence says what is wrong.
 
-Fairlead's own policies check themselves (``Allocation.check``) and are tested; they are asked as they are.
+Fairlead's own policies check themselves (``check_allocation``) and are tested; they are asked as they are.
 """
 
 import traceback
@@ -10,6 +10,7 @@ import numpy as np
 
 from fairlead.errors import AllocationError, ConfigError, FairleadError, SolveError
 from fairlead.model.allocation import Allocation
+from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Ints
 from fairlead.model.plan import BasePolicy, Policy, Stateful
 from fairlead.model.snapshot import Snapshot
@@ -59,7 +60,7 @@ def ask(policy: Policy, snapshot: Snapshot) -> Allocation:
     _check_units(where, made, snapshot)
     _check_shares(where, made, snapshot)
     try:
-        made.check(snapshot)
+        check_allocation(made, snapshot)
     except AllocationError as problem:
         raise AllocationError(f"{where}: {problem}") from None
     return _with_state(where, policy, made)

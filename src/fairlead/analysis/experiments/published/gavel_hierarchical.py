@@ -15,6 +15,7 @@ from fairlead.analysis.experiments.findings import (
 )
 from fairlead.analysis.experiments.published.gavel_stored_filling import stored_filling
 from fairlead.analysis.report.chart import Chart, Series
+from fairlead.model.allocation_checks import effective_throughput, job_times
 from fairlead.model.arrays import Floats
 from fairlead.model.rates import proportional_rate
 from fairlead.model.snapshot import Snapshot
@@ -108,9 +109,13 @@ def exact(setting: Setting) -> Totals:
         snapshot = problem(setting, jobs)
         p = proportional_rate(snapshot)
         heterogeneity_aware.append(
-            (WaterFilling(entities=tree).allocate(snapshot).throughput(snapshot) / p).sum()
+            (
+                effective_throughput(WaterFilling(entities=tree).allocate(snapshot), snapshot) / p
+            ).sum()
         )
-        agnostic.append(AgnosticWaterFilling(entities=tree).allocate(snapshot).time(snapshot).sum())
+        agnostic.append(
+            job_times(AgnosticWaterFilling(entities=tree).allocate(snapshot), snapshot).sum()
+        )
     return Totals(np.array(heterogeneity_aware), np.array(agnostic))
 
 

@@ -26,6 +26,7 @@ from fairlead.analysis.report.progress_bar import progress
 from fairlead.analysis.solve_benchmark import problem as mixed_problem
 from fairlead.analysis.solve_benchmark import timed
 from fairlead.model.allocation import Allocation
+from fairlead.model.allocation_checks import effective_throughput
 from fairlead.model.plan import Policy
 from fairlead.model.rates import gain_of
 from fairlead.model.snapshot import Snapshot
@@ -139,7 +140,10 @@ def solved(case: PartitionCase, whole: Allocation, parts: int) -> PartitionSolve
     """whole: a solve of the whole."""
     policy = Partition(case.policy, parts, certify=False) if parts > 1 else case.policy
     made = policy.allocate(case.snapshot)
-    ours, theirs = made.throughput(case.snapshot), whole.throughput(case.snapshot)
+    ours, theirs = (
+        effective_throughput(made, case.snapshot),
+        effective_throughput(whole, case.snapshot),
+    )
     objectives = (made.report.objective or 0.0, whole.report.objective or 0.0)
     return PartitionSolve(
         case.name,
