@@ -10,6 +10,7 @@ from rich.text import Text
 
 from fairlead.cluster.protocol.api_models import (
     Comparison,
+    ForecastSummary,
     JobView,
     NodeView,
     StatusView,
@@ -175,8 +176,8 @@ def comparison_screen(answer: Comparison) -> Group:
     """The forecast with the changes, next to the one without."""
     now, then = answer.now, answer.then
     whole = [
-        ("all done in", duration(now.makespan_s), duration(then.makespan_s)),
-        ("mean time to the end", duration(now.mean_left_s), duration(then.mean_left_s)),
+        ("all done in", *map(_all_done, (now, then))),
+        ("mean time to the end", *map(_mean_left, (now, then))),
         ("devices in use", f"{now.utilization:.1%}", f"{then.utilization:.1%}"),
     ]
     changed = [
@@ -188,6 +189,18 @@ def comparison_screen(answer: Comparison) -> Group:
         parts.append(Text("The jobs that change most, time to their end:"))
         parts.append(table(">job >as_it_is >then >difference", changed))
     return Group(*parts, *map(Text, answer.notes))
+
+
+def _all_done(forecast: ForecastSummary) -> str:
+    within = duration(forecast.makespan_s)
+    return f"not within {within}" if forecast.n_unfinished else within
+
+
+def _mean_left(forecast: ForecastSummary) -> str:
+    if not forecast.n_unfinished:
+        return duration(forecast.mean_left_s)
+    n = len(forecast.finish_s)
+    return f"{duration(forecast.mean_left_s)} (the {n:,} that end)" if n else "none ends"
 
 
 def _difference(before: float, after: float) -> str:

@@ -1,13 +1,16 @@
 """A question is refused for what a submission is refused for."""
 
+import io
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tests.cluster.server_nodes import ADMIN, EngineNodes, engine_nodes
 
+from fairlead.cli.terminal_views import comparison_screen
 from fairlead.cluster.front.facade import ConflictError
-from fairlead.cluster.protocol.api_models import WhatIf
+from fairlead.cluster.protocol.api_models import Comparison, WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.store.failures import Backoff
@@ -15,12 +18,34 @@ from fairlead.errors import ConfigError
 from fairlead.model.job import JobId
 
 
-def _ends(cluster: EngineNodes) -> dict[int, float]:
-    """Job -> when it will be done, told while the nodes live."""
+def _compared(cluster: EngineNodes, question: WhatIf) -> Comparison:
+    """The answer to a question, while the nodes live."""
     with ThreadPoolExecutor(1) as threads:
-        asked = threads.submit(cluster.service.what_if, ADMIN, WhatIf())
+        asked = threads.submit(cluster.service.what_if, ADMIN, question)
         cluster.until(asked.done)
-        return asked.result().now.finish_s
+        return asked.result()
+
+
+def _ends(cluster: EngineNodes) -> dict[int, float]:
+    """Job -> when it will be done."""
+    return _compared(cluster, WhatIf()).now.finish_s
+
+
+def test_jobs_that_would_never_end_are_named(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one, two = cluster.node("one", devices=2), cluster.node("two")
+        one.register()
+        two.register()
+        only_there = cluster.submit(total_steps=1_000, scale_factor=2)
+        anywhere = cluster.submit(total_steps=1_000)
+        cluster.until(lambda: one.jobs | two.jobs == {only_there, anywhere})
+        found = _compared(cluster, WhatIf(remove_nodes=("one",)))
+        assert (found.now.n_unfinished, found.then.n_unfinished) == (0, 1)
+        assert found.notes[0] == f"job {only_there} would not end within 30 days then"
+        shown = io.StringIO()
+        Console(file=shown, width=120).print(comparison_screen(found))
+        assert "not within 30 d" in shown.getvalue()
+        assert "(the 1 that end)" in shown.getvalue()
 
 
 def test_a_question_is_asked_of_jobs_as_they_are_wanted_now(tmp_path: Path) -> None:

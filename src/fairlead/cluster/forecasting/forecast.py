@@ -85,8 +85,13 @@ class ForecastRun:
     finish_s: Mapping[int, float]  # job -> seconds from now; missing: not within the horizon
     makespan_s: float  # to the end of the last job, or the horizon where some have not ended
     utilization: float  # device-seconds held over those there were, up to then
-    complete: bool  # have all jobs ended that are not held?
+    unfinished: tuple[int, ...]  # jobs, but for those that are held, with no end within the horizon
     exact_s: float = np.inf  # seconds from now for which rounds were simulated; inf = to the end
+
+    @property
+    def complete(self) -> bool:
+        """Whether all jobs that are not held have ended."""
+        return not self.unfinished
 
     @property
     def coarse(self) -> bool:
@@ -219,9 +224,9 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
             ),
         )
     open_ = scheduler.data.ledger.jobs.id
-    complete = not (open_ < to_come.first_id).any()
+    unfinished = tuple(open_[open_ < to_come.first_id].tolist())
     if to_the_end:
-        return _with_waits(watch.outcome(complete, asked.horizon_s), asked.held_s)
+        return _with_waits(watch.outcome(unfinished, asked.horizon_s), asked.held_s)
     return _with_waits(_rest(scheduler, ahead.policy, watch, asked, to_come), asked.held_s)
 
 
@@ -286,13 +291,13 @@ def _rest(
     found = zip(there.job.tolist(), times[: len(there.job)].tolist(), strict=True)
     mine = {job: t for job, t in found if job < to_come.first_id}
     finish_s = watch.finish_s | {job: exact_s + t for job, t in mine.items() if t < np.inf}
-    complete = all(t < np.inf for t in mine.values())
-    makespan_s = max(finish_s.values(), default=0.0) if complete else asked.horizon_s
+    unfinished = tuple(job for job, t in mine.items() if t == np.inf)
+    makespan_s = asked.horizon_s if unfinished else max(finish_s.values(), default=0.0)
     fastest = np.maximum(there.rate.max(axis=1, initial=0.0), 1e-300)
     work_s = float((there.scale * there.left / fastest)[times[: len(there.job)] < np.inf].sum())
     there_s = float(s.data.capacity.sum()) * makespan_s
     used = min((watch.held_s + work_s) / there_s, 1.0) if there_s > 0 else 0.0
-    return ForecastRun(finish_s, makespan_s, used, complete, exact_s)
+    return ForecastRun(finish_s, makespan_s, used, unfinished, exact_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,9 +452,9 @@ class _Watch:
                 if end == JobEnd.COMPLETED and job < self.first_id:
                     self.finish_s[int(job)] = float(end_s) - self.now_s
 
-    def outcome(self, complete: bool, horizon_s: float) -> ForecastRun:
+    def outcome(self, unfinished: tuple[int, ...], horizon_s: float) -> ForecastRun:
         """What has been seen."""
-        makespan_s = max(self.finish_s.values(), default=0.0) if complete else horizon_s
+        makespan_s = horizon_s if unfinished else max(self.finish_s.values(), default=0.0)
         there_s = self.devices * makespan_s
         used = self.held_s / there_s if there_s > 0 else 0.0
-        return ForecastRun(self.finish_s, makespan_s, used, complete)
+        return ForecastRun(self.finish_s, makespan_s, used, unfinished)

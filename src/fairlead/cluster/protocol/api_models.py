@@ -232,9 +232,10 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class ForecastSummary(msgspec.Struct, frozen=True, kw_only=True):
     """When the jobs in the system would be done."""
 
-    makespan_s: float
-    mean_left_s: float  # mean time from now to the end of each
+    makespan_s: float  # to the end of the last job, or the horizon where some do not end
+    mean_left_s: float  # mean time from now to the end of each job that ends
     finish_s: dict[int, float]  # job -> seconds from now; missing: not within the horizon
+    n_unfinished: int = 0  # jobs, but for those that are paused, that do not end within the horizon
     utilization: float
 
 

@@ -68,6 +68,7 @@ WITHIN_S = 8.0  # from when they asked: then a coarse answer will do, as soon as
 PRESENT_S = 4.0  # of it for the forecast of what will be without the change
 ENDING_S = 1.0  # of it for what follows without rounds on those that were simulated
 LISTED = 50  # jobs of a comparison that are named
+NAMED = 10  # jobs of a note
 NO_NODES = "the cluster has no nodes yet"
 HISTORY = 500  # newest jobs that tell which ones to expect, after a restart of the server
 
@@ -189,7 +190,7 @@ class Forecasting:
             now=_outlook(now),
             then=_outlook(then),
             changed=tuple(changed[:LISTED]),
-            notes=(*notes, *_coarse_note(now, then)),
+            notes=(*notes, *_unfinished_notes(now, then), *_coarse_note(now, then)),
             forecast_kind=kind,  # type: ignore[arg-type]
             forecast_age_s=latest.age_s,
             forecast_exact_s=min(now.exact_s, then.exact_s) if coarse else None,
@@ -383,6 +384,25 @@ def _measured(present: Present) -> Throughputs:
     return believed.learned(kinds, believed.slots, np.array(rows))
 
 
+def _unfinished_notes(now: ForecastRun, then: ForecastRun) -> tuple[str, ...]:
+    """Which jobs do not end within the horizon."""
+    before, after = set(now.unfinished), set(then.unfinished)
+    days = f"{HORIZON_S / 86400:.0f} days"
+    notes = (
+        (after - before, f"would not end within {days} then"),
+        (before - after, f"would end then, but not within {days} as it is"),
+        (before & after, f"would not end within {days} either way"),
+    )
+    return tuple(f"{_named(jobs)} {words}" for jobs, words in notes if jobs)
+
+
+def _named(jobs: set[int]) -> str:
+    """'job 3', 'jobs 3, 7', or the first of many and how many there are."""
+    shown = ", ".join(str(job) for job in sorted(jobs)[:NAMED])
+    rest = f" and {len(jobs) - NAMED:,} more" if len(jobs) > NAMED else ""
+    return f"{'job' if len(jobs) == 1 else 'jobs'} {shown}{rest}"
+
+
 def _coarse_note(now: ForecastRun, then: ForecastRun) -> tuple[str, ...]:
     """What of the answer is not exact."""
     exact_s = min(now.exact_s, then.exact_s)
@@ -400,5 +420,6 @@ def _outlook(outcome: ForecastRun) -> ForecastSummary:
         makespan_s=outcome.makespan_s,
         mean_left_s=outcome.mean_left_s,
         finish_s=dict(outcome.finish_s),
+        n_unfinished=len(outcome.unfinished),
         utilization=outcome.utilization,
     )

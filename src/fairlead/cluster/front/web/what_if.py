@@ -164,9 +164,11 @@ def answer(found: Comparison) -> Section:
 def _outlook(now: ForecastSummary, then: ForecastSummary) -> list[list[TableCell]]:
     times = (
         ("All jobs done in", now.makespan_s, then.makespan_s),
-        ("Mean time to the end of a job", now.mean_left_s, then.mean_left_s),
+        ("Mean time to the end of a job that ends", now.mean_left_s, then.mean_left_s),
     )
     rows = [[TableCell(words), *_times(a, b)] for words, a, b in times]
+    if now.n_unfinished or then.n_unfinished:  # the makespan is the horizon then
+        rows[0] = [TableCell("All jobs done in"), *map(_all_done, (now, then)), TableCell(DASH)]
     a, b = now.utilization, then.utilization
     rows.append(
         [
@@ -185,6 +187,12 @@ def _outlook(now: ForecastSummary, then: ForecastSummary) -> list[list[TableCell
         ]
     )
     return rows
+
+
+def _all_done(forecast: ForecastSummary) -> TableCell:
+    within = duration(forecast.makespan_s)
+    words = f"not within {within}" if forecast.n_unfinished else within
+    return TableCell(words, forecast.makespan_s)
 
 
 def _signed(points: float) -> str:
