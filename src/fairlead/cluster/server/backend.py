@@ -102,7 +102,8 @@ class LiveBackend:
 
     def _collect(self) -> None:
         """Wait for something to happen, and turn it into events."""
-        noticed = self._inbox.collect(self._clock.timeout_s())
+        waits = self._state.ready and self._state.events  # what was committed just now
+        noticed = self._inbox.collect(0.0 if waits else self._clock.timeout_s())
         if len(noticed) >= MAX_WAITING:
             self._precedence.take()
         for node in noticed:

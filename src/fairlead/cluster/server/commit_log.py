@@ -13,6 +13,7 @@ from fairlead.cluster.store.store import Transaction
 from fairlead.errors import StoreError
 
 RETRY_S = 0.5  # between attempts to write to a store that fails
+MANY = 500  # rows of jobs and starts: to write and publish more takes long
 _log = logging.getLogger(__name__)
 
 
@@ -41,6 +42,11 @@ class CommitLog:
         self._is_stopping = is_stopping
         self._records: list[bytes] = []
         self._answers: list[tuple[Future[Any], Any]] = []
+        self._joining: list[Callable[[], None]] = []
+
+    def join(self, add: Callable[[], None]) -> None:
+        """Have something added to each commit that takes no long time, just before it is written."""
+        self._joining.append(add)
 
     def append(self, record: bytes) -> None:
         """Have a record written to the journal with the next commit."""
@@ -52,8 +58,11 @@ class CommitLog:
 
     def commit(self) -> None:
         """Write what was handled since the last commit, publish it, and pass the answers on."""
-        state, registry, answers = self._state, self._state.registry, self._answers
-        self._answers = []
+        state, registry = self._state, self._state.registry
+        if len(registry.dirty_jobs) + len(registry.dirty_attempts) < MANY:
+            for add in self._joining:
+                add()
+        answers, self._answers = self._answers, []
         jobs = list(registry.dirty_jobs)
         nodes = {node for record in registry.dirty_attempts.values() for node in record.nodes}
         if self._records or state.writes or registry.dirty_jobs or registry.dirty_attempts:

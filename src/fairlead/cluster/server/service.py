@@ -33,8 +33,8 @@ from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec, check_wei
 from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.server.forecasting import Forecasting
 from fairlead.cluster.server.options import LiveOptions
-from fairlead.cluster.server.rates import job_type_of
 from fairlead.cluster.server.server_loop import LoopArguments, ServerLoop
+from fairlead.cluster.server.submissions import Submission, SubmissionQueue
 from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
@@ -78,6 +78,13 @@ class Service:
         self.counters = self.engine.state.counters
         self.viewer = self.engine.parts.views.builder
         self.outlooks = Forecasting(self.engine, directory)
+        self.submissions = SubmissionQueue(
+            self.engine.state,
+            self.engine.parts.inbox,
+            admit=self._admit,
+            answer=self.engine.parts.commits.answer,
+        )
+        self.engine.parts.commits.join(self.submissions.take_over)
         self._users_changed = users_changed or _tell_nobody
 
     def start(self) -> None:
@@ -86,9 +93,11 @@ class Service:
         self._users_changed(self.store.users())
         self.outlooks.start()
         self.engine.start()
+        self.submissions.start()
 
     def stop(self) -> None:
         """Commit, and let go of the state directory."""
+        self.submissions.close()
         self.engine.stop()
         self.outlooks.close()
         self.store.close()
@@ -159,35 +168,12 @@ class Service:
             _check_kind(where, spec, self.engine)
         owner = tenant or caller.tenant or "default"
         mark = f"{caller.user}/{key}" if key else ""
-        return self._do(lambda: self._submit(caller.user, specs, owner, mark))
+        submission = Submission(user=caller.user, tenant=owner, specs=specs, key=mark)
+        return self._durable(self.submissions.submit(submission))
 
-    def _submit(self, user: str, specs: list[JobSpec], tenant: str, key: str) -> list[int]:
-        """On the driver's thread."""
-        engine = self.engine
-        if (
-            key
-            and (known := engine.state.submission_keys.get(key) or self.store.key(key)) is not None
-        ):
-            self._check_same(known, specs)
-            return known
-        now = engine.state.now_s()
-        rows = []
-        for spec in specs:
-            rows.append(
-                JobRow(
-                    id=engine.state.next_job,
-                    name=spec.name,
-                    tenant=tenant,
-                    user=user,
-                    spec=spec,
-                    submitted_s=now,
-                    total_steps=float(spec.total_steps),
-                    acknowledged_total=float(spec.total_steps),
-                    kind=job_type_of(spec, engine.state.options.catalogue).name,
-                    weight=spec.weight,
-                )
-            )
-            engine.state.next_job += 1
+    def _admit(self, rows: list[JobRow]) -> None:
+        """New jobs take part from now on (the driver's thread)."""
+        engine, now = self.engine, self.engine.state.now_s()
         for row in rows:
             engine.state.registry.jobs[row.id] = row
             engine.state.registry.dirty_jobs.add(row.id)
@@ -196,17 +182,6 @@ class Service:
         engine.recent.submitted(now, [job_of(row) for row in rows])
         self.outlooks.forecaster.outdate()
         engine.parts.jobs.admission.admit(rows, now)
-        ids = [row.id for row in rows]
-        if key:
-            engine.state.submission_keys[key] = ids
-            engine.state.write(lambda t: t.put_key(key, ids))
-        return ids
-
-    def _check_same(self, ids: list[int], specs: list[JobSpec]) -> None:
-        """A key that is used again must come with the same jobs."""
-        rows = [self.engine.state.registry.jobs.get(id_) or self.store.job(id_) for id_ in ids]
-        if [row.spec for row in rows if row is not None] != specs:
-            raise ConflictError("key: was used before, for other jobs")
 
     def cancel(self, caller: Caller, job: int) -> None:
         """Stop it for good. A job that has ended stays as it is."""
@@ -405,8 +380,12 @@ class Service:
 
     def _do(self, do: Callable[[], _Result]) -> _Result:
         """Have it done by the driver's thread; returns when it is durable."""
+        return self._durable(self.engine.call(do))
+
+    def _durable(self, future: "Future[_Result]") -> _Result:
+        """The result, once it is durable. Raises StoreError where that takes too long."""
         try:
-            return self.engine.call(do).result(DURABLE_S)
+            return future.result(DURABLE_S)
         except TimeoutError:
             trouble = self.engine.state.trouble or "the server is busy"
             raise StoreError(f"not durable yet after {DURABLE_S:.0f} s: {trouble}") from None

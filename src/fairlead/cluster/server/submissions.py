@@ -1,0 +1,219 @@
+"""Submissions of jobs on their way to the disk.
+
+Their rows are written first, and the core hears of the jobs after that: a server that ends in between finds
+them when it starts again, as jobs that its core does not know yet. So they can be part of any commit of the
+driver's thread. While that is busy for long (a round of thousands of jobs is decided, written and published
+in a second or more), a thread of this module's own writes them by themselves.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.inbox import Inbox
+from fairlead.cluster.server.rates import job_type_of
+from fairlead.cluster.store.rows import JobRow
+from fairlead.errors import FairleadError, StoreError
+
+PATIENCE_S = 0.05  # that a submission waits for the driver's thread
+MOST_JOBS = 1000  # that are written at once beside the driver's thread, which waits for that
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Submission:
+    """Jobs that somebody submits together."""
+
+    user: str
+    tenant: str
+    specs: Sequence[JobSpec]
+    key: str  # of this user's submission; the same again submits nothing. "" = none
+    ids: "Future[list[int]]" = field(default_factory=Future)  # once they are durable
+    asked_s: float = field(default_factory=time.monotonic)
+
+
+class SubmissionQueue:
+    """``submit`` from any thread."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        inbox: Inbox,
+        *,
+        admit: Callable[[list[JobRow]], None],
+        answer: Callable[["Future[Any]", object], None],
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """admit: takes over new jobs, on the driver's thread; answer: ends a future with a value once all is
+        durable that was handled there before."""
+        self._state = state
+        self._inbox = inbox
+        self._admit = admit
+        self._answer = answer
+        self._patience_s = patience_s
+        self._waiting: deque[Submission] = deque()
+        self._turn = threading.Lock()  # of who gives ids to those that wait
+        self._news = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="submissions", daemon=True)
+
+    def start(self) -> None:
+        """Once the state is recovered."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write nothing any more. What waits is not answered."""
+        self._closed.set()
+        self._news.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def submit(self, submission: Submission) -> "Future[list[int]]":
+        """Have it made durable. Raises StoreError where nothing can be just now."""
+        if self._state.trouble:  # it would wait for nobody knows how long
+            raise StoreError(self._state.trouble)
+        submission.ids.set_running_or_notify_cancel()  # who hangs up cannot cancel it any more
+        self._waiting.append(submission)
+        self._inbox.put(_commit_soon)
+        self._news.set()
+        return submission.ids
+
+    # --- the driver's thread -----------------------------------------------------------------------
+
+    def take_over(self) -> None:
+        """All that wait become part of the commit that is about to be written."""
+        with self._turn:
+            while self._waiting:
+                submission = self._waiting.popleft()
+                try:
+                    self._answer(submission.ids, self._enter(submission))
+                except Exception as problem:  # one bad submission must not end the server
+                    _refuse(submission, problem)
+
+    def _enter(self, submission: Submission) -> list[int]:
+        known = self._known(submission)
+        if known is not None:
+            return known
+        state, key = self._state, submission.key
+        rows = self._rows(submission)
+        self._admit(rows)
+        ids = [row.id for row in rows]
+        if key:
+            state.submission_keys[key] = ids
+            state.write(lambda t: t.put_key(key, ids))
+        return ids
+
+    def _known(self, submission: Submission) -> list[int] | None:
+        """The jobs of an earlier submission with this key. Raises ConflictError where they were others."""
+        state, key = self._state, submission.key
+        if not key:
+            return None
+        ids = state.submission_keys.get(key) or state.store.key(key)
+        if ids is None:
+            return None
+        rows = [state.registry.jobs.get(id_) or state.store.job(id_) for id_ in ids]
+        if [row.spec for row in rows if row is not None] != list(submission.specs):
+            raise ConflictError("key: was used before, for other jobs")
+        return ids
+
+    def _rows(self, submission: Submission) -> list[JobRow]:
+        """New jobs, of the next ids."""
+        state, first = self._state, self._state.next_job
+        state.next_job += len(submission.specs)
+        now = state.now_s()
+        return [
+            JobRow(
+                id=first + number,
+                name=spec.name,
+                tenant=submission.tenant,
+                user=submission.user,
+                spec=spec,
+                submitted_s=now,
+                total_steps=float(spec.total_steps),
+                acknowledged_total=float(spec.total_steps),
+                kind=job_type_of(spec, state.options.catalogue).name,
+                weight=spec.weight,
+            )
+            for number, spec in enumerate(submission.specs)
+        ]
+
+    # --- the thread for when that is busy ----------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._news.wait()
+            self._news.clear()
+            while self._waiting and not self._closed.wait(self._patience_s):
+                try:
+                    self._write_aside()
+                except StoreError as problem:
+                    _log.error("%s", problem)
+                except Exception:
+                    _log.exception("submissions could not be written beside the driver's thread")
+
+    def _write_aside(self) -> None:
+        """Make durable what has waited for long enough, without the driver."""
+        state = self._state
+        if state.trouble or state.fleet.hold_until:  # ids depend on what agents tell the driver
+            return
+        with self._turn:
+            taken = self._overdue()
+            if not taken:
+                return
+            first = state.next_job
+            try:
+                jobs = {submission: self._rows(submission) for submission in taken}
+                self._write(jobs)
+            except Exception:  # the driver takes them over when it can, or says what is wrong
+                state.next_job = first
+                self._waiting.extendleft(reversed(taken))
+                raise
+            # First: what people ask for next is done behind it.
+            self._inbox.put(partial(self._admit, [row for rows in jobs.values() for row in rows]))
+        for submission, rows in jobs.items():
+            submission.ids.set_result([row.id for row in rows])
+
+    def _overdue(self) -> list[Submission]:
+        """Those that have waited for long enough, oldest first; they wait no longer. What has a key
+        that is known is left to the driver, and so is what came after it."""
+        until, left = time.monotonic() - self._patience_s, MOST_JOBS
+        taken: list[Submission] = []
+        keys = set[str]()
+        while self._waiting and left > 0 and self._waiting[0].asked_s <= until:
+            key = self._waiting[0].key
+            if key and (key in keys or self._is_known(key)):
+                break
+            taken.append(self._waiting.popleft())
+            keys.add(key)
+            left -= len(taken[-1].specs)
+        return taken
+
+    def _is_known(self, key: str) -> bool:
+        return key in self._state.submission_keys or self._state.store.key(key) is not None
+
+    def _write(self, jobs: dict[Submission, list[JobRow]]) -> None:
+        with self._state.store.transaction() as t:
+            t.put_jobs([row for rows in jobs.values() for row in rows])
+            for submission, rows in jobs.items():
+                if submission.key:
+                    t.put_key(submission.key, [row.id for row in rows])
+            t.set_meta("clock", self._state.clock.to_meta())
+
+
+def _commit_soon() -> None:
+    """The driver's thread commits whenever it has done what it was asked."""
+
+
+def _refuse(submission: Submission, problem: Exception) -> None:
+    if not isinstance(problem, FairleadError):
+        _log.error("a submission failed", exc_info=problem)
+    submission.ids.set_exception(problem)
