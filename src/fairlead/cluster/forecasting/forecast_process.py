@@ -61,7 +61,7 @@ class ForecastTask:
 class ForecastProcess:
     """One task at a time. ``run`` may be called from any thread."""
 
-    def __init__(self, name: str, niceness: int = 5) -> None:
+    def __init__(self, name: str, niceness: int = 15) -> None:
         """niceness: whoever waits for a forecast in the background can wait; jobs and leases cannot."""
         self.name = name
         self.niceness = niceness
