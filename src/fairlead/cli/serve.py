@@ -122,6 +122,7 @@ def serve(
     start writes the token of user `admin` to DIR/admin.token, and one for agents to DIR/agent.token.
     """
     from fairlead.cluster.readiness import check_ready_fd
+    from fairlead.cluster.server.kernel_compiler import prepare_apart
     from fairlead.cluster.server.options import live_options, tls_of
     from fairlead.cluster.server.server import Listening
     from fairlead.cluster.server.server import serve as run
@@ -152,7 +153,7 @@ def serve(
     )
     if ready_fd is not None:
         check_ready_fd(ready_fd)
-    jit.prepare(everything=True)  # no solve and no round shall wait for it
+    prepare_apart(jit.modules_with_kernels())  # no solve and no round shall wait for it
     asyncio.run(run(state, options, listening, lambda server: _ready(server, ready_fd)))
 
 

@@ -90,6 +90,10 @@ class _Kernel:
         except (AttributeError, OSError):
             return False
 
+    def can_be_kept(self) -> bool:
+        """Is there a place where its machine code may be written?"""
+        return hasattr(self.dispatcher._cache, "_cache_file")
+
     def compiled(self) -> Any:
         """The machine code, from the cache if it is there."""
         global _loading, loading_s
@@ -171,7 +175,8 @@ def prepare(everything: bool = False) -> int:
     from before; how many. A line on stderr says so beforehand, unless one has been said."""
     global _announced
     if everything:
-        _import_all()
+        for name in modules_with_kernels():
+            import_module(name)
     wanted = [one for one in _kernels if not one.kept()]
     if wanted:
         _announced = True
@@ -181,13 +186,18 @@ def prepare(everything: bool = False) -> int:
     return len(wanted)
 
 
-def _import_all() -> None:
+def lacks_kept() -> bool:
+    """Is a kernel of a module that has been imported not kept, though it could be?"""
+    return any(one.can_be_kept() and not one.kept() for one in _kernels)
+
+
+def modules_with_kernels() -> list[str]:
+    """All modules that may have kernels."""
     names = []
     for package in _PACKAGES:
         path = import_module(f"fairlead.{package}").__path__
         names += [one.name for one in walk_packages(path, f"fairlead.{package}.")]
-    for name in names:
-        import_module(name)
+    return names
 
 
 def _renew_lock() -> None:

@@ -1,0 +1,49 @@
+"""Kernels compiled by a process of their own: whoever compiles keeps half a gigabyte of memory for good."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from fairlead.model import jit
+from fairlead.model.child_signals import deaf_to_interrupts
+
+_PR_SET_PDEATHSIG = 1
+
+
+def prepare_apart(modules: Sequence[str]) -> None:
+    """As ``jit.prepare``, for the kernels of these modules, by another process where those can be kept that
+    are not; it ends with this one."""
+    for name in modules:
+        import_module(name)
+    if jit.lacks_kept():
+        _compile_apart(modules)
+    jit.prepare()  # where nothing can be kept
+
+
+def _compile_apart(modules: Sequence[str]) -> None:
+    command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), *modules]
+    with deaf_to_interrupts():
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    try:
+        child.wait()
+    finally:
+        child.kill()
+        child.wait()
+
+
+def main() -> None:
+    """Arguments: the process id of who started this, and names of modules."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(sys.argv[1]):  # it ended before that was set
+        return
+    for name in sys.argv[2:]:
+        import_module(name)
+    jit.prepare()
+
+
+if __name__ == "__main__":
+    main()
