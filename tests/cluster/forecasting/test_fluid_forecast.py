@@ -54,6 +54,16 @@ def test_jobs_in_order_follow_each_other() -> None:
     assert wide.tolist() == [10.0, 30.0, 35.0]
 
 
+@pytest.mark.parametrize("policy", ["las_aware", "srtf"])
+def test_who_runs_and_ends_within_the_round_is_not_disturbed(policy: str) -> None:
+    """Of a job of a minute that ran, an end after eleven minutes was told, because others waited."""
+    crowd = fluid([60.0, 400.0, *[50.0] * 8], running=2)
+    times = finish_times(crowd, np.array([2.0]), policy, 1e6, 100.0)
+    assert times[0] == 60.0
+    assert times[1] > 400.0 or policy == "srtf"
+    assert finish_times(crowd, np.array([2.0]), "las_aware", 1e6, 59.0)[0] > 60.0
+
+
 def test_what_cannot_run_or_lies_beyond_the_horizon_has_no_end() -> None:
     three = fluid([10.0, 20.0, 5.0], [1, 3, 1])
     for policy in ("las_aware", "fifo"):

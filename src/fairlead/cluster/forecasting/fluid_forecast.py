@@ -81,9 +81,12 @@ def joined(first: FluidJobs, second: FluidJobs) -> FluidJobs:
     )
 
 
-def finish_times(jobs: FluidJobs, capacity: Floats, policy: str, horizon_s: float) -> Floats:
+def finish_times(
+    jobs: FluidJobs, capacity: Floats, policy: str, horizon_s: float, round_left_s: float = 0.0
+) -> Floats:
     """(jobs,) seconds from now to the end of each; inf = not within the horizon. capacity: (types,) devices
-    that work; policy: name, with options behind a colon."""
+    that work; policy: name, with options behind a colon; round_left_s: for which those that run keep their
+    devices."""
     if not len(jobs.job) or not capacity.sum():
         return np.full(len(jobs.job), np.inf)
     order = ORDERS.get(policy.partition(":")[0])
@@ -91,7 +94,16 @@ def finish_times(jobs: FluidJobs, capacity: Floats, policy: str, horizon_s: floa
         times = _shared(jobs, capacity, horizon_s)
     else:
         times = _in_order(jobs, capacity, *order, horizon_s)
+    undisturbed = _undisturbed(jobs)
+    times = np.where(undisturbed <= round_left_s, np.minimum(times, undisturbed), times)
     return np.where(jobs.left <= 0, np.minimum(times, jobs.arrive_s), times)
+
+
+def _undisturbed(jobs: FluidJobs) -> Floats:
+    """(jobs,) seconds to the end of each that runs if nobody takes its devices; inf = does not run."""
+    rate = jobs.rate[np.arange(len(jobs.job)), np.maximum(jobs.running_on, 0)]
+    runs = (jobs.running_on >= 0) & (rate > 0)
+    return np.where(runs, jobs.left / np.where(runs, rate, 1.0), np.inf)
 
 
 def _shared(jobs: FluidJobs, capacity: Floats, horizon_s: float) -> Floats:

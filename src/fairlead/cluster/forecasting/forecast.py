@@ -287,7 +287,8 @@ def _rest(
     there = fluid_jobs(s)
     exact_s = max(s.data.now_s - watch.now_s, 0.0)
     jobs = joined(there, to_come.fluid(s, MORE + MORE_PER_JOB * len(there.job)))
-    times = finish_times(jobs, s.data.capacity, policy, asked.horizon_s - exact_s)
+    horizon_s = asked.horizon_s - exact_s
+    times = finish_times(jobs, s.data.capacity, policy, horizon_s, _round_left_s(s))
     found = zip(there.job.tolist(), times[: len(there.job)].tolist(), strict=True)
     mine = {job: t for job, t in found if job < to_come.first_id}
     finish_s = watch.finish_s | {job: exact_s + t for job, t in mine.items() if t < np.inf}
@@ -298,6 +299,14 @@ def _rest(
     there_s = float(s.data.capacity.sum()) * makespan_s
     used = min((watch.held_s + work_s) / there_s, 1.0) if there_s > 0 else 0.0
     return ForecastRun(finish_s, makespan_s, used, unfinished, exact_s)
+
+
+def _round_left_s(s: Scheduler) -> float:
+    """Seconds of the round in force that are still to come; 0 where there is none, or it is ending."""
+    command = s.data.round.in_force
+    if command is None or not s.data.round.active or s.data.round.ending:
+        return 0.0
+    return max(command.time_s + command.length_s - s.data.now_s, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
