@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ from fairlead.cluster.demo.jobs import (
 )
 from fairlead.cluster.demo.run import play
 from fairlead.cluster.local import LocalCluster
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, FairleadError
+from fairlead.model.jit import COMPILING
 
 UP = (sys.executable, "-m", "fairlead", "up")
 SERVE = ("--port", "0", "--agent-port", "0", "--round", "1", "--heartbeat", "0.3", "--lease", "4")
@@ -50,6 +52,31 @@ def test_a_short_demonstration(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "3 jobs in" in said
     assert "ranking-1" in said
     assert descendants(tmp_path) == []
+
+
+def test_a_server_that_compiles_says_so_to_who_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fresh installation was silent for a minute."""
+    monkeypatch.setattr(LocalCluster, "_run", _compiling)
+    told: list[str] = []
+    cluster = LocalCluster(tmp_path, {}, tell=told.append)
+    with pytest.raises(FairleadError, match="server did not start"):
+        cluster.start()
+    assert told == [f"compiling 3 kernels {COMPILING} ..."]
+
+
+def _compiling(
+    cluster: LocalCluster, name: str, arguments: Sequence[str], fds: tuple[int, ...] = ()
+) -> "subprocess.Popen[bytes]":
+    """In the place of a server: says twice that it compiles, and ends once it has been heard."""
+    line = f"fairlead: compiling 3 kernels {COMPILING} ..."
+    code = f"import time; print({line!r}, {line!r}, sep='\\n', flush=True); time.sleep(3)"
+    with (cluster.directory / f"{name}.log").open("wb") as log:
+        call = (sys.executable, "-c", code)
+        process = subprocess.Popen(call, stdout=log, stderr=log, pass_fds=fds)
+    cluster.processes[name] = process
+    return process
 
 
 def test_what_does_not_start_says_why(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -71,7 +72,8 @@ def up(
         f"{round_s:g}",
     )
     directory = (state or HOME.expanduser()).absolute()
-    with _running(LocalCluster(directory, {socket.gethostname(): agent}, serve)) as cluster:
+    nodes = {socket.gethostname(): agent}
+    with _running(LocalCluster(directory, nodes, serve, tell=_say_why)) as cluster:
         _say_where(cluster)
         print(f"files: {directory}\nCtrl-C ends it; jobs save first", flush=True)
         while not (name := cluster.broken()):
@@ -101,7 +103,7 @@ def _demo(state: Path | None, policy: str, round_s: float, port: int | None) -> 
         *("--policy", policy or POLICY, "--round", f"{round_s or ROUND_S:g}"),
     )
     with _directory(state) as directory:
-        with _running(LocalCluster(directory, nodes, serve)) as cluster:
+        with _running(LocalCluster(directory, nodes, serve, tell=_say_why)) as cluster:
             _say_where(cluster)
             with cluster.client() as client, Screen() as screen:
                 summary = play(client, directory / "checkpoints", screen.watch, cluster.broken)
@@ -149,6 +151,10 @@ def _running(cluster: LocalCluster) -> Iterator[LocalCluster]:
         cluster.stop()
         for number, handler in before:
             signal.signal(number, handler)
+
+
+def _say_why(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _say_where(cluster: LocalCluster) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -15,6 +15,7 @@ from typing import NoReturn
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.readiness import ReadyPipe
 from fairlead.errors import ConfigError, FairleadError
+from fairlead.model.jit import COMPILING
 
 READY_S = (
     1800.0  # for a server to listen: the first start of all compiles, on any machine; one that has
@@ -38,6 +39,7 @@ class LocalCluster:
     url: str = ""  # for people and tools
     agent_address: str = ""
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    tell: Callable[[str], None] = lambda _: None  # is told why the start takes long
 
     @property
     def state(self) -> Path:
@@ -60,7 +62,7 @@ class LocalCluster:
         pipe = ReadyPipe()
         serve = ("serve", "--state", str(self.state), *pipe.arguments, *self.serve)
         server = self._run("server", serve, pipe.fds)
-        ready = pipe.wait(server, READY_S)
+        ready = pipe.wait(server, READY_S, _Once(lambda: self.said("server"), self.tell))
         if ready is None:
             self._fail("server", READY_S)
         self.url, self.agent_address = ready.url, ready.agents
@@ -132,6 +134,21 @@ class LocalCluster:
         last = self.said(name).strip().splitlines()[-1:] or ["(no output)"]
         kind = ConfigError if self.processes[name].returncode == 2 else FairleadError
         raise kind(f"{name} did not start: {last[0].removeprefix('fairlead: ')}")
+
+
+class _Once:
+    """Passes on, once, the line by which a server says that it compiles kernels."""
+
+    def __init__(self, said: Callable[[], str], tell: Callable[[str], None]) -> None:
+        self._said, self._tell = said, tell
+        self._told = False
+
+    def __call__(self) -> None:
+        lines = [] if self._told else self._said().splitlines()
+        for line in lines:
+            if COMPILING in line and not self._told:
+                self._told = True
+                self._tell(line.removeprefix("fairlead: "))
 
 
 def _ended(group: "list[subprocess.Popen[bytes]]", number: signal.Signals, limit_s: float) -> bool:

@@ -4,6 +4,7 @@ import os
 import select
 import subprocess
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -51,15 +52,21 @@ class ReadyPipe:
         """File descriptors that the process is to inherit."""
         return (self._write,)
 
-    def wait(self, process: "subprocess.Popen[bytes]", limit_s: float) -> ReadyServer | None:
+    def wait(
+        self,
+        process: "subprocess.Popen[bytes]",
+        limit_s: float,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> ReadyServer | None:
         """What the server says once it is ready; None: it has ended, or was not ready in time. To be called
-        once, when it has been started."""
+        once, when it has been started. meanwhile: called about every half second."""
         os.close(self._write)
         until, line = time.monotonic() + limit_s, b""
         with os.fdopen(self._read, "rb", buffering=0) as pipe:
             while not line.endswith(b"\n") and len(line) < _LINE:
                 left_s = until - time.monotonic()
                 if left_s <= 0 or not select.select([pipe], [], [], min(left_s, 0.5))[0]:
+                    meanwhile()
                     if left_s <= 0 or process.poll() is not None:
                         return None
                     continue

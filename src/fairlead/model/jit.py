@@ -26,6 +26,7 @@ _PACKAGES = (
 # Are the types of what a kernel is given compared with its signature at each call, where records are among
 # it? They are in the tests.
 CHECK_RECORDS = bool(os.environ.get("FAIRLEAD_CHECK_RECORDS"))
+COMPILING = "(once per installation)"  # in the line that says so
 _kernels: list["_Kernel"] = []
 _loading = False
 loading_s = 0.0  # that this process has spent on compiling kernels, or on fetching kept ones
@@ -213,4 +214,4 @@ def _say_once(what: str) -> None:
     """Say it on stderr, unless this process, or one that has started it, has."""
     if not os.environ.get(_TOLD):
         os.environ[_TOLD] = "1"
-        print(f"fairlead: {what} (once per installation) ...", file=sys.stderr, flush=True)
+        print(f"fairlead: {what} {COMPILING} ...", file=sys.stderr, flush=True)
