@@ -10,14 +10,15 @@ from fairlead.model.allocation_checks import devices_used, job_times
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.fifo import FifoAwareShares
 from fairlead.policies.fifo_packed import THRESHOLD, FifoPacked
+from fairlead.policies.gavel_reference.fifo_packed import GavelFifoPacked
 from tests.policies.pairs import problem, units, with_beside
 from tests.policies.problems import snapshots
 
 
 def packed(
-    snapshot: Snapshot, forgets_head: bool = False
+    snapshot: Snapshot, policy: FifoPacked | None = None
 ) -> dict[tuple[int, ...], dict[str, float]]:
-    made = FifoPacked(forgets_head=forgets_head).allocate(snapshot)
+    made = (policy or FifoPacked()).allocate(snapshot)
     return units(snapshot, made.share, made.job_groups)
 
 
@@ -45,9 +46,9 @@ def test_only_jobs_of_as_many_devices_share_and_the_head_holds_up_the_rest() -> 
 def test_the_release_forgets_a_head_for_which_too_few_devices_are_left() -> None:
     snapshot = problem([1, 4, 1], 0.9, a=3)
     assert packed(snapshot) == {(0,): {"a": 1.0}}
-    assert packed(snapshot, forgets_head=True) == {(0, 2): {"a": 1.0}}
+    assert packed(snapshot, GavelFifoPacked()) == {(0, 2): {"a": 1.0}}
     full = problem([1, 4, 1], 0.9, a=1)
-    assert packed(full, forgets_head=True) == packed(full) == {(0,): {"a": 1.0}}
+    assert packed(full, GavelFifoPacked()) == packed(full) == {(0,): {"a": 1.0}}
 
 
 def test_without_rates_of_pairs_it_is_fifo() -> None:

@@ -21,12 +21,8 @@ class FifoPacked:
     R_i = sum over the two of (rate beside the other / rate alone) on the type that i has; i runs alone
     and has as many devices. The pair takes i's place, and the next in line follows; the first that gains
     too little beside anybody holds up those behind it. Source: FIFO_Packing of Gavel's release.
-
-    Where devices are left that are too few for the head of the line, the release forgets the head and
-    packs those behind it; so does this if ``forgets_head``.
     """
 
-    forgets_head: bool = False
     name: str = "fifo_packed"
     heterogeneity_aware: bool = True
     space_sharing: bool = True
@@ -37,9 +33,8 @@ class FifoPacked:
         slot, head = first_come(snapshot)
         runs = np.flatnonzero(slot >= 0)
         used = np.bincount(snapshot.accelerator_of_slot[slot[runs]], snapshot.job_scale[runs])
-        if self.forgets_head and used.sum() < snapshot.capacity.sum():
-            head += 1
-        pairs = _pack(snapshot, slot, head)
+        idle = float(snapshot.capacity.sum() - used.sum())
+        pairs = _pack(snapshot, slot, self.first_to_pack(head, idle))
         alone = np.setdiff1d(runs, pairs)
         share = np.zeros((len(slot), len(snapshot.slots)))
         share[alone, slot[alone]] = 1.0
@@ -47,6 +42,11 @@ class FifoPacked:
         pair_share[np.arange(len(pairs)), slot[pairs[:, 0]]] = 1.0
         report = SolveReport("closed-form")
         return check_allocation(allocation(snapshot, share, report, pairs, pair_share), snapshot)
+
+    def first_to_pack(self, head: int, idle: float) -> int:  # noqa: ARG002
+        """Return the row of the first job that is packed. head: row of the first that has no devices; idle:
+        devices that are left."""
+        return head
 
 
 def _pack(snapshot: Snapshot, slot: Ints, head: int) -> Ints:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from fairlead.policies.cost import PackedThroughputPerCostSlo, ThroughputPerCostSlo
 from fairlead.policies.entities import requested_entities
 from fairlead.policies.fifo import FifoAwareShares, FifoShares
-from fairlead.policies.fifo_packed import FifoPacked
 from fairlead.policies.gavel_reference.allox import GavelAlloX
+from fairlead.policies.gavel_reference.fifo_packed import GavelFifoPacked
 from fairlead.policies.gavel_reference.las import (
     ReleasedAgnosticLas,
     ReleasedLas,
@@ -35,7 +35,7 @@ from fairlead.policies.water_filling import PackedWaterFilling
 MAKERS: Mapping[str, Maker] = {
     "fifo": lambda request: FifoShares(seed=request.seed),
     "fifo_aware": lambda _: FifoAwareShares(),
-    "fifo_packed": lambda _: FifoPacked(forgets_head=True),
+    "fifo_packed": lambda _: GavelFifoPacked(),
     "las": lambda _: ReleasedAgnosticLas(),
     "las_aware": lambda _: ReleasedLas(),
     "las_packed": lambda _: ReleasedPackedLas(),
