@@ -187,7 +187,7 @@ def test_exploration_costs_no_more_devices_than_allowed() -> None:
     assert not (plain.jobs.beliefs.explored_slot >= 0).any()
 
 
-def test_only_what_is_new_is_said() -> None:
+def test_only_what_is_new_is_announced() -> None:
     mine = estimator()
     mine.submitted([job(1), job(2)], None)
     first = mine.beliefs()

@@ -158,7 +158,7 @@ def test_jobs_that_left_are_forgotten() -> None:
     assert len(submit(made, j4=0).belief) == 1
 
 
-def test_on_other_slot_types_all_is_said_anew() -> None:
+def test_on_other_slot_types_all_is_announced_anew() -> None:
     made = estimator("gavel")
     submit(made, j1=0, j2=3)
     made.measured(ran(1, 2, (0.7, 0.4)))

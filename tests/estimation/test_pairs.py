@@ -79,7 +79,7 @@ def test_an_attempt_that_failed_is_not_made_again() -> None:
     one, two = pairs.rows([JobType.parse("k0", 1)], [JobType.parse("k1", 1)])
     pairs.refuse(one, two, np.array([0]))
     names, rate = np.array([0, 2]), table.rate[:2]
-    pair, colocated_rate = pairs.say(
+    pair, colocated_rate = pairs.announce(
         names, [JobType.parse("k0", 1), JobType.parse("k1", 1)], rate, np.zeros(0, np.int64)
     )
     assert pair.tolist() == [[0, 2]]
@@ -87,7 +87,7 @@ def test_an_attempt_that_failed_is_not_made_again() -> None:
     known = table.colocated_rate
     assert known is not None
     assert colocated_rate[0, 1] == pytest.approx([known[0, 1, 1], known[1, 0, 1]])
-    again = pairs.say(
+    again = pairs.announce(
         names, [JobType.parse("k0", 1), JobType.parse("k1", 1)], rate, np.zeros(0, np.int64)
     )
     assert not len(again[0])
@@ -131,5 +131,5 @@ def test_a_table_without_pairs_says_nothing() -> None:
     one, _ = pairs.rows([JobType.parse("k0", 1)], [])
     pairs.learn(one, one, np.array([0]), np.array([-1.0]), np.array([0.01]))
     assert not len(
-        pairs.say(np.array([0]), [JobType.parse("k0", 1)], np.ones((1, 2)), np.array([0]))[0]
+        pairs.announce(np.array([0]), [JobType.parse("k0", 1)], np.ones((1, 2)), np.array([0]))[0]
     )

@@ -62,7 +62,7 @@ def test_what_was_kept_is_taken_up() -> None:
     assert again.bias(ONE) == users.bias(ONE)
 
 
-def test_whoever_trusts_believes_what_is_said_but_for_where_a_job_cannot_run() -> None:
+def test_whoever_trusts_believes_users_but_for_where_a_job_cannot_run() -> None:
     slots = (SlotType("x"), SlotType("y"), SlotType("z"))
     trusting = Trusting(
         Throughputs(

@@ -26,7 +26,7 @@ class KnownKinds(NamedTuple):
 
 
 class Announcements:
-    """The rates that the core was told. A job that nothing tells apart from its kind goes by the kind's
+    """The rates that the core knows. A job that nothing tells apart from its kind goes by the kind's
     belief, whose name is twice the kind's row; a belief of a job's own is named twice its id plus one."""
 
     def __init__(self, slots: int) -> None:
@@ -51,7 +51,7 @@ class Announcements:
     def announce(
         self, jobs: EstimatedJobs, rate: Floats, kind_rate: Floats, columns: Ints, known: KnownKinds
     ) -> Beliefs | None:
-        """Return what differs from what the core was told, None = nothing; it is told from now on. rate:
+        """Return what differs from what the core knows, None = nothing; the core knows it from now on. rate:
         (jobs, slots), kind_rate: (kinds, slots), both in steps/s with 0 = cannot run there; columns: the
         slots that the core knows."""
         evidence, beliefs = jobs.evidence, jobs.beliefs
@@ -72,8 +72,8 @@ class Announcements:
         pair, colocated_rate = self._pairs(jobs, belief, columns, known)
         if not len(changed) and not len(belief) and not len(pair):
             return None
-        told = np.vstack([self._kind_rate[kind_rows], beliefs.announced[own]])[:, columns]
-        return Beliefs(evidence.id[changed], name[changed], belief, told, pair, colocated_rate)
+        announced = np.vstack([self._kind_rate[kind_rows], beliefs.announced[own]])[:, columns]
+        return Beliefs(evidence.id[changed], name[changed], belief, announced, pair, colocated_rate)
 
     def _pairs(
         self, jobs: EstimatedJobs, belief: Ints, columns: Ints, known: KnownKinds
@@ -85,7 +85,7 @@ class Announcements:
         of_kind = (names % 2 == 0)[:, None]
         shown = np.where(of_kind, self._kind_rate[kind], jobs.beliefs.announced[first])
         job_types = [known.job_types[k] for k in kind.tolist()]
-        return known.pairs.say(names, job_types, shown[:, columns], belief)
+        return known.pairs.announce(names, job_types, shown[:, columns], belief)
 
 
 class PosteriorChanges:
@@ -96,7 +96,7 @@ class PosteriorChanges:
         self._users: Floats = np.zeros((0, 3))  # (users, 3) bias and sigmas
 
     def moved(self, deviation: Floats, sigma: Floats, users: UserBias) -> tuple[Bools, Bools]:
-        """Return (kinds,) and (users,) of which is so much believed otherwise that their jobs are to be
+        """Return (kinds,) and (users,) whose beliefs have changed so much that their jobs are to be
         worked out again, which is taken for done. deviation, sigma: (kinds, slots)."""
         of_kinds = np.concatenate([deviation, sigma], axis=1)
         everyone = np.arange(len(users.names()))

@@ -69,7 +69,7 @@ class EstimatingBackend:
         self._jobs: dict[int, _Known] = {}
         self._round: StartRound | None = None
         self._next: Event | None = None
-        self._adapted: list[int] = []  # jobs that go by their kind until something is said of them
+        self._adapted: list[int] = []  # jobs that go by their kind until their beliefs come
         self._numbers = _Numbers()
 
     # --- a backend -----------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class EstimatingBackend:
         if event is not None:
             return event
         event = self.backend.next()
-        learned = None if event is None else self._hear(event)
+        learned = None if event is None else self._before(event)
         if learned is None:
             return event
         self._next = event
@@ -115,10 +115,10 @@ class EstimatingBackend:
         self._round = round_
         self._next = self._ask(time_s)
 
-    # --- what the estimator hears ----------------------------------------------------------------------
+    # --- what the estimator learns ----------------------------------------------------------------------
 
-    def _hear(self, event: Event) -> RatesLearned | None:
-        """What is to be told to the core before an event."""
+    def _before(self, event: Event) -> RatesLearned | None:
+        """Return what the core is to learn before an event; None = nothing."""
         match event:
             case JobsSubmitted() if event.jobs:
                 self._submit(event.jobs)
@@ -127,20 +127,20 @@ class EstimatingBackend:
                 self._measure(event)
                 return self._ask(event.time_s)
             case RequirementsChanged():
-                self._adapt(event)  # the core is told before the report, which follows
+                self._adapt(event)  # the core learns of it before the report, which follows
             case ProgressCorrected():
                 for job, done in zip(event.jobs.tolist(), event.steps_done.tolist(), strict=True):
                     if job in self._jobs:
                         self._jobs[job].done = done
             case JobTypesLearned():
-                said = (
+                columns = (
                     event.job_types,
                     event.slots,
                     event.rate,
                     event.colocated_job_types,
                     event.colocated_rate,
                 )
-                table = self.throughputs.learned(*said)
+                table = self.throughputs.learned(*columns)
                 self.throughputs = table
                 self.estimator.table(table)
         return None
@@ -170,7 +170,7 @@ class EstimatingBackend:
         self.estimator.adapted(event.jobs, event.batch)
 
     def _measure(self, event: RoundEnded) -> None:
-        """Tell what can be said of the jobs of a round."""
+        """Report to the estimator what the jobs of a round did."""
         round_ = self._round
         if round_ is None or round_.round != event.round:
             return
@@ -185,14 +185,14 @@ class EstimatingBackend:
         counts = there & (~lost & (seconds > 0))[:, None] & ~(paired[:, None] & over)
         counts &= failed[:, None] | (steps > 0)  # steps are 0 where work was lost, too
         unit, member = np.nonzero(counts)
-        told = zip(
+        rows = zip(
             units[unit, member].tolist(),
             steps[unit, member].tolist(),
             seconds[unit].tolist(),
             failed[unit].tolist(),
             strict=True,
         )
-        exact = [(s, t) if f else self.measure(job, s, t) for job, s, t, f in told]
+        exact = [(s, t) if f else self.measure(job, s, t) for job, s, t, f in rows]
         good = np.array([one is not None for one in exact], np.bool_)
         unit, member = unit[good], member[good]
         did = np.array([one for one in exact if one is not None], np.float64).reshape(-1, 2)
@@ -201,8 +201,8 @@ class EstimatingBackend:
             partner = units[unit, 1 - member]
         if len(unit):
             jobs, slot = units[unit, member], round_.slot[unit]
-            said = (did[:, 0].copy(), did[:, 1].copy(), partner, failed[unit])
-            self.estimator.measured(Measurement(event.time_s, jobs, slot, *said))
+            amounts = (did[:, 0].copy(), did[:, 1].copy(), partner, failed[unit])
+            self.estimator.measured(Measurement(event.time_s, jobs, slot, *amounts))
 
     def _book(self, units: Ints, steps: Floats) -> Bools:
         """Count steps; (units, width) which jobs have done all of theirs."""
@@ -222,25 +222,25 @@ class EstimatingBackend:
             flat[i] = one.done >= one.total * (1 - _NEAR)
         return over
 
-    # --- what the core is told ---------------------------------------------------------------------------
+    # --- what the core learns ---------------------------------------------------------------------------
 
     def _ask(self, time_s: float) -> RatesLearned | None:
-        said = self.estimator.beliefs()
+        beliefs = self.estimator.beliefs()
         adapted, self._adapted = dict.fromkeys(self._adapted, -1), []
-        if said is None:
+        if beliefs is None:
             if not adapted:
                 return None
             slots = len(self.throughputs.slots)
             none: Ints = np.zeros(0, np.int64)
-            said = Beliefs.of_jobs(none, np.zeros((0, slots)))
-        given = adapted | dict(zip(said.jobs.tolist(), said.name.tolist(), strict=True))
+            beliefs = Beliefs.of_jobs(none, np.zeros((0, slots)))
+        given = adapted | dict(zip(beliefs.jobs.tolist(), beliefs.name.tolist(), strict=True))
         given = {job: name for job, name in given.items() if job in self._jobs}
         for job, name in given.items():
             known = self._jobs[job]
             self._numbers.join(name, known.kind)
             self._numbers.leave(known.name)
             known.name = name
-        return self._numbers.event(time_s, given, said)
+        return self._numbers.event(time_s, given, beliefs)
 
 
 @dataclass(slots=True)
@@ -286,15 +286,15 @@ class _Numbers:
             heapq.heappush(self._free, self._number.pop(name))
             del self._jobs[name], self._kind[name]
 
-    def event(self, time_s: float, given: dict[int, int], said: Beliefs) -> RatesLearned:
-        """What the core is told. given: job -> name of its belief."""
+    def event(self, time_s: float, given: dict[int, int], beliefs: Beliefs) -> RatesLearned:
+        """The event by which the core learns of beliefs. given: job -> name of its belief."""
         number = self._number
-        used = [i for i, name in enumerate(said.belief.tolist()) if name in number]
-        belief = [int(name) for name in said.belief[used].tolist()]
+        used = [i for i, name in enumerate(beliefs.belief.tolist()) if name in number]
+        belief = [int(name) for name in beliefs.belief[used].tolist()]
         kinds = list(dict.fromkeys(self._kind[name] for name in belief))
         at = {kind: i for i, kind in enumerate(kinds)}
-        pairs = [i for i, (a, b) in enumerate(said.pair.tolist()) if a in number and b in number]
-        of = [number[name] for name in said.pair[pairs].reshape(-1).tolist()]
+        pairs = [i for i, (a, b) in enumerate(beliefs.pair.tolist()) if a in number and b in number]
+        of = [number[name] for name in beliefs.pair[pairs].reshape(-1).tolist()]
         return RatesLearned(
             time_s=time_s,
             jobs=np.array(list(given), np.int64),
@@ -302,7 +302,7 @@ class _Numbers:
             belief=np.array([number[name] for name in belief], np.int64),
             job_types=tuple(kinds),
             job_type=np.array([at[self._kind[name]] for name in belief], np.int64),
-            rate=np.ascontiguousarray(said.rate[used]),
+            rate=np.ascontiguousarray(beliefs.rate[used]),
             pair=np.array(of, np.int64).reshape(-1, 2),
-            colocated_rate=np.ascontiguousarray(said.colocated_rate[pairs]),
+            colocated_rate=np.ascontiguousarray(beliefs.colocated_rate[pairs]),
         )

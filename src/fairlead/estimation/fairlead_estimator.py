@@ -166,11 +166,11 @@ class FairleadEstimator:
         self._fresh = True
 
     def ended(self, jobs: Ints) -> None:
-        """What they have told of their kinds stays."""
+        """Forget jobs; what they taught of their kinds stays."""
         self.jobs.remove(jobs.tolist())
 
     def measured(self, report: Measurement) -> None:
-        """A round is over: what its jobs did alone, and beside each other."""
+        """A round is over: what its jobs did, alone and in pairs."""
         row = self.jobs.rows(report.jobs)
         alone = (row >= 0) & (report.partner < 0) & ~report.failed
         idle = alone & (report.steps <= 0)

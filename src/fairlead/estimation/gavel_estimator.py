@@ -1,14 +1,14 @@
 """Gavel's estimator: rates of pairs from those of reference jobs that a new job resembles.
 
-Every job family has a row of numbers: how fast it runs beside each other family on each accelerator type,
-over its rate alone. A sample of families are references, whose rows among themselves are known. A new job is
-run beside each reference on each type with some probability; the rest of its row is filled in by matrix
-completion; and it is taken for the reference whose row points most nearly the same way. From then on it is
-believed to be slowed down as that reference is. When two jobs have run together, what was measured takes the
-place of the estimate. Rates alone are taken from the table.
+Every job family has a row of numbers: how fast it runs in a pair with each other family on each accelerator
+type, over its rate alone. A sample of families are references, whose rows among themselves are known. A new
+job is run in a pair with each reference on each type with some probability; the rest of its row is filled in
+by matrix completion; and it is taken for the reference whose row points most nearly the same way. From then
+on it is believed to be slowed down as that reference is. When two jobs have run together, what was measured
+takes the place of the estimate. Rates alone are taken from the table.
 
 Source: Gavel (OSDI'20), section 6; the release, whose defect (``defect``) is an index: what a new job was
-meant to be measured beside is not what it was measured beside, where references are fewer than families.
+meant to be paired with is not what it was paired with, where references are fewer than families.
 """
 
 import random
@@ -39,7 +39,7 @@ class GavelEstimatorOptions:
     """How much is known beforehand."""
 
     references: int | None = None  # families among which a job is matched; None = all
-    profiling: float = 1.0  # probability that a job is measured beside a reference
+    profiling: float = 1.0  # probability that a job is measured in a pair with a reference
     rank: int = 10
     defect: bool = False
 
@@ -71,7 +71,7 @@ class Fingerprints:
     """The families of one scale factor, and which reference a new job of them is taken for."""
 
     def __init__(self, slowdown: Floats, choices: GavelEstimatorOptions, seed: int) -> None:
-        """slowdown: (families, families, types) rate of the first beside the second over its rate alone."""
+        """slowdown: (families, families, types) rate of the first paired with the second over that alone."""
         self.slowdown = slowdown
         self.choices = choices
         n = len(slowdown)
@@ -144,7 +144,7 @@ class GavelEstimator:
         self.seed = seed
         self._jobs: dict[int, _Job] = {}
         self._users: dict[int, set[int]] = {}  # name of a belief -> jobs that go by it
-        self._said: set[int] = set()  # names that the core knows
+        self._announced: set[int] = set()  # names that the core knows
         self._new: dict[int, None] = {}  # jobs that go by another belief than the core knows
         self._pairs: dict[tuple[int, int], Floats] = {}  # (slots, 2) as measured, NaN = not yet
         self._changed: dict[
@@ -186,10 +186,10 @@ class GavelEstimator:
                 self._families[scale] = kinds
                 self._fingerprints[scale] = Fingerprints(known, self.choices, seed)
 
-    # --- what it hears ---------------------------------------------------------------------------------
+    # --- what it learns ---------------------------------------------------------------------------------
 
     def table(self, throughputs: Throughputs) -> None:
-        """New kinds are left to the table; on other slot types everything is matched and said anew."""
+        """New kinds are left to the table; on other slot types everything is matched and announced anew."""
         before, self._table = self._table, throughputs
         if before.slots == throughputs.slots:
             return
@@ -198,7 +198,7 @@ class GavelEstimator:
         for pair, rate in self._pairs.items():
             self._pairs[pair] = np.vstack([rate, np.full((1, 2), np.nan)])[column]
         jobs, self._jobs = self._jobs, {}
-        self._users, self._said, self._new = {}, set(), {}
+        self._users, self._announced, self._new = {}, set(), {}
         for job, one in jobs.items():
             self._match(job, one.job_type, one.own)
 
@@ -273,9 +273,9 @@ class GavelEstimator:
         self._users[name].discard(job)
         if not self._users[name]:
             del self._users[name]
-            self._said.discard(name)
+            self._announced.discard(name)
 
-    # --- what it says ------------------------------------------------------------------------------------
+    # --- what it believes --------------------------------------------------------------------------------
 
     def beliefs(self) -> Beliefs | None:
         """New jobs, and pairs that were measured."""
@@ -284,14 +284,14 @@ class GavelEstimator:
         if not new and not changed:
             return None
         names = [self._jobs[job].name(job) for job in new]
-        first = {name: None for name in names if name not in self._said}
-        self._said.update(first)
+        first = {name: None for name in names if name not in self._announced}
+        self._announced.update(first)
         kind = np.array([self._jobs[next(iter(self._users[n]))].kind for n in first], np.int64)
         pair, colocated_rate = self._estimated(list(first))
-        said = self._as_measured(pair, colocated_rate, [p for p in changed if p in self._pairs])
+        pairs = self._as_measured(pair, colocated_rate, [p for p in changed if p in self._pairs])
         ids = np.array(new, np.int64)
         belief = np.array(list(first), np.int64)
-        return Beliefs(ids, np.array(names, np.int64), belief, self._table.rate[kind], *said)
+        return Beliefs(ids, np.array(names, np.int64), belief, self._table.rate[kind], *pairs)
 
     def _estimated(self, first: list[int]) -> tuple[Ints, Floats]:
         """Pairs of new beliefs with all others and among themselves, as their references are."""
@@ -346,6 +346,6 @@ class GavelEstimator:
 
 
 def _slowdown(rate: Floats, pair: Floats) -> Floats:
-    """(kinds, kinds, slots) the rate of the first beside the second over its rate alone."""
+    """(kinds, kinds, slots) the rate of the first in a pair with the second over its rate alone."""
     alone = np.broadcast_to(rate[:, None, :], pair.shape)
     return np.divide(pair, alone, out=np.zeros_like(pair), where=alone > 0)

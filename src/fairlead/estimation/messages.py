@@ -11,8 +11,8 @@ from fairlead.model.arrays import Bools, Floats, Ints
 class Measurement:
     """What jobs did in a round that is over, one row for each.
 
-    A job of which nothing can be said is not in it: whose node was lost, that only started, or that ended
-    within a pair (how long it took is not known then).
+    A job whose rate does not follow from the round is not in it: its node was lost, it only started, or it
+    ended within a pair (how long it took is not known then).
     """
 
     time_s: float
@@ -31,13 +31,13 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Beliefs:
-    """What is believed otherwise than before. A belief is a row of rates by which one job goes, or several
+    """The beliefs that have changed. A belief is a row of rates by which one job goes, or several
     of one kind that nothing tells apart; it goes by a name, any whole number >= 0. It lasts for as long as
-    a job goes by it, and is said again for the next one.
+    a job goes by it, and is announced again for the next one.
 
-    Rates of pairs that nobody names follow from the table: as much slower beside the other as the kinds of
-    the two, 0 where the table has no pairs. What was said of a pair of beliefs stands until either of them
-    is named again in ``belief``.
+    Rates of pairs that nobody names follow from the table: as much slower in the pair as the kinds of
+    the two, 0 where the table has no pairs. What was announced of a pair of beliefs holds until either of
+    them is named again in ``belief``.
     """
 
     jobs: Ints  # (jobs,) ids of jobs that go by another belief than before, or by their first
@@ -45,9 +45,7 @@ class Beliefs:
     belief: Ints  # (beliefs,) names of those that are new or changed, without repeats
     rate: Floats  # (beliefs, slots) steps/s alone; 0 = cannot run there
     pair: Ints  # (pairs, 2) names of beliefs, each pair once in any order; a belief with itself: two jobs
-    colocated_rate: (
-        Floats  # (pairs, slots, 2) steps/s of the first beside the second, and of the second
-    )
+    colocated_rate: Floats  # (pairs, slots, 2) steps/s of the first in the pair, and of the second
 
     @staticmethod
     def of_jobs(

@@ -1,6 +1,6 @@
 """How much two jobs on the same devices slow each other: completed from the pairs that are known.
 
-    log (rate beside / rate alone) [a beside b, slot] = suffers[a] + presses[b] + slot[t] + rest[a, b, t]
+    log (rate in a pair / rate alone) [a with b, slot] = suffers[a] + presses[b] + slot[t] + rest[a, b, t]
 
 Kind a's sensitivity, kind b's pressure and the slot's term are jointly Gaussian, the rest is independent, so
 the completion is one linear regression whose answer has a variance: a matrix of rank two in logarithms. Pairs
@@ -52,7 +52,7 @@ class Pairs:
         self._refused: Bools = np.zeros((0, 0, n), np.bool_)
         self._listed: Floats = np.zeros((0, 0, n))  # log slowing in the table, NaN = cannot share
         self._known: Bools = np.zeros((0, 0, n), np.bool_)  # and it may be taken as known
-        self._said: Floats = np.zeros((0, 0, n))
+        self._announced: Floats = np.zeros((0, 0, n))
         # Terms: slots first, then (suffers, presses) of each kind.
         self._at = np.full(n, USUAL)
         self._cov = SLOT**2 * np.eye(n)
@@ -69,7 +69,7 @@ class Pairs:
     def learn(
         self, first: Ints, second: Ints, slot: Ints, log_slowing: Floats, noise: Floats
     ) -> None:
-        """Measurements: how much slower the first kinds were beside the second. noise: their variances."""
+        """Measurements: how much slower the first kinds were in a pair with the second. noise: variances."""
         self._learned = self._learned or bool(len(first))
         for a, b, t, value, variance in zip(
             first.tolist(),
@@ -114,8 +114,8 @@ class Pairs:
         self._refused = np.pad(self._refused, grow)
         self._listed, self._known = self._look_up()
         listed = np.where(np.isnan(self._listed), 0.0, self._listed)
-        listed[:before, :before] = self._said
-        self._said = listed
+        listed[:before, :before] = self._announced
+        self._announced = listed
         self._at = np.concatenate([self._at, np.zeros(2 * more)])
         terms = np.tile([SUFFERS**2, PRESSES**2], more)
         wide = np.zeros((len(self._at), len(self._at)))
@@ -152,7 +152,7 @@ class Pairs:
     # --- what follows --------------------------------------------------------------------------------------
 
     def slowing(self, first: Ints, second: Ints) -> tuple[Floats, Floats]:
-        """(pairs, slots) mean and standard deviation of the log of rate beside over rate alone."""
+        """(pairs, slots) mean and standard deviation of the log of rate in a pair over rate alone."""
         n = len(self._table.slots)
         terms = np.column_stack([n + 2 * first, n + 2 * second + 1])
         two = self._cov[terms[:, :, None], terms[:, None, :]].sum(axis=(1, 2))
@@ -167,25 +167,25 @@ class Pairs:
         mean = (mean / variance + seen * self._mean[first, second]) / sure
         return np.minimum(mean, 0.0), np.sqrt(1 / sure)
 
-    def say(
+    def announce(
         self, names: Ints, kinds: Sequence[JobType], rate: Floats, belief: Ints
     ) -> tuple[Ints, Floats]:
-        """Pairs of beliefs that the table has wrong, of which one is said anew or whose slowing has moved: as
-        in ``Beliefs``. names: (beliefs,) all, of these kinds, rate: (beliefs, slots) alone; belief: those
-        that are said anew."""
+        """Return the pairs of beliefs that the table has wrong and of which one is announced anew or whose
+        slowing has changed, as in ``Beliefs``. names: (beliefs,) all, of these kinds, rate: (beliefs, slots)
+        alone; belief: those that are announced anew."""
         none: Ints = np.zeros((0, 2), np.int64)
         if not self._learned or self._table.colocated_rate is None:
             return none, np.zeros((0, rate.shape[1], 2))
         row, _ = self.rows(kinds, [])
         used = np.unique(row)
         a, b = (part.ravel() for part in np.meshgrid(used, used, indexing="ij"))
-        now = np.zeros(self._said.shape)
+        now = np.zeros(self._announced.shape)
         now[a, b] = self.slowing(a, b)[0]
         can = ~np.isnan(self._listed) & ~self._refused
         refused = self._refused & ~np.isnan(self._listed)
         now = np.where(refused, -np.inf, np.where(can, now, 0.0))
         listed = np.where(np.isnan(self._listed), 0.0, self._listed)
-        odd, moved = _apart(now, listed), _apart(now, self._said)
+        odd, moved = _apart(now, listed), _apart(now, self._announced)
         fresh = np.isin(names, belief)
         one, two = np.triu_indices(len(names))
         p, q = row[one], row[two]
@@ -193,8 +193,8 @@ class Pairs:
         wanted |= moved[p, q] | moved[q, p]
         wanted &= (one != two) | (names[one] % 2 == 0)
         one, two, p, q = one[wanted], two[wanted], p[wanted], q[wanted]
-        self._said[np.ix_(used, used)] = np.where(
-            (moved | moved.transpose(1, 0))[:, :, None], now, self._said
+        self._announced[np.ix_(used, used)] = np.where(
+            (moved | moved.transpose(1, 0))[:, :, None], now, self._announced
         )[np.ix_(used, used)]
         colocated_rate = np.stack(
             [

@@ -1,8 +1,8 @@
 """What an estimator of throughput is: the calls that it gets, and the beliefs that it gives.
 
-An estimator hears of jobs as they are submitted, of what they did in every round, and of their end. Asked for
-its beliefs, it returns those that have changed; ``EstimatingBackend`` makes events of them, which the core
-takes over. All columns of rates are slot types of the table that it was given last.
+An estimator learns of jobs as they are submitted, of what they did in every round, and of their end. Asked
+for its beliefs, it returns those that have changed; ``EstimatingBackend`` makes events of them, which the
+core takes over. All columns of rates are slot types of the table that it was given last.
 """
 
 from collections.abc import Mapping, Sequence

@@ -91,7 +91,7 @@ class UserBias:
 
 
 class Trusting:
-    """The estimator that believes whatever users say, and learns nothing: others are held against it."""
+    """The estimator that believes all estimates of users and learns nothing: others are compared with it."""
 
     def __init__(self, throughputs: Throughputs) -> None:
         self._table = throughputs
@@ -99,11 +99,11 @@ class Trusting:
         self._rate: list[Floats] = []
 
     def table(self, throughputs: Throughputs) -> None:
-        """Where nothing is said, the table holds."""
+        """Where no user gives an estimate, the table holds."""
         self._table = throughputs
 
     def submitted(self, jobs: Sequence[Job], user_estimates: Floats | None) -> None:
-        """Take their word."""
+        """Believe the estimates of users."""
         if user_estimates is None:
             return
         kind = [self._table.row(job.job_type) for job in jobs]
@@ -112,7 +112,7 @@ class Trusting:
         self._rate.append(np.where(np.isnan(user_estimates) | (table <= 0), table, user_estimates))
 
     def adapted(self, jobs: Ints, batch: Ints) -> None:
-        """Of the new batch size nobody has said anything."""
+        """Nothing: nobody estimates rates at the new batch size."""
 
     def measured(self, report: Measurement) -> None:
         """It looks away."""
@@ -121,7 +121,7 @@ class Trusting:
         """Nothing was kept."""
 
     def beliefs(self) -> Beliefs | None:
-        """What was said since it was asked last."""
+        """Return the estimates of users since the last call."""
         if not self._jobs:
             return None
         jobs, rate = np.concatenate(self._jobs), np.vstack(self._rate)
