@@ -184,7 +184,7 @@ def simulated(case: Case) -> Run:
     made = Run(case=case, seen=[], spent_s=dict.fromkeys(KINDS, 0.0))
     recent, rounds, awaited = Recent(), itertools.count(), set[int]()
     while (event := backend.next()) is not None:
-        if backend.submitted >= case.jobs and not awaited:
+        if backend.submissions.submitted >= case.jobs and not awaited:
             break
         _hear(recent, event)
         for command in core.handle(event):
@@ -193,7 +193,7 @@ def simulated(case: Case) -> Run:
             awaited -= {one.job for one in ends}
             backend.perform(command)
         due = isinstance(event, RoundEnded) and next(rounds) % LOOKS == 0
-        if due and core.data.round.active and backend.submitted < case.jobs:
+        if due and core.data.round.active and backend.submissions.submitted < case.jobs:
             looked = [one for kind in KINDS for one in _look(made, kind, setup, core, recent)]
             made.seen.extend(looked)
             awaited |= {one.job for one in looked}

@@ -254,7 +254,7 @@ class Owners:
             return []
         done = relay.watch.done[job] / 2
         relay.watch.done[job] = done
-        jobs = relay.backend._jobs
+        jobs = relay.backend.rounds.jobs
         jobs.arrays.steps_done[jobs.index.find(np.array([[job]]))[0, 0]] = done
         return [ProgressCorrected(time_s, np.array([job, 10_000]), np.array([done, 5.0]))]
 

@@ -100,7 +100,8 @@ class Environment:
         last = self._asked is None
         self._over = last
         observation = self._observe() if not last else asked.snapshot
-        done = last and self._in_system == 0 and self._backend.ended == self._backend.submitted
+        submissions = self._backend.submissions
+        done = last and self._in_system == 0 and submissions.ended == submissions.submitted
         return observation, -job_s / 3600, done, last and not done, self._info()
 
     def fork(self) -> "Environment":

@@ -51,9 +51,9 @@ class FluidBackend(SimBackend):
     _flow: _Flow | None = None
     _table: Throughputs | None = None  # the true rates, with the columns of allocations
 
-    def _add(self, job: Job, steps_done: float = 0.0) -> None:
-        super()._add(job, steps_done)
-        if self._stages.used:
+    def _add(self, job: Job) -> None:
+        super()._add(job)
+        if self.rounds.stages.used:
             raise ConfigError(
                 f"job {job.id}: it changes its batch size, which the ideal without rounds does not know"
             )
@@ -77,10 +77,10 @@ class FluidBackend(SimBackend):
         flow = self._flow
         assert flow is not None
         flow.told_s = time_s
-        total = self._jobs.arrays.total_steps[flow.index]
+        total = self.rounds.jobs.arrays.total_steps[flow.index]
         done = np.minimum(flow.done + flow.rate * (time_s - flow.from_s), total)
         done[flow.finish_s <= time_s] = total[flow.finish_s <= time_s]
-        self._jobs.arrays.steps_done[flow.index] = done
+        self.rounds.jobs.arrays.steps_done[flow.index] = done
         return ProgressCorrected(time_s, flow.jobs, done)
 
     def _answer(self) -> Solved:
@@ -96,10 +96,10 @@ class FluidBackend(SimBackend):
         if not len(snapshot.jobs):
             return None
         jobs = snapshot.jobs.copy()
-        index = self._jobs.index.find(jobs[:, None])[:, 0]
-        rate = self._rate(snapshot, made, self._jobs.arrays.table_row[index])
-        done = self._jobs.arrays.steps_done[index]
-        left = self._jobs.arrays.total_steps[index] - done
+        index = self.rounds.jobs.index.find(jobs[:, None])[:, 0]
+        rate = self._rate(snapshot, made, self.rounds.jobs.arrays.table_row[index])
+        done = self.rounds.jobs.arrays.steps_done[index]
+        left = self.rounds.jobs.arrays.total_steps[index] - done
         lasts_s = np.divide(left, rate, out=np.full(len(jobs), np.inf), where=rate > 0)
         if rate.any():
             self._stalled = False
@@ -116,7 +116,7 @@ class FluidBackend(SimBackend):
     def _rate(self, snapshot: Snapshot, made: Allocation, kind: Ints) -> Floats:
         """(jobs,) true steps/s. kind: (jobs,) rows of the true table."""
         if self._table is None or self._table.slots != snapshot.slots:
-            self._table = self.throughputs.columns(snapshot.slots)
+            self._table = self.rounds.throughputs.columns(snapshot.slots)
         table = self._table
         return throughput(
             snapshot.jobs,

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from fairlead.model.events import Event
-from fairlead.simulator.backend import SimBackend
+from fairlead.simulator.submissions import Submissions
 
 
 class Watch(Protocol):
@@ -16,17 +16,13 @@ class Watch(Protocol):
 class ProgressObserver:
     """Tells a progress bar, at every end of a round."""
 
-    def __init__(self, backend: SimBackend, watch: Watch) -> None:
-        self.backend = backend
+    def __init__(self, submissions: Submissions, watch: Watch) -> None:
+        self.submissions = submissions
         self.watch = watch
 
     def event(self, event: Event) -> None:
         """How many jobs have ended; of the measured ones, where only some are."""
-        measured = self.backend.measured_jobs
-        done = self.backend.ended
-        if measured is not None:
-            done = measured.stop - measured.first - self.backend.measured_left
-        self.watch(done, f"day {event.time_s / 86400:.1f}")
+        self.watch(self.submissions.progress, f"day {event.time_s / 86400:.1f}")
 
     def command(self, command: object) -> None:
         """Nothing to tell."""

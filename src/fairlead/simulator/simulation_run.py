@@ -6,7 +6,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+import polars as pl
 
 from fairlead.client.version import __version__
 from fairlead.errors import ConfigError
@@ -25,7 +27,7 @@ from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.placement.rule import PlacementRule
 from fairlead.scheduler.setup import Setup, build, check_policy, traits_of
 from fairlead.simulator.admission import AdmissionRule, AdmittingBackend
-from fairlead.simulator.backend import MeasuredJobs, SimBackend
+from fairlead.simulator.backend import SimBackend
 from fairlead.simulator.fluid_backend import FluidBackend
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.options import Options, check_options, settings_of
@@ -34,9 +36,11 @@ from fairlead.simulator.recording.expected_rounds import ExpectRounds
 from fairlead.simulator.recording.fluid_recorder import FluidRecorder
 from fairlead.simulator.recording.metrics import Result, measure
 from fairlead.simulator.recording.recorder import Recorder
+from fairlead.simulator.recording.running_units import ChargingRules
 from fairlead.simulator.run_jobs import RunJobs, as_released, read_jobs
 from fairlead.simulator.run_log import RunLog
 from fairlead.simulator.shockwave_reference.round_rules import LOSS
+from fairlead.simulator.submissions import MeasuredJobs
 from fairlead.simulator.timed_solver import TimedSolver
 from fairlead.simulator.traces.atomic_write import write_atomically
 from fairlead.simulator.traces.cluster_files import parse_cluster
@@ -58,6 +62,25 @@ class AgentPolicy:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """Never called: the environment's actions are the answers."""
         raise NotImplementedError(f"{self.name}: actions decide (at {snapshot.now_s} s)")
+
+
+class _Tables(NamedTuple):
+    """The tables of a run."""
+
+    jobs: pl.DataFrame
+    rounds: pl.DataFrame
+    placement_intervals: pl.DataFrame
+
+    @staticmethod
+    def of(recorder: Recorder) -> "_Tables":
+        """What was recorded."""
+        return _Tables(recorder.job_table(), recorder.round_table(), recorder.interval_table())
+
+    def write(self, out: Path) -> None:
+        """One file for each, named after it."""
+        for name, table in self._asdict().items():
+            with write_atomically(out / f"{name}.parquet") as path:
+                table.write_parquet(path, compression="lz4", statistics=False)
 
 
 @dataclass(frozen=True)
@@ -151,63 +174,63 @@ class SimulationRun:
         scheduler = build(setup, self.made, self.placement)
         solver = TimedSolver(scheduler.data.planning.planner)
         backend = self._backend(solver)
-        admitting = None
-        if admission is not None:
-            if self.options.measured_jobs is not None:
-                raise ConfigError("measured_jobs counts arrivals: it does not go with admission")
-            admitting = AdmittingBackend(backend, admission, self.cluster)
+        admitting = self._admitting(backend, admission)
         recorder = self._recorder(setup, keep_intervals)
         expect = None if expect_rounds is None else ExpectRounds(expect_rounds, self.cluster)
+        log = None if out is None else RunLog(out, setup, resume)
         with ExitStack() as stack:
             seeing: list[Observer] = [recorder, *observers]
-            log = None
-            if out is not None:
-                log = stack.enter_context(RunLog(out, setup, resume))
+            if log is not None:
+                stack.enter_context(log)
                 solver.recorded = log.answers
                 seeing.append(log)
             if expect is not None:
                 seeing.append(expect)
             if watch is not None:
-                seeing.append(ProgressObserver(backend, watch))
+                seeing.append(ProgressObserver(backend.submissions, watch))
             complete = drive(
                 scheduler, self._with_estimator(admitting or backend, setup), seeing, stop
             )
         recorder.finish()
         if expect is not None and complete:
             expect.finish()
-        jobs = recorder.job_table()
-        rounds, placement_intervals = recorder.round_table(), recorder.interval_table()
+        tables = _Tables.of(recorder)
         metrics = measure(
-            recorder, jobs, self.options.measured_jobs, self.profile.gavel.charge_idle_gaps
+            recorder, tables.jobs, self.options.measured_jobs, self.profile.gavel.charge_idle_gaps
         )
         if out is not None:
-            for name, table in (
-                ("jobs", jobs),
-                ("rounds", rounds),
-                ("placement_intervals", placement_intervals),
-            ):
-                with write_atomically(out / f"{name}.parquet") as path:
-                    table.write_parquet(path, compression="lz4", statistics=False)
+            tables.write(out)
         metrics["cpu_s"] = time.process_time() - began
-        metrics["solve_s"] = solver.seconds
-        metrics["solve_gap"], metrics["solve_violation"] = solver.gap, solver.violation
+        metrics |= solver.metrics()
         if admitting is not None:
             metrics["n_refused"] = len(admitting.refused)
         if log is not None:
             metrics["journal_sha256"] = log.sha256
-        notes = (*self.jobs.notes, *summarise(self.jobs.skipped))
-        if log is not None and not complete and not log.caught_up:
-            notes += (
-                "interrupted before it was back where the run had been; the journal is as it was",
-            )
         return Result(
             config=self.config(),
             metrics=metrics,
-            jobs=jobs,
-            rounds=rounds,
-            placement_intervals=placement_intervals,
+            **tables._asdict(),
             complete=complete,
-            skipped=notes,
+            skipped=self._notes(log, complete),
+        )
+
+    def _admitting(
+        self, backend: SimBackend, admission: AdmissionRule | None
+    ) -> AdmittingBackend | None:
+        if admission is None:
+            return None
+        if self.options.measured_jobs is not None:
+            raise ConfigError("measured_jobs counts arrivals: it does not go with admission")
+        return AdmittingBackend(backend, admission, self.cluster)
+
+    def _notes(self, log: RunLog | None, complete: bool) -> tuple[str, ...]:
+        """What people are to know of the run."""
+        notes = (*self.jobs.notes, *summarise(self.jobs.skipped))
+        if log is None or complete or log.caught_up:
+            return notes
+        return (
+            *notes,
+            "interrupted before it was back where the run had been; the journal is as it was",
         )
 
     def setup(self) -> Setup:
@@ -256,9 +279,11 @@ class SimulationRun:
         return Recorder(
             cluster=self.cluster,
             throughputs=self.throughputs,
-            charge_idle_gaps=self.profile.gavel.charge_idle_gaps,
+            charging=ChargingRules(
+                idle_gaps=self.profile.gavel.charge_idle_gaps,
+                startup=self.profile.shockwave.charge_startup,
+            ),
             solves=setup.traits is not None,
-            charge_startup=self.profile.shockwave.charge_startup,
             released_world=self.profile.shockwave.released_world,
             keep_intervals=keep_intervals,
         )

@@ -30,3 +30,11 @@ class TimedSolver:
         self.violation = max(self.violation, answer.report.violation)
         self.seconds += time.perf_counter() - began
         return answer
+
+    def metrics(self) -> dict[str, float | None]:
+        """Wall seconds in all, and the largest gap and violation of an answer."""
+        return {
+            "solve_s": self.seconds,
+            "solve_gap": self.gap,
+            "solve_violation": self.violation,
+        }

@@ -46,8 +46,9 @@ from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.driver import drive
 from fairlead.scheduler.setup import Setup, restore
-from fairlead.simulator.backend import MeasuredJobs, SimBackend
+from fairlead.simulator.backend import SimBackend
 from fairlead.simulator.ground_truth import GroundTruth
+from fairlead.simulator.submissions import MeasuredJobs
 from fairlead.simulator.true_jobs import Adopted
 
 DAY_S = 86_400.0

@@ -12,6 +12,7 @@ from fairlead.model.events import (
 )
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.recording.recorder import Recorder
+from fairlead.simulator.recording.running_units import ChargingRules
 
 
 class FluidRecorder(Recorder):
@@ -23,7 +24,7 @@ class FluidRecorder(Recorder):
         self, cluster: Cluster, throughputs: Throughputs, slots: tuple[SlotType, ...]
     ) -> None:
         """slots: the columns of allocations."""
-        super().__init__(cluster, throughputs, charge_idle_gaps=True, solves=True)
+        super().__init__(cluster, throughputs, ChargingRules(idle_gaps=True), solves=True)
         self._accelerator_of_slot: Ints = np.array(
             [cluster.accelerators.index(s.accelerator) for s in slots]
         )
@@ -53,17 +54,17 @@ class FluidRecorder(Recorder):
 
     def _share_out(self, units: Ints, share: Floats) -> None:
         """Other shares from now on. units: (units, width) ids; share: (units, slots)."""
-        col, types = self.columns.arrays, len(self.cluster.slots)
-        member = self._index.find(units)
+        col, types = self.records.columns.arrays, len(self.cluster.slots)
+        member = self.records.index.find(units)
         devices = share * col.scale[member[:, 0]][:, None]
         by_slot = devices.sum(axis=0)
         self._used = _sums(self._accelerator_of_slot, by_slot, types)
         self._spread = _sums(self._accelerator_of_slot, by_slot * self._apart, types)
         here = member >= 0
         row, job = np.nonzero(here)[0], member[here]
-        n = self.columns.n
+        n = self.records.columns.n
         dollars = devices @ self.cluster.price[self._accelerator_of_slot] / 3600.0
-        self._flowing = self._index.positions()
+        self._flowing = self.records.index.positions()
         self._time = _sums(job, share.sum(axis=1)[row], n)[self._flowing]
         self._dollars = _sums(job, dollars[row], n)[self._flowing]
         runs = self._flowing[self._time > 0]
@@ -81,7 +82,7 @@ class FluidRecorder(Recorder):
         )
 
     def _progress(self, event: ProgressCorrected) -> None:
-        col, rounds = self.columns.arrays, self.rounds
+        col, rounds = self.records.columns.arrays, self.rounds
         lasted_s = event.time_s - rounds["time_s"][-1]
         seconds = lasted_s - rounds["seconds"][-1]
         busy_s = self._used * seconds
@@ -91,10 +92,10 @@ class FluidRecorder(Recorder):
         self.time.spread_s += self._spread * seconds
         col.run_s[self._flowing] += self._time * seconds
         col.cost[self._flowing] += self._dollars * seconds
-        col.steps_done[self._index.find(event.jobs[:, None])[:, 0]] = event.steps_done
+        col.steps_done[self.records.index.find(event.jobs[:, None])[:, 0]] = event.steps_done
 
     def _served(self) -> Floats:
-        col, n = self.columns.arrays, self.columns.n
+        col, n = self.records.columns.arrays, self.records.columns.n
         there_s = np.where(col.end[:n] > 0, col.end_s[:n], self.now_s) - col.arrival_s[:n]
         none = np.full(n, np.nan)
         return np.asarray(np.divide(col.run_s[:n], there_s, out=none, where=there_s > 0))
@@ -104,7 +105,7 @@ class FluidRecorder(Recorder):
         seconds = np.array(self.rounds["seconds"], np.float64)
         jobs_s = np.append(0.0, np.cumsum(seconds * np.array(self.rounds["active"], np.float64)))
         until_s = np.append(0.0, np.cumsum(seconds))
-        first, behind = self._rounds_of_jobs()
+        first, behind = self.records.rounds_of_jobs(len(self.rounds))
         there_s = until_s[behind] - until_s[first]
         mean = np.divide(
             jobs_s[behind] - jobs_s[first],

@@ -53,26 +53,10 @@ def measure(
     if measured_jobs is not None:
         measured = jobs.slice(measured_jobs[0], measured_jobs[1] - measured_jobs[0])
     done = measured.filter(pl.col("end") == "completed")
-    jct = done["jct_s"].to_numpy()
-    devices = float(recorder.cluster.capacity.sum())
-    names = recorder.cluster.accelerators
-    counts = jobs["end"].value_counts()
-    ended = dict(zip(counts["end"].to_list(), counts["count"].to_list(), strict=True))
-    capacity_s = recorder.time.capacity_s
-    run_s = float(jobs["run_s"].sum())
     metrics: dict[str, Any] = {
         "makespan_s": recorder.now_s,
-        "avg_jct_s": _mean(jct),
-        "jct_percentiles_s": {f"p{p}": _percentile(jct, p) for p in (50, 90, 99)},
-        "avg_jct_by_scale_s": _mean_by(done["scale_factor"].to_numpy(), jct),
-        "avg_queueing_delay_s": _mean(
-            (measured["start_s"] - measured["arrival_s"]).drop_nulls().to_numpy()
-        ),
-        "utilization": _ratio(recorder.time.busy_s.sum(), capacity_s.sum()),
-        "spread_share": _ratio(recorder.time.spread_s.sum(), recorder.time.busy_s.sum()),
-        "utilization_by_type": {
-            name: _ratio(recorder.time.busy_s[t], capacity_s[t]) for t, name in enumerate(names)
-        },
+        **_times(measured, done),
+        **_devices(recorder),
         "cost": float(np.sum(jobs["cost"].to_numpy())),
         "rho": {
             "isolated": _rho(done["rho_isolated"].drop_nulls().to_numpy()),
@@ -80,32 +64,73 @@ def measure(
         },
         "envy": envy(measured["served"].drop_nulls().to_numpy()),
         "preemptions": int(sum(recorder.rounds["preempted"])),
+        **_starts(jobs),
+        **_slo(measured, recorder.now_s),
+        "n_jobs": len(jobs),
+        "n_measured": len(measured),
+        **_ends(jobs),
+        "n_rounds": len(recorder.rounds),
+        "n_solves": recorder.n_solves,
+    }
+    if measured_jobs is None:
+        metrics["rho"]["static"] = _rho(done["rho_static"].drop_nulls().to_numpy())
+    if gavel:
+        whole_s = recorder.now_s * float(recorder.cluster.capacity.sum())
+        metrics["gavel_utilization"] = _ratio(recorder.time.charged_s.sum(), whole_s)
+    return metrics
+
+
+def _times(measured: pl.DataFrame, done: pl.DataFrame) -> dict[str, Any]:
+    """JCT and queueing delay. done: the measured jobs that have completed."""
+    jct = done["jct_s"].to_numpy()
+    waited = (measured["start_s"] - measured["arrival_s"]).drop_nulls()
+    return {
+        "avg_jct_s": _mean(jct),
+        "jct_percentiles_s": {f"p{p}": _percentile(jct, p) for p in (50, 90, 99)},
+        "avg_jct_by_scale_s": _mean_by(done["scale_factor"].to_numpy(), jct),
+        "avg_queueing_delay_s": _mean(waited.to_numpy()),
+    }
+
+
+def _devices(recorder: Recorder) -> dict[str, Any]:
+    """What part of the device-seconds was in use."""
+    time, names = recorder.time, recorder.cluster.accelerators
+    return {
+        "utilization": _ratio(time.busy_s.sum(), time.capacity_s.sum()),
+        "spread_share": _ratio(time.spread_s.sum(), time.busy_s.sum()),
+        "utilization_by_type": {
+            name: _ratio(time.busy_s[t], time.capacity_s[t]) for t, name in enumerate(names)
+        },
+    }
+
+
+def _starts(jobs: pl.DataFrame) -> dict[str, Any]:
+    """Moves and restarts, and what went into them."""
+    run_s = float(jobs["run_s"].sum())
+    return {
         "moves": int(jobs["moves"].sum()),
         "moves_per_job_hour": _ratio(jobs["moves"].sum(), run_s / 3600),
         "restarts": int(jobs["restarts"].sum()),
         "restarts_per_job_hour": _ratio(jobs["restarts"].sum(), run_s / 3600),
         "restart_lost_s": float(jobs["restart_lost_s"].sum()),
         "lost_share": _ratio(jobs["restart_lost_s"].sum(), run_s),
-        **_slo(measured, recorder.now_s),
-        "n_jobs": len(jobs),
-        "n_measured": len(measured),
+    }
+
+
+def _ends(jobs: pl.DataFrame) -> dict[str, int]:
+    """How many jobs ended in which way."""
+    counts = jobs["end"].value_counts()
+    ended = dict(zip(counts["end"].to_list(), counts["count"].to_list(), strict=True))
+    forced = (pl.col("end") == "completed") & (
+        pl.col("steps_done") < pl.col("total_steps") * (1 - 1e-9)
+    )
+    return {
         **{
             f"n_{end}": ended.get(end, 0) for end in ("completed", "dropped", "killed", "cancelled")
         },
-        "n_forced": jobs.filter(
-            (pl.col("end") == "completed")
-            & (pl.col("steps_done") < pl.col("total_steps") * (1 - 1e-9))
-        ).height,
+        "n_forced": jobs.filter(forced).height,
         "n_unfinished": ended.get("unfinished", 0),
-        "n_rounds": len(recorder.rounds["preempted"]),
-        "n_solves": recorder.n_solves,
     }
-    if measured_jobs is None:
-        metrics["rho"]["static"] = _rho(done["rho_static"].drop_nulls().to_numpy())
-    if gavel:
-        whole_s = recorder.now_s * devices
-        metrics["gavel_utilization"] = _ratio(recorder.time.charged_s.sum(), whole_s)
-    return metrics
 
 
 def _slo(jobs: pl.DataFrame, now_s: float) -> dict[str, int]:

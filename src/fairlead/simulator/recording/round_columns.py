@@ -24,6 +24,11 @@ class RoundColumns:
     def __len__(self) -> int:
         return len(self._columns["time_s"])
 
+    @property
+    def last_s(self) -> float:
+        """When the last round began."""
+        return float(self._columns["time_s"][-1])
+
     def __getitem__(self, name: str) -> list[Any]:
         return self._columns[name]
 

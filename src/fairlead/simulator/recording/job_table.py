@@ -1,0 +1,109 @@
+"""The table of jobs: one row per submitted job."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fairlead.model.arrays import Floats
+from fairlead.model.commands import JobEnd
+from fairlead.simulator.recording.adaptation_columns import adaptation_columns
+from fairlead.simulator.recording.contention import running_alone_s
+from fairlead.simulator.recording.job_records import JobRecords
+
+_TYPES: dict[str, Any] = {
+    "job": pl.Int64,
+    "family": pl.String,
+    "scale_factor": pl.Int64,
+    "weight": pl.Float64,
+    "tenant": pl.String,
+    "mode": pl.String,
+    "batch_sizes": pl.String,
+    "end": pl.String,
+    "slo_s": pl.Float64,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the records of jobs do not say."""
+
+    devices: float  # of the cluster
+    released_world: bool  # is it that of Shockwave's release?
+    contention: Floats  # (jobs,) mean number of jobs in the system per device, and at least 1
+    served: Floats  # (jobs,) part of the rounds that it might have run in in which it ran
+
+
+def job_table(records: JobRecords, around: Surroundings) -> pl.DataFrame:
+    """The columns that docs/formats.md names, where a number is missing null."""
+    col, n, jobs = records.columns.arrays, records.columns.n, records.jobs
+    names = {0: "unfinished"} | {int(end): end.name.lower() for end in JobEnd}
+    end = col.end[:n]
+    jct_s = np.where(end == JobEnd.COMPLETED, col.end_s[:n] - col.arrival_s[:n], np.nan)
+    total = np.array([job.total_steps for job in jobs], np.float64)
+    alone_s = _alone_s(records, around.released_world)
+    promised = records.promised.given
+    table = pl.DataFrame(
+        {
+            "job": [int(job.id) for job in jobs],
+            "family": [job.family for job in jobs],
+            "scale_factor": [job.scale_factor for job in jobs],
+            "weight": [job.weight for job in jobs],
+            "tenant": [job.tenant for job in jobs],
+            **adaptation_columns(jobs),
+            "total_steps": total,
+            "steps_done": _steps_done(records, total),
+            "arrival_s": col.arrival_s[:n],
+            "start_s": col.start_s[:n],
+            "end_s": col.end_s[:n],
+            "end": [names[int(e)] for e in end],
+            "jct_s": jct_s,
+            "run_s": col.run_s[:n],
+            "promised_s": col.promised_s[:n] if promised else np.full(n, np.nan),
+            "cost": col.cost[:n],
+            "restarts": col.restarts[:n],
+            "moves": col.moves[:n],
+            "restart_lost_s": col.restart_lost_s[:n],
+            **_rho(jct_s, col.isolated_s[:n], alone_s, around),
+            "exclusive_s": alone_s,
+            "served": around.served,
+            "slo_s": [job.slo_s for job in jobs],
+        },
+        schema_overrides=_TYPES,
+    )
+    return table.with_columns(pl.col(pl.Float64).fill_nan(None))
+
+
+def _rho(
+    jct_s: Floats, isolated_s: Floats, alone_s: Floats, around: Surroundings
+) -> dict[str, Floats]:
+    """(jobs,) finish-time fairness by its three definitions. All arrays are (jobs,)."""
+    n = len(jct_s)
+    none = np.full(n, np.nan)
+    return {
+        "rho_isolated": np.divide(jct_s, isolated_s, out=none, where=isolated_s > 0),
+        "rho_static": jct_s / (alone_s * max(1.0, n / around.devices)),
+        "rho_themis": jct_s / (alone_s * around.contention),
+    }
+
+
+def _alone_s(records: JobRecords, released: bool) -> Floats:
+    """(jobs,) running time alone on the fastest type."""
+    table = records.throughputs
+    fastest = np.array(
+        [
+            table.rate[row].max(initial=0.0)
+            for job in records.jobs
+            if (row := table.row(job.job_type)) is not None
+        ],
+        np.float64,
+    )
+    return running_alone_s(records.jobs, fastest, table, released)
+
+
+def _steps_done(records: JobRecords, total: Floats) -> Floats:
+    """(jobs,) steps done, counted like the total, at the first batch size: the same part of it."""
+    col, n = records.columns.arrays, records.columns.n
+    done, now = col.steps_done[:n], col.total_steps[:n]
+    return np.where(now == total, done, done / now * total)

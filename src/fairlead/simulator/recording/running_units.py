@@ -1,0 +1,184 @@
+"""Who runs, from one round to the next: starts, moves, placement intervals, device-seconds."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import StartRound
+from fairlead.model.events import RoundEnded
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.placement.servers import are_scattered
+from fairlead.simulator.recording.device_time import DeviceTime
+from fairlead.simulator.recording.job_columns import RecordedJobs
+from fairlead.simulator.recording.placement_intervals import PlacementIntervals
+from fairlead.simulator.recording.recorder_kernels import (
+    Charging,
+    RoundReport,
+    UnitsBefore,
+    UnitsNow,
+    begin,
+    book,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargingRules:
+    """What device-seconds cost, as the profile has it."""
+
+    idle_gaps: bool = False  # those before a round too, and no rounds that do not count
+    startup: bool = True  # those that went into starting too
+
+
+class UnitCounts(NamedTuple):
+    """Jobs that run in a round, start with it, were preempted by it, and move."""
+
+    running: int
+    started: int
+    preempted: int
+    moved: int
+
+
+class RoundUse(NamedTuple):
+    """What a round did with its devices."""
+
+    busy: Floats  # (slots,) device-seconds in use
+    lost_s: float  # device-seconds that went into starting, and of units whose work does not count
+    spread_s: float  # device-seconds of units on more servers than needed
+
+
+class RunningUnits:
+    """The units of the round in force, or of the last one: single jobs and packed pairs."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        throughputs: Throughputs,
+        charging: ChargingRules,
+        keep_intervals: bool = True,
+    ) -> None:
+        """throughputs: one column per accelerator type; keep_intervals: if not, there are none in the end."""
+        self.intervals = PlacementIntervals(keep_intervals)
+        self.in_force = False  # is the round not over?
+        self._cluster = cluster
+        self._charging = charging
+        self._fewest = cluster.fewest_servers(
+            max(one.scale_factor for one in throughputs.job_types)
+        )
+        self._last_end_s = 0.0
+        self._now: _Running | None = None
+
+    def start(
+        self, command: StartRound, member: Ints, jobs: RecordedJobs, round_: int
+    ) -> UnitCounts:
+        """A round begins. member: (units, width) positions of its jobs; round_: its number."""
+        now = UnitsNow(job=member, kept=command.kept, round=round_, time_s=command.time_s)
+        counts = self._switch(now, jobs)
+        self._now = self._running(command, member)
+        self.in_force = len(member) > 0
+        return counts
+
+    def end(self, event: RoundEnded, jobs: RecordedJobs, time: DeviceTime) -> RoundUse:
+        """The round is over: book in place what its jobs did, and what they used."""
+        now, charging = self._now, self._charging
+        assert now is not None
+        start, start_s = now.start, now.start.time_s
+        now.end_s = event.finish_s
+        busy = np.zeros(len(self._cluster.slots))
+        report = RoundReport(
+            job=now.member,
+            slot=now.kind,
+            first=start.first,
+            steps=event.steps,
+            finish_s=event.finish_s,
+            outcome=event.outcome,
+            restart_s=event.restart_s,
+            start_s=start_s,
+        )
+        charged = Charging(
+            price=self._cluster.price,
+            busy_s=busy,
+            charged_s=time.charged_s,
+            from_s=self._last_end_s if charging.idle_gaps else start_s,
+            only_good=charging.idle_gaps,
+            with_starts=charging.startup,
+        )
+        lost_s = book(report, jobs, charged)
+        time.busy_s += busy
+        spread_s = 0.0
+        if now.spread is not None and now.spread.any():
+            used_s = (event.finish_s - start_s) * np.diff(start.first) * now.spread
+            time.spread_s += np.bincount(now.kind, used_s, len(busy))
+            spread_s = float(used_s.sum())
+        self._last_end_s = event.time_s
+        self.in_force = False
+        return RoundUse(busy, lost_s, spread_s)
+
+    def close(self, now_s: float, jobs: RecordedJobs, round_: int) -> None:
+        """The run is over: whoever runs has done so until now."""
+        if self._now is not None:
+            none: Bools = np.zeros(0, np.bool_)
+            self._switch(UnitsNow(self._now.member[:0], none, round_, now_s), jobs)
+        self._now = None
+
+    def _switch(self, now: UnitsNow, jobs: RecordedJobs) -> UnitCounts:
+        """Who ran until now gives way to others."""
+        before = self._now or _Running.nothing(now.job)
+        first, devices = before.start.first, before.start.devices
+        units = UnitsBefore(
+            job=before.member,
+            accelerator=before.kind,
+            end_s=before.stopped_s,
+            first=first,
+            devices=devices,
+        )
+        block = self.intervals.room(len(before.member), len(devices))
+        return UnitCounts._make(begin(now, units, jobs, block))
+
+    def _running(self, start: StartRound, member: Ints) -> "_Running":
+        cluster = self._cluster
+        kind = cluster.device_type[start.devices[start.first[:-1]]]
+        spread: Bools | None = None
+        if cluster.scatterable:
+            spread = are_scattered(
+                start.first, start.devices, cluster.device_type, cluster.device_node, self._fewest
+            )
+        return _Running(start, member, kind, spread)
+
+
+class _Running:
+    """The units of a round: members are positions of jobs."""
+
+    def __init__(self, start: StartRound, member: Ints, kind: Ints, spread: Bools | None) -> None:
+        self.start = start
+        self.member = member
+        self.kind = kind  # (units,) accelerator type
+        self.spread = spread  # (units,) on more servers than needed; None: no unit can be
+        self.end_s: Floats | None = None  # (units,) when they stopped; None: not reported yet
+
+    @property
+    def stopped_s(self) -> Floats:
+        """(units,) up to when they are known to have run."""
+        if self.end_s is None:
+            return np.full(len(self.member), self.start.time_s)
+        return self.end_s
+
+    @staticmethod
+    def nothing(member: Ints) -> "_Running":
+        """Before the first round. member: has the width of units."""
+        none: Ints = np.zeros(0, np.int64)
+        first, kept = np.zeros(1, np.int64), np.zeros(0, np.bool_)
+        start = StartRound(
+            time_s=0.0,
+            round=-1,
+            length_s=0.0,
+            job_groups=member[:0],
+            slot=none,
+            devices=none,
+            first=first,
+            kept=kept,
+            active=0,
+        )
+        return _Running(start, member[:0], none, None)

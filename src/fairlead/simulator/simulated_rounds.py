@@ -1,0 +1,213 @@
+"""The rounds of a simulation, and the true state of the jobs that run in them."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from fairlead.errors import SimulationError
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.cluster import Cluster
+from fairlead.model.commands import StartRound
+from fairlead.model.events import RequirementsChanged, RoundEnded
+from fairlead.model.job import Job
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.placement.servers import are_scattered
+from fairlead.simulator.ground_truth import GroundTruth
+from fairlead.simulator.round_kernels import (
+    RoundEnd,
+    RoundForecast,
+    RoundStart,
+    RoundUnits,
+    TrueRates,
+    begin,
+    finish,
+    forecast_of,
+)
+from fairlead.simulator.shockwave_reference.round_rules import (
+    SPARED_S,
+    ReleasedEnd,
+    ReleasedRules,
+    finish_released,
+)
+from fairlead.simulator.stages import Stages, follow
+from fairlead.simulator.true_jobs import Adopted, TrueJobs
+
+_NO_PAIRS: Floats = np.zeros((0, 0, 0))
+_Report: TypeAlias = tuple[Floats, Floats, Ints, Floats]  # of ``RoundEnded``
+
+
+@dataclass(slots=True)
+class _Round:
+    """The round in force."""
+
+    command: StartRound
+    units: RoundUnits
+    forecast: RoundForecast
+    end_s: float
+
+
+class SimulatedRounds:
+    """One round after the other: what jobs do in it by their true rates. Jobs whose devices are spread run
+    at the spread rates of the table, if it has any."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        throughputs: Throughputs,
+        ground_truth: GroundTruth,
+        *,
+        whole_steps: bool = False,
+        early_s: float = np.inf,
+        released: bool = False,
+    ) -> None:
+        """Arguments as of ``SimBackend``."""
+        self.cluster = cluster
+        self.throughputs = throughputs.on(cluster)
+        self.ground_truth = ground_truth
+        self.whole_steps = whole_steps
+        self.early_s = early_s
+        slots, pair = self.throughputs.slots, self.throughputs.colocated_rate
+        self.jobs = TrueJobs(len(slots))
+        self.stages = Stages(self.throughputs)
+        self._released = ReleasedRules(self.throughputs) if released else None
+        self._rates = TrueRates(self.throughputs.rate, _NO_PAIRS if pair is None else pair)
+        self._accelerator: Ints = np.array(  # (columns of the table,)
+            [cluster.accelerators.index(slot.accelerator) for slot in slots]
+        )
+        largest = max(one.scale_factor for one in throughputs.job_types)
+        self._fewest = cluster.fewest_servers(largest)
+        self._round: _Round | None = None
+        self._last_end_s = 0.0
+
+    def add(self, job: Job, steps_done: float = 0.0) -> None:
+        """A job at the end; steps_done: where it has begun before."""
+        row = self.throughputs.row(job.job_type)
+        if row is None:
+            raise SimulationError(f"job {job.id}: no rate for {job.job_type}")
+        truth = self.ground_truth
+        bias = truth.bias(job, len(self.cluster.accelerators))[self._accelerator]
+        self.jobs.add(job, table_row=row, truth=truth, bias=bias)
+        self.stages.add(job, self._released is None, steps_done)
+        if self._released is not None:
+            self._released.add(job)
+
+    def adopt(self, one: Adopted) -> None:
+        """A job that was there before, at the end."""
+        self.add(one.job, one.steps_done)
+        self.jobs.adopt(one)
+
+    @property
+    def began_s(self) -> float | None:
+        """When the round in force began; None = there is none."""
+        return None if self._round is None else self._round.command.time_s
+
+    def end_s(self) -> float:
+        """When the round in force ends by itself; inf where there is none."""
+        return np.inf if self._round is None else self._round.end_s
+
+    def end_at(self, time_s: float) -> None:
+        """The round in force ends then."""
+        assert self._round is not None
+        self._round.end_s = time_s
+
+    def start(self, command: StartRound) -> bool:
+        """Begin a round; False where nothing runs in it."""
+        if not len(command.job_groups):
+            self._round = None
+            return False
+        jobs = self.jobs
+        index = jobs.index.find(command.job_groups)
+        noise = np.ones(len(index))
+        if self.ground_truth.rate_noise > 0:
+            noise = self.ground_truth.noise(command.round, len(index))
+        units = RoundUnits(
+            job=index,
+            slot=self._columns(command),
+            kept=command.kept,
+            noise=noise,
+            first=command.first,
+            devices=command.devices,
+        )
+        start = RoundStart(
+            time_s=command.time_s,
+            length_s=command.length_s,
+            whole_steps=self.whole_steps,
+            startup_owed=self._released is None,
+        )
+        forecast = forecast_of(units)
+        end_s = begin(units, jobs.arrays, self._rates, self.stages.table, start, forecast)
+        self._round = _Round(command, units, forecast, end_s)
+        if self.early_s < np.inf and command.active > int((command.job_groups >= 0).sum()):
+            self._end_early(self._round)
+        return True
+
+    def _end_early(self, current: _Round) -> None:
+        """Jobs wait: the round ends when the first of its units has, but not before its age for that."""
+        command = current.command
+        finish_s = current.forecast.finish_s
+        over = finish_s[finish_s < command.time_s + command.length_s - 1e-9]
+        if len(over):
+            first_s = max(float(over.min()), command.time_s + self.early_s)
+            current.end_s = min(current.end_s, first_s)
+
+    def _columns(self, command: StartRound) -> Ints:
+        """(units,) columns of the table: what the devices are, whatever the scheduler takes them for."""
+        if len(self._accelerator) == len(self.cluster.accelerators):
+            return command.slot
+        first, devices, cluster = command.first, command.devices, self.cluster
+        kind = cluster.device_type[devices[first[:-1]]]
+        column = np.searchsorted(self._accelerator, kind)
+        spread = are_scattered(
+            first, devices, cluster.device_type, cluster.device_node, self._fewest
+        )
+        other = self.throughputs.sibling[column]
+        return np.where(spread & (other >= 0), other, column)
+
+    def end(self, time_s: float, lost: Bools) -> tuple[RoundEnded, RequirementsChanged | None]:
+        """What the round in force has done, and who trains on at another batch size, if anybody does; there
+        is no round in force then. lost: (devices,) those of failed nodes."""
+        now = self._round
+        assert now is not None
+        self._round = None
+        if self._released is None:
+            report, changed = self._finish(now, time_s, lost)
+        else:
+            report, changed = self._finish_released(now, time_s, lost, self._released)
+        self._last_end_s = time_s
+        ended = RoundEnded(time_s, now.command.round, *report)
+        if changed is None or not changed.any():
+            return ended, None
+        return ended, self._adapted(now, changed, time_s)
+
+    def _adapted(self, now: _Round, changed: Bools, time_s: float) -> RequirementsChanged:
+        jobs, where = self.jobs.arrays, now.units.job[changed]
+        batch = self.stages.batch(where) if self._released is None else self._released.of(where)
+        ids = now.command.job_groups[changed]
+        return RequirementsChanged(
+            time_s, ids, batch, jobs.total_steps[where], jobs.steps_done[where]
+        )
+
+    def _finish(self, now: _Round, time_s: float, lost: Bools) -> tuple[_Report, Bools | None]:
+        jobs, stages = self.jobs.arrays, self.stages
+        end = RoundEnd(
+            start_s=now.command.time_s, end_s=time_s, whole_steps=self.whole_steps, lost=lost
+        )
+        report = finish(now.units, now.forecast, jobs, self._rates, stages.table, end)
+        if not stages.used:
+            return report, None
+        return report, follow(now.units.job, jobs, stages.table)
+
+    def _finish_released(
+        self, now: _Round, time_s: float, lost: Bools, rules: ReleasedRules
+    ) -> tuple[_Report, Bools]:
+        jobs, command = self.jobs.arrays, now.command
+        end = ReleasedEnd(
+            round=command.round,
+            from_s=self._last_end_s,
+            end_s=time_s,
+            least_s=command.length_s - SPARED_S,
+            lost=lost,
+        )
+        report = finish_released(now.units, now.forecast, jobs, end)
+        return report, rules.follow(now.units.job, report[2], jobs)
