@@ -24,9 +24,6 @@ class HeldAttempts:
     def __iter__(self) -> Iterator[NodeAttempt]:
         return iter(list(self._starts.values()))
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._starts
-
     def __getitem__(self, key: Key) -> NodeAttempt:
         return self._starts[key]
 
