@@ -168,16 +168,21 @@ def _let_go(scheduler: Scheduler, now_s: float, asked: Question) -> list[Command
     return scheduler.handle(JobsPaused(now_s, np.array(held, np.int64), False))
 
 
-def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int) -> ForecastRun:
-    began_s, began_cpu_s = time.monotonic(), time.process_time()
-    costs = asked.restart_costs or setup.restart_costs
-    ahead = replace(
+def _setup_ahead(setup: Setup, asked: Question) -> Setup:
+    """The setup of a forecast: with what is asked instead of what is, and no solves beside the rounds."""
+    return replace(
         setup,
         cluster=asked.cluster or setup.cluster,
         policy=asked.policy or setup.policy,
         traits=None,
         overlap_solves=False,
     )
+
+
+def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int) -> ForecastRun:
+    began_s, began_cpu_s = time.monotonic(), time.process_time()
+    costs = asked.restart_costs or setup.restart_costs
+    ahead = _setup_ahead(setup, asked)
     now_s = state.time_s if asked.now_s is None else asked.now_s
     scheduler = restore(ahead, state)
     _forget_stays(scheduler, costs)
