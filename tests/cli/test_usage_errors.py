@@ -59,11 +59,15 @@ def test_exit_codes_and_help_are_as_ever(capsys: pytest.CaptureFixture[str]) -> 
     assert call("replay", "nowhere") == 2
 
 
+@pytest.mark.parametrize("option", ["--policies", "--policy"])
 def test_policies_with_spaces_between_them_are_explained(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    option: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert call("compare", "--policies", "fifo", "las", "isolated") == 2
+    assert call("compare", option, "fifo", "las", "isolated") == 2
     said = capsys.readouterr().err
     assert "--policies fifo,las,isolated" in said
     assert said.count("\n") == 1

@@ -100,10 +100,11 @@ def compare(
             )
         _run_comparison(read_comparison(resume), resume, json)
         return
-    if folders and options.policies is not None and not any(map(Path.exists, folders)):
-        names = ",".join([options.policies, *map(str, folders)])
+    named = [*(options.policy or ()), *([options.policies] if options.policies else ())]
+    if folders and named and not any(map(Path.exists, folders)):
+        names = ",".join([*named, *map(str, folders)])
         raise ConfigError(
-            f"--policies takes names with commas between them, as --policies {names}; "
+            f"several policies are written with commas between them, as --policies {names}; "
             f"got {str(folders[0])!r} apart"
         )
     if folders:
