@@ -81,6 +81,9 @@ class PlayedNode:
     def run(self, job: int, attempt: int, **more: Any) -> None:
         self.held[job, attempt] = AttemptStatus(job=job, attempt=attempt, state="running", **more)
 
+    def stopping(self, job: int, attempt: int, **more: Any) -> None:
+        self.held[job, attempt] = AttemptStatus(job=job, attempt=attempt, state="stopping", **more)
+
     @property
     def jobs(self) -> set[int]:
         return {job for (job, _), held in self.held.items() if held.state != "ended"}

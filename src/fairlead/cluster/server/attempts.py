@@ -98,15 +98,22 @@ class Attempt:
 
     def done(self) -> float:
         """Steps of the job done so far, as far as is known. By its time alone no job is at its last one."""
-        row, leader = self.row, self.leader
-        if leader is not None and self.tells:
+        return self.done_as_of(self.leader)
+
+    def done_as_of(self, leader: AttemptStatus | None, age_s: float = 0.0) -> float:
+        """Steps of the job done ``age_s`` seconds after the node of rank 0 said this; None = nothing yet.
+        Where run time is all that is known, it is taken to have gone on since."""
+        row = self.row
+        if leader is not None and leader.loaded_step >= 0:
             done = float(leader.step)
         elif not row.spec.unmanaged or row.tells_steps:
             done = self.from_step
         elif leader is None:
             done = row.countable(max(self.from_step, row.credited))
         else:
-            done = row.countable(self.from_step + leader.ran_s * self.rate)
+            runs = leader.state == "running" and not self.stopping and not self.lost
+            ran_s = leader.ran_s + (max(age_s, 0.0) if runs else 0.0)
+            done = row.countable(self.from_step + ran_s * self.rate)
         return min(done, row.total_steps)
 
     def expected(self, now: float) -> float:

@@ -332,6 +332,12 @@ class Fleet:
         """What the node said last of a start of a job."""
         return self.holds(name).get(start)
 
+    def report_age_s(self, name: str) -> float:
+        """Seconds since the node was heard of last; 0 where it never was."""
+        node = self.nodes.get(name)
+        seen = 0.0 if node is None else node.observed.seen
+        return max(self.monotonic() - seen, 0.0) if seen else 0.0
+
     def holds(self, name: str) -> Mapping[AttemptKey, AttemptStatus]:
         """What the node said last that it holds; a later report is another mapping."""
         with self.lock:

@@ -38,6 +38,7 @@ from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.server.explain import explanation_facts
 from fairlead.cluster.server.explain_placement import stands_still
 from fairlead.cluster.server.explanation_source import DeviceUse, ExplanationSource
+from fairlead.cluster.server.live_progress import steps_by_now
 from fairlead.cluster.server.rates import (
     extended,
     fits,
@@ -228,15 +229,12 @@ class Forecasting:
         def copy() -> Present:
             if state.scheduler is None or state.setup is None:
                 raise ConflictError(NO_NODES)
-            starts = [
-                s for starts in state.registry.live.values() for s in starts if not s.stopping
-            ]
             believed = state.scheduler.data.beliefs.known
             return Present(
                 now_s=state.now_s(),
                 setup=replace(state.setup, throughputs=believed),
                 state=take_checkpoint(state.scheduler.data),
-                steps_done=self._over() | {s.row.id: s.progress() for s in starts},
+                steps_done=self._over() | self._under_way(),
                 held_s=self._held_s(),
                 restart_s=loop.parts.attempts.starts.restart_s(),
                 history=loop.recent.history(),
@@ -253,6 +251,12 @@ class Forecasting:
         jobs = [job for job, end in ended.items() if not end.completed]
         rows = [state.registry.jobs[job] for job in jobs if job in state.registry.jobs]
         return {row.id: row.countable(row.steps) for row in rows if row.open}
+
+    def _under_way(self) -> dict[int, float]:
+        """Steps that count of jobs whose starts go on."""
+        fleet, live = self._state.fleet, self._state.registry.live
+        starts = [s for starts in live.values() for s in starts if not s.stopping]
+        return {s.row.id: s.row.countable(steps_by_now(fleet, s)) for s in starts}
 
     def _held_s(self) -> dict[int, float]:
         """Jobs that the core holds, though nobody has paused them: for their next try, or for a node of which

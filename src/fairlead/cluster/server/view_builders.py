@@ -18,12 +18,12 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     TenantView,
 )
-from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.server.admission import Admission
-from fairlead.cluster.server.attempts import Attempt, as_known, measured_rate
+from fairlead.cluster.server.attempts import Attempt, measured_rate
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.live_node import LiveNode
+from fairlead.cluster.server.live_progress import latest_status, steps_by_now
 from fairlead.cluster.server.node_condition import condition
 from fairlead.cluster.server.retries import failures_in_a_row
 from fairlead.cluster.server.round_usage import RoundUsage
@@ -76,9 +76,9 @@ class ViewBuilder:
         ends = start is None or start.stopping or start.lost
         running = None if ends else start
         steps = row.steps
-        latest = None if running is None else self._latest(running)
-        if latest is not None and row.open and latest.loaded_step >= 0:
-            steps = float(min(latest.step, row.total_steps))
+        latest = None if running is None else latest_status(cluster.fleet, running)
+        if running is not None and latest is not None and row.open:
+            steps = steps_by_now(cluster.fleet, running)
         state, ended_s, reason = self._standing(row)
         silent = bool(self._silence(row))  # its rate of now is not known then
         return job_view(
@@ -163,19 +163,11 @@ class ViewBuilder:
         attempt = next((one for one in attempts if one.record.attempt == row.attempt), None)
         if attempt is None or row.ended_s is not None:
             return row
-        held = self._latest(attempt)
+        fleet = self._state.fleet
+        held, done = latest_status(fleet, attempt), steps_by_now(fleet, attempt)
         if held is None:
-            return replace(row, to_step=attempt.done())
-        told = held.loaded_step >= 0
-        done = min(float(held.step), attempt.row.total_steps) if told else attempt.done()
+            return replace(row, to_step=done)
         return heard_so_far(row, held, done, unmanaged=attempt.row.spec.unmanaged)
-
-    def _latest(self, attempt: Attempt) -> AttemptStatus | None:
-        """What the first node of an attempt said last; that of its progress may not be taken over yet."""
-        held, before = self._state.fleet.held(attempt.first_node, attempt.key), attempt.leader
-        if held is None or before is None:
-            return held or before
-        return as_known(held, before)
 
     def status(self, caller: Caller, tally: Tally) -> StatusView:
         """The cluster in one screen."""

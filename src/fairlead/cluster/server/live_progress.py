@@ -1,0 +1,20 @@
+"""How far starts are now, as their nodes said last: between the ends of rounds nothing of that is booked."""
+
+from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.server.attempts import Attempt, as_known
+from fairlead.cluster.server.fleet import Fleet
+
+
+def latest_status(fleet: Fleet, attempt: Attempt) -> AttemptStatus | None:
+    """What the first node of an attempt said last; that of its progress may not be taken over yet."""
+    held, before = fleet.held(attempt.first_node, attempt.key), attempt.leader
+    if held is None or before is None:
+        return held or before
+    return as_known(held, before)
+
+
+def steps_by_now(fleet: Fleet, attempt: Attempt) -> float:
+    """Steps of the job done by now: those that the attempt has told of, else what its run time is worth. A
+    node that is silent for too long may no longer run it: nothing more is counted then."""
+    age_s = min(fleet.report_age_s(attempt.first_node), fleet.silence_s)
+    return attempt.done_as_of(latest_status(fleet, attempt), age_s)

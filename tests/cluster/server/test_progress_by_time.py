@@ -1,0 +1,66 @@
+"""The progress of a job that reports nothing is its run time: whenever somebody asks, not once a round."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
+
+TOTAL = 60
+KEY = (0, 1)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[EngineNodes]:
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as found:
+        yield found
+
+
+@pytest.fixture
+def node(cluster: EngineNodes) -> PlayedNode:
+    """It runs the job 0, which reports nothing."""
+    played = cluster.node("a")
+    played.register()
+    assert cluster.submit(unmanaged=True, total_steps=TOTAL, grace_s=60.0) == KEY[0]
+    cluster.until(lambda: KEY in played.held, "the start")
+    played.run(*KEY, ran_s=0.5)
+    played.say()
+    cluster.nodes.clear()  # from here on it speaks when the test lets it
+    return played
+
+
+def told(cluster: EngineNodes) -> list[float]:
+    """Steps of the job as each place tells them."""
+    explained = cluster.service.explain(ADMIN, KEY[0])
+    return [
+        cluster.job(KEY[0]).steps,
+        explained.job.steps,
+        explained.attempts[-1].to_step,
+        cluster.service.attempts(ADMIN, KEY[0])[-1].to_step,
+        cluster.service.outlooks.present().steps_done[KEY[0]],
+    ]
+
+
+def test_it_is_known_between_the_ends_of_rounds(cluster: EngineNodes, node: PlayedNode) -> None:
+    node.run(*KEY, ran_s=45.0)
+    node.say()
+    found = told(cluster)
+    assert all(45.0 <= steps <= TOTAL - 1 for steps in found), found
+    before = cluster.job(KEY[0]).steps
+    cluster.until(lambda: cluster.job(KEY[0]).steps > before, "progress between two reports")
+
+
+def test_time_alone_completes_no_job(cluster: EngineNodes, node: PlayedNode) -> None:
+    node.run(*KEY, ran_s=1000.0)
+    node.say()
+    assert told(cluster) == [TOTAL - 1.0] * 5
+
+
+def test_nothing_is_made_up_for_a_node_that_is_silent(
+    cluster: EngineNodes, node: PlayedNode
+) -> None:
+    node.run(*KEY, ran_s=10.0)
+    node.say()
+    fleet = cluster.service.engine.state.fleet
+    fleet.nodes["a"].observed.seen -= 30.0
+    assert cluster.job(KEY[0]).steps == 10.0 + fleet.silence_s
