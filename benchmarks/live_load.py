@@ -7,7 +7,8 @@
 all others. The driver has no idle moment: users ask it about jobs all the time, besides what rounds and
 submissions give it to do. Everything is measured from outside: lease renewals as the nodes see them,
 submissions as users do, the rest as `status`, `/metrics` and the kernel tell it. The wait of the load itself
-is printed too: what it adds to the times of the nodes is not the server's.
+is printed too: what it adds to the times of the nodes is not the server's. Neither is what the disk takes to
+make a page durable, for which every submission waits at least twice; TMPDIR=/dev/shm does without a disk.
 """
 
 import argparse
@@ -32,6 +33,7 @@ import msgspec
 import numpy as np
 import psutil
 from command_line import finite, parser_of, run, whole
+from disk_probe import DiskProbe
 from load_users import UsersPlan, UsersSeen, run_users
 from simulated_nodes import TYPES, Node, families, job_spec, rates_of
 
@@ -219,6 +221,7 @@ class Load:
         self, given: argparse.Namespace, pid: int, url: str, address: str, state: Path
     ) -> None:
         self.given = given
+        self.disk = DiskProbe(state.parent)
         self.address = address
         self.process = psutil.Process(pid)
         self.seen = Seen()
@@ -252,7 +255,8 @@ class Load:
             began = time.monotonic() + 1.0  # to start the users' process holds up this one
             print(f"measuring for {given.seconds:.0f} s", flush=True)
             self.orders_before = await self._orders_followed()
-            self.seen.users = await run_users(self._plan(began))
+            with self.disk:
+                self.seen.users = await run_users(self._plan(began))
             samples = msgspec.json.decode(
                 (await self.http.get("/v1/samples")).content, type=list[Sample]
             )
@@ -383,8 +387,12 @@ class Load:
             status = msgspec.json.decode(answer.content, type=StatusView)
             self.seen.status.append((asked, took, status))
             await self.http.get("/metrics")
-            self.seen.memory.append(sum(p.memory_info().rss for p in self.parts().values()))
+            self.seen.memory.append(await asyncio.to_thread(self._memory))
             await asyncio.sleep(3.0)
+
+    def _memory(self) -> int:
+        """Bytes of all processes of the server; what they share counts once."""
+        return sum(map(_memory_of, self.parts().values()))
 
     # --- what came of it -------------------------------------------------------------------------
 
@@ -425,6 +433,10 @@ class Load:
         done_s = users.submit_at[-1] + users.submit_s[-1] - users.submit_at[0]
         rate = f"{len(users.submit_s) / done_s:.0f}/s"
         _row("single submissions, durable", np.array(users.submit_s) * 1e3, "ms", rate)
+        synced = np.array(self.disk.at) >= began
+        _row(
+            "  a page written to that disk, synced", np.array(self.disk.took_s)[synced] * 1e3, "ms"
+        )
         _row("memory of the server", np.array(seen.memory) / 1e6, "MB")
         _row("questions about jobs", np.array(users.asked_s), "s", f"{users.failures} failed")
 
@@ -437,7 +449,7 @@ class Load:
         """Print how busy each process of the server was."""
         for name, process in self.parts().items():
             busy_s = sum(process.cpu_times()[:2]) - before.get(name, 0.0)
-            mb = process.memory_info().rss / 1e6
+            mb = _memory_of(process) / 1e6
             print(f"{name}: {busy_s / seconds:.0%} of its core, {mb:.0f} MB")
         print("load average: {:.1f} {:.1f} {:.1f}".format(*os.getloadavg()))
 
@@ -469,6 +481,14 @@ def decisions(seen: Seen, began: float) -> "np.ndarray[tuple[int], np.dtype[np.f
     """Seconds, one for each round."""
     by_round = {s.round: s.decide_s for a, _, s in seen.status if a > began and s.decide_s}
     return np.array(list(by_round.values()))
+
+
+def _memory_of(process: psutil.Process) -> int:
+    """Bytes, its part of what it shares with others; 0 where it has just ended."""
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.Error:
+        return 0
 
 
 def _within(at: "np.ndarray", begins: list[float], seconds: float) -> "np.ndarray":

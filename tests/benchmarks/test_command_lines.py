@@ -9,7 +9,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 # Those that are imported by others: a command line of their own they have not.
-PARTS = ("command_line", "load_users", "simulated_nodes")
+PARTS = ("command_line", "disk_probe", "load_users", "simulated_nodes")
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in PARTS)
 
 

@@ -226,6 +226,31 @@ def test_questions_give_way_to_the_orders_of_a_round_for_a_while(
     assert time.monotonic() - began >= 0.3
 
 
+def test_submissions_give_way_to_the_orders_of_a_round_for_less_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = LeaseTable(30.0, 0.01, time.monotonic, lambda _: None)
+    asked: list[float] = []
+
+    def send(call: Call) -> None:
+        asked.append(time.monotonic())
+        calls.answer(
+            CallAnswer(number=call.number, result=msgspec.Raw(msgspec.msgpack.encode([7])))
+        )
+
+    calls = DriverCalls(send)
+    facade = RemoteFacade(calls, LogService(tmp_path), tmp_path, table)
+    looks = [True, False]
+    table.is_pushing = lambda: looks.pop(0)
+    assert facade.submit(ADMIN, [SPEC]) == [7]
+    assert not looks
+    table.is_pushing = lambda: True  # it never ends
+    monkeypatch.setattr(remote, "SUBMISSION_WAIT_S", 0.2)
+    began = time.monotonic()
+    assert facade.submit(ADMIN, [SPEC]) == [7]
+    assert asked[-1] - began >= 0.2
+
+
 def test_not_all_threads_wait_for_a_driver_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -38,6 +38,7 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     WhatIf,
 )
+from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.node_states import suspect_after_s
 from fairlead.cluster.store.backup import backup_age_s, stream
 from fairlead.cluster.store.tokens import TokenTable
@@ -54,6 +55,7 @@ METRICS_S = 0.5  # for the driver to say what it counts
 WAITING = 48  # calls for which the driver is waited for at once
 PATIENCE_S = 1.0  # that a further one waits for its turn
 GIVE_WAY_S = 2.0  # that a question waits while nodes wait to be told of orders
+SUBMISSION_WAIT_S = 0.3  # that a submission does
 
 
 class DriverSilentError(StoreError):
@@ -259,9 +261,21 @@ class RemoteFacade:
     def _give_way(self) -> None:
         """Questions share an interpreter with renewals and with the orders of a round: these go first."""
         self._pace.wait()
-        until = time.monotonic() + GIVE_WAY_S
+        self._let_orders_go(GIVE_WAY_S)
+
+    def _let_orders_go(self, patience_s: float) -> None:
+        """Wait until nodes have been told of their orders, for so long at most."""
+        until = time.monotonic() + patience_s
         while self._table.is_pushing() and time.monotonic() < until:
             time.sleep(LOOK_S)
+
+    def submit(
+        self, caller: Caller, specs: list[JobSpec], tenant: str = "", key: str = ""
+    ) -> list[int]:
+        """Ids of the jobs, once they are durable."""
+        self._let_orders_go(SUBMISSION_WAIT_S)
+        ids: list[int] = self._calls.call("submit", caller, specs, tenant, key)
+        return ids
 
     def _may_stand_still(self, waited_s: float) -> bool:
         return waited_s >= PROMPT_S and self.shown.age_s > ALIVE_S

@@ -286,6 +286,11 @@ class Fleet:
         self._round_end = self.monotonic()
 
     @property
+    def is_deciding(self) -> bool:
+        """Has a round ended of whose successor nothing is published yet?"""
+        return bool(self._round_end)
+
+    @property
     def unpublished(self) -> bool:
         """Are there nodes of which the front does not know yet what has changed?"""
         return bool(self._changed)

@@ -1,11 +1,13 @@
 """What comes to the driver's thread from outside: errands, and names of nodes that have news."""
 
+import itertools
 import queue
 import time
 from collections import deque
 from collections.abc import Callable
 
 BATCH = 1000  # errands that are committed together
+NODES = 200  # whose news are: who waits for a commit does not wait for what thousands of nodes have to say
 PACE_S = 0.02  # and at least so long apart: the first is not held up, what follows at once is
 
 
@@ -37,16 +39,18 @@ class Inbox:
         self._noticed.add(node)
 
     def collect(self, timeout_s: float) -> set[str]:
-        """Do the errands that have come; wait so long for the first. Returns nodes that have news."""
+        """Do the errands that have come; wait so long for the first. Returns nodes that have news, not all of
+        them if they are many: further ones the next time."""
         try:
-            first = self._errands.get(timeout=timeout_s)
+            first = self._errands.get(timeout=0.0 if self._noticed else timeout_s)
             self._linger()
             first()
             for _ in range(BATCH):
                 self._errands.get_nowait()()
         except queue.Empty:
             pass
-        noticed, self._noticed = self._noticed, set()
+        noticed = set(itertools.islice(self._noticed, NODES))
+        self._noticed -= noticed
         return noticed
 
     def _listen(self) -> None:

@@ -24,7 +24,9 @@ from fairlead.cluster.server.rates import job_type_of
 from fairlead.cluster.store.rows import JobRow
 from fairlead.errors import FairleadError, StoreError
 
-PATIENCE_S = 0.05  # that a submission waits for the driver's thread
+PATIENCE_S = 0.1  # that a submission waits for the driver's thread
+# Likewise, from the end of a round until its orders are published: they shall not wait for people.
+ROUND_PATIENCE_S = 0.35
 MOST_JOBS = 1000  # that are written at once beside the driver's thread, which waits for that
 _log = logging.getLogger(__name__)
 
@@ -51,7 +53,6 @@ class SubmissionQueue:
         *,
         admit: Callable[[list[JobRow]], None],
         answer: Callable[["Future[Any]", object], None],
-        patience_s: float = PATIENCE_S,
     ) -> None:
         """admit: takes over new jobs, on the driver's thread; answer: ends a future with a value once all is
         durable that was handled there before."""
@@ -59,7 +60,6 @@ class SubmissionQueue:
         self._inbox = inbox
         self._admit = admit
         self._answer = answer
-        self._patience_s = patience_s
         self._waiting: deque[Submission] = deque()
         self._turn = threading.Lock()  # of who gives ids to those that wait
         self._news = threading.Event()
@@ -152,7 +152,7 @@ class SubmissionQueue:
         while not self._closed.is_set():
             self._news.wait()
             self._news.clear()
-            while self._waiting and not self._closed.wait(self._patience_s):
+            while self._waiting and not self._closed.wait(PATIENCE_S):
                 try:
                     self._write_aside()
                 except StoreError as problem:
@@ -185,7 +185,8 @@ class SubmissionQueue:
     def _overdue(self) -> list[Submission]:
         """Those that have waited for long enough, oldest first; they wait no longer. What has a key
         that is known is left to the driver, and so is what came after it."""
-        until, left = time.monotonic() - self._patience_s, MOST_JOBS
+        patience_s = ROUND_PATIENCE_S if self._state.fleet.is_deciding else PATIENCE_S
+        until, left = time.monotonic() - patience_s, MOST_JOBS
         taken: list[Submission] = []
         keys = set[str]()
         while self._waiting and left > 0 and self._waiting[0].asked_s <= until:
