@@ -7,6 +7,8 @@ from tests.scheduler.core.test_checkpoint import devices, setup
 from tests.scheduler.core.test_scheduler import ended, run, start, submit
 
 from fairlead.model.cluster import Cluster, Node, SlotType
+from fairlead.model.events import JobsSubmitted
+from fairlead.model.job import Job, JobId
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core import invariants
 from fairlead.scheduler.core.scheduler import Scheduler
@@ -55,6 +57,36 @@ def test_jobs_that_all_run_stay_where_they_are_if_types_are_alike(
 ) -> None:
     first, *others = places(three_types(policy), 12, *jobs)
     assert all(other == first for other in others)
+
+
+ARRIVING = ("las_aware", "las", "makespan_aware", "nash", "water_filling_aware", "srtf")
+
+
+@pytest.mark.parametrize("policy", ARRIVING)
+@pytest.mark.parametrize("arrivals", ["a bb b", "a aa a", "b a a b", "a b ab ab"])
+def test_jobs_stay_while_others_come_and_all_run(policy: str, arrivals: str) -> None:
+    """Two kinds of jobs, each as fast on every type. Whoever comes takes what is free."""
+    nodes = (Node("one", "v100", 2), Node("two", "k80", 2), Node("three", "p100", 2))
+    slots = tuple(SlotType(name) for name in TYPES)
+    kinds = job_types(("a", 1), ("b", 1))
+    rates = Throughputs(slots, kinds, np.array([[1.0] * 3, [4.0] * 3]), None)
+    core = build(setup(Cluster(nodes), policy, rates))
+    where: dict[int, list[tuple[str, int]]] = {}
+    current, n = None, 0
+    for number, batch in enumerate(arrivals.split() + [""] * 6):
+        jobs = tuple(Job(JobId(n + k), name, 1, 1e7) for k, name in enumerate(batch))
+        n += len(jobs)
+        if jobs:
+            commands = run(core, JobsSubmitted(360.0 * number, jobs))
+            current = current or start(commands)
+        assert current is not None
+        core.data.ledger.jobs.restart_s[:] = 1.0
+        current = start(run(core, ended(current, 360.0 * (number + 1), 360.0)))
+        now = devices(core)
+        assert {job: now[job] for job in where} == where
+        where = now
+        invariants.check(core)
+    assert len(where) == n
 
 
 def test_what_a_job_has_counts_for_the_share_that_it_stands_for() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fairlead.scheduler.placement.avoid_nodes import Placement
-from fairlead.scheduler.placement.stay import go_back
+from fairlead.scheduler.placement.stay import go_back, swap_back
 
 
 def placed(*devices: list[int]) -> Placement:
@@ -37,3 +37,19 @@ def test_a_row_on_whose_devices_another_is_placed_does_not_and_neither_does_who_
 ):
     before = placed([0], [1], [2])
     assert go_back(before, {1: old(0), 2: old(1)}) is before
+
+
+def test_a_row_changes_places_with_one_that_is_as_fast_there() -> None:
+    before = placed([0], [5], [7, 8])
+    result = swap_back(before, {0: old(5), 2: old(9, 10)}, lambda *_: True)
+    assert rows(result) == [[5], [0], [7, 8]]
+    assert (result.kept.tolist(), result.slot.tolist()) == ([True, False, False], [1, 0, 0])
+    assert rows(swap_back(before, {0: old(5)}, lambda *_: False)) == rows(before)
+    wider = placed([0], [5, 6])
+    assert rows(swap_back(wider, {0: old(5)}, lambda *_: True)) == rows(wider)
+
+
+def test_rows_that_move_in_a_circle_all_go_back() -> None:
+    moved = placed([1], [2], [0])
+    back = {row: old(row) for row in range(3)}
+    assert rows(swap_back(moved, back, lambda *_: True)) == [[0], [1], [2]]

@@ -24,7 +24,7 @@ from fairlead.scheduler.placement.records import (
     Stakes,
 )
 from fairlead.scheduler.placement.rule import BUILT_IN, PlacementRequest, PlacementRule, ask
-from fairlead.scheduler.placement.stay import Old, alike, go_back
+from fairlead.scheduler.placement.stay import Old, alike, go_back, swap_back
 
 ALIKE = 0.01  # relative difference of rates that are taken for equal
 
@@ -180,22 +180,34 @@ class ActiveRound:
         return PreviousRound(group, slot, first, devices)
 
     def _go_back(self, group: Ints, placed: Placement, before: PreviousRound) -> Placement:
-        """Undo moves to another type where a job group is no faster and has a share on both: shares say how
-        long it is to have each, which is worth a start only to those who want its devices. Nobody does
-        where all jobs run. group: (rows,) of the ledger."""
+        """Undo moves to another type where a job group is no faster and its old devices cost no more. Where
+        all jobs run, no other job wants these devices, so such a move is not worth a start. A job group that
+        is placed on them and runs as fast on the new ones takes those. group: (rows,) of the ledger."""
         groups, jobs = self.ledger.groups, self.ledger.jobs
         if np.count_nonzero(groups.members[group] >= 0) < jobs.n:  # no job is in two that run
             return placed
         slot, of_slot = self._old_slots(group, before), self.site.accelerator_of_slot
         rows = np.flatnonzero((slot >= 0) & (of_slot[slot] != of_slot[placed.slot]))
-        rows = rows[groups.share[group[rows], slot[rows]] > 0]
         if not len(rows):
             return placed
-        same = alike(self._speed(group[rows]), placed.slot[rows], slot[rows], ALIKE)
+        rows = rows[alike(self._speed(group[rows]), placed.slot[rows], slot[rows], ALIKE)]
         old, works = self._were_on(group, before), self.site.works
-        return go_back(
-            placed, {row: old[row] for row in rows[same].tolist() if works[old[row][1]].all()}
-        )
+        back = {row: old[row] for row in rows.tolist() if works[old[row][1]].all()}
+        if not back:
+            return placed
+        speed = self._speed(group)
+
+        def fits(row: int, one: int, other: int) -> bool:
+            return bool(alike(speed[row : row + 1], np.array([one]), np.array([other]), ALIKE)[0])
+
+        swapped = swap_back(placed, back, fits)
+        price = self.cluster.price[of_slot]
+        rest = {
+            row: where
+            for row, where in back.items()
+            if groups.share[group[row], where[0]] > 0 or price[where[0]] <= price[swapped.slot[row]]
+        }
+        return go_back(swapped, rest)
 
     def _old_slots(self, group: Ints, before: PreviousRound) -> Ints:
         """(rows,) the slot of a job group in the round before, -1 = it did not run. group: ledger rows."""

@@ -1,6 +1,6 @@
 """Undo moves between accelerator types that gain nothing, after a rule of placement has made them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -8,6 +8,32 @@ from fairlead.model.arrays import Ints
 from fairlead.scheduler.placement.avoid_nodes import Placement
 
 Old = tuple[int, Ints]  # slot and devices of a row in the round before
+
+
+def swap_back(
+    placed: Placement, old: Mapping[int, Old], fits: Callable[[int, int, int], bool]
+) -> Placement:
+    """The placement with rows on the devices that they had, where one other row, alone, is placed on just
+    these: it takes the row's place in return. old: as in ``go_back``; fits: (row, one slot, another) whether
+    the row runs as fast on one as on the other."""
+    result = Placement(placed.first, placed.devices.copy(), placed.kept.copy(), placed.slot.copy())
+    holder = {device: row for row in range(len(placed.slot)) for device in placed.of(row).tolist()}
+    for row in sorted(old):
+        slot, devices = old[row]
+        mine = result.of(row).copy()
+        holders = {holder.get(device, -1) for device in devices.tolist()} - {row}
+        other = holders.pop() if len(holders) == 1 else -1
+        if other < 0 or sorted(result.of(other).tolist()) != sorted(devices.tolist()):
+            continue
+        if not fits(other, int(result.slot[other]), int(result.slot[row])):
+            continue
+        result.of(other)[:] = mine
+        result.of(row)[:] = devices
+        result.slot[other], result.kept[other] = result.slot[row], False
+        result.slot[row], result.kept[row] = slot, True
+        holder.update(dict.fromkeys(mine.tolist(), other))
+        holder.update(dict.fromkeys(devices.tolist(), row))
+    return result
 
 
 def go_back(placed: Placement, old: Mapping[int, Old]) -> Placement:
