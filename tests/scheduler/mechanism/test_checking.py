@@ -115,13 +115,17 @@ def test_the_error_names_the_time() -> None:
         run([*JOBS, job(9, 100.0, 50.0)], fast=2, policy=Mine(later))
 
 
+class Nameless:
+    """It has nothing of a policy."""
+
+
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        (None, "expected a policy or a planner, got None"),
+        (None, "policy: expected a name or a policy .*, got None"),
         (
-            object(),
-            "policy object: has no attribute 'name'; a policy has name, heterogeneity_aware, space_sharing",
+            Nameless(),
+            "policy Nameless: has no attribute 'name'; a policy has name, heterogeneity_aware, space_sharing",
         ),
         (Mine(equal, name=3), "policy Mine: name must be a str, got 3"),  # type: ignore[arg-type]
         (Mine(equal, space_sharing=None), "policy Mine: space_sharing must be a bool, got None"),  # type: ignore[arg-type]
