@@ -257,6 +257,8 @@ def test_the_cluster_is_shown_and_changed(capsys: pytest.CaptureFixture[str]) ->
     assert call("drain", "nowhere") == 2
     assert "nowhere" in capsys.readouterr().err
     assert call("drain", "../up") == 2
+    assert call("submit", "--tenant", "", "job.toml") == 2
+    assert "--tenant: must not be empty" in capsys.readouterr().err
     capsys.readouterr()
     assert call("remove-node", "nowhere", "nobody") == 2
     refused = capsys.readouterr().err.splitlines()

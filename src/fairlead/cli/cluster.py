@@ -81,8 +81,12 @@ def drain(client: Client, node: NodeArgument) -> None:
 @asks_server
 def undrain(client: Client, node: NodeArgument) -> None:
     """Take a drained or unhealthy node back into use."""
+    states = {found.name: found.state for found in client.nodes()}
     client.undrain(node)
-    print(f"node {node} is in use again")
+    if states.get(node) == "up":
+        print(f"node {node} was not drained: it is in use")
+    else:
+        print(f"node {node} is in use again")
 
 
 @asks_server

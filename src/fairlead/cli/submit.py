@@ -44,8 +44,8 @@ def submit(
     start: StartOptions,
     failure: FailureOptions,
     tenant: Annotated[
-        str, typer.Option("--tenant", help="For admins: on behalf of this tenant.")
-    ] = "",
+        str | None, typer.Option("--tenant", help="For admins: on behalf of this tenant.")
+    ] = None,
     key: Annotated[
         str,
         typer.Option("--key", help="The same key again submits nothing and prints the same ids."),
@@ -58,10 +58,12 @@ def submit(
     A job is a TOML or JSON file, or the command after --. Options count for all the jobs and come
     before what the files say. With --wait the exit code is 1 unless every job completes.
     """
+    if tenant == "":
+        raise ConfigError("--tenant: must not be empty; leave it out for your own")
     command = context.meta.get(AFTER_DASHES, [])
     specs = _specs(words, command, *given_fields(work, start, failure))
     with _named([] if command else words):
-        ids = client.submit(specs, tenant, key)
+        ids = client.submit(specs, tenant or "", key)
     if json:
         print_json({"ids": ids})
     else:
