@@ -13,7 +13,7 @@ from tests.cluster.cluster import (
     running,
     until,
 )
-from tests.cluster.server_nodes import engine_nodes
+from tests.cluster.server_nodes import ADMIN, engine_nodes
 from tests.cluster.store.test_damage import content, fill
 from tests.cluster.store.test_store import row
 
@@ -213,11 +213,13 @@ def test_jobs_say_that_a_loss_was_accepted_and_not_that_there_was_a_backup(tmp_p
     with engine_nodes(tmp_path) as cluster:
         cluster.node("one").register()
         job = cluster.submit()
-        cluster.until(lambda: cluster.job(job).attempt == 1)
+        cluster.until(lambda: cluster.service.attempts(ADMIN, job))
     accept_loss(tmp_path)
     what = "the cluster goes on from a state whose newest commits may be lost"
     for _ in range(2):  # also a server that is started while nothing may be yet
         with engine_nodes(tmp_path) as cluster:
+            (ended,) = cluster.service.attempts(ADMIN, job)
+            assert (ended.end, ended.why) == ("restored", f"stopped: {what}"), "no node was lost"
             reason = cluster.job(job).reason
             assert reason.startswith(f"{what}; the newest that it has is of 20")
             assert reason.endswith("; the job starts again from its newest checkpoint")

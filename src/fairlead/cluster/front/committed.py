@@ -24,6 +24,7 @@ from fairlead.cluster.store.job_views import (
     heard_so_far,
     job_view,
     story,
+    under_way_s,
 )
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.cluster.store.store import Store
@@ -53,16 +54,18 @@ class Committed:
                 return []
             tenant = caller.tenant
         store = self._reading()
-        running = {row.job: row for row in store.open_attempts()}
+        live: dict[int, list[AttemptRow]] = {}
+        for attempt in store.open_attempts():
+            live.setdefault(attempt.job, []).append(attempt)
         rows = store.jobs(state, tenant, after, limit)
-        return [self._view(row, running.get(row.id)) for row in rows]
+        return [self._view(row, live.get(row.id, [])) for row in rows]
 
     def job(self, caller: Caller, job: int) -> JobView:
         """One job."""
         row = self._row(caller, job)
         attempts = self._reading().attempts(job)
         open_ = [attempt for attempt in attempts if attempt.ended_s is None]
-        return self._view(row, open_[-1] if open_ else None)
+        return self._view(row, open_)
 
     def attempts(self, caller: Caller, job: int) -> list[AttemptView]:
         """Its attempts, oldest first."""
@@ -123,7 +126,8 @@ class Committed:
             raise NotFoundError(f"job {job}: there is none")
         return row
 
-    def _view(self, row: JobRow, attempt: AttemptRow | None) -> JobView:
+    def _view(self, row: JobRow, live: list[AttemptRow]) -> JobView:
+        attempt = live[-1] if live else None
         held = None if attempt is None else self._held(attempt)
         obstacle = None
         if attempt is not None and held is not None and held.obstacle:
@@ -134,6 +138,7 @@ class Committed:
             row,
             attempt,
             self._now_s(),
+            under_way_s=under_way_s(live, self._now_s()),
             state=row.state,
             ended_s=row.ended_s,
             reason=row.reason if obstacle is None else obstacle,

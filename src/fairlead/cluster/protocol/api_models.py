@@ -106,6 +106,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
         -1.0
     )  # done when it ended, as far as was known, kept or not; -1 = not known
     end: AttemptEnd | None = None  # how it ended, None = it has not
+    lost_own: bool = False  # its lost steps are its own, which the next one does again
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):

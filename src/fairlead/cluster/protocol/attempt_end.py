@@ -14,6 +14,7 @@ class AttemptEnd(StrEnum):
     LEASE_EXPIRED = "lease expired"
     AGENT_LEFT = "agent left"
     ORPHANED = "orphaned"  # the process that owned its ranks died
+    RESTORED = "restored"  # the cluster began anew from a backup, or without its newest commits
     PREEMPTED = "preempted"
     MOVED = "moved"  # to other devices
     PAUSED = "paused"
@@ -29,5 +30,6 @@ OWN_ACCOUNT = {
     ORPHANED: AttemptEnd.ORPHANED,
 }
 """Reasons that agents give for attempts which they end on their own account -> how these end."""
-LOST = frozenset((AttemptEnd.NODE_LOST, *OWN_ACCOUNT.values()))  # without anybody's decision
+LOST = frozenset((AttemptEnd.NODE_LOST, AttemptEnd.RESTORED, *OWN_ACCOUNT.values()))
+"""Ends that nobody has decided on."""
 PREEMPTIONS = frozenset((AttemptEnd.PREEMPTED, AttemptEnd.MOVED))  # by a round's decision

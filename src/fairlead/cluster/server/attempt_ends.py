@@ -70,7 +70,7 @@ class AttemptEnds:
         keeps = row.total_steps if completed else attempt.survives()
         timed = row.starts_over and not attempt.tells  # else the next one says what it goes on from
         if timed and not completed and (over := attempt.progress()) > 0:
-            self._steps.lose_steps(attempt, over)
+            self._steps.lose_steps(attempt, over, own=True)
         self._steps.measure(attempt)
         self._orders.close_row(attempt, now, keeps, attempt.end())
         self._state.registry.drop(attempt)

@@ -113,6 +113,7 @@ class AttemptOrders:
             if attempt.stopping or attempt.lost or (attempt.ordered and not ordered):
                 continue
             attempt.stop(end, reason)
+            attempt.stop_told_s = self._state.now_s()
             if not attempt.ordered:
                 self.close_row(attempt, self._state.now_s(), attempt.row.steps, attempt.end())
                 self._state.registry.drop(attempt)

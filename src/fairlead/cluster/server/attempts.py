@@ -39,6 +39,13 @@ class Attempt:
     ordered: bool = False  # do the nodes know of it?
     stopping: str = ""  # why it was told to stop
     stop_end: AttemptEnd = AttemptEnd.STOPPED  # how it ends then
+    stop_told_s: float | None = (
+        None  # when, cluster's time; None = it was not, or that is not known
+    )
+    loss: tuple[AttemptEnd, str] = (
+        AttemptEnd.NODE_LOST,
+        AttemptEnd.NODE_LOST,
+    )  # its end once it is lost
     held: dict[str, AttemptStatus] = field(default_factory=dict)  # what each node said last
     gone: set[str] = field(default_factory=set)  # nodes where it has ended, or never will begin
     heard: float = 0.0  # monotonic time of the report in which rank 0's node said that
@@ -212,7 +219,7 @@ class Attempt:
         if self.completed():
             return AttemptEnd.COMPLETED, AttemptEnd.COMPLETED
         if self.lost:
-            return AttemptEnd.NODE_LOST, AttemptEnd.NODE_LOST
+            return self.loss
         own = [held.reason for held in self.held.values() if held.reason in OWN_ACCOUNT]
         if own and not self.blame:
             return OWN_ACCOUNT[own[0]], own[0]

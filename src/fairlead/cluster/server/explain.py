@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
+from fairlead.cluster.server.being_stopped import holder, place, told_ago
 from fairlead.cluster.server.explain_decision import pair_sentence, share_sentence
 from fairlead.cluster.server.explain_placement import cannot_go_on, placed
 from fairlead.cluster.server.explain_waiting import waiting
@@ -34,6 +35,7 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
     source = reader.source
     if job.state in ("completed", "cancelled"):
         yield f"It is {job.state}."
+        yield from _remains(source, job)
         yield stated(job)
         return
     if job.state in ("dropped", "killed"):
@@ -41,6 +43,7 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
         return
     if job.state == "paused":
         yield "It is paused: `fairlead resume` lets it take part again."
+        yield from _remains(source, job)
         return
     if job.retry_in_s is not None:
         yield f"It waits without holding devices: {job.reason}."
@@ -63,6 +66,20 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
     yield starts_over(job)
     yield stated(job)
     yield past(job, attempts, source.state.now_s())
+
+
+def _remains(source: ExplanationSource, job: JobView) -> Iterator[str]:
+    """What still lives of a job that is not to run."""
+    found = holder(list(source.state.registry.live.get(job.id, ())))
+    if found is None or found.lost:
+        return
+    number = found.record.attempt
+    if not found.stopping:
+        yield f"Its attempt {number} runs on {place(found)} until it is told to stop."
+        return
+    yield f"Its attempt {number} is being stopped ({found.stopping})."
+    told = told_ago(found, source.state.now_s())
+    yield f"It holds {place(found)} until it has ended{'; it was ' * bool(told)}{told}."
 
 
 def starts_over(job: JobView) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import msgspec
 
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Register
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
@@ -88,6 +89,7 @@ def _begin_anew(state: ClusterState, ends: Abandoner, note: Restored) -> None:
         folders.append(Path(state.options.checkpoints))
     state.next_job = next_job(state.next_job - 1, newest_trace(*folders))
     for start in [s for starts in state.registry.live.values() for s in starts]:
+        start.loss = AttemptEnd.RESTORED, f"stopped: {note.what}"
         for node in start.nodes:
             ends.abandon(node, [start], note.what)
     now_s = time.time()

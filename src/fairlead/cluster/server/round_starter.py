@@ -96,7 +96,7 @@ class RoundStarter:
             row = registry.jobs[job]
             row.state = _END[end]
             row.ended_s = end_s
-            if end == JobEnd.COMPLETED:
+            if end in (JobEnd.COMPLETED, JobEnd.CANCELLED):  # what it waited for is past
                 row.reason = ""
             sums = registry.sums(row.tenant)
             sums.done += end == JobEnd.COMPLETED

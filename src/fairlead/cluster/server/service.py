@@ -192,7 +192,7 @@ class Service:
         engine.parts.jobs.admission.unfit.discard(row.id)
         if row.id in engine.parts.jobs.admission.unplaced:
             engine.parts.jobs.admission.unplaced.discard(row.id)
-            row.state, row.ended_s = "cancelled", now
+            row.state, row.ended_s, row.reason = "cancelled", now, ""
             engine.state.registry.close(row.id)
             return
         engine.state.emit(JobsCancelled(now, (JobId(row.id),)))

@@ -20,6 +20,7 @@ from fairlead.cluster.protocol.api_models import (
 )
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt, measured_rate
+from fairlead.cluster.server.being_stopped import being_stopped, holder
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.live_node import LiveNode
@@ -37,6 +38,7 @@ from fairlead.cluster.store.job_views import (
     cannot_start,
     heard_so_far,
     job_view,
+    under_way_s,
 )
 from fairlead.cluster.store.rows import (
     ON_DEVICES,
@@ -72,26 +74,31 @@ class ViewBuilder:
         """A job, with what is known of it now."""
         cluster = self._state
         row = cluster.registry.jobs.get(row.id, row)
-        start = cluster.registry.newest(row.id)
+        live = list(cluster.registry.live.get(row.id, ()))
+        start, holds = live[-1] if live else None, holder(live)
         ends = start is None or start.stopping or start.lost
         running = None if ends else start
+        told = None if holds is None or holds.lost else holds  # also while it is being stopped
         steps = row.steps
-        latest = None if running is None else latest_status(cluster.fleet, running)
-        if running is not None and latest is not None and row.open:
-            steps = steps_by_now(cluster.fleet, running)
+        latest = None if told is None else latest_status(cluster.fleet, told)
+        if told is not None and latest is not None and row.open:
+            steps = steps_by_now(cluster.fleet, told)
         state, ended_s, reason = self._standing(row)
+        if told is not None and told.stopping and state not in ON_DEVICES:
+            reason = "; ".join(filter(None, [reason, being_stopped(told, self._now())]))
         silent = bool(self._silence(row))  # its rate of now is not known then
         return job_view(
             row,
             None if running is None else running.record,
             self._now(),
+            under_way_s=under_way_s([one.record for one in live], self._now()),
             state=state,
             ended_s=ended_s,
             reason=reason,
             steps=steps,
             rates=self._admission.rates(row),
-            measured_rate=None if silent else self._measured(row, running),
-            measured_on=self._measured_on(row, running),
+            measured_rate=None if silent else self._measured(row, told),
+            measured_on=self._measured_on(row, told),
             held=latest,
         )
 
@@ -101,6 +108,8 @@ class ViewBuilder:
 
     def _standing(self, row: JobRow) -> tuple[JobState, float | None, str]:
         """State, end and reason. What has ended in the round in force stands as it will at its report."""
+        if not row.open:
+            return row.state, row.ended_s, row.reason
         current = self._state.round
         over = None if current is None else current.ended.get(row.id)
         reason = row.reason

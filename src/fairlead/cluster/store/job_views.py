@@ -20,6 +20,7 @@ def job_view(
     attempt: AttemptRow | None,
     now_s: float,
     *,
+    under_way_s: float,
     state: JobState,
     ended_s: float | None,
     reason: str,
@@ -29,9 +30,9 @@ def job_view(
     measured_on: str,
     held: AttemptStatus | None = None,
 ) -> JobView:
-    """A job. attempt: its start that runs; now_s: the cluster's time; rates: believed, by accelerator type;
-    held: what the first node of that start said last."""
-    run_s = row.run_s + (0.0 if attempt is None or not attempt.ordered else now_s - attempt.since_s)
+    """A job. attempt: its start that runs; under_way_s: run time that is not booked yet; rates: believed, by
+    accelerator type; held: what the first node of the attempt said last that has its devices."""
+    run_s = row.run_s + under_way_s
     in_all_s = (now_s if ended_s is None else ended_s) - row.submitted_s
     return JobView(
         id=row.id,
@@ -70,6 +71,12 @@ def job_view(
         failure=_failure(row.failure),
         retry_in_s=None if row.retry_s is None else max(row.retry_s - now_s, 0.0),
     )
+
+
+def under_way_s(attempts: Iterable[AttemptRow], now_s: float) -> float:
+    """Run time of those of a job that have not ended: one that is being stopped still holds its devices."""
+    lasts = [row for row in attempts if row.ordered and row.ended_s is None]
+    return sum(max(now_s - row.since_s, 0.0) for row in lasts)
 
 
 def cannot_start(obstacles: Mapping[str, str]) -> str:
@@ -160,6 +167,7 @@ def attempt_view(row: AttemptRow) -> AttemptView:
         trained_s=row.trained_s,
         traceback=row.traceback,
         reached_step=row.reached_step,
+        lost_own=row.lost_own,
     )
 
 
@@ -182,10 +190,13 @@ def _at(attempt: AttemptView) -> str:
 def story(job: JobView, attempts: Sequence[AttemptView]) -> tuple[tuple[float, str], ...]:
     """What happened to a job, oldest first."""
     events = [(job.submitted_s, f"submitted by {job.user} for {job.tenant}")]
+    left = 0.0  # steps that the attempt before has lost of its own
     for attempt in attempts:
+        redone = left if attempt.lost_own else left + attempt.lost_steps
+        left = attempt.lost_steps if attempt.lost_own else 0.0
         devices = ",".join(map(str, attempt.devices))
         where = f"{attempt.accelerator} {devices} of {attempt.node}"
-        again = f", does {attempt.lost_steps:.0f} steps again" if attempt.lost_steps > 0 else ""
+        again = f", does {redone:.0f} steps again" if redone > 0 else ""
         events.append((attempt.began_s, f"attempt {attempt.attempt} on {where}{again}"))
         if attempt.ended_s is not None:
             events.append(

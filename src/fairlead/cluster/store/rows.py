@@ -108,6 +108,7 @@ class AttemptRow(msgspec.Struct, kw_only=True, gc=False):
     save_s: float = -1.0
     stop_s: float = -1.0
     lost_steps: float = 0.0
+    lost_own: bool = False  # its lost steps are its own, which the next one does again
 
     @property
     def since_s(self) -> float:

@@ -1,0 +1,28 @@
+"""What is told of an attempt that was told to stop, and of which something still lives."""
+
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.model.duration_text import duration
+
+
+def holder(attempts: list[Attempt]) -> Attempt | None:
+    """Of the attempts of a job, oldest first, the one that its nodes know of: it alone can have processes."""
+    return next((attempt for attempt in attempts if attempt.ordered), None)
+
+
+def place(attempt: Attempt) -> str:
+    """Its devices, in words."""
+    record = attempt.record
+    return f"{len(record.devices)} x {record.accelerator} of {record.node}"
+
+
+def told_ago(attempt: Attempt, now_s: float) -> str:
+    """When it was told to stop, in words; "" where that is not known. now_s: the cluster's time."""
+    told_s = attempt.stop_told_s
+    return "" if told_s is None else f"told to stop {duration(max(now_s - told_s, 0.0))} ago"
+
+
+def being_stopped(attempt: Attempt, now_s: float) -> str:
+    """That an attempt is being stopped, and what it holds, for the list of jobs. Without a full stop."""
+    parts = [f"attempt {attempt.record.attempt} is being stopped ({attempt.stopping})"]
+    parts += filter(None, [told_ago(attempt, now_s)])
+    return f"{', '.join(parts)}, and holds {place(attempt)} until it has ended"

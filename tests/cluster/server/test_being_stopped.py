@@ -1,0 +1,104 @@
+"""What is told of a job while it is being stopped: it holds its devices until its last process has ended."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
+
+KEY = (0, 1)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[EngineNodes]:
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as found:
+        yield found
+
+
+def begin(cluster: EngineNodes, **more: object) -> PlayedNode:
+    """A node that holds the job 0, and speaks when the test lets it."""
+    node = cluster.node("a")
+    node.register()
+    assert cluster.submit(grace_s=60.0, **more) == KEY[0]
+    cluster.until(lambda: KEY in node.held, "the attempt")
+    cluster.nodes.clear()
+    return node
+
+
+def await_stop(cluster: EngineNodes, node: PlayedNode) -> None:
+    cluster.until(lambda: KEY not in {(a.job, a.attempt) for a in node.say().wanted}, "the order")
+
+
+def events(cluster: EngineNodes) -> list[str]:
+    return [words for _, words in cluster.service.explain(ADMIN, KEY[0]).events]
+
+
+def test_its_time_is_run_time_and_what_it_holds_is_said(cluster: EngineNodes) -> None:
+    node = begin(cluster)
+    progress: dict[str, Any] = {"loaded_step": 0, "step": 100, "ran_s": 10.0, "step_age_s": 0.0}
+    node.run(*KEY, **progress)
+    node.say()
+    cluster.until(lambda: cluster.job(KEY[0]).measured_rate == 10.0, "its rate")
+    before = cluster.job(KEY[0])
+    cluster.service.pause(ADMIN, KEY[0])
+    await_stop(cluster, node)
+    node.stopping(*KEY, **progress)
+    node.say()
+    while_stopping = cluster.job(KEY[0])
+    assert while_stopping.state == "paused"
+    assert while_stopping.run_s > before.run_s
+    assert while_stopping.queued_s == pytest.approx(before.queued_s, abs=1e-3)
+    assert while_stopping.measured_rate == before.measured_rate == 10.0
+    assert while_stopping.reason.startswith(
+        "paused by its owner; attempt 1 is being stopped (paused), told to stop "
+    )
+    assert while_stopping.reason.endswith(", and holds 1 x v100 of a until it has ended")
+    facts = cluster.service.explain(ADMIN, KEY[0]).facts
+    assert "Its attempt 1 is being stopped (paused)." in facts
+    assert facts[-1].startswith("It holds 1 x v100 of a until it has ended; it was told to stop ")
+    node.end(*KEY, exit_code=0)
+    node.say()
+    cluster.until(lambda: cluster.service.attempts(ADMIN, KEY[0])[0].ended_s, "the end")
+    after = cluster.job(KEY[0])
+    assert after.reason == "paused by its owner"
+    assert after.run_s >= while_stopping.run_s
+
+
+def test_a_job_of_which_time_is_the_progress_gains_no_more_and_does_it_again(
+    cluster: EngineNodes,
+) -> None:
+    node = begin(cluster, unmanaged=True, total_steps=60)
+    node.run(*KEY, ran_s=30.0)
+    node.say()
+    cluster.service.pause(ADMIN, KEY[0])
+    await_stop(cluster, node)
+    node.stopping(*KEY, ran_s=31.0)
+    node.say()
+    assert [cluster.job(KEY[0]).steps for _ in range(3)] == [31.0] * 3
+    assert cluster.service.attempts(ADMIN, KEY[0])[-1].to_step == 31.0
+    node.end(*KEY, exit_code=-15, ran_s=31.0)
+    node.say()
+    cluster.until(lambda: cluster.service.attempts(ADMIN, KEY[0])[0].ended_s, "the end")
+    cluster.service.resume(ADMIN, KEY[0])
+    cluster.nodes.append(node)
+    cluster.until(lambda: len(cluster.service.attempts(ADMIN, KEY[0])) == 2, "the next attempt")
+    told = events(cluster)
+    assert "attempt 1 on v100 0 of a" in told
+    assert "attempt 2 on v100 0 of a, does 31 steps again" in told
+    assert [one.lost_steps for one in cluster.service.attempts(ADMIN, KEY[0])] == [31.0, 0.0]
+
+
+def test_a_cancelled_job_waits_for_nothing_any_more(cluster: EngineNodes) -> None:
+    node = begin(cluster)
+    row = cluster.service.engine.state.registry.jobs[KEY[0]]
+    row.reason = "waits for a device"
+    cluster.service.cancel(ADMIN, KEY[0])
+    await_stop(cluster, node)
+    view = cluster.job(KEY[0])
+    assert view.state == "cancelled"
+    assert view.reason.startswith("attempt 1 is being stopped (cancelled), told to stop ")
+    node.end(*KEY, exit_code=0)
+    node.say()
+    cluster.until(lambda: cluster.service.attempts(ADMIN, KEY[0])[0].ended_s, "the end")
+    assert cluster.job(KEY[0]).reason == ""
