@@ -1,7 +1,7 @@
-"""Every programme of the policies, stated literally over jobs and solved with cvxpy.
+"""Every program of the policies, stated literally over jobs and solved with cvxpy.
 
 Slow, and as plain as can be: one variable for each unit and slot type, no classes, no pruning. A function
-per policy gives the optimal objective as the policy's docstring defines it; ``tests.programmes`` lists them.
+per policy gives the optimal objective as the policy's docstring defines it; ``tests.programs`` lists them.
 """
 
 import warnings
@@ -68,12 +68,12 @@ class Shares:
 
 
 def maximum(objective: cp.Expression, constraints: list[cp.Constraint]) -> float:
-    """The largest value; the programme must have one."""
+    """The largest value; the program must have one."""
     return solved(cp.Problem(cp.Maximize(objective), constraints))
 
 
 def solved(problem: cp.Problem) -> float:
-    """The optimum: of a linear programme by HiGHS, of a conic one by Clarabel."""
+    """The optimum: of a linear program by HiGHS, of a conic one by Clarabel."""
     if problem.is_lp():
         problem.solve(
             solver=cp.HIGHS,
@@ -91,7 +91,7 @@ def solved(problem: cp.Problem) -> float:
     return float(problem.value)
 
 
-# --- what the programmes have in common ---------------------------------------------------------
+# --- what the programs have in common ---------------------------------------------------------
 
 
 def consolidated(snapshot: Snapshot) -> list[int]:
@@ -263,7 +263,7 @@ def slowest(snapshot: Snapshot, shares: Shares) -> float:
     if not has_say.any():
         return 0.0
     steps = snapshot.steps_left
-    unit = float(steps.max() / shares.gets.max())  # seconds, so that the programme is of order one
+    unit = float(steps.max() / shares.gets.max())  # seconds, so that the program is of order one
     return unit / max_min(shares, inverse(steps) * unit, has_say)
 
 

@@ -83,7 +83,7 @@ def test_levels(cases: list[Case], name: str, profile: str) -> None:
 
 @pytest.mark.parametrize("reference", references({AGNOSTIC, AWARE, PACKED}, logged=False))
 def test_runs_are_close(reference: Reference, shared: Path) -> None:
-    """The middle of all shares with these levels, which is where the release's last programme ends: ten
+    """The middle of all shares with these levels, which is where the release's last program ends: ten
     of the twelve runs are equal to 0.3 %."""
     result = reference.play(shared, reference.result["config"]["policy"])
     ratio = result.metrics["avg_jct_s"] / reference.result["avg_jct"]

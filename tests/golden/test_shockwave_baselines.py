@@ -1,7 +1,7 @@
 """The profile ``shockwave`` and its baselines against runs of Shockwave's released simulator.
 
 gandiva_fair and allox have one answer: the policies themselves give the same run. The other baselines are
-linear programmes with many optima (least attained service where devices are left over, total throughput and
+linear programs with many optima (least attained service where devices are left over, total throughput and
 makespan always, finish-time fairness), and the reference's are those at which its solver happened to stop.
 There the world is driven with the recorded rounds, and the policies are compared in the mean.
 """

@@ -1,4 +1,4 @@
-"""The window solver against recorded optima, and against HiGHS on the literal programmes."""
+"""The window solver against recorded optima, and against HiGHS on the literal programs."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.window_programmes import ranking_milp, window_milp
+from tests.window_programs import ranking_milp, window_milp
 
 from fairlead.policies.solve.planning_horizon import (
     PlanningProblem,
@@ -64,7 +64,7 @@ def test_weights_are_those_that_were_recorded(shared: Path, name: str, tmp_path:
 
 
 @pytest.mark.parametrize(("name", "lines"), [("n32", (1, 3, 9, 15, 19)), ("n64", (2, 9, 12))])
-def test_never_below_the_literal_programme(shared: Path, name: str, lines: tuple[int, ...]) -> None:
+def test_never_below_the_literal_program(shared: Path, name: str, lines: tuple[int, ...]) -> None:
     """HiGHS takes 1e-6 of a round for none, which weights of 1e18 turn into a gain: where there are such,
     its whole rounds count and not what it says they are worth."""
     chosen = cases(shared, name)

@@ -16,7 +16,7 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
 from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.job_types import job_types
-from tests.programmes import Programme
+from tests.programs import Program
 
 ACCELERATORS = ("a", "b", "c")
 FAMILIES = ("f0", "f1", "f2", "f3")
@@ -37,18 +37,18 @@ def optimising(name: str, profile: str = "default") -> Policy:
     return made
 
 
-def matches(programme: Programme, snapshot: Snapshot, allocation: Allocation) -> None:
+def matches(program: Program, snapshot: Snapshot, allocation: Allocation) -> None:
     """The allocation can be carried out, reaches the optimum, and proves it."""
     check_allocation(allocation, snapshot)
-    report, optimum = allocation.report, programme.optimum(snapshot)
+    report, optimum = allocation.report, program.optimum(snapshot)
     assert report.objective is not None
-    if programme.loose is None:
+    if program.loose is None:
         assert report.objective == pytest.approx(optimum, rel=1e-6, abs=1e-9)
     else:
-        most = programme.loose(snapshot)
+        most = program.loose(snapshot)
         assert optimum * (1 - 1e-6) - 1e-9 <= report.objective <= most * (1 + 1e-6) + 1e-9
-    if programme.value is not None:
-        value = programme.value(snapshot, allocation)
+    if program.value is not None:
+        value = program.value(snapshot, allocation)
         assert value == pytest.approx(report.objective, rel=1e-6, abs=1e-9)
     assert report.violation <= 1e-9
     assert report.gap is not None

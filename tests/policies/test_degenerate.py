@@ -16,7 +16,7 @@ from fairlead.policies import registry
 from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.job_types import job_types
 from tests.policies.problems import matches, optimising
-from tests.programmes import PROGRAMMES, UNIQUE
+from tests.programs import PROGRAMS, UNIQUE
 
 RATE = np.array([[10.0, 4.0, 1.0], [6.0, 5.0, 2.0], [3.0, 1.0, 0.5], [20.0, 1.0, 8.0]])
 
@@ -111,14 +111,14 @@ CASES: dict[str, Callable[[], Snapshot]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", PROGRAMMES)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_the_answer_can_be_carried_out_and_is_proven(name: str, case: str) -> None:
     snapshot = CASES[case]()
-    if PROGRAMMES[name].priced and not snapshot.price.all():
+    if PROGRAMS[name].priced and not snapshot.price.all():
         with pytest.raises(ConfigError, match="needs a price above 0"):
             optimising(name).allocate(snapshot)
         return
-    matches(PROGRAMMES[name], snapshot, optimising(name).allocate(snapshot))
+    matches(PROGRAMS[name], snapshot, optimising(name).allocate(snapshot))
 
 
 def test_every_policy_that_proves_a_bound_is_compared() -> None:
@@ -128,4 +128,4 @@ def test_every_policy_that_proves_a_bound_is_compared() -> None:
         if not entry.argument or entry.argument.startswith("["):
             made = registry.make(entry.name, seed=0, profile="default")
             if isinstance(made, Policy) and made.allocate(snapshot).report.bound is not None:
-                assert entry.name in {*PROGRAMMES, *UNIQUE, *elsewhere}
+                assert entry.name in {*PROGRAMS, *UNIQUE, *elsewhere}

@@ -117,7 +117,7 @@ def test_nobody_loses_by_trade_and_the_oracle_is_not_passed(
 
 
 def test_trade_comes_close_to_the_oracle() -> None:
-    """Mean ratio to the linear programme over random problems; 0.79 of it is there without trade."""
+    """Mean ratio to the linear program over random problems; 0.79 of it is there without trade."""
     rng = np.random.default_rng(0)
     ratios = []
     for _ in range(60):

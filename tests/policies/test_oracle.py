@@ -40,7 +40,7 @@ def instances(shared: Path) -> list[Instance]:
 
 
 @pytest.mark.parametrize("name", LINEAR)
-def test_linear_programmes(instances: list[Instance], name: str) -> None:
+def test_linear_programs(instances: list[Instance], name: str) -> None:
     compared = 0
     for snapshot, results, _ in instances:
         if results.get(name, {}).get("optimum"):

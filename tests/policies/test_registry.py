@@ -31,9 +31,9 @@ def test_the_gavel_profile_has_policies_as_gavel_has_them() -> None:
     assert make("fifo_perf") == FifoPlanner(4, heterogeneity_aware=True)
 
 
-def test_every_policy_keeps_the_contract_and_has_a_programme() -> None:
+def test_every_policy_keeps_the_contract_and_has_a_program() -> None:
     for one in registry.describe():
-        assert one.programme
+        assert one.program
         assert one.source == "fairlead"
         if not one.argument:
             for profile in ("gavel", "default"):
@@ -133,6 +133,6 @@ def test_who_has_the_name_of_a_built_in_policy_is_warned() -> None:
 @pytest.mark.filterwarnings("ignore::fairlead.errors.FairleadWarning")
 def test_a_policy_that_cannot_be_loaded_does_not_spoil_the_list() -> None:
     found = {one.name: one for one in registry.describe()}
-    assert found["mine"].programme == "x_ij = mine."
+    assert found["mine"].program == "x_ij = mine."
     assert found["mine"].source == "some-policies"
-    assert "cannot be loaded" in found["gone"].programme
+    assert "cannot be loaded" in found["gone"].program

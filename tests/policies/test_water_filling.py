@@ -1,4 +1,4 @@
-"""Water filling against a literal loop of linear programmes over jobs, flat and by entities."""
+"""Water filling against a literal loop of linear programs over jobs, flat and by entities."""
 
 from dataclasses import replace
 from itertools import combinations

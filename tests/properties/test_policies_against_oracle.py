@@ -1,4 +1,4 @@
-"""Every optimising policy against its programme as ``tests.oracle`` states it, on drawn instances."""
+"""Every optimising policy against its program as ``tests.oracle`` states it, on drawn instances."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.oracle import Inner, gain_over, hierarchical
 from tests.policies.problems import matches, optimising, rich_snapshots
-from tests.programmes import PROGRAMMES, UNIQUE, normalised, throughput
+from tests.programs import PROGRAMS, UNIQUE, normalised, throughput
 
 from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.rates import rate_by_type
@@ -19,22 +19,22 @@ from fairlead.policies.water_filling import AgnosticWaterFilling, WaterFilling
 drawn = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-# Other shares, from the middle of the optima or with more pairs, for the same programme.
+# Other shares, from the middle of the optima or with more pairs, for the same program.
 SAME_IN_GAVEL = ("las", "las_aware", "las_packed")
 
 
-@pytest.mark.parametrize("name", PROGRAMMES)
+@pytest.mark.parametrize("name", PROGRAMS)
 @drawn
 @given(snapshot=rich_snapshots())
 def test_the_shares_reach_the_literal_optimum(name: str, snapshot: Snapshot) -> None:
-    matches(PROGRAMMES[name], snapshot, optimising(name).allocate(snapshot))
+    matches(PROGRAMS[name], snapshot, optimising(name).allocate(snapshot))
 
 
 @pytest.mark.parametrize("name", SAME_IN_GAVEL)
 @drawn
 @given(snapshot=rich_snapshots())
 def test_so_they_do_in_the_gavel_profile(name: str, snapshot: Snapshot) -> None:
-    matches(PROGRAMMES[name], snapshot, optimising(name, "gavel").allocate(snapshot))
+    matches(PROGRAMS[name], snapshot, optimising(name, "gavel").allocate(snapshot))
 
 
 @pytest.mark.parametrize("name", UNIQUE)

@@ -30,9 +30,9 @@ def policies(
     if not console.is_terminal:
         console = Console(highlight=False, width=200)
     table = Table(box=SIMPLE_HEAD)
-    for name in ("name", "also", "programme", "from"):
+    for name in ("name", "also", "program", "from"):
         table.add_column(name, overflow="fold")
     for one in known:
         name = f"{one.name}:{one.argument}" if one.argument else one.name
-        table.add_row(name, ", ".join(one.aliases), one.programme, one.source)
+        table.add_row(name, ", ".join(one.aliases), one.program, one.source)
     console.print(table)

@@ -127,7 +127,7 @@ class Link:
             self._connection.send(Progress(self._place.attempt, *self._state, saving=True))
 
     def is_due(self, now: float) -> bool:
-        """Is it time to ask for the lease?"""
+        """Whether it is time to ask for the lease."""
         return now >= self._term.renew_at and not self._awaits_grant
 
     def finish(self, message: object) -> None:

@@ -176,7 +176,7 @@ class Lease:
             self._release()
 
     def next(self) -> bool:
-        """Count the step that has just been done; is another one to be done?"""
+        """Count the step that has just been done. Returns whether another one is to be done."""
         if self._running:
             self.step += 1
             self._count_step(self.step)
@@ -264,7 +264,7 @@ class Lease:
             self._sigterm.catch_again()
 
     def _look_now(self) -> bool:
-        """Past the quick way: what is due?"""
+        """What ``next`` does when something is due, which is seldom."""
         role = self._role
         assert role is not None
         changed = self.job_size.change()

@@ -152,7 +152,7 @@ class _Once:
 
 
 def _ended(group: "list[subprocess.Popen[bytes]]", number: signal.Signals, limit_s: float) -> bool:
-    """Have all of these ended, within so many seconds of a signal?"""
+    """Whether all of these have ended within so many seconds of a signal."""
     for process in group:
         if process.poll() is None:
             process.send_signal(number)

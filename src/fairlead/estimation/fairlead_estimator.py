@@ -93,7 +93,7 @@ class FairleadEstimator:
         self._fresh = True
 
     def _elsewhere(self) -> Bools:
-        """(slots,) which are not of the table in force?"""
+        """(slots,) whether the rate is not of the table in force."""
         away = np.ones(len(self.slots), np.bool_)
         away[self._columns] = False
         return away

@@ -92,7 +92,7 @@ class GaussianTree:
         self._stale = True
 
     def settle(self) -> bool:
-        """Bring beliefs up to what was added; has there been anything?"""
+        """Update beliefs with what was added. Returns whether anything was."""
         if not self._stale:
             return False
         self._stale = False

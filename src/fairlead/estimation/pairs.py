@@ -208,6 +208,6 @@ class Pairs:
 
 
 def _apart(now: Floats, before: Floats) -> Bools:
-    """(kinds, kinds) on any slot?"""
+    """(kinds, kinds) whether they differ on any slot."""
     with np.errstate(invalid="ignore"):
         return np.asarray((np.abs(now - before) > NOTABLE).any(axis=2))

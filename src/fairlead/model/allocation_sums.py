@@ -35,7 +35,7 @@ def throughput(
 
 @kernel("b1(i8[::1])")
 def _without_gaps(jobs: Ints) -> bool:
-    """Do ids follow one another, so that positions need no search?"""
+    """Whether ids are consecutive, so that positions need no search."""
     n = len(jobs)
     return n > 0 and jobs[n - 1] - jobs[0] == n - 1
 

@@ -61,7 +61,7 @@ class Critical:
     period: int | None = None  # ``head`` epochs of every so many, not only of the first
 
     def within(self, epoch: Ints, batch: int, profile: bool = True) -> Bools:
-        """Is an epoch critical for a job that started with this batch size?"""
+        """Whether an epoch is critical for a job that started with this batch size."""
         head = self.heads.get(batch, self.head)
         found: Bools = (epoch if self.period is None else epoch % self.period) < head
         for first, last in self.spans + (self.profiled if profile else ()):

@@ -83,7 +83,7 @@ class _Kernel:
         )
 
     def kept(self) -> bool:
-        """Was it compiled before, by this process or by another, and kept?"""
+        """Whether this process or another has compiled and kept it before."""
         if self._compiled is not None:
             return True
         try:
@@ -92,7 +92,7 @@ class _Kernel:
             return False
 
     def can_be_kept(self) -> bool:
-        """Is there a place where its machine code may be written?"""
+        """Whether its machine code may be written somewhere."""
         return hasattr(self.dispatcher._cache, "_cache_file")
 
     def compiled(self) -> Any:
@@ -188,7 +188,7 @@ def prepare(everything: bool = False) -> int:
 
 
 def lacks_kept() -> bool:
-    """Is a kernel of a module that has been imported not kept, though it could be?"""
+    """Whether a kernel of an imported module is not kept, though it could be."""
     return any(one.can_be_kept() and not one.kept() for one in _kernels)
 
 

@@ -65,14 +65,14 @@ class Policy(Protocol):
 
     @property
     def space_sharing(self) -> bool:
-        """Does it want job groups of two jobs?"""
+        """Whether it uses job groups of two jobs."""
 
     @property
     def work_conserving(self) -> bool:
-        """May jobs without a share fill devices that are left over?"""
+        """Whether jobs without a share may fill devices that are left over."""
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares that solve the policy's programme."""
+        """The shares that solve the policy's program."""
 
 
 class BasePolicy:
@@ -126,7 +126,7 @@ class Planner(Protocol):
 
     @property
     def space_sharing(self) -> bool:
-        """Does it want job groups of two jobs?"""
+        """Whether it uses job groups of two jobs."""
 
     def start(self) -> PlannerState:
         """The state before the first call."""

@@ -1,1 +1,1 @@
-"""One file per policy; each states its programme and its source."""
+"""One file per policy; each states its program and its source."""

@@ -23,9 +23,9 @@ class AlloX:
     times. r_i steps left, T_ij rate of job i on slot type j, s_i its devices. A job that has begun keeps
     its type until it is done; of the others the oldest part alpha is planned, at least as many as devices
     are free. On each type those that are shortest there begin, as many as fit; one that does not fit holds
-    up those behind it. Source: AlloX (Le et al., EuroSys'20); how the programme is solved, and why devices
+    up those behind it. Source: AlloX (Le et al., EuroSys'20); how the program is solved, and why devices
     of a type may be taken as one: ``fairlead.policies.solve.assignment``. The bound is that of the
-    linear programme;
+    linear program;
     jobs of several devices make it a relaxation, single ones reach it.
 
     All jobs and all devices are part of the plan, so a job may wait for a busy type where it is fast. Jobs

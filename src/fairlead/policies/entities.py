@@ -50,7 +50,7 @@ class Entities:
 
     @property
     def fifo(self) -> Bools:
-        """(entities,) is the policy inside fifo?"""
+        """(entities,) whether the policy inside is fifo."""
         return np.array([entity.policy == "fifo" for entity in self.tree])
 
     def of(self, snapshot: Snapshot) -> Ints:

@@ -168,7 +168,7 @@ class _Queue:
                 self.free[k] -= devices
 
     def _could_run(self) -> Bools:
-        """(jobs,) is there a type that could run it if it were empty?"""
+        """(jobs,) whether some type could run it if it were empty."""
         large_enough = self.capacity[self.accelerator_of_slot] >= self.scale[:, None]
         could = (large_enough & (self.rate > 0)).any(axis=1)
         return np.asarray(could)
@@ -184,7 +184,7 @@ class _Queue:
         return int(among[hash_choice(self.seed, int(self.id[job]), len(among))])
 
     def _worth_moving(self, job: int, here: int, there: int) -> bool:
-        """Is the job done earlier if it starts again on the faster type?"""
+        """Whether the job is done earlier if it restarts on the faster type."""
         left = self.steps_left[job]
         return bool(
             left / self.rate[job, here] > self.restart_s[job] + left / self.rate[job, there]

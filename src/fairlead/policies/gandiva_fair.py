@@ -28,7 +28,7 @@ class GandivaFair:
     (``fairlead.policies.solve.bilateral_trades``). Both ends gain or lose nothing, so t_i >= t_i^eq for
     every job, and so for
     every tenant. Devices that nobody needs at first are exchanged one for one. The objective is
-    sum_i t_i / t_i^eq; how far it can rise under t_i >= t_i^eq is a linear programme, of which trading is
+    sum_i t_i / t_i^eq; how far it can rise under t_i >= t_i^eq is a linear program, of which trading is
     a decentralised, approximate solution.
 
     Source: Chaudhary et al., EuroSys'20 (there one speed-up per user; here one per kind of job, so that a
@@ -57,7 +57,7 @@ class GandivaFair:
 
 
 def fair_shares(snapshot: Snapshot, runs: Bools) -> Floats:
-    """(jobs, types) what a job has before any trade. runs: (jobs,) can the job run at all?"""
+    """(jobs, types) what a job has before any trade. runs: (jobs,) whether the job can run at all."""
     total = float(snapshot.capacity.sum())
     share = np.zeros((len(runs), len(snapshot.capacity)))
     jobs = np.flatnonzero(runs)

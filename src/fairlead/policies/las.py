@@ -148,7 +148,7 @@ def basis_of(snapshot: Snapshot) -> tuple[bytes, ...]:
 
 
 def las_problem(snapshot: Snapshot) -> MaxMin:
-    """The programme of ``Las``."""
+    """The program of ``Las``."""
     gain = gain_of(proportional_rate(snapshot))
     scale = snapshot.job_scale.astype(np.float64)
     return MaxMin(
@@ -163,7 +163,7 @@ def las_problem(snapshot: Snapshot) -> MaxMin:
 
 
 def has_many_rates(problem: MaxMin) -> bool:
-    """Does the simplex method take too long, or are hardly two jobs alike?"""
+    """Whether the simplex method would take too long, or hardly two jobs are alike."""
     distinct_rates = 2 * len(problem.classes.id) > len(problem.job_class)
     most = MIN_CLASSES if distinct_rates else MAX_EXACT_RATES
     return bool(np.count_nonzero(problem.class_worth) > most)

@@ -161,7 +161,7 @@ def _report(snapshot: Snapshot, share: Floats, found: Equilibrium, weighted: boo
 
 
 def _can_run(snapshot: Snapshot) -> Bools:
-    """(jobs,) is there a device that a job can use?"""
+    """(jobs,) whether a job can use any device."""
     usable = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
     return np.asarray((snapshot.solo_rate[:, usable] > 0).any(axis=1))
 

@@ -69,7 +69,7 @@ RELEASES: dict[str, Mapping[str, Maker]] = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name, its aliases, how to make it, and the class whose docstring tells the programme."""
+    """A name, its aliases, how to make it, and the class whose docstring tells the program."""
 
     name: str
     aliases: tuple[str, ...]
@@ -85,7 +85,7 @@ class PolicyDescription:
     name: str
     aliases: tuple[str, ...]
     argument: str  # what stands behind a colon; empty = nothing
-    programme: str  # the first line of the docstring
+    program: str  # the first line of the docstring
     source: str  # the package that it comes from
 
 
@@ -278,7 +278,7 @@ def describe() -> list[PolicyDescription]:
             name=e.name,
             aliases=e.aliases,
             argument=e.argument,
-            programme=_programme(e.documented),
+            program=_program(e.documented),
             source="fairlead",
         )
         for e in BUILT_IN
@@ -329,11 +329,11 @@ def _load(point: EntryPoint) -> Maker:
 
 def _describe_plugin(point: EntryPoint) -> PolicyDescription:
     try:
-        programme = _programme(_load(point))
+        program = _program(_load(point))
     except ConfigError as problem:
-        programme = str(problem)
+        program = str(problem)
     return PolicyDescription(
-        name=point.name, aliases=(), argument="", programme=programme, source=_source(point)
+        name=point.name, aliases=(), argument="", program=program, source=_source(point)
     )
 
 
@@ -356,5 +356,5 @@ def _unknown(name: str) -> str:
     return f"policy {name!r}: no such policy, there are {known}"
 
 
-def _programme(documented: object) -> str:
+def _program(documented: object) -> str:
     return (inspect.getdoc(documented) or "").partition("\n")[0]

@@ -74,7 +74,7 @@ def _agnostic(jobs: int) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_programmes_end_at_an_optimum(seed: int) -> None:
+def test_programs_end_at_an_optimum(seed: int) -> None:
     rng = np.random.default_rng(seed)
     g = np.vstack([rng.uniform(0, 1, (6, 4)), -np.eye(4)])
     h = np.concatenate([rng.uniform(1, 2, 6), np.zeros(4)])
@@ -86,5 +86,5 @@ def test_programmes_end_at_an_optimum(seed: int) -> None:
     assert (g @ found <= h + 1e-6).all()
 
 
-def test_a_programme_without_an_answer_has_none() -> None:
+def test_a_program_without_an_answer_has_none() -> None:
     assert minimise(np.array([[1.0], [-1.0]]), np.array([0.0, -1.0]), np.ones(1)) is None

@@ -11,7 +11,7 @@ from fairlead.policies.solve.assignment import assign
 
 
 def device_by_device(time_s: Floats, devices: Ints) -> float:
-    """The cost of the best matching with every position of every device, the literal programme."""
+    """The cost of the best matching with every position of every device, the literal program."""
     kind = np.repeat(np.arange(len(devices)), devices)
     every = np.minimum(time_s, 1e12)[:, kind]
     cost = np.concatenate([k * every for k in range(1, len(time_s) + 1)], axis=1)

@@ -1,4 +1,4 @@
-"""One level for all requirements: two methods and the literal feasibility programme agree."""
+"""One level for all requirements: two methods and the literal feasibility program agree."""
 
 import numpy as np
 import pytest
@@ -103,7 +103,7 @@ def test_the_second_phase_leaves_no_device_idle_that_would_help() -> None:
 
 
 class Rounded:
-    """A programme that rounding leaves nothing of where there is less room than this beside its optimum."""
+    """A program that rounding leaves nothing of where there is less room than this beside its optimum."""
 
     def __init__(self, needs: float) -> None:
         self.needs = needs

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.window_programmes import ranking_milp
+from tests.window_programs import ranking_milp
 
 from fairlead.errors import SolveError
 from fairlead.model.arrays import Floats, Ints
@@ -95,7 +95,7 @@ def test_no_counts_are_better(problem: PlanningProblem) -> None:
 
 
 @pytest.mark.parametrize("sizes", [CHAIN, (1, 2, 3, 6), (2, 3, 7), (5, 8, 12)])
-def test_many_jobs_against_a_dynamic_programme(sizes: tuple[int, ...]) -> None:
+def test_many_jobs_against_a_dynamic_program(sizes: tuple[int, ...]) -> None:
     """Enough jobs that the capacity breaks among them; the penalty is off, so that one table over the
     capacity finds the best."""
     rng = np.random.default_rng(sum(sizes))

@@ -1,4 +1,4 @@
-"""Programmes over classes and pairs: the optimum of the literal programme over jobs, and what it becomes."""
+"""Programs over classes and pairs: the optimum of the literal program over jobs, and what it becomes."""
 
 from dataclasses import replace
 

@@ -18,7 +18,7 @@ class RankExits:
 
     @property
     def has_failed(self) -> bool:
-        """Has a rank ended badly?"""
+        """Whether a rank has failed."""
         return self.code not in (None, 0)
 
     @property
@@ -28,7 +28,7 @@ class RankExits:
 
     @property
     def memory_ran_out(self) -> bool:
-        """Has the kernel ended processes of this node for want of memory since?"""
+        """Whether the kernel has killed processes of this node for lack of memory since."""
         return oom_kills() > self._oom_kills
 
     def note(self, rank: int, code: int) -> None:

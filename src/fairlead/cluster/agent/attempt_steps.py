@@ -21,7 +21,7 @@ class StepProgress:
 
     @property
     def is_told(self) -> bool:
-        """Has an unmanaged job said how far it is?"""
+        """Whether an unmanaged job has reported its progress."""
         return self._told_from >= 0
 
     @property

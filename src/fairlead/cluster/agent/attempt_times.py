@@ -14,7 +14,7 @@ class DeviceWait:
 
     @property
     def lasts(self) -> bool:
-        """Was it found that the start cannot begin, and has it not begun?"""
+        """Whether the attempt was found unable to begin, and has not begun."""
         return self._since is not None and self.free is None
 
     def goes_on(self, obstacle: str, now: float) -> None:
@@ -83,12 +83,12 @@ class StopOrder:
 
     @property
     def given(self) -> bool:
-        """Was it told to stop?"""
+        """Whether it was told to stop."""
         return self._told is not None
 
     @property
     def by_agent(self) -> bool:
-        """Did its agent stop it on its own account?"""
+        """Whether its agent stopped it of its own accord."""
         return self.reason in (EXPIRED, LEAVES, ORPHANED)
 
     def give(self, reason: str, now: float) -> None:

@@ -51,17 +51,17 @@ class NodeAttempt:
 
     @property
     def speaks(self) -> bool:
-        """Will its rank 0 speak to this agent?"""
+        """Whether its rank 0 speaks to this agent."""
         return self.assignment.has_rank_0 and not self.assignment.unmanaged
 
     @property
     def may_tell(self) -> bool:
-        """Is it one that may say in a file, or at a URL, how far it is?"""
+        """Whether it may report its progress in a file or at a URL."""
         return self.assignment.has_rank_0 and self.assignment.unmanaged
 
     @property
     def finishing(self) -> bool:
-        """Are its steps done, and does its script do what comes after them?"""
+        """Whether its steps are done while its script still runs."""
         return (self.steps.all_done or self.assignment.finishing) and not self.ended
 
     @property
@@ -72,7 +72,7 @@ class NodeAttempt:
 
     @property
     def may_run(self) -> bool:
-        """Has it, or may it have, processes?"""
+        """Whether it has processes, or may have some."""
         return self.launched and not self.wait.lasts and not self.ended
 
     @property
@@ -82,7 +82,7 @@ class NodeAttempt:
 
     @property
     def _in_question(self) -> bool:
-        """May it still come along?"""
+        """Whether it may still connect."""
         return self.state in ("starting", "running")
 
     # --- what happens ----------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def disk_problems(path: Path, *, of_job: bool = False) -> list[str]:
 
 
 def memory_problems(meminfo: Path = Path("/proc/meminfo")) -> list[str]:
-    """Is there memory left on the machine?"""
+    """Problems with the memory of the machine."""
     try:
         lines = meminfo.read_text().splitlines()
         kb = {name: int(rest.split()[0]) for name, _, rest in (s.partition(":") for s in lines)}

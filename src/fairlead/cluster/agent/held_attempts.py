@@ -32,7 +32,7 @@ class HeldAttempts:
         return self._starts.get(key)
 
     def is_new(self, assignment: Assignment) -> bool:
-        """Was this start never held, nor a later one of its job?"""
+        """Whether neither this attempt nor a later one of its job was ever held."""
         return assignment.attempt > self._newest.get(assignment.job, -1)
 
     def add(self, start: NodeAttempt) -> None:
@@ -51,7 +51,7 @@ class HeldAttempts:
 
     @property
     def busy(self) -> bool:
-        """Is there a start that has not ended?"""
+        """Whether an attempt has not ended."""
         return any(not start.ended for start in self)
 
     @property

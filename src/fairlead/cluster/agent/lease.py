@@ -30,7 +30,7 @@ class NodeLease:
         return max(0.0, self.until - now)
 
     def is_short(self, now: float) -> bool:
-        """Is less than a quarter left?"""
+        """Whether less than a quarter is left."""
         return self.left_s(now) < 0.25 * self.length_s
 
 

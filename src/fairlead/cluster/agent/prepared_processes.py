@@ -38,7 +38,7 @@ class PreparedProcesses:
 
     @property
     def full(self) -> bool:
-        """Are there as many as there may be?"""
+        """Whether there are as many as allowed."""
         return len(self._by_modules) >= MAX_PREPARED
 
     def start(self, modules: str) -> tuple[Zygote, socket.socket]:

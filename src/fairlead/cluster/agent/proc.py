@@ -64,7 +64,7 @@ def token_of(pid: int) -> str:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Does the process have a handler for a signal?"""
+    """Whether the process has a handler for a signal."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except OSError:

@@ -155,6 +155,6 @@ class SpawnerEvents:
 
 
 def _may_have_expired(start: NodeAttempt, end: Exited) -> bool:
-    """May this rank have ended because its lease was over, as far as it knew?"""
+    """Whether this rank may have ended because, as far as it knew, its lease was over."""
     code = end.code in (0, EXIT_MAY_NOT_RUN)
     return code and end.rank == 0 and start.speaks and not start.finishing

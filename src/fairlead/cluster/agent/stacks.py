@@ -37,7 +37,7 @@ class StackFrame:
 
     @property
     def is_own(self) -> bool:
-        """Is it in the user's own code?"""
+        """Whether it is in the user's own code."""
         return not any(part in self.file for part in LIBRARIES)
 
 
@@ -51,7 +51,7 @@ class RankStack:
 
     @property
     def waits(self) -> bool:
-        """Does it wait for somebody else?"""
+        """Whether it waits for another process."""
         return any(
             _WAITS.search(frame.file) or _WAITING_FUNCTION.match(frame.function)
             for frame in self.frames[:4]
@@ -96,7 +96,7 @@ def together(stacks: Sequence[RankStack]) -> str:
 
 
 def same_places(one: Mapping[int, RankStack], other: Mapping[int, RankStack]) -> bool:
-    """Do all ranks stand where they stood?"""
+    """Whether all ranks are where they were."""
     return one.keys() == other.keys() and all(
         one[rank].frames == other[rank].frames for rank in one
     )

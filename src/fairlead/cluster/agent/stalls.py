@@ -79,7 +79,7 @@ class StallWatch:
 
     @property
     def starting(self) -> bool:
-        """Has it not done a step yet?"""
+        """Whether it has not done a step yet."""
         return self.progression.step_at is None
 
     def report_s(self, assignment: Assignment) -> float:
@@ -99,7 +99,7 @@ class StallWatch:
         return set_s or 0.0
 
     def due(self, assignment: Assignment, now: float) -> bool:
-        """Is it time to look at the stacks of its ranks?"""
+        """Whether it is time to look at the stacks of its ranks."""
         silent_s = self.silent_s(now)
         if silent_s < self.report_s(assignment):
             self.reported, self.next_look = "", 0.0
@@ -130,7 +130,7 @@ class StallWatch:
         return f"no step for {silent_s:.0f} s{known}{doing}"
 
     def over(self, assignment: Assignment, now: float) -> bool:
-        """Is it to be ended?"""
+        """Whether it must be ended."""
         if assignment.on_stall == "report" or not self.reported:
             return False
         set_s = assignment.start_timeout_s if self.starting else assignment.stall_timeout_s
@@ -140,7 +140,7 @@ class StallWatch:
         return self.silent_s(now) >= limit_s and self._hangs(assignment)
 
     def _hangs(self, assignment: Assignment) -> bool:
-        """Do all ranks stand still, and one of them for another?"""
+        """Whether all ranks stand still, and one of them waits for another."""
         last = self.looks[-1] if self.looks else {}
         still = len(self.looks) >= LOOKS and all(same_places(one, last) for one in self.looks)
         complete = last.keys() >= {rank.rank for rank in assignment.ranks}
@@ -171,11 +171,11 @@ class AttemptStall:
             self._watch.told(step, now, saving=saving)
 
     def over(self, assignment: Assignment, now: float) -> bool:
-        """Is it to be ended?"""
+        """Whether it must be ended."""
         return self._watch is not None and self._watch.over(assignment, now)
 
     def due(self, assignment: Assignment, now: float) -> bool:
-        """Is it time to look at the stacks of its ranks?"""
+        """Whether it is time to look at the stacks of its ranks."""
         if self._watch is None:
             return assignment.inspect and not self.sentence
         return self._watch.due(assignment, now)

@@ -29,7 +29,7 @@ class _Owner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lives(self) -> bool:
-        """Is it one of this machine, and has not ended?"""
+        """Whether it is a process of this machine that has not ended."""
         found = proc.process(self.pid) if self.machine == machine_identity() else None
         return found is not None and found.start_time == self.start_time and found.state not in "ZX"
 

@@ -224,7 +224,7 @@ class Warden:
         return held
 
     def _kill_late(self, ends: dict[str, float]) -> bool:
-        """Another ends them, and may give them more time than they have. Is anything left?"""
+        """Kill processes that another ends and that are late. Returns whether any is left."""
         found = find_survivors(one.record for one in self._watched.values())
         for process, record in found.items():
             if ends[record.token] <= time.monotonic():
@@ -245,7 +245,7 @@ class Warden:
             time.sleep(_LOOK_AGAIN_S)
 
     def _listen(self) -> bool:
-        """Returns when the spawner has ended. Was that in order?"""
+        """Listen until the spawner has ended. Returns whether it ended in order."""
         frames = SpawnerFrames()
         while True:
             # What the spawner has said is read first: only where it says nothing more it stands still.

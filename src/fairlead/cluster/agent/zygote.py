@@ -66,7 +66,7 @@ def _is_file(path: Path) -> bool:
 
 
 def can_fork(argv: Sequence[str], env: dict[str, str], cwd: str) -> bool:
-    """Is it a Python script or module, for the very interpreter that the zygote runs?"""
+    """Whether it is a Python script or module for the very interpreter that the zygote runs."""
     program = shutil.which(argv[0], path=env.get("PATH"))
     if program is None or not Path(program).name.startswith("python"):
         return False
@@ -149,7 +149,7 @@ class Zygote:
 
     @property
     def ready(self) -> bool:
-        """Has it imported everything?"""
+        """Whether it has imported everything."""
         return bool(self.loaded)
 
     def start(self, base_env: dict[str, str]) -> socket.socket:

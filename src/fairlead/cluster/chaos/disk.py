@@ -63,7 +63,7 @@ def children(pid: int) -> list[int]:
 
 
 def mentions(pid: int, text: str) -> bool:
-    """Is the text in the command line or the environment of a process that lives?"""
+    """Whether a living process has the text in its command line or environment."""
     try:
         folder = Path(f"/proc/{pid}")
         shown = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()

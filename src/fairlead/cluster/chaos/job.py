@@ -81,7 +81,7 @@ def _locks(descriptor: int, kind: int) -> bool:
 
 
 def _is_written(path: Path) -> bool:
-    """Is the process that writes this ledger alive, and not frozen?"""
+    """Whether the process that writes this ledger is alive and not frozen."""
     with path.open("rb") as file:
         if _locks(file.fileno(), fcntl.LOCK_SH):
             return False
@@ -113,7 +113,7 @@ class JobWork:
         self._saved = path.parent.parent / f"step-{self.step:012}"
 
     def look(self) -> None:
-        """Has the last checkpoint got its name?"""
+        """Look whether the last checkpoint has got its name."""
         if self._saved is not None and self._saved.is_dir():
             self.ledger.write("C", int(self._saved.name.removeprefix("step-")))
         self._saved = None

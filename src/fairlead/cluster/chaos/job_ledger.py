@@ -147,7 +147,7 @@ def _check_view(expected: Expected, view: JobView, attempts: list[AttemptView]) 
 
 
 def _check_steps(start: AttemptLog, chain: list[str]) -> Iterator[str]:
-    """Did it do one step after the other, from where it had been saved?"""
+    """Check that it did one step after the other, from where it had been saved."""
     if start.loaded is None:
         if start.steps:
             yield "trained before it had loaded"
@@ -166,7 +166,7 @@ def _check_steps(start: AttemptLog, chain: list[str]) -> Iterator[str]:
 def _check_chain(
     leaders: list[AttemptLog], expected: Expected, disk_was_full: bool
 ) -> Iterator[str]:
-    """Did every start go on from the newest checkpoint, with no more lost than may be?"""
+    """Check that every attempt went on from the newest checkpoint and lost no more than allowed."""
     saved = 0
     loaded = [start for start in leaders if start.loaded is not None]
     for start in loaded:
@@ -191,7 +191,7 @@ def _check_end(leaders: list[AttemptLog], expected: Expected) -> Iterator[str]:
 def _check_evaluation(
     leaders: list[AttemptLog], expected: Expected, folder: Path, chain: list[str]
 ) -> Iterator[str]:
-    """Did what comes after the loop run to its end, after the last step?"""
+    """Check that what comes after the loop ran to its end, after the last step."""
     if not expected.evaluation_s:
         return
     path = evaluation_path(folder)
@@ -219,7 +219,7 @@ def _allowed(start: AttemptLog, expected: Expected) -> int:
 
 
 def _check_alone(starts: list[AttemptLog]) -> Iterator[str]:
-    """Was an earlier start over when a later one did its first step?"""
+    """Check that an earlier attempt was over when a later one did its first step."""
     over = {start.attempt: 0.0 for start in starts}
     began: dict[int, float] = {}
     for start in starts:
@@ -233,7 +233,7 @@ def _check_alone(starts: list[AttemptLog]) -> Iterator[str]:
 
 
 def _check_gangs(starts: list[AttemptLog], expected: Expected) -> Iterator[str]:
-    """Did all ranks stop on one step when they ended well?"""
+    """Check that all ranks stopped at one step where they ended well."""
     for attempt in sorted({start.attempt for start in starts}):
         ranks = [start for start in starts if start.attempt == attempt]
         last = {start.rank: start.last for start in ranks if start.ended}

@@ -64,7 +64,7 @@ class ForecastOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def inside(self) -> bool:
-        """Was the truth in the interval?"""
+        """Whether the truth was in the interval."""
         return self.low_s <= self.actual_s <= self.high_s
 
 

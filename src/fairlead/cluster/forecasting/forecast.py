@@ -96,7 +96,7 @@ class ForecastRun:
 
     @property
     def coarse(self) -> bool:
-        """Was the time too short for rounds to the end?"""
+        """Whether the time was too short to simulate rounds to the end."""
         return self.exact_s < np.inf
 
     @property

@@ -60,12 +60,12 @@ class Latest:
         return median_s(self.outcomes, job)
 
     def kind_of(self, job: int) -> ForecastKind:
-        """Were rounds simulated up to the end of this job?"""
+        """Whether rounds were simulated up to the end of this job."""
         return kind_within(self.outcomes[0], self.left_s(job))
 
 
 def kind_within(outcome: ForecastRun, left_s: float | None) -> ForecastKind:
-    """Were rounds simulated for so long, or, where it is not known how long, to the end of all jobs?"""
+    """Whether rounds were simulated for so long or, where that is unknown, to the end of all jobs."""
     return "exact" if (np.inf if left_s is None else left_s) <= outcome.exact_s else "coarse"
 
 

@@ -33,7 +33,7 @@ class TrackRecord:
                 self._calibration.learn(outcome)
 
     def calibrated(self, kind: ForecastKind, left_s: float, running: bool) -> Calibrated:
-        """A forecast of so many seconds, corrected. running: does the job hold devices?"""
+        """A forecast of so many seconds, corrected. running: whether the job holds devices."""
         return self._calibration.of(kind, left_s, running)
 
     def note(

@@ -178,7 +178,7 @@ class LeaseTable:
         return node
 
     def _take(self, node: LeasedNode, holds: tuple[AttemptStatus, ...]) -> bool:
-        """Store what the node holds; is there more to it than progress?"""
+        """Store what the node holds. Returns whether more than progress has changed."""
         node.said = holds
         before, node.holds = node.holds, {(h.job, h.attempt): _without_progress(h) for h in holds}
         return before != node.holds

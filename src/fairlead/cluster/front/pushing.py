@@ -59,7 +59,7 @@ class Pushing:
         self._push()
 
     def is_under_way(self) -> bool:
-        """Are there nodes that have orders and were not told of them yet?"""
+        """Whether some nodes have not been sent their orders yet."""
         return bool(self._waiting)
 
     def reported(self, node: LeasedNode) -> None:

@@ -240,7 +240,7 @@ class RemoteFacade:
         )
 
     def _is_silent(self, waited_s: float) -> bool:
-        """Has the driver said nothing for so long that no forecast is to be expected of it?"""
+        """Whether the driver has been silent for so long that no forecast can be expected."""
         del waited_s
         return self.shown.age_s > SILENT_S
 

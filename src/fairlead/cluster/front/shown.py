@@ -52,7 +52,7 @@ class Shown:
 
     @property
     def stale(self) -> bool:
-        """Does the driver stand still, or compute?"""
+        """Whether the driver stands still or computes."""
         return self.age_s > STALE_S
 
     def status(self, caller: Caller) -> StatusView | None:

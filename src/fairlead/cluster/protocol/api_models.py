@@ -204,7 +204,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_calibrated(self) -> bool:
-        """Does the interval rest on what such forecasts were worth, and not on what is assumed of them?"""
+        """Whether the interval rests on checked forecasts, not on an assumption."""
         return self.forecast_outcomes is None or self.forecast_outcomes >= FORECAST_OUTCOMES
 
     @property

@@ -57,7 +57,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def starts_over(self) -> bool:
-        """Does each start of it begin with nothing?"""
+        """Whether each attempt starts from zero."""
         return self.unmanaged and not self.keeps_progress
 
     @property

@@ -319,7 +319,7 @@ def _check_colocated(where: str, spec: JobSpec) -> None:
 
 
 def colocates(spec: JobSpec) -> bool:
-    """Does a job say how fast it is beside others?"""
+    """Whether a job states how fast it is beside others."""
     return spec.colocated_fraction is not None or bool(spec.colocated_fractions)
 
 

@@ -37,11 +37,11 @@ class Admission:
         self.learning: set[JobType] = set()  # kinds that the core is about to be told of
 
     def outside(self, job: int) -> bool:
-        """Does the job wait for a cluster that it fits?"""
+        """Whether the job waits for a cluster that it fits."""
         return job in self.unplaced or job in self.unfit
 
     def has_room(self) -> bool:
-        """Is there a job that waits, and could run on devices that no job of the round holds?"""
+        """Whether a waiting job could run on devices that no job of the round holds."""
         free = self._free()
         if not any(free.values()):
             return False

@@ -91,7 +91,7 @@ class AttemptEnds:
             self._ended_late(attempt, now, keeps, completed)
 
     def _judge_death(self, attempt: Attempt, now: float) -> DeathVerdict | None:
-        """Is its job to blame for the death of the process that owned its ranks, where it ended with that?"""
+        """Judge whether a job is to blame for the death of the process that owned its ranks."""
         for node, held in attempt.held.items():
             known = self._state.fleet.nodes.get(node)
             if held.spawner_death is not None and known is not None:

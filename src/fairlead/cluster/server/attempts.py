@@ -141,7 +141,7 @@ class Attempt:
 
     @property
     def packed(self) -> bool:
-        """Does it share its devices with another job in the round in force?"""
+        """Whether it shares its devices with another job in the round in force."""
         return bool(self.beside)
 
     def shares(self, beside: tuple[AttemptKey, ...]) -> None:
@@ -181,7 +181,7 @@ class Attempt:
         return float(max(known))
 
     def completed(self) -> bool:
-        """Did the job say that it needs no more, and did all its processes end well?"""
+        """Whether the job said that it was done and all of its processes ended with 0."""
         leader = self.leader
         return (
             not self.lost
@@ -193,7 +193,7 @@ class Attempt:
 
     @property
     def finishing(self) -> bool:
-        """Are all steps done, and does its script do what comes after them?"""
+        """Whether all steps are done while its script still runs."""
         leader = self.leader
         return leader is not None and leader.finishing and leader.state != "ended"
 
@@ -211,7 +211,7 @@ class Attempt:
 
     @property
     def interrupted(self) -> bool:
-        """Did its agent end it on its own account?"""
+        """Whether its agent ended it of its own accord."""
         return any(held.reason in OWN_ACCOUNT for held in self.held.values())
 
     def end(self) -> tuple[AttemptEnd, str]:

@@ -119,11 +119,11 @@ class Detention:
                 self.jobs.release(told)
 
     def _is_cores(self, row: JobRow) -> bool:
-        """Is it for the core to hold the job, or let it go?"""
+        """Whether it is the core that holds the job or lets it go."""
         return row.open and row.state != "paused" and not self._admission.outside(row.id)
 
     def _waits(self, row: JobRow) -> bool:
-        """Is the core to go on holding the job, until it is tried again?"""
+        """Whether the core goes on holding the job until it is tried again."""
         return self._held.keep_held(row.id)
 
     def reason(self, job: int) -> str:

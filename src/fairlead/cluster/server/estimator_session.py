@@ -36,7 +36,7 @@ class EstimatorSession:
 
     @property
     def on(self) -> bool:
-        """Is there an estimator?"""
+        """Whether there is an estimator."""
         return self.feed is not None
 
     @property

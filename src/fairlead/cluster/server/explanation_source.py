@@ -106,7 +106,7 @@ def what_it_does(source: ExplanationSource, start: Attempt) -> Doing:
 
 
 def waits_for_devices(source: ExplanationSource, start: Attempt) -> bool:
-    """Has the node of rank 0 not said yet that the devices of a start are free for it?"""
+    """Whether the node of rank 0 has not confirmed yet that the devices of an attempt are free."""
     held = source.state.fleet.held(start.first_node, start.key)
     return held is None or (held.state == "starting" and held.wait_s < 0)
 

@@ -181,7 +181,7 @@ class Fleet:
 
     @property
     def is_held(self) -> bool:
-        """Is it too early to give any node a job?"""
+        """Whether it is too early to give any node a job."""
         return self.monotonic() < self.hold_until
 
     def remove(self, name: str) -> None:
@@ -287,12 +287,12 @@ class Fleet:
 
     @property
     def is_deciding(self) -> bool:
-        """Has a round ended of whose successor nothing is published yet?"""
+        """Whether a round has ended whose successor is not published yet."""
         return bool(self._round_end)
 
     @property
     def unpublished(self) -> bool:
-        """Are there nodes of which the front does not know yet what has changed?"""
+        """Whether the front has yet to be sent what has changed of some nodes."""
         return bool(self._changed)
 
     def _publish(self, node: LiveNode) -> None:

@@ -221,5 +221,5 @@ class LiveNode:
 
     @property
     def registered(self) -> bool:
-        """Has it spoken to this server, and is it not lost?"""
+        """Whether it has registered with this server and is not lost."""
         return bool(self.agent.incarnation) and not self.lost

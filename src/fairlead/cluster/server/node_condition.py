@@ -54,7 +54,7 @@ def condition(node: LiveNode, now: float) -> NodeCondition:
 
 
 def usable(node: LiveNode, now: float) -> bool:
-    """May the core give jobs to a node?"""
+    """Whether the core may give jobs to a node."""
     return condition(node, now).state == "up"
 
 

@@ -85,7 +85,7 @@ class NodeRecovery:
         return False
 
     def _passes(self, node: LiveNode, known: _History, now: float) -> bool:
-        """A test start was made: did it go well?"""
+        """Whether the test attempt that was made went well."""
         self._state.fleet.ask_check(node.name, None)
         if node.health.check_problem:
             known.tests += 1

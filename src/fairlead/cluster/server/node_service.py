@@ -108,7 +108,7 @@ class NodeService:
             _log.warning("node %s cannot start job %d: %s", node, job, obstacle)
 
     def _presses(self, node: LiveNode, now: float) -> bool:
-        """Must the core hear of a suspect node before its next decision?"""
+        """Whether the core must hear of a suspect node before its next decision."""
         if self._state.round is None or now - node.observed.seen > self._state.fleet.silence_s:
             return True
         attempts = self._state.registry.on_node.get(node.name, {}).items()

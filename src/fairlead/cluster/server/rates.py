@@ -170,6 +170,6 @@ def extended(table: Throughputs, more: Mapping[JobType, Floats]) -> Throughputs:
 
 
 def fits(rates: Mapping[str, float], spec: JobSpec, cluster: Cluster) -> bool:
-    """Is there a type of which the cluster has enough devices, and on which the job can run?"""
+    """Whether the job can run on a type of which the cluster has enough devices."""
     columns = zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
     return any(rates.get(a, 0.0) > 0 and capacity >= spec.scale_factor for a, capacity in columns)

@@ -78,7 +78,7 @@ class RestartCostsOfJobs:
         return RestartCostsLearned(now, np.array(list(wanted), np.int64)[news], cost[news])
 
     def heeded(self) -> bool:
-        """Does the policy in force leave jobs alone that cost too much to stop?"""
+        """Whether the policy in force spares jobs that cost too much to stop."""
         core = self._state.scheduler
         return (
             core is not None

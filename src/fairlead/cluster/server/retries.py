@@ -117,7 +117,7 @@ class Retries:
         return self._works(start) or start.record.end is AttemptEnd.COMPLETED
 
     def _works(self, start: Attempt) -> bool:
-        """Has it begun to train, or, if nobody knows that, run for a while?"""
+        """Whether it has begun to train or, where that is not known, has run for a while."""
         if start.row.spec.unmanaged:
             return self._worked_s(start) >= self.settled_s
         return start.record.trained_s is not None
@@ -190,7 +190,7 @@ class Retries:
         return Parties(known, by_tenant, content)
 
     def _runs_well(self, start: Attempt) -> bool:
-        """Does it train now?"""
+        """Whether it trains now."""
         held = self._state.fleet.held(start.first_node, start.key)
         if held is None or held.state != "running" or held.stall or start.stopping or start.lost:
             return False
@@ -375,7 +375,7 @@ def _program(row: JobRow) -> Program:
 
 
 def _saves(row: JobRow) -> bool:
-    """Does it tell of its checkpoints?"""
+    """Whether it reports its checkpoints."""
     return row.tells_saved or not row.spec.unmanaged
 
 

@@ -72,7 +72,7 @@ class DecidedShares:
         return found
 
     def answered(self, job: int) -> bool:
-        """Was the job part of the policy's last answer, with a share or without?"""
+        """Whether the job was part of the policy's last answer, with a share or without."""
         at = self.at(job)
         return at is not None and bool(self.allocated[(self.member == at).any(axis=1)].any())
 

@@ -78,7 +78,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def passing(self) -> bool:
-        """May the same go well the next time?"""
+        """Whether the same may go well the next time."""
         name = self.place.partition("@")[0].rpartition(".")[2]
         text = self.reason.lower()
         return name in PASSING or "nccl" in text or "cuda error" in text or "out of memory" in text
@@ -90,7 +90,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def of_node(self) -> bool:
-        """Is it an error that a healthy node does not bring about?"""
+        """Whether it is an error that a healthy node does not cause."""
         text = self.reason.lower()
         return any(words in text for words in OF_NODE)
 
@@ -302,7 +302,7 @@ class NodeJudge:
         self.failures = deque(kept, REMEMBERED)
 
     def runs_elsewhere(self, record: FailureRecord) -> bool:
-        """Has its command been seen to run on another node?"""
+        """Whether its command has been seen to run on another node."""
         return any(
             start.node != record.node and _same_command(start.program, record)
             for start in self.good
@@ -347,7 +347,7 @@ class NodeJudge:
         return strong >= STRONG or (len(records) >= WEAK and bool(telling))
 
     def _independent(self, node: str, records: Collection[FailureRecord], parties: Parties) -> bool:
-        """Is it more than the word of those who may want to take the node from others?"""
+        """Whether several owners' jobs speak against the node: none may take it from others."""
         if len({*parties.known, *map(parties.of, records)}) == 1:
             return True  # nobody else suffers from it
         if self._weighty([r for r in records if not r.forgeable]):
@@ -357,7 +357,7 @@ class NodeJudge:
         return len(against) >= INDEPENDENT + len(content)
 
     def _is_confirmed(self, record: FailureRecord) -> bool:
-        """Does more speak for it than that the program runs elsewhere?"""
+        """Whether more speaks for it than that the program runs elsewhere."""
         return (
             record.of_node
             or not record.forgeable

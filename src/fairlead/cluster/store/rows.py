@@ -63,7 +63,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def open(self) -> bool:
-        """Has it not ended yet?"""
+        """Whether it has not ended yet."""
         return self.state in OPEN_STATES
 
     @property
@@ -73,7 +73,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def starts_over(self) -> bool:
-        """Does each start of it begin with nothing, as far as is known?"""
+        """Whether, as far as is known, each attempt starts from zero."""
         return self.spec.starts_over and not self.tells_saved
 
     def countable(self, steps: float) -> float:

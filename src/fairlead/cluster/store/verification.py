@@ -1,4 +1,4 @@
-"""Is the state of a cluster whole, and is it all that was acknowledged?
+"""Checks that the state of a cluster is whole and holds all that was acknowledged.
 
 Everything is read: SQLite's own structures, the definition of every table, the checksum of every row, the
 total of all rows, the chain of commits, and that it contains the commit of the marker.

@@ -14,7 +14,7 @@ from fairlead.policies.parametric_level import Requirements
 from fairlead.policies.solve.analytic_centre import CentralShares, central_shares
 from fairlead.policies.solve.max_min import MaxMin, analytic_centre_of, solve
 
-DENSE = 150  # jobs up to which the centre is found by a method for programmes of any form
+DENSE = 150  # jobs up to which the centre is found by a method for programs of any form
 
 
 def max_min_at_centre(

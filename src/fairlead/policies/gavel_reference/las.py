@@ -66,7 +66,7 @@ class ReleasedAgnosticLas(AgnosticLas):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReleasedPackedLas(PackedLas):
-    """``PackedLas`` at the analytic centre of the optima, with pairs wherever the programme has them."""
+    """``PackedLas`` at the analytic centre of the optima, with pairs wherever the program has them."""
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""

@@ -40,7 +40,7 @@ class ReleasedAgnosticMakespan(AgnosticMakespan):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReleasedPackedMakespan(PackedMakespan):
-    """``PackedMakespan`` at the analytic centre of the optima, with pairs wherever the programme has them."""
+    """``PackedMakespan`` at the analytic centre of the optima, with pairs wherever the program has them."""
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
@@ -74,7 +74,7 @@ class ReleasedAgnosticFinishTime(AgnosticFinishTime):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReleasedPackedFinishTime(PackedFinishTime):
     """``PackedFinishTime`` at the analytic centre of the optima, with isolated rates by head and pairs
-    wherever the programme has them."""
+    wherever the program has them."""
 
     weighted: bool = False
 

@@ -1,1 +1,1 @@
-"""Linear programmes, solved exactly."""
+"""Linear programs, solved exactly."""

@@ -1,4 +1,4 @@
-"""The analytic centre of the best answers of a linear programme, for small programmes of any form.
+"""The analytic centre of the best answers of a linear program, for small programs of any form.
 
     max c x   s.t.   A x <= b,   x >= 0
 
@@ -40,7 +40,7 @@ class SparseColumns:
 
 @dataclass(frozen=True, slots=True)
 class Multiplicity:
-    """How many columns and rows of the programme each column and row stands for."""
+    """How many columns and rows of the program each column and row stands for."""
 
     columns: Floats
     rows: Floats
@@ -133,7 +133,7 @@ def _back(factor: Floats, right: Floats) -> None:
 
 
 class _CentreProgram(NamedTuple):
-    """The programme, by columns, and how often each column and row counts."""
+    """The program, by columns, and how often each column and row counts."""
 
     start: Ints1  # (columns + 1,)
     row: Ints1  # (entries,)
@@ -336,7 +336,7 @@ def central_shares(
     worth: Floats,
 ) -> CentralShares | None:
     """The analytic centre of the best shares of jobs alone, and of pairs; None where it was not found.
-    Every pair of jobs of equal scale factor is offered, whatever it is worth, as in Gavel's programmes; equal
+    Every pair of jobs of equal scale factor is offered, whatever it is worth, as in Gavel's programs; equal
     jobs have the same shares.
 
     The largest z with worth_i t_i >= z, time and devices.
@@ -346,7 +346,7 @@ def central_shares(
     keys = np.column_stack([job_type, scale, worth, rate])
     _, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     of = of.reshape(-1)
-    programme = _Programme(
+    program = _Program(
         rate=rate[first],
         scale=scale[first],
         job_type=job_type[first],
@@ -354,8 +354,8 @@ def central_shares(
         count=np.bincount(of).astype(np.float64),
         colocated_rate=colocated_rate,
     )
-    groups = programme.groups()
-    centre = _central(programme, groups, accelerator_of_slot, capacity)
+    groups = program.groups()
+    centre = _central(program, groups, accelerator_of_slot, capacity)
     if centre is None:
         return None
     found = centre.x[:-1].reshape(len(groups.one), rate.shape[1])
@@ -367,7 +367,7 @@ def central_shares(
         share=found[of],
         pairs=pairs,
         of_pairs=found[groups.of_pairs(of[pairs], classes)],
-        value=(of_worth * programme.scaled)[of],
+        value=(of_worth * program.scaled)[of],
         time_price=of_time[of],
         device_price=of_type / np.maximum(capacity, 1.0),
     )
@@ -397,7 +397,7 @@ class _Groups:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Programme:
+class _Program:
     """What the shares of classes of jobs that are alike are worth."""
 
     rate: Floats  # (classes, slots)
@@ -440,7 +440,7 @@ class _Programme:
 
 
 def _central(
-    of: _Programme, groups: _Groups, accelerator_of_slot: Ints, capacity: Floats
+    of: _Program, groups: _Groups, accelerator_of_slot: Ints, capacity: Floats
 ) -> AnalyticCentre | None:
     """The analytic centre of the best shares of one group of each class of groups on each slot type, with the
     level as the last column."""

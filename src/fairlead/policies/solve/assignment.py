@@ -8,7 +8,7 @@ on matchings with nodes at the same cost and back, so the optimum is the same. F
 open only when the one before it is full, since it costs every job more.
 
 A job of s devices that is k-th from the end on each of them delays itself and s (k - 1) others, at cost
-p (1 + s (k - 1)), and takes s of the N places. The programme is then a relaxation: jobs may be divided
+p (1 + s (k - 1)), and takes s of the N places. The program is then a relaxation: jobs may be divided
 between nodes. At a vertex at most as many jobs are divided as there are full nodes, and each of those goes
 where most of it is; with s = 1 everywhere the matrix is totally unimodular and no job is divided.
 """
@@ -78,7 +78,7 @@ def _completion_positions(scale: Ints, devices: int) -> Ints:
 
 
 class _Program:
-    """The linear programme over nodes (type, position), and its dual bound."""
+    """The linear program over nodes (type, position), and its dual bound."""
 
     def __init__(self, time_s: Floats, scale: Floats, devices: Floats) -> None:
         self.time_s, self.scale, self.devices = time_s, scale, devices

@@ -4,7 +4,7 @@ At prices p of the types, the cheapest way to give a job a rate r within its tim
 linear in r, with breakpoints only at the rates of its own job type. A job that needs a rate between two
 breakpoints costs what jobs at these two cost, weighted by how near it is. So any number of jobs of a job
 type, whatever they need, count as jobs that need exactly one of the type's own rates, with fractional
-multiplicities: the sums of the weights. A linear programme over those is as small as the job types are few,
+multiplicities: the sums of the weights. A linear program over those is as small as the job types are few,
 and its answer goes back to the jobs by the same weights.
 
 A *row* is a number of jobs of one job type that need the same.

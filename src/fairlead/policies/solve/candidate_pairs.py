@@ -1,4 +1,4 @@
-"""Pairs of jobs that a programme may take in: which earn more than they cost at given prices.
+"""Pairs of jobs that a program may take in: which earn more than they cost at given prices.
 
 Pairs are of classes with equal scale factor. One of which the members could as well take turns on the same
 slot is never offered.

@@ -76,7 +76,7 @@ def pack_basis(
 
 
 def packed_basis(ids: Ints, status: Statuses, frame: Statuses) -> tuple[bytes, ...]:
-    """A basis made by hand, to be a programme's ``previous``. ids: (classes,) ascending; status: (classes,
+    """A basis made by hand, to be a program's ``previous``. ids: (classes,) ascending; status: (classes,
     slots + 2) of each class's configurations alone, throughput row and time row; frame: of the further
     columns, the device rows and the further rows."""
     return ids.tobytes(), status.tobytes(), frame.tobytes(), b"", b""

@@ -1,6 +1,6 @@
 """Can heights be had by any number of jobs of a few job types, each alone? By the simplex method.
 
-Jobs count by their breakpoints (``fairlead.policies.solve.breakpoints``), so that the programme does not grow
+Jobs count by their breakpoints (``fairlead.policies.solve.breakpoints``), so that the program does not grow
 with them. Its prices are the cut of ``fairlead.policies.solve.water_filling``.
 """
 

@@ -1,4 +1,4 @@
-"""Can heights be had by jobs alone and in pairs? By a linear programme over classes and pairs, whose prices
+"""Can heights be had by jobs alone and in pairs? By a linear program over classes and pairs, whose prices
 are the cut of ``fairlead.policies.solve.water_filling``."""
 
 from dataclasses import dataclass, field

@@ -4,7 +4,7 @@ Items of one size are alike but for their value, so the best k of them are the k
 filling is a number per size. The greedy filling by value per size is the optimum of the linear
 relaxation. Nearest to it among the best whole fillings is one that has no items in place of others of
 the same total size: exchanging them back would cost nothing. Such a filling differs from the greedy one
-by little, and a dynamic programme over that little finds it (proximity: Eisenbrand and Weismantel,
+by little, and a dynamic program over that little finds it (proximity: Eisenbrand and Weismantel,
 "Proximity results and faster algorithms for integer programming using the Steinitz lemma", 2020):
 
 * sizes that divide one another: whatever is put in weighs less than twice the largest size, and so does

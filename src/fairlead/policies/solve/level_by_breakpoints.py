@@ -1,4 +1,4 @@
-"""The level by the simplex method: Newton's method on programmes over job types and their breakpoints.
+"""The level by the simplex method: Newton's method on programs over job types and their breakpoints.
 
 See ``fairlead.policies.solve.parametric_level`` for both.
 """
@@ -80,7 +80,7 @@ def level_by_breakpoints(
 def largest_ratio(
     program: Program, least: ProgramSolution, measure: LinearObjective
 ) -> ProgramSolution:
-    """The largest measure at the least excess, which is the programme's first further column. Rounding may
+    """The largest measure at the least excess, which is the program's first further column. Rounding may
     leave nothing exactly there: then a little more of it, or ``least`` itself."""
     excess = max(float(least.columns[0]), 0.0)
     for allowance in (0.0, TOLERANCE):
@@ -114,7 +114,7 @@ class _LevelRoot:
 
     def newton(self, start: _WarmStart, tolerance: float) -> _WarmStart:
         """The level at which lambda is within the tolerance of 1, or the floor where that is lower, and the
-        programme there. From either side a step ends below the level, for lambda is convex."""
+        program there. From either side a step ends below the level, for lambda is convex."""
         job_types, program = self.job_types, start.program
         level, iterations, warm = start.level, start.iterations, start.warm
         slots = len(self.problem.accelerator_of_slot)

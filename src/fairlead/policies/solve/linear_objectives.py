@@ -2,7 +2,7 @@
 
     sum_ij value_ij T_ij x_ij    or    (sum_ij value_ij T_ij x_ij) / (sum_ij c_j s_i x_ij)
 
-over the programmes of ``fairlead.policies.solve.program``. A deadline asks for a throughput of need_i.
+over the programs of ``fairlead.policies.solve.program``. A deadline asks for a throughput of need_i.
 Not all can
 be met in general, so a first phase finds the least lateness, L* = min sum_i u_i / n with
 t_i >= (1 - u_i) need_i: u_i in [0, 1] is the part of its need that job i goes without, n the number of jobs
@@ -204,7 +204,7 @@ def _least_cost(problem: ShareProblem, cost: Floats, needs: Needs) -> float:
     return float(each[order] @ kept * jobs)
 
 
-# --- programmes ------------------------------------------------------------------------------------
+# --- programs ------------------------------------------------------------------------------------
 
 
 def _program(

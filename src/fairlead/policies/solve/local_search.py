@@ -96,7 +96,7 @@ def _loss(jobs: SearchJobs, state: SearchState, job: int, accelerator: int) -> t
 
 @kernel("b1(SearchJobs, SearchState, i8, f8)")
 def _add(jobs: SearchJobs, state: SearchState, accelerator: int, min_gain: float) -> bool:
-    """Give free devices of a type to those who gain most per device; does anybody gain?"""
+    """Give free devices of a type to the jobs that gain most per device. Returns whether any gains."""
     scale, free = jobs.scale, state.free
     worth = np.zeros(len(scale))
     for job in range(len(scale)):

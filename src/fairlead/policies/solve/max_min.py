@@ -63,7 +63,7 @@ class MaxMin:
 
     @cached_property
     def usable(self) -> Bools:
-        """(slots,) is there a device at all?"""
+        """(slots,) whether there is any device."""
         return (self.capacity > 0)[self.accelerator_of_slot]
 
     @cached_property

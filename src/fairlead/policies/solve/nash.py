@@ -1,4 +1,4 @@
-"""Proportionally fair shares: the Eisenberg-Gale programme by an interior-point method over classes.
+"""Proportionally fair shares: the Eisenberg-Gale program by an interior-point method over classes.
 
     max sum_c m_c w_c log t_c,  t_c = sum_j T_cj x_cj
     s.t.  sum_j x_cj <= 1,   sum_c m_c s_c x_cj <= N_k(j),   x >= 0
@@ -9,7 +9,7 @@ weight on the slot types where its money buys most.
 
 In the pairs of variables that must complement each other the logarithm is nothing special: with the
 throughput's price l_c = 1 / t_c, the conditions are linear in (x, t, spare time, spare devices), linear in
-(l, z, r, p), and products: t l = 1, all others 0. That is a path-following method for a linear programme,
+(l, z, r, p), and products: t l = 1, all others 0. That is a path-following method for a linear program,
 one of whose products goes to 1 instead of 0 (Jansen, Roos, Terlaky, Vial, "Primal-dual target-following
 algorithms", 1996). In relative changes the Newton matrix of a class is a positive diagonal plus a skew
 matrix with entries of order one, whatever the scales of rates, weights and loads; classes are tied

@@ -6,10 +6,10 @@
                                 x >= 0
 
 With isolated = 1 and age = 0, theta is the makespan. Jobs have as many requirements as there are jobs;
-three steps make the size of the linear programmes independent of that.
+three steps make the size of the linear programs independent of that.
 
 Newton on the level. For a theta, let lambda be the least factor on all capacities that meets every
-requirement: a linear programme. lambda is convex and falls with theta, so Newton's method from below
+requirement: a linear program. lambda is convex and falls with theta, so Newton's method from below
 (theta at which each job alone could just be in time) rises monotonically to lambda = 1, in 4 to 6 steps.
 
 Breakpoints. At prices p of the types, the cheapest way to give a job a rate r within its time is convex and

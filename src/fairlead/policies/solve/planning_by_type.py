@@ -5,7 +5,7 @@ A job's progress is the sum over types of rounds times speed, and its welfare a 
     maximise   sum_j utility_j(p_j)  -  penalty * max_j remaining_j(p_j),   p_j = sum_k speed_jk s_jk
     such that  sum_k s_jk <= F,   sum_j scale_j s_jk <= F * devices_k,   p_j >= at_least_j
 
-Without whole numbers that is a linear programme (what remains must be convex in the progress, too), whose
+Without whole numbers that is a linear program (what remains must be convex in the progress, too), whose
 optimum is the bound. It has few fractions that matter: whole parts are kept, and single rounds are then
 added, moved and exchanged as long as that gains, for some values that the most remaining may take. At
 the end, jobs go to one of their types where they lose no progress by it. The answer is not proven to be
@@ -150,7 +150,7 @@ def speed_of(problem: PlanningProblem) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Relaxed:
-    """The linear programme. Columns: rounds per job and type where it can run, welfare per job and
+    """The linear program. Columns: rounds per job and type where it can run, welfare per job and
     stretch of constant slope, M; rows: progress, time, remaining, capacity."""
 
     problem: PlanningProblem
@@ -258,7 +258,7 @@ def _by_columns(
     column: Ints,
     entry: Floats,
 ) -> LinearProgram:
-    """A programme of entries in any order, which are sorted into columns. row, column, entry: (entries,)."""
+    """A program of entries in any order, which are sorted into columns. row, column, entry: (entries,)."""
     order = np.argsort(column, kind="stable")
     start = np.zeros(len(cost) + 1, np.int32)
     np.cumsum(np.bincount(column, minlength=len(cost)), out=start[1:])

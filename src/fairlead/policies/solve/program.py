@@ -1,8 +1,8 @@
-"""Linear programmes over classes of jobs, alone and in pairs.
+"""Linear programs over classes of jobs, alone and in pairs.
 
-Jobs of one class are alike, so a programme speaks of classes: y_a is the time that all jobs of a class
+Jobs of one class are alike, so a program speaks of classes: y_a is the time that all jobs of a class
 together spend in a *configuration* a, which is a slot type for a job alone, or a slot type and a partner
-class. Every programme here maximises a linear function of the shares subject to
+class. Every program here maximises a linear function of the shares subject to
 
     sum_{a of class c} y_a <= n_c                     time; a pair of two jobs of c counts twice
     sum_{a on type k} s_a y_a <= N_k                  devices
@@ -122,7 +122,7 @@ class ProgramSolution:
 
 @dataclass(kw_only=True, slots=True)
 class Program:
-    """One programme inside the solver, to be maximised once or several times.
+    """One program inside the solver, to be maximised once or several times.
 
     throughput: are there throughput rows? Then demand: (classes,) least steps/s of each job, -inf = none
     (an entry of a further column there lowers or raises what the job must get: t_c + entries >= demand).
@@ -168,7 +168,7 @@ class Program:
     # --- solving --------------------------------------------------------------------------------
 
     def load(self) -> "Program":
-        """Hand the programme to the solver, starting from ``previous`` where that fits."""
+        """Hand the program to the solver, starting from ``previous`` where that fits."""
         problem = self.problem
         self._best = problem.best
         self._configurations = solo_configurations(problem)
@@ -238,7 +238,7 @@ class Program:
         )
 
     def recount(self, count: Floats) -> None:
-        """The same programme of jobs alone for other numbers (classes,) of jobs, from where the last one
+        """The same program of jobs alone for other numbers (classes,) of jobs, from where the last one
         ended."""
         classes = replace(self.problem.classes, count=count)
         self.problem = replace(self.problem, classes=classes)

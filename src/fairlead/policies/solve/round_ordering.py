@@ -3,7 +3,7 @@
     minimise  sum_j weight_j * (mean index of the rounds in which j runs)
 
 with the rounds per job and type, and the capacity of every round, kept (Zheng et al., "Shockwave",
-NSDI 2023, section 6.3, solves it as a mixed-integer programme).
+NSDI 2023, section 6.3, solves it as a mixed-integer program).
 
 Two moves, each made as long as it gains. Of two rounds, the jobs that run in exactly one of them are
 dealt out anew: a knapsack, solved exactly. And jobs move from round to round in a circle, or along a path

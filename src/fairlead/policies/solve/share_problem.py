@@ -54,5 +54,5 @@ class ShareProblem:
 
     @property
     def can_run(self) -> Bools:
-        """(classes,) is there a slot type with a rate?"""
+        """(classes,) whether any slot type has a rate."""
         return np.asarray((self.rate > 0).any(axis=1))

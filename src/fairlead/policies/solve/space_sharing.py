@@ -1,6 +1,6 @@
 """Fair levels for jobs that may run in pairs: max-min shares, and one level for all requirements.
 
-The programmes of ``fairlead.policies.solve.max_min`` and ``fairlead.policies.solve.parametric_level``
+The programs of ``fairlead.policies.solve.max_min`` and ``fairlead.policies.solve.parametric_level``
 over the ways of
 ``fairlead.policies.solve.program``. A job's price of time u, value per step v and the price p of each type's
 devices prove a bound when no way, alone or in a pair, earns more than it costs:

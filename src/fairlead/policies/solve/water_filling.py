@@ -5,13 +5,13 @@ proportion. Everything rises together, each row at the pace that the tree gives 
 (``fairlead.policies.solve.progressive_filling``); what cannot rise any more stops, and the rest goes on,
 until nothing rises.
 
-Heights can be had if a linear programme says so, and its prices tell why not: a *cut*
+Heights can be had if a linear program says so, and its prices tell why not: a *cut*
 
     cost(height) <= budget         for all heights that can be had, with cost growing in every height
 
 Raising a level therefore starts from above, where everything would be full: the cut that forbids it also
 says how high the level can be at most, and so on down (Newton's method) to a level that can be had, in a
-few programmes however many rows become full on the way. There the last cut is tight, and stays so: a row can
+few programs however many rows become full on the way. There the last cut is tight, and stays so: a row can
 rise only as far as that costs nothing, and those for which any rise costs something stop. That is Gavel's
 search for bottlenecks without its MILP, and without a threshold on how much a rise must be.
 

@@ -175,7 +175,7 @@ class Ledger:
         return tuple(self._tenants)
 
     def __contains__(self, job: JobId) -> bool:
-        """Is the job in the system?"""
+        """Whether the job is in the system."""
         return job in self._ids
 
     @property

@@ -19,7 +19,7 @@ def node_changed(s: SchedulerData, time_s: float, name: str, works: bool) -> lis
 
 
 def set_node(s: SchedulerData, name: str, works: bool) -> None:
-    """May the devices of a node be given to jobs?"""
+    """Set whether the devices of a node may be given to jobs."""
     index = next((i for i, n in enumerate(s.cluster.nodes) if n.name == name), None)
     if index is None:
         raise ProtocolError(f"node {name!r}: not in the cluster")

@@ -55,7 +55,7 @@ def pause(s: SchedulerData, named: list[int], time_s: float) -> None:
 
 
 def resume(s: SchedulerData, named: Ints, time_s: float) -> bool:
-    """Put those of these jobs that are held back among the others; was there one?"""
+    """Put those of these jobs that are held back among the others. Returns whether there was one."""
     gone = np.isin(s.paused_jobs.jobs.id, named)
     if not gone.any():
         return False

@@ -45,7 +45,7 @@ class RegimeLedger:
 
     @property
     def used(self) -> bool:
-        """Has any job ever adapted?"""
+        """Whether any job has ever adapted."""
         return bool(self.table.batch.shape[1] > 0)
 
     def add(

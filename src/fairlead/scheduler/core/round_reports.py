@@ -61,7 +61,7 @@ def job_accounts(ledger: Ledger, end: Ints, end_s: Floats) -> JobAccounts:
 
 @kernel("b1(i8, i8, i8, RowsReported, GroupAccounts)")
 def _has(outcome: int, i: int, u: int, rows: RowsReported, groups: GroupAccounts) -> bool:
-    """Does row i report this outcome of a member of job group u?"""
+    """Whether row i reports this outcome of a member of job group u."""
     found = False
     for k in range(groups.members.shape[1]):
         if groups.members[u, k] >= 0:

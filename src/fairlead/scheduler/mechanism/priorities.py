@@ -46,7 +46,7 @@ def balances_of(snapshot: Snapshot) -> GroupBalances:
 
 @kernel("b1(i8[:,::1], f8[:,:,::1], i8, i8)", inline="always")
 def can_run(members: Ints, rate: Floats, u: int, t: int) -> bool:
-    """Has every member of job group u a rate on slot t?"""
+    """Whether every member of job group u has a rate on slot t."""
     runs = True
     for k in range(members.shape[1]):
         runs = runs and (members[u, k] < 0 or rate[u, t, k] > 0)

@@ -85,7 +85,7 @@ def _sift(heap: Ints, start: int, size: int, first: Floats, second: Floats, thir
 
 @kernel("b1(i8, i8[:,::1], b1[::1])")
 def _is_free(u: int, members: Ints, taken: Bools) -> bool:
-    """Is no member of the job group chosen already?"""
+    """Whether no member of the job group is chosen already."""
     free = True
     for k in range(members.shape[1]):
         if members[u, k] >= 0 and taken[members[u, k]]:
@@ -141,7 +141,7 @@ def _enqueue(
 
 @kernel("b1(i8[:,::1], i8[::1])")
 def _any_fits(waiting: Ints, left: Ints) -> bool:
-    """Are there devices for an entry that waits?"""
+    """Whether there are devices for an entry that waits."""
     largest = waiting.shape[1] - 1
     for q in range(len(left)):
         for s in range(1, min(largest, left[q]) + 1):

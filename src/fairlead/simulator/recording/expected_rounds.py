@@ -52,7 +52,7 @@ class ExpectRounds:
         self.seen += 1
 
     def finish(self) -> None:
-        """After the run: were all recorded rounds seen?"""
+        """Check after the run that all recorded rounds were seen."""
         if self.seen < len(self.expected):
             raise CheckError(
                 f"{self.path}: has {len(self.expected)} rounds, the run ended after {self.seen}"

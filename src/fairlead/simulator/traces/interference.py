@@ -69,7 +69,7 @@ def progress(pressure: Floats, contention: float, protection: float = PROTECTION
 
 
 def fits(need_gb: Floats, memory_gb: float) -> Bools:
-    """(families, families) do both fit the device's memory?"""
+    """(families, families) whether both fit into the device's memory."""
     both: Bools = need_gb[:, None] + need_gb <= memory_gb
     return both
 

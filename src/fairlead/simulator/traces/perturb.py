@@ -1,4 +1,4 @@
-"""Copies of a trace that differ in detail: is a result one of the method, or of this trace?"""
+"""Copies of a trace that differ in detail: they tell results of the method from those of one trace."""
 
 from dataclasses import replace
 

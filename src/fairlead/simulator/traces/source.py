@@ -154,7 +154,7 @@ class HeaderColumns:
                 )
 
     def check(self, line: int, row: list[str]) -> None:
-        """Has the row as many cells as the header?"""
+        """Check that the row has as many cells as the header."""
         if len(row) != self.width:
             raise self.source.fault(line, f"expected {self.width} columns, got {len(row)}")
         for name, i in self._unused:

@@ -188,7 +188,7 @@ HOW = (
     "the release that let jobs wait less: at 4.8 jobs/h they are those of the gavel profile with "
     "--solve-interval 0, to four digits for LAS and Gavel. The version that was released solves at most "
     "every 1,920 s, as the gavel profile does.",
-    "Programmes with many optimal shares end at one of them. The release ends where its interior-point "
+    "Programs with many optimal shares end at one of them. The release ends where its interior-point "
     "solver stops, ours in the middle of them; near saturation that moves a run's JCT by some percent.",
     "A rate is sustained while the mean JCT is at most twice that at the lowest rate. Near saturation JCTs "
     "depend on the seed, on the window and on every detail; sustainable rates do not.",

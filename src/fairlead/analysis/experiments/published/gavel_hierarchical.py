@@ -149,10 +149,10 @@ REMARKS = (
     "every 4 timesteps, 72 in all; job weights alternate between 1 and 2 (with FIFO all are 1). Totals are "
     "of throughputs over those at equal shares, for the agnostic policy of time over that at equal shares. "
     "All scales are the same: it takes seconds.",
-    "The published totals are those of water filling whose integer programme, which finds the jobs that can "
-    "still rise, finds none, as the release has it where that programme fails: with fairness it stops after "
+    "The published totals are those of water filling whose integer program, which finds the jobs that can "
+    "still rise, finds none, as the release has it where that program fails: with fairness it stops after "
     "the first turn, and devices stay unused under both policies that jobs could use. "
-    "Run so, with the same programme and the same kind of interior-point solver, ours gives the published "
+    "Run so, with the same program and the same kind of interior-point solver, ours gives the published "
     "numbers, rows 'as stored'. With FIFO inside entities later turns leave no room at all to move in, the "
     "solver ends where rounding lets it, and the last digits are its own.",
     "Exact water filling gives each job the only level that it has; rows 'exact' are what the policies of "

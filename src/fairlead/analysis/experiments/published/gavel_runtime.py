@@ -53,8 +53,8 @@ REMARKS = (
     "five, with the shares of every job and the certificate; the published times are on another machine and "
     "on the clock, so only orders of magnitude compare.",
     "Ours solves over classes of equal jobs and finds those that can still rise by water filling's own "
-    "linear programmes; the release has a variable for every job or pair, builds the programme anew in "
-    "Python for each solve, and an integer programme in each turn of water filling.",
+    "linear programs; the release has a variable for every job or pair, builds the program anew in "
+    "Python for each solve, and an integer program in each turn of water filling.",
 )
 
 

@@ -1,8 +1,8 @@
 """Water filling as it ran when Gavel's figure of hierarchical policies was made.
 
 Each turn raises all jobs with a weight together, as far as the worst off of them goes, by one linear
-programme. After it those that cannot rise any more are to be kept where they are and the rest raised again;
-but the integer programme that finds them found none that can rise, as it does where it fails. So every job
+program. After it those that cannot rise any more are to be kept where they are and the rest raised again;
+but the integer program that finds them found none that can rise, as it does where it fails. So every job
 with a weight is kept after one turn: with fairness inside the entities there is only one. What a job has
 beyond its level is then whatever the solver ends at, hence ``embedding``.
 """
@@ -82,6 +82,6 @@ def _by_job(value: Floats) -> Floats:
 def _stacked(
     rows: Sequence[tuple[Floats, Floats, float]], columns: int
 ) -> tuple[Floats, Floats, Floats]:
-    """G, h and c of the programme over the shares and, last, the rise."""
+    """G, h and c of the program over the shares and, last, the rise."""
     g = np.vstack([np.column_stack([part, np.full(len(part), rise)]) for part, _, rise in rows])
     return g, np.concatenate([bound for _, bound, _ in rows]), -np.eye(1, columns + 1, columns)[0]

@@ -1,11 +1,11 @@
-"""A linear programme solved as the solver of Gavel's release solves it, so that it ends where that one ends.
+"""A linear program solved as the solver of Gavel's release solves it, so that it ends where that one ends.
 
     min c x   s.t.   G x <= h
 
 The homogeneous self-dual embedding with Mehrotra's predictor and corrector, after three rounds of scaling
-rows and columns, as published of ECOS (Domahidi, Chu, Boyd: ECC'13). Where a programme has many optimal
+rows and columns, as published of ECOS (Domahidi, Chu, Boyd: ECC'13). Where a program has many optimal
 answers, all of this decides at which of them it ends, and published averages depend on that. For small
-programmes only: the matrices are dense. Where only the optimum counts, ``fairlead.policies.solve`` is
+programs only: the matrices are dense. Where only the optimum counts, ``fairlead.policies.solve`` is
 the place.
 """
 

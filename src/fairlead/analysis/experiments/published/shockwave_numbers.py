@@ -35,7 +35,7 @@ CANONICAL = {
 }
 
 # Runs of the released simulator on the 220-job trace on 64 devices; Shockwave's with an exact solver of its
-# integer programmes in place of Gurobi.
+# integer programs in place of Gurobi.
 RERUN_64 = {
     "shockwave": Numbers(24344, 8515, 2.166, 5.0, 4.5, 4.1),
     "ossp": Numbers(25076, 19749, 8.793, 77.3, 76.4, 75.0),

@@ -76,7 +76,7 @@ def canonical(bench: ExperimentContext) -> Findings:
             *_differences(found),
             "AlloX equals what the released simulator gives today, job by job; the published run had "
             "another solver, which breaks ties between equally good assignments differently.",
-            "OSSP, Themis and MST are programmes with many optimal shares, and the release runs those at "
+            "OSSP, Themis and MST are programs with many optimal shares, and the release runs those at "
             "which its solver happens to stop (for OSSP, any within 5 % of the optimum). Ours are the "
             "middle of the optimal ones.",
             "Shockwave as released is planned by an exact solver here and by Gurobi with a gap of 0.1 % "
@@ -108,7 +108,7 @@ def scale(bench: ExperimentContext) -> Findings:
             "The paper shows these sizes in figures without numbers; its abstract has the ratios to fair "
             "schedulers, taken here over the mean of Themis, Gavel LAS and Gandiva-Fair.",
             "On 64 devices ours stand beside runs of the released simulator, made for this comparison; its "
-            "Shockwave had exact solutions of its integer programmes in place of Gurobi's.",
+            "Shockwave had exact solutions of its integer programs in place of Gurobi's.",
             "Shockwave as released is less fair to its worst-off job than the abstract says, here as in the "
             "released simulator: it counts lateness from the start of the cluster, so that nobody looks "
             "late on an old one. Fairlead's own settings count it from a job's submission.",

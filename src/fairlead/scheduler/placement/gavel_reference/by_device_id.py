@@ -66,7 +66,7 @@ def _largest(plan: PlannedGroups, begin: int, end: int, below: int) -> int:
 
 @kernel("b1(i8[::1], b1[::1], b1[::1])")
 def _are_free(old: Ints, works: Bools, used: Bools) -> bool:
-    """Do all these devices work, and has nobody been given one?"""
+    """Whether all these devices work and none of them has been given out."""
     free = True
     for d in old:
         free = free and works[d] and not used[d]

@@ -1,4 +1,4 @@
-"""Programmes by name: the optimum of each, and the objective that an allocation really has."""
+"""Programs by name: the optimum of each, and the objective that an allocation really has."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -107,7 +107,7 @@ def bargain(snapshot: Snapshot, allocation: Allocation) -> float:
 
 
 @dataclass(frozen=True)
-class Programme:
+class Program:
     """What a policy is compared with."""
 
     optimum: Callable[[Snapshot], float]
@@ -116,54 +116,52 @@ class Programme:
     loose: Callable[[Snapshot], float] | None = None  # optimum if a first goal is all but reached
 
 
-# Name in the registry -> its programme. A new policy is a new line.
-PROGRAMMES: dict[str, Programme] = {
-    "water_filling": Programme(oracle.las, lambda s, a: float(levels_of_time(s, a).min())),
-    "water_filling_aware": Programme(oracle.las_aware, lambda s, a: lowest(s, levels(s, a))),
-    "water_filling_packed": Programme(oracle.las_packed, lambda s, a: lowest(s, levels(s, a))),
-    "las": Programme(oracle.las, lambda s, a: float(levels_of_time(s, a).min())),
-    "las_aware": Programme(oracle.las_aware, lambda s, a: lowest(s, levels(s, a))),
-    "las_packed": Programme(oracle.las_packed, lambda s, a: lowest(s, levels(s, a))),
-    "makespan": Programme(oracle.makespan, lambda s, a: last(s, busy(s, a))),
-    "makespan_aware": Programme(oracle.makespan_aware, lambda s, a: last(s, throughput(s, a))),
-    "makespan_packed": Programme(oracle.makespan_packed, lambda s, a: last(s, throughput(s, a))),
-    "finish_time": Programme(oracle.finish_time, lambda s, a: rho(s, busy(s, a))),
-    "finish_time_aware": Programme(oracle.finish_time_aware, lambda s, a: rho(s, throughput(s, a))),
-    "finish_time_packed": Programme(
-        oracle.finish_time_packed, lambda s, a: rho(s, throughput(s, a))
-    ),
-    "total_throughput": Programme(
+# Name in the registry -> its program. A new policy is a new line.
+PROGRAMS: dict[str, Program] = {
+    "water_filling": Program(oracle.las, lambda s, a: float(levels_of_time(s, a).min())),
+    "water_filling_aware": Program(oracle.las_aware, lambda s, a: lowest(s, levels(s, a))),
+    "water_filling_packed": Program(oracle.las_packed, lambda s, a: lowest(s, levels(s, a))),
+    "las": Program(oracle.las, lambda s, a: float(levels_of_time(s, a).min())),
+    "las_aware": Program(oracle.las_aware, lambda s, a: lowest(s, levels(s, a))),
+    "las_packed": Program(oracle.las_packed, lambda s, a: lowest(s, levels(s, a))),
+    "makespan": Program(oracle.makespan, lambda s, a: last(s, busy(s, a))),
+    "makespan_aware": Program(oracle.makespan_aware, lambda s, a: last(s, throughput(s, a))),
+    "makespan_packed": Program(oracle.makespan_packed, lambda s, a: last(s, throughput(s, a))),
+    "finish_time": Program(oracle.finish_time, lambda s, a: rho(s, busy(s, a))),
+    "finish_time_aware": Program(oracle.finish_time_aware, lambda s, a: rho(s, throughput(s, a))),
+    "finish_time_packed": Program(oracle.finish_time_packed, lambda s, a: rho(s, throughput(s, a))),
+    "total_throughput": Program(
         oracle.total_throughput, lambda s, a: float(throughput(s, a).sum())
     ),
-    "total_throughput_packed": Programme(
+    "total_throughput_packed": Program(
         oracle.total_throughput_packed, lambda s, a: float(throughput(s, a).sum())
     ),
-    "total_throughput_normalised": Programme(
+    "total_throughput_normalised": Program(
         oracle.total_throughput_normalised,
         lambda s, a: float(throughput(s, a) @ oracle.inverse(oracle.fastest(s))),
     ),
-    "throughput_per_cost": Programme(oracle.throughput_per_cost, per_cost, priced=True),
-    "throughput_per_cost_slo": Programme(
+    "throughput_per_cost": Program(oracle.throughput_per_cost, per_cost, priced=True),
+    "throughput_per_cost_slo": Program(
         oracle.throughput_per_cost_slo,
         in_time(per_cost),
         priced=True,
         loose=lambda s: oracle.throughput_per_cost_slo(s, slack=LATER),
     ),
-    "throughput_per_cost_packed_slo": Programme(
+    "throughput_per_cost_packed_slo": Program(
         oracle.throughput_per_cost_packed_slo,
         in_time(per_cost, packed=True),
         priced=True,
         loose=lambda s: oracle.throughput_per_cost_packed_slo(s, slack=LATER),
     ),
-    "min_cost": Programme(oracle.min_cost, ratio, priced=True),
-    "min_cost_slo": Programme(
+    "min_cost": Program(oracle.min_cost, ratio, priced=True),
+    "min_cost_slo": Program(
         oracle.min_cost_slo,
         in_time(ratio),
         priced=True,
         loose=lambda s: oracle.min_cost_slo(s, slack=LATER),
     ),
-    "nash": Programme(oracle.nash, bargain),
-    "strategy_proof": Programme(oracle.nash, None),  # each job keeps a part of the optimum
+    "nash": Program(oracle.nash, bargain),
+    "strategy_proof": Program(oracle.nash, None),  # each job keeps a part of the optimum
 }
 
 # Name in the registry -> what each job gets, where that is unique: the optimum, and that of an allocation.

@@ -1,4 +1,4 @@
-"""Shockwave's window programmes, written out literally with a binary variable per job and round."""
+"""Shockwave's window programs, written out literally with a binary variable per job and round."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from fairlead.model.arrays import Floats, Ints
 
 
 @dataclass
-class Programme:
+class Program:
     """Minimise over named blocks of columns; rows one at a time."""
 
     blocks: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def window_milp(
     """(objective found, counts) of the relaxed problem of one instance. The welfare is concave and weights
     are positive, so that the binaries which keep its points adjacent are not needed."""
     jobs, rounds, points = len(inst["nw"]), inst["F"], len(inst["bases"])
-    p = Programme()
+    p = Program()
     runs = p.block("runs", np.zeros(jobs * rounds), 1.0, whole=True)
     epochs = p.block("epochs", np.zeros(jobs))
     part = p.block("part", -weight[:, None] * np.array(inst["logs"])[None, :] / (jobs * rounds))
@@ -87,7 +87,7 @@ def ranking_milp(
 ) -> float:
     """The least sum of weighted mean rounds, up to the gap."""
     active = np.flatnonzero(counts > 0)
-    p = Programme()
+    p = Program()
     cost = (weight / np.maximum(counts, 1))[active, None] * np.arange(rounds)
     runs = p.block("runs", cost, 1.0, whole=True)
     for i, j in enumerate(active.tolist()):
