@@ -1,5 +1,6 @@
 """Arguments of the library's calls have the types that these take; ConfigError names one that has not."""
 
+import builtins
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from numbers import Integral, Real
@@ -40,9 +41,10 @@ def _is_pair(value: Any) -> bool:
 
 def _is_policy(value: Any) -> bool:
     """Whether it may be one; what it lacks is looked at when it is known to be none of Python's own."""
-    return isinstance(value, str) or not (
-        isinstance(value, type) or type(value).__module__ == "builtins"
-    )
+    own = vars(builtins).get(type(value).__name__) is type(
+        value
+    )  # a class of exec() is of that module too
+    return isinstance(value, str) or not (isinstance(value, type) or value is None or own)
 
 
 def _is_trace(value: Any) -> bool:
