@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from fairlead.cli.main import main
 from fairlead.cluster.chaos.fault_kinds import FAULTS
+from fairlead.cluster.chaos.folders import ClusterFolders
 from fairlead.cluster.chaos.job import (
     JobLedger,
     age_s,
@@ -25,7 +27,10 @@ from fairlead.cluster.chaos.job_ledger import (
 )
 from fairlead.cluster.chaos.node_faults import damage
 from fairlead.cluster.chaos.run import TrialSummary, run_trials
+from fairlead.cluster.chaos.workload import JobLoad
+from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
+from fairlead.errors import UnreachableError
 
 
 def _run(trials: int, seed: int) -> TrialSummary:
@@ -245,3 +250,21 @@ def test_damage_changes_a_file_that_is_there(tmp_path: Path, seed: int) -> None:
     assert damage(path, random.Random(seed)) in ("cut", "zeroed", "garbage", "flipped")
     assert path.read_bytes() != bytes(range(200))
     assert damage(tmp_path / "none", random.Random(seed)) == ""
+
+
+def test_the_work_ends_where_the_server_never_answers_again(tmp_path: Path) -> None:
+    class Gone:
+        """A cluster whose server has ended for good."""
+
+        submitting = threading.Lock()
+        folders = ClusterFolders(tmp_path, [])
+
+        def client(self) -> Client:
+            raise UnreachableError("nobody there")
+
+    work = JobLoad(Gone(), random.Random(0))  # type: ignore[arg-type]
+    work.start()
+    while not work.refused:
+        time.sleep(0.01)
+    work.end(abandon=True)
+    assert len(work.jobs) == 1

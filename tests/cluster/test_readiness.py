@@ -40,6 +40,14 @@ def test_a_process_that_ends_or_is_late_is_not_ready() -> None:
         process.kill()
 
 
+def test_who_waits_for_a_process_that_ends_knows_how_it_ended() -> None:
+    code = "import os, sys, time; os.close(int(sys.argv[2])); time.sleep(0.3); sys.exit(2)"
+    pipe = ReadyPipe()
+    with _start(code, pipe) as process:
+        assert pipe.wait(process, 60.0) is None
+        assert process.poll() == 2
+
+
 def test_a_descriptor_that_is_not_open_is_refused() -> None:
     read, write = os.pipe()
     os.close(read)

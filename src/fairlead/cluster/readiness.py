@@ -5,6 +5,7 @@ import select
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -70,7 +71,11 @@ class ReadyPipe:
                     if left_s <= 0 or process.poll() is not None:
                         return None
                     continue
-                if not (more := pipe.read(_LINE)):
+                if not (
+                    more := pipe.read(_LINE)
+                ):  # its end of the pipe closes a moment before it ends
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(left_s)
                     return None
                 line += more
         return msgspec.json.decode(line, type=ReadyServer)

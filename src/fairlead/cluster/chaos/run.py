@@ -162,7 +162,7 @@ class _Session:
             for thread in threads:
                 thread.join()
         finally:
-            work.end()
+            work.end(abandon=bool(self.outcome.wrong))
         if self.outcome.wrong:
             return
         self._revive()

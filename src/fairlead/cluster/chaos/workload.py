@@ -39,6 +39,7 @@ class JobLoad:
         self.wrong: list[str] = []
         self._rng = rng
         self._more = True
+        self._abandoned = False
         self._submitted_at: dict[str, float] = {}  # monotonic, by name: just before the first try
         self._thread = threading.Thread(target=self._run, name="work")
 
@@ -46,9 +47,10 @@ class JobLoad:
         """Begin to submit."""
         self._thread.start()
 
-    def end(self) -> None:
-        """Submit no more; what is under way is acknowledged when this returns."""
-        self._more = False
+    def end(self, *, abandon: bool = False) -> None:
+        """Submit no more; what is under way is acknowledged when this returns. abandon: or is given up, as
+        the server may never answer again."""
+        self._more, self._abandoned = False, abandon
         self._thread.join()
 
     def _run(self) -> None:
@@ -118,6 +120,8 @@ class JobLoad:
                 return
             except FairleadError:
                 self.refused += 1
+                if self._abandoned:
+                    return
                 time.sleep(0.2)
 
     def _spec(self, expected: Expected) -> JobSpec:
