@@ -146,6 +146,7 @@ def engine_nodes(
     lease_s: float = LEASE_S,
     early_round_end: bool = False,
     policy: str = "las",
+    checkpoints: Path | None = None,
 ) -> Iterator[EngineNodes]:
     """The engine runs beside the block."""
     options = live_options(
@@ -159,6 +160,7 @@ def engine_nodes(
         HEARTBEAT_S,
         30.0,
         early_round_end=early_round_end,
+        checkpoints=checkpoints,
     )
     service = Service(directory, options)
     cluster = EngineNodes(service)

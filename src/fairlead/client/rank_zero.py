@@ -76,6 +76,7 @@ class RankZero:
         self._store = Checkpoints(directory) if directory else None
         self._steps = StepCount(Path(directory), place.job) if directory else None
         self._saved_step = 0
+        self._problem = ""  # why the newest checkpoint could not be saved
         self._save_s = 0.0
         self._saved_at = monotonic()
         self._retry_at = -inf
@@ -169,7 +170,10 @@ class RankZero:
     def end(self, step: int, completed: bool, reason: str) -> None:
         """The last word to the agent. reason: why it is over, where it is not completed."""
         if step != self._saved_step and (self._store is not None or not completed):
-            where = "could not be saved" if self._store is not None else "has no checkpoint_dir"
+            why = f" ({self._problem})" if self._problem else ""
+            where = (
+                f"could not be saved{why}" if self._store is not None else "has no checkpoint_dir"
+            )
             self.close()
             leave(EXIT_IO, f"step {step} {where}: work since step {self._saved_step} is lost")
         self._finishing = completed
@@ -254,6 +258,7 @@ class RankZero:
             return ""
 
     def _not_saved(self, problem: str) -> None:
+        self._problem = problem
         wait_s = min(RETRY_S, self._link.checkpoint_s)
         self._retry_at = monotonic() + wait_s
         self._saved_at = min(self._saved_at, self._retry_at - self._link.checkpoint_s)

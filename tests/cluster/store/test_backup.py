@@ -250,7 +250,8 @@ def test_numbers_of_a_restored_cluster_are_above_all_that_may_have_been_given_ou
     now_s = 1_800_000_000.0
     assert next_attempt(7, now_s) > next_attempt(7, now_s - 60.0) + 50
     assert next_attempt(10**9, now_s) == 10**9 + 10_000
-    (tmp_path / "a" / "17").mkdir(parents=True)
+    (tmp_path / "a" / "16").mkdir(parents=True)
+    (tmp_path / "a" / "17-0badcafe").mkdir()
     (tmp_path / "b" / "x").mkdir(parents=True)
     assert newest_trace(tmp_path / "a", tmp_path / "b", tmp_path / "c") == 17
     assert newest_trace(tmp_path / "c") == -1

@@ -292,7 +292,7 @@ class Attempt:
             env=spec.env,
             cwd=spec.cwd,
             checkpoint_dir=spec.checkpoint_dir
-            or (f"{checkpoints}/{self.row.id}" if checkpoints else ""),
+            or (f"{checkpoints}/{self.row.folder or self.row.id}" if checkpoints else ""),
             ranks=self.nodes[node],
             world_size=sum(len(ranks) for ranks in self.nodes.values()),
             master="" if node == first else self.address,

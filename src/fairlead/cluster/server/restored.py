@@ -51,7 +51,8 @@ def newest_trace(*folders: Path) -> int:
     newest = -1
     for folder in folders:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        ids = [int(name) for name in names if name.isascii() and name.isdecimal()]
+        numbers = [name.partition("-")[0] for name in names]
+        ids = [int(number) for number in numbers if number.isascii() and number.isdecimal()]
         newest = max([newest, *(number for number in ids if number < MOST_JOBS)])
     return newest
 

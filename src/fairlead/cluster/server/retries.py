@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 from msgspec.structs import replace
 
+from fairlead.client.rank_environment import EXIT_IO
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
@@ -114,6 +115,8 @@ class Retries:
         """Of a start that has ended, and did not fail."""
         if start.lost or start.interrupted or not start.held:
             return False
+        if any(held.exit_code == EXIT_IO for held in start.held.values()):
+            return False  # it was told to stop, and could not save what it had done
         return self._works(start) or start.record.end is AttemptEnd.COMPLETED
 
     def _works(self, start: Attempt) -> bool:
@@ -267,6 +270,7 @@ class Retries:
         ran_s = now - record.began_s
         long = ran_s >= self._state.options.profile.round_s and record.trained_s is not None
         code = failure.exit_code
+        kept = start.survives() > record.from_step and _saves(row)
         return FailureRecord(
             job=row.id,
             attempt=record.attempt,
@@ -278,7 +282,7 @@ class Retries:
             place=failure.place,
             step=failure.step,
             ran_s=ran_s,
-            progressed=long or (start.survives() > record.from_step and _saves(row)),
+            progressed=kept or (long and code != EXIT_IO),  # what could not be saved is none
             program=_program(row),
             forgeable=not _is_nodes_own(failure, row.spec),
             tenant=row.tenant,

@@ -7,6 +7,7 @@ in a second or more), a thread of this module's own writes them by themselves.
 """
 
 import logging
+import secrets
 import threading
 import time
 from collections import deque
@@ -142,6 +143,7 @@ class SubmissionQueue:
                 acknowledged_total=float(spec.total_steps),
                 kind=job_type_of(spec, state.options.catalogue).name,
                 weight=spec.weight,
+                folder=f"{first + number}-{secrets.token_hex(4)}",
             )
             for number, spec in enumerate(submission.specs)
         ]

@@ -60,6 +60,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
     tells_steps: bool = False  # an unmanaged job that has said how many are done
     tells_saved: bool = False  # and how many of them its own checkpoints keep
     avoids: tuple[str, ...] = ()  # nodes that it is not placed on, as the core has been told
+    folder: str = ""  # of its checkpoints, among those of all jobs; "" = named by its id alone
 
     @property
     def open(self) -> bool:
