@@ -87,7 +87,7 @@ def test_a_start_begins_when_it_is_ordered(tmp_path: Path) -> None:
         assert (second.from_step, second.to_step) == (TOTAL, TOTAL)
         told = [words for _, words in cluster.service.explain(ADMIN, job).events]
         assert told[2].startswith("attempt 1 paused")
-        assert told[3].startswith("start ")
+        assert told[3].startswith("attempt 2 on ")
         cluster.until(lambda: cluster.job(job).attempt >= 2)
         rounds = cluster.service.status(ADMIN).round
         _until(node, lambda: cluster.service.status(ADMIN).round > rounds + 1)
