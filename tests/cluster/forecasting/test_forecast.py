@@ -15,7 +15,7 @@ from fairlead.cluster.forecasting.forecast import (
 )
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import EndJobs, Solve
-from fairlead.model.events import JobsPaused, JobsSubmitted
+from fairlead.model.events import JobsPaused, JobsSubmitted, NodeLost
 from fairlead.model.job import Arrival, Job, JobId, RestartCosts
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint, take_checkpoint
 from fairlead.scheduler.journal import encode
@@ -245,3 +245,17 @@ def test_jobs_that_are_expected_take_their_part_and_are_not_told_of() -> None:
         mean_s = float(np.mean([outcome.finish_s[0] for outcome in outcomes]))
         assert 1.2 * alone.finish_s[0] < mean_s < 3 * alone.finish_s[0]
         assert all(outcome.complete for outcome in outcomes)
+
+
+@pytest.mark.parametrize("cpu_s", [np.inf, 0.0])
+def test_where_no_node_can_be_used_no_job_ends_and_the_forecast_does(cpu_s: float) -> None:
+    """The jobs that are expected are a stream without end, of which none fits."""
+    core = build(setup())
+    core.handle(JobsSubmitted(0.0, (Job(JobId(0), "net", 1, 100.0),)))
+    for node in CLUSTER.nodes:
+        core.handle(NodeLost(1.0, node.name))
+    mine = job(9, 0.0, 20_000.0).job
+    came = History(tuple((-40_000.0 + 4_000.0 * i, (mine,)) for i in range(10)))
+    asked = Question(history=came, cpu_s=cpu_s, wall_s=20.0)
+    (outcome,) = forecast(setup(), take_checkpoint(core.data), asked)
+    assert (dict(outcome.finish_s), outcome.unfinished) == ({}, (0,))

@@ -258,12 +258,18 @@ class _ToCome:
         self.first_id = 1 + max([-1, *known, *seen, *(job.id for job in asked.add_jobs)])
 
     def arrivals(self) -> Iterator[Arrival]:
-        """By time."""
+        """By time; none where no job of the history could run here, for the stream of them has no end."""
+        past = (job for _, batch in self._history.batches for job in batch)
+        if not any(map(self._runs_here, past)):
+            return
         for one in self._history.expected(self._now_s, self._seed, self.first_id):
-            job = one.job
-            known = self._table.row(job.job_type) is not None
-            if known and job.scale_factor <= self._most:
+            if self._runs_here(one.job):
                 yield one
+
+    def _runs_here(self, job: Job) -> bool:
+        """Whether the table knows the job's type, and a type has enough devices that work."""
+        known = self._table.row(job.job_type) is not None
+        return known and job.scale_factor <= self._most
 
     def fluid(self, s: Scheduler, most: int) -> FluidJobs:
         """Those after the scheduler's time, so many at most."""
