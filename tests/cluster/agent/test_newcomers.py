@@ -6,6 +6,7 @@ import logging
 import os
 import resource
 import socket
+import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -139,3 +140,42 @@ def test_few_where_few_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> Non
     for files, most in ((1 << 20, MOST), (256, 32), (8, 4), (-1, MOST)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, n=files: (n, n))
         assert allowed() == most
+
+
+@pytest.mark.parametrize("instead", [False, True])
+def test_a_socket_whose_file_is_gone_is_made_anew(tmp_path: Path, *, instead: bool) -> None:
+    """A cleaner of old files, or a job of the same user, may remove it. Who is connected does not notice."""
+
+    async def scenario(server: RankServer) -> None:
+        reader, writer = await asyncio.open_unix_connection(server.path)
+        writer.write(frame(Hello(1, 1, "token", 1)))
+        assert await reader.read(1 << 16)
+        await server.open_again()
+        Path(server.path).unlink()
+        if instead:
+            Path(server.path).write_text("a file")
+        await server.open_again()
+        assert stat.S_ISSOCK(os.lstat(server.path).st_mode)
+        assert not reader.at_eof()
+        assert await greeted(server.path) == GRANT
+        writer.close()
+        await writer.wait_closed()
+
+    serve(tmp_path, scenario)
+
+
+def test_a_socket_that_cannot_be_made_anew_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(server: RankServer) -> None:
+        path = Path(server.path)
+        path.unlink()
+        path.mkdir()
+        await server.open_again()
+        path.rmdir()
+        await server.open_again()
+        assert await greeted(server.path) == GRANT
+
+    with caplog.at_level(logging.WARNING):
+        serve(tmp_path, scenario)
+    assert "ranks cannot connect" in caplog.text

@@ -161,6 +161,7 @@ def test_the_same_key_submits_once(cluster: Served, ann: str) -> None:
     [
         (b"", "truncated"),
         (b"\xff", "JSON is malformed"),
+        (b'{"command": ["\xff"]}', "body: is not UTF-8"),
         (b"[]", "from 1 to 1,000 jobs at once, got 0"),
         (b"[" * 100_000, "expected object, got array"),
         (b'{"command":["a"],"total_steps":"x"}', "total_steps: expected int, got 'x'"),

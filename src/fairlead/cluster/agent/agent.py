@@ -154,7 +154,7 @@ class Agent:
             session.tell_logs(),
             self._look_at_starts(),
             self._watch_spawner(),
-            self._watch_progress(),
+            self._watch_ranks(),
             _touch(record),
             self._health.run(self._pace.wake),
             self._spawner.listen(self._node.spawner_events.hear, self._node.spawner_events.lose),
@@ -183,9 +183,10 @@ class Agent:
             await self._spawner_watch.look()
             await asyncio.sleep(_PULSE_S)
 
-    async def _watch_progress(self) -> None:
+    async def _watch_ranks(self) -> None:
         while True:
             self._node.look_at_progress()
+            await self._ranks.open_again()
             await asyncio.sleep(_PROGRESS_S)
 
     async def _end_all(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import socket
@@ -29,6 +30,7 @@ from fairlead.client.messages import (
 from fairlead.client.version import __version__
 from fairlead.cluster.agent.newcomers import Complaint, Newcomers
 
+_log = logging.getLogger(__name__)
 _PATH_BYTES = 100  # sun_path has 108
 _MOST = 1e12  # steps, samples, seconds
 _MAY_BE_UNKNOWN = frozenset(
@@ -113,6 +115,7 @@ class RankServer:
         self._complain = Complaint()
         self._short: Path | None = None  # a folder made because the state's name is too long
         self._tasks: set[asyncio.Task[None]] = set()
+        self._inode = 0  # of the socket's file
         self.path = ""
 
     async def open(self) -> None:
@@ -121,14 +124,36 @@ class RankServer:
         if len(os.fsencode(path)) > _PATH_BYTES:
             self._short = Path(tempfile.mkdtemp(prefix="fairlead-", dir="/tmp"))
             path = self._short / "agent.sock"
+        self.path = str(path)
+        self._listen_at(path)
+
+    async def open_again(self) -> None:
+        """Listen anew where the socket's file is gone, or another one is in its place: a rank that starts
+        would find nobody. Ranks that are connected do not notice. To be called every so often."""
+        path = Path(self.path)
+        with contextlib.suppress(OSError):
+            if self._listening is not None and path.lstat().st_ino == self._inode:
+                return
+        if self._listening is not None and self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.gather(self._accepting, return_exceptions=True)
+            self._listening.close()
+            self._listening = self._accepting = None
+            _log.warning("%s is gone: it is made anew", path)
+        try:
+            self._listen_at(path)
+        except OSError as problem:
+            self._complain(f"{path}: ranks cannot connect: {problem.strerror}")
+
+    def _listen_at(self, path: Path) -> None:
         path.unlink(missing_ok=True)
         before = os.umask(0o177)
         try:
             self._listening = _listen(path)
         finally:
             os.umask(before)
+        self._inode = path.lstat().st_ino
         self._accepting = asyncio.create_task(self._accept_all(self._listening))
-        self.path = str(path)
 
     async def close(self) -> None:
         """Hang up on all."""

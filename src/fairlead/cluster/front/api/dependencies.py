@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from fairlead.cluster.front.facade import Facade, ForbiddenError
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.read_job_spec import describe_error
+from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.errors import ConfigError, InputError
 
 T = TypeVar("T")
@@ -85,6 +86,8 @@ def body_of(kind: Any) -> Callable[[Request], Awaitable[Any]]:
             raise InputError(f"body: {describe_error(problem, _loose(data))}") from None
         except RecursionError:
             raise InputError("body: is nested too deeply") from None
+        except UnicodeDecodeError:
+            raise InputError("body: is not UTF-8") from None
 
     return read
 
@@ -93,7 +96,7 @@ def _loose(data: bytes) -> Any:
     """What the body holds, whatever it is, to quote from; None if that is not known."""
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None
 
 
