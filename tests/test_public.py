@@ -22,6 +22,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Environment",
         "FairleadError",
         "GroundTruth",
+        "GymEnvironment",
         "InputError",
         "Iterator",
         "Job",

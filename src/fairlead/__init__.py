@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from fairlead.simulator.environment import Environment
     from fairlead.simulator.generate import generate
     from fairlead.simulator.ground_truth import GroundTruth
-    from fairlead.simulator.gym_environment import GymEnvironment as GymEnvironment
+    from fairlead.simulator.gym_environment import GymEnvironment
     from fairlead.simulator.options import Options
     from fairlead.simulator.recording.metrics import Result
     from fairlead.simulator.traces.cluster_files import parse_cluster
@@ -86,6 +86,7 @@ __all__ = [
     "Environment",
     "FairleadError",
     "GroundTruth",
+    "GymEnvironment",
     "InputError",
     "Iterator",
     "Job",
@@ -146,7 +147,7 @@ _MODULE = {
     "Environment": "simulator.environment",
     "FairleadError": "errors",
     "GroundTruth": "simulator.ground_truth",
-    "GymEnvironment": "simulator.gym_environment",  # not in __all__: it needs the extra gym
+    "GymEnvironment": "simulator.gym_environment",
     "InputError": "errors",
     "Iterator": "client.iterator",
     "Job": "model.job",

@@ -102,3 +102,25 @@ def test_what_names_a_record_that_is_gone_is_compiled_again(tmp_path: Path) -> N
         records.write_text(record.format(name))
         kernels.write_text(use.format(name))
         assert said(kernels, f"assert total({name}(np.ones(3))) == 3.0") == ""
+
+
+def test_all_modules_with_kernels_are_imported_without_any_extra() -> None:
+    """A server imports them all at its first start, to compile what they have."""
+    names = [
+        "gymnasium",
+        "ray",
+        "torch",
+        "torchdata",
+        "lightning",
+        "transformers",
+        "cvxpy",
+        "hypothesis",
+    ]
+    code = (
+        "import sys; from importlib import import_module; from fairlead.model import jit; "
+        f"sys.modules.update(dict.fromkeys({names!r})); "
+        "[import_module(name) for name in jit.modules_with_kernels()]; import fairlead; "
+        "[getattr(fairlead, name) for name in fairlead.__all__]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -83,6 +83,6 @@ def test_an_action_of_another_shape_is_refused() -> None:
 
 
 def test_without_gymnasium_it_says_what_to_install() -> None:
-    code = "import sys; sys.modules['gymnasium'] = None; import fairlead; fairlead.GymEnvironment"
+    code = "import sys; sys.modules['gymnasium'] = None; import fairlead; fairlead.GymEnvironment([], '')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "GymEnvironment needs the package gymnasium: pip install 'fairlead[gym]'" in done.stderr

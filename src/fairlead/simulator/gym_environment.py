@@ -16,12 +16,11 @@ from fairlead.simulator.environment import Environment
 from fairlead.simulator.traces.trace import Trace
 
 try:
-    import gymnasium
-    from gymnasium import spaces
-except ImportError as error:
-    raise ConfigError(
-        "GymEnvironment needs the package gymnasium: pip install 'fairlead[gym]'"
-    ) from error
+    from gymnasium import Env, spaces
+except (
+    ImportError
+):  # all modules are imported to compile what they have; only who makes one needs it
+    Env = spaces = None
 
 FEATURES = ("weight", "devices", "age_h", "ran_h", "left_h", "slack_h")
 NO_DEADLINE_H = 1e6  # the slack of a job without a deadline: a space holds no infinity
@@ -30,7 +29,10 @@ Observation: TypeAlias = dict[str, NDArray[Any]]
 Array32: TypeAlias = NDArray[np.float32]
 
 
-class GymEnvironment(gymnasium.Env[Observation, Array32]):  # type: ignore[misc] # Any where it is absent
+_Base: Any = object if Env is None else Env[Observation, Array32]
+
+
+class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
     """A cluster whose long-run shares an agent decides, as arrays of fixed shapes.
 
     observation, a dict of arrays; rows of jobs are in order of submission, unused ones are 0:
@@ -56,6 +58,10 @@ class GymEnvironment(gymnasium.Env[Observation, Array32]):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         """trace, cluster, options: those of ``simulate``. max_jobs: rows of observations and actions."""
+        if Env is None:
+            raise ConfigError(
+                "GymEnvironment needs the package gymnasium: pip install 'fairlead[gym]'"
+            )
         if isinstance(max_jobs, bool) or not isinstance(max_jobs, int) or max_jobs < 1:
             raise ConfigError(f"max_jobs: expected a number of at least 1, got {max_jobs!r}")
         self.environment = Environment(trace, cluster, **options)
