@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fairlead.model import jit
+
 KERNELS = """
 from fairlead.model import jit
 
@@ -27,10 +29,11 @@ def compiled_here(folder: Path, kept: Path) -> tuple[bool, str]:
     """Whether a program that wants a kernel compiled it by itself, and what was said on stderr."""
     (folder / "some_kernels.py").write_text(KERNELS)
     paths = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    environment = {name: value for name, value in os.environ.items() if name != jit._TOLD}
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={
-            **os.environ,
+            **environment,
             "NUMBA_CACHE_DIR": str(kept),
             "XDG_CACHE_HOME": str(kept),
             "PYTHONPATH": paths,
