@@ -7,7 +7,14 @@ import msgspec
 from fairlead.cluster.protocol.runtime import Runtime
 
 
-class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class JobSpec(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    omit_defaults=True,
+):
     """A job for the live cluster. ``read_spec`` and ``check_spec`` say what is wrong with one."""
 
     command: tuple[str, ...]

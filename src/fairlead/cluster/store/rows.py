@@ -1,5 +1,6 @@
 """The rows of a live cluster's store, as its server keeps them in memory too. ``gc=False``: as in
-``protocol``."""
+``protocol``. ``omit_defaults``: a round rewrites thousands of rows, most fields of which are as at first. Who
+changes a default writes a migration (``store.migrations``) that puts the old one into the rows."""
 
 import msgspec
 
@@ -16,7 +17,7 @@ OPEN_STATES: frozenset[JobState] = frozenset(
 ON_DEVICES: frozenset[JobState] = frozenset(("running", "finishing"))
 
 
-class JobRow(msgspec.Struct, kw_only=True, gc=False):
+class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     """A job; see ``api_models.JobView`` for the fields. Changed in place, written at the next commit."""
 
     id: int
@@ -83,7 +84,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False):
         return min(steps, max(self.total_steps - 1.0, 0.0))
 
 
-class AttemptRow(msgspec.Struct, kw_only=True, gc=False):
+class AttemptRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     """One start of a job; see ``api_models.AttemptView`` for the fields."""
 
     job: int
