@@ -1,5 +1,7 @@
 """Who is to blame where the processes that own the ranks die: the job that was there each time."""
 
+import pytest
+
 from fairlead.cluster.protocol.messages import SpawnerDeath
 from fairlead.cluster.server.spawner_deaths import (
     APART_S,
@@ -47,8 +49,30 @@ def test_who_is_there_alone_is_told_from_who_runs_beside_it() -> None:
     assert {job: v.apart_s > 0 for job, v in again.items()} == {
         job: v.apart_s == 0 for job, v in alike.items()
     }, "the other one waits"
-    assert max(v.apart_s for v in again.values()) > max(v.apart_s for v in alike.values())
-    assert died(judge, 4, EVIL)[EVIL].blame
+    third = died(judge, 4, EVIL, ONE)
+    assert max(v.apart_s for v in third.values()) > max(v.apart_s for v in alike.values())
+    assert died(judge, 5, EVIL)[EVIL].blame
+
+
+@pytest.mark.parametrize("suspects", [2, 3, 5, 6, 8, 13])
+def test_few_deaths_tell_one_of_many_that_were_always_there(suspects: int) -> None:
+    for evil in range(suspects):
+        judge, waiting, deaths, ran = SpawnerDeathJudge(1.0), set[int](), 0, []
+        blamed: set[int] = set()
+        while evil not in blamed:
+            there = [job for job in range(suspects) if job not in waiting]
+            if evil in waiting:  # nobody dies, until all that wait are back
+                waiting.clear()
+                continue
+            deaths += 1
+            ran.append(len(there))
+            found = died(judge, deaths, *there)
+            waiting |= {job for job, verdict in found.items() if verdict.apart_s}
+            blamed |= {job for job, verdict in found.items() if verdict.blame}
+        assert blamed == {evil}
+        assert deaths <= 3 + 2 * (suspects - 1).bit_length()
+        assert set(found[evil].cleared) >= waiting - {evil}, "they have waited for it"
+        assert max(ran[2:]) >= suspects // 2, "half of them go on meanwhile"
 
 
 def test_deaths_of_long_ago_do_not_count() -> None:

@@ -1,10 +1,12 @@
 """A job that failed and is to be tried again was not preempted: it waits, and it is told when and why."""
 
+import time
 from pathlib import Path
 
-from tests.cluster.server_nodes import ADMIN, EngineNodes, engine_nodes
+from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
-from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.protocol.messages import ORPHANED, Failure, SpawnerDeath
+from fairlead.cluster.server.spawner_deaths import APART_S
 from fairlead.cluster.store.failures import Backoff
 
 
@@ -54,3 +56,59 @@ def test_a_job_that_trains_for_rounds_and_can_never_save_is_dropped(tmp_path: Pa
             cluster.until(lambda: cluster.job(job).state != "running")
         cluster.until(lambda: cluster.job(job).ended_s is not None)
         assert "failed 3 times in a row" in cluster.job(job).reason
+
+
+def _spawner_dies(cluster: EngineNodes, node: PlayedNode, number: int) -> set[int]:
+    """All that trains on the node ends with it. Returns these jobs, once that is booked."""
+    there = [
+        (job, attempt) for (job, attempt), held in node.held.items() if held.state == "running"
+    ]
+    death = SpawnerDeath(number=number, jobs=tuple(job for job, _ in there))
+    for job, attempt in there:
+        node.end(job, attempt, exit_code=-9, reason=ORPHANED, spawner_death=death)
+    cluster.until(lambda: not {key for key in there if key in node.held})
+    return set(death.jobs)
+
+
+def _train(cluster: EngineNodes, node: PlayedNode, jobs: set[int]) -> None:
+    """These jobs train on the node, and no others."""
+    cluster.until(lambda: node.jobs == jobs)
+    starting = [key for key, held in node.held.items() if held.state == "starting"]
+    for job, attempt in starting:
+        node.run(job, attempt, loaded_step=0, step=10, ran_s=1.0, saved_step=attempt)
+    cluster.until(lambda: all(cluster.job(job).saved_step == saved for job, saved in starting))
+
+
+def test_who_was_suspected_waits_no_longer_than_until_another_one_is_blamed(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, round_s=20.0, early_round_end=True) as cluster:
+        node = cluster.node("one", devices=3)
+        jobs = {cluster.submit() for _ in range(3)}
+        node.register()
+        for number in (1, 2):
+            _train(cluster, node, jobs)
+            assert _spawner_dies(cluster, node, number) == jobs
+        cluster.until(lambda: any(cluster.job(job).retry_in_s for job in jobs))
+        waiting = {job for job in jobs if cluster.job(job).retry_in_s is not None}
+        (evil,) = jobs - waiting
+        assert all("died again" in cluster.job(job).reason for job in waiting)
+        began = time.monotonic()
+        _train(cluster, node, {evil})
+        _spawner_dies(cluster, node, 3)
+        cluster.until(lambda: cluster.job(evil).failures == 1)
+        cluster.until(lambda: waiting <= node.jobs)
+        assert time.monotonic() - began < APART_S, "they would have waited for longer"
+
+
+def test_a_job_that_kills_what_owns_it_and_saves_before_is_dropped(tmp_path: Path) -> None:
+    """What it has done excuses no death that it is to blame for."""
+    with engine_nodes(tmp_path) as cluster:
+        cluster.service.engine.parts.jobs.retries.backoff = Backoff(0.1, 0.2)
+        node = cluster.node("one")
+        job = cluster.submit(max_retries=2)
+        node.register()
+        for number in range(1, 5):
+            _train(cluster, node, {job})
+            _spawner_dies(cluster, node, number)
+        cluster.until(lambda: cluster.job(job).ended_s is not None)
+        assert cluster.job(job).failures == 3
+        assert cluster.view("one").state == "up"

@@ -27,6 +27,7 @@ from fairlead.cluster.store.failures import (
     in_a_row,
     judge_job,
     program_of,
+    still_counted,
 )
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.events import (
@@ -76,11 +77,12 @@ class Retries:
         self._to_drop: dict[int, None] = {}
         self._start_s: dict[Program, float] = {}  # to the first step, as it was measured
         self._unsettled: dict[tuple[int, int], Attempt] = {}  # unmanaged starts, too young to judge
+        self._apart: set[int] = set()  # jobs that wait only because they were suspected
 
     def recover(self) -> None:
         """After a restart of the server."""
         core, book = self._state.scheduler, self._state.registry
-        records = [record for row in book.jobs.values() for record in row.recent_failures]
+        records = [r for row in book.jobs.values() for r in row.recent_failures if not r.hostile]
         training = [start for starts in book.live.values() for start in starts]
         self.nodes = NodeJudge.of(records, [g for start in training for g in _good_starts(start)])
         for row in book.jobs.values():
@@ -95,7 +97,8 @@ class Retries:
         """A start has got as far as its first step."""
         record = start.record
         if record.trained_s is not None:
-            took_s = record.trained_s - record.began_s
+            # Without the wait for its devices, which those before it may have held for as long as they hung.
+            took_s = max(record.trained_s - record.since_s - _waited_s(start), 0.0)
             start.row.usual_start_s = max(start.row.usual_start_s, took_s)
             program = _program(start.row)
             if len(self._start_s) >= MOST_PROGRAMS:
@@ -138,6 +141,8 @@ class Retries:
         """A start is over and booked. reason: why it failed, "" = it did not."""
         self._unsettled.pop(start.key, None)
         row = start.row
+        for job in () if start.death is None else start.death.cleared:
+            self._end_wait_apart(job)
         if not reason:
             if start.death is not None and start.death.apart_s and row.open:
                 self._hold_apart(row, start.death.apart_s)
@@ -153,8 +158,9 @@ class Retries:
         record = self._record(start, node, failure, reason)
         row.recent_failures = (*row.recent_failures, record)[-MOST_RECORDS:]
         self._state.registry.dirty_jobs.add(row.id)
-        self.nodes.failed(record)
-        self.judge_nodes()
+        if not record.hostile:  # that says nothing of the node
+            self.nodes.failed(record)
+            self.judge_nodes()
         if row.open:
             self._judge_job(row)
 
@@ -244,7 +250,15 @@ class Retries:
         row.reason = "failed: the process that owned the ranks died again while it ran"
         row.retry_s = self._state.now_s() + wait_s
         self._held.add(row.id)
+        self._apart.add(row.id)
         self._state.registry.dirty_jobs.add(row.id)
+
+    def _end_wait_apart(self, job: int) -> None:
+        """Another one is to blame for what it was suspected of."""
+        row = self._state.registry.jobs.get(job)
+        if job in self._apart and row is not None and row.retry_s is not None:
+            row.reason = ""
+            self._let_go(row)
 
     def _usable_nodes(self, row: JobRow) -> int:
         able = {name for name, rate in self._admission.rates(row).items() if rate > 0}
@@ -259,9 +273,10 @@ class Retries:
             self._state.emit(NodesAvoided(now, JobId(row.id), nodes))
 
     def _forgive(self, row: JobRow) -> None:
-        if row.recent_failures and row.open:
-            row.recent_failures = ()
-            self._avoid(row, ())
+        kept = tuple(still_counted(row.recent_failures, self._state.now_s()))
+        if row.recent_failures != kept and row.open:
+            row.recent_failures = kept
+            self._avoid(row, tuple(sorted({record.node for record in kept})))
             self._state.registry.dirty_jobs.add(row.id)
 
     def _record(self, start: Attempt, node: str, failure: Failure, reason: str) -> FailureRecord:
@@ -271,6 +286,7 @@ class Retries:
         long = ran_s >= self._state.options.profile.round_s and record.trained_s is not None
         code = failure.exit_code
         kept = start.survives() > record.from_step and _saves(row)
+        hostile = bool(start.blame)
         return FailureRecord(
             job=row.id,
             attempt=record.attempt,
@@ -282,7 +298,9 @@ class Retries:
             place=failure.place,
             step=failure.step,
             ran_s=ran_s,
-            progressed=kept or (long and code != EXIT_IO),  # what could not be saved is none
+            # What could not be saved is no progress; that it made some excuses nobody who kills.
+            progressed=not hostile and (kept or (long and code != EXIT_IO)),
+            hostile=hostile,
             program=_program(row),
             forgeable=not _is_nodes_own(failure, row.spec),
             tenant=row.tenant,
@@ -320,6 +338,7 @@ class Retries:
     def forget(self, job: int) -> None:
         """It waits no more, for another reason than that its time has come."""
         self._held.discard(job)
+        self._apart.discard(job)
         row = self._state.registry.jobs.get(job)
         if row is not None and row.retry_s is not None:
             row.retry_s = None
@@ -368,6 +387,11 @@ def _good_starts(start: Attempt) -> list[GoodStart]:
     program = _program(start.row)
     nodes = () if since_s is None else start.nodes
     return [GoodStart(start.row.id, node, since_s or 0.0, program) for node in nodes]
+
+
+def _waited_s(start: Attempt) -> float:
+    """Seconds that a start waited for its devices, as far as is known."""
+    return 0.0 if start.leader is None else max(start.leader.wait_s, 0.0)
 
 
 def _program(row: JobRow) -> Program:

@@ -2,8 +2,8 @@
 
 The kernel does not tell who has sent a signal. But who was there each time is known: a job that was there
 at two deaths or more, and more often than any other that was there at the last, is to blame for it. Where
-several were there alike, all but one of them wait for a while, another one each time, so that the next
-death tells.
+several were there alike, half of them wait for a while, and after the next death the other half, so that
+deaths tell; they wait no longer once another job is to blame for what they were suspected of.
 """
 
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ class DeathVerdict:
 
     blame: str = ""  # why its start has failed, "" = it has not
     apart_s: float = 0.0  # that it is to wait, so that it does not run beside other suspects
+    cleared: tuple[int, ...] = ()  # jobs that waited so, and are suspected of nothing any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class SpawnerDeathJudge:
         self._round_s = round_s
         self._deaths: dict[_Key, _Death] = {}  # oldest first
         self._blamed: set[int] = set()
+        self._apart: set[int] = set()  # jobs that were told to wait
 
     def judge(self, job: int, at: tuple[str, str], death: SpawnerDeath, now: float) -> DeathVerdict:
         """Of a job that ended with this death. at: the node, and the run of its agent."""
@@ -51,11 +53,19 @@ class SpawnerDeathJudge:
         told = f"the process that owns the ranks died {times} times while the job ran"
         if len(alike) == 1:
             self._blamed.add(job)
-            return DeathVerdict(blame=f"{told}, and no other job was there each time")
-        if alike.index(job) == times % len(alike):
+            blame = f"{told}, and no other job was there each time"
+            return DeathVerdict(blame=blame, cleared=self._clear())
+        if not _waits(alike.index(job), len(alike), times):
             return DeathVerdict()
-        apart_s = (APART_S + self._round_s) * 2.0 ** min(times - _SUSPICIOUS, 20)
+        self._apart.add(job)
+        apart_s = (APART_S + self._round_s) * 2.0 ** min((times - _SUSPICIOUS) // 2, 20)
         return DeathVerdict(apart_s=min(apart_s, LONGEST_S))
+
+    def _clear(self) -> tuple[int, ...]:
+        """Jobs that were told to wait for what others turn out to be to blame for."""
+        cleared = {job for job in self._apart if self._seen(job)[0] < _SUSPICIOUS}
+        self._apart -= cleared
+        return tuple(sorted(cleared))
 
     def _note(self, key: _Key, death: SpawnerDeath, now: float) -> None:
         self._deaths.setdefault(key, _Death(now, frozenset(death.jobs)))
@@ -69,3 +79,11 @@ class SpawnerDeathJudge:
         mine = [one.jobs for one in self._deaths.values() if job in one.jobs]
         mine = [jobs for jobs in mine if not (self._blamed & jobs) - {job}]
         return len(mine), round(sum(1.0 / len(jobs) for jobs in mine), 9)
+
+
+def _waits(position: int, suspects: int, times: int) -> bool:
+    """Whether one of several suspects waits after so many deaths. Each two of them are told apart by a binary
+    digit of their positions: by each digit in turn half of them wait, then the other half."""
+    turn = times - _SUSPICIOUS
+    digit = turn // 2 % max((suspects - 1).bit_length(), 1)
+    return position >> digit & 1 == turn % 2

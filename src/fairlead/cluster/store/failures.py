@@ -19,6 +19,7 @@ INDEPENDENT = 2  # parties whose word takes a node from others: see ``NodeJudge`
 SHORT_S = (
     60.0  # two starts that fail alike after so much work, at an unknown step, fail at the same one
 )
+HOSTILE_S = 86_400.0  # for which progress excuses no death of a process that owned the ranks
 TIMES = ("never", "once", "twice")
 
 FailureKind: TypeAlias = Literal["not_started", "exit", "signal", "exception", "stalled"]
@@ -75,6 +76,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     forgeable: bool = True  # could its owner have brought it about on purpose?
     tenant: str = ""
     worked_s: float = 0.0  # for which it had trained, or run if nobody knows when it trains
+    hostile: bool = False  # it is to blame for the death of the process that owned its ranks
 
     @property
     def passing(self) -> bool:
@@ -167,9 +169,17 @@ def program_of(user: str, command: Sequence[str], *where: str) -> Program:
 
 
 def in_a_row(records: Sequence[FailureRecord]) -> list[FailureRecord]:
-    """The failures since the job got any further, those left out that a node is to blame for."""
+    """The failures since the job got any further, and those before that no progress excuses. Those are left
+    out that a node is to blame for."""
     first = max((i for i, record in enumerate(records) if record.progressed), default=0)
-    return [record for record in records[first:] if not record.blames_node]
+    since_s = records[-1].time_s if records else 0.0
+    counted = [*still_counted(records[:first], since_s), *records[first:]]
+    return [record for record in counted if not record.blames_node]
+
+
+def still_counted(records: Iterable[FailureRecord], now_s: float) -> list[FailureRecord]:
+    """Of failures those that count although the job has done well since."""
+    return [r for r in records if r.hostile and now_s - r.time_s <= HOSTILE_S]
 
 
 def judge_job(
