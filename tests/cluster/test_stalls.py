@@ -78,3 +78,39 @@ def test_the_code_after_the_loop_is_not_a_hang_and_a_start_may_be_one(tmp_path: 
             assert "rank 0 is in train.py:3 (load_data)" in client.job(stuck).reason
         until(lambda: client.job(done).state == "completed", LIMIT_S)
         assert client.job(done).failures == 0
+
+
+HANGS_IN_SAVE = """
+import pathlib, threading, fairlead
+def load(path): pass
+def save(path):
+    path.write_text("x")
+    threading.Event().wait()
+with fairlead.Lease(load=load, save=save, total_steps=10**6, checkpoint_s=1000.0) as lease:
+    while lease.next():
+        threading.Event().wait(0.05)
+"""
+
+
+def test_a_job_that_hangs_in_save_as_it_is_stopped_is_told_with_its_place(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(HANGS_IN_SAVE)
+    with one_node(tmp_path, 30) as client:
+        spec = training(tmp_path, "pass", grace_s=6.0)
+        script.write_text(HANGS_IN_SAVE)
+        (job,) = client.submit([spec])
+        until(lambda: client.job(job).steps > 2, LIMIT_S)
+        client.pause(job)
+        place = "rank 0 is in threading.wait (train.py:6)"
+        until(lambda: place in client.job(job).reason, LIMIT_S, "that it is told while it hangs")
+        assert "told to stop (paused) (it saves); " in client.job(job).reason
+        until(lambda: client.attempts(job)[0].ended_s is not None, LIMIT_S)
+        (attempt,) = client.attempts(job)
+        assert attempt.why == (
+            f"paused; killed: did not end within 6 s of being told to stop (paused); {place}"
+        )
+        assert "Rank 0:" in attempt.traceback
+        assert 'train.py", line 6 in save' in attempt.traceback
+        assert client.job(job).failures == 0, "it was told to stop"
+        told = client.explain(job).why_here
+        assert f"{place}." in told

@@ -1,7 +1,8 @@
 """When a start makes no progress, and what is done about it."""
 
+from fairlead.cluster.agent.attempt_times import StopOrder
 from fairlead.cluster.agent.stacks import RankStack, StackFrame
-from fairlead.cluster.agent.stalls import StallWatch
+from fairlead.cluster.agent.stalls import AttemptStall, StallWatch
 from fairlead.cluster.protocol.messages import Assignment, Rank
 
 WAITS = (
@@ -144,3 +145,57 @@ def test_a_limit_of_the_owner_holds_whatever_it_does() -> None:
     look(begins, order, 9.5, {})
     assert begins.over(order, 9.5)
     assert not begins.over(assignment(start_timeout_s=9.0, on_stall="report"), 9.5)
+
+
+def test_a_pause_is_not_taken_for_what_is_usual() -> None:
+    watch, order = trained(), assignment()
+    now, step = watch.progression.step_at or 0.0, watch.progression.step
+    look(watch, order, now + 100.0, stacks(WORKS))
+    watch.told(step + 1, now + 100.0, saving=False)
+    said = look(watch, order, now + 100.0 + 301.0, stacks(WORKS))
+    assert said.startswith("no step for 301 s, usual 0.2 s; "), "three times that pause"
+
+
+def test_a_save_is_told_of_by_what_saves_took_before() -> None:
+    watch, order = trained(), assignment()
+    now, step = watch.progression.step_at or 0.0, watch.progression.step
+    watch.told(step, now, saving=True)
+    watch.told(step, now + 2.0, saving=False)
+    watch.told(step + 1, now + 2.1, saving=True)
+    assert not watch.due(order, now + 60.0)
+    assert look(watch, order, now + 64.0, stacks(WORKS)).endswith(
+        "usual 0.1 s (it saves); rank 0 is in train.py:80 (evaluate)"
+    )
+    fresh = trained()
+    fresh.told(step, now, saving=True)
+    earlier = assignment(usual_save_s=9.0)  # of an earlier start
+    assert not fresh.due(earlier, now + 89.0)
+    assert fresh.due(earlier, now + 91.0)
+
+
+def test_of_one_that_is_to_stop_it_is_told_where_it_stands() -> None:
+    stall = AttemptStall()
+    stall.watch_from(0.0)
+    stall.loaded(7, 1.0)
+    stall.told(8, 2.0, saving=True)
+    stall.looked_as_it_stops(stacks(WORKS), 20.0, "preempted")
+    assert stall.sentence == (
+        "not ended 20 s after it was told to stop (preempted) (it saves); "
+        "rank 0 is in train.py:80 (evaluate)"
+    )
+    assert stall.stacks
+
+
+def test_one_that_is_to_stop_is_looked_at_before_it_is_killed() -> None:
+    short, long = StopOrder(), StopOrder()
+    assert not short.due(30.0, 1e6), "it was not told to stop"
+    for order in (short, long):
+        order.give("preempted", 100.0)
+    assert not short.due(30.0, 119.0)
+    assert short.due(30.0, 121.0)
+    short.looked()
+    assert not short.due(30.0, 129.0)
+    assert long.due(600.0, 161.0)
+    long.looked()
+    assert not long.due(600.0, 670.0)
+    assert long.due(600.0, 681.0)

@@ -59,7 +59,9 @@ class Agent:
             ask=self._pace.ask,
         )
         self._ranks = RankServer(options.state, self._node.rank_messages, connections)
-        self._spawner_watch = SpawnerWatch(self._spawner, options.state, self._pace.wake)
+        self._spawner_watch = SpawnerWatch(
+            self._spawner, options.state, self._node.attempts.running_jobs, self._pace.wake
+        )
         self._health = HealthChecks(
             options.health,
             options.devices,
@@ -180,7 +182,7 @@ class Agent:
 
     async def _watch_spawner(self) -> None:
         while True:
-            await self._spawner_watch.look()
+            await self._spawner_watch.look(time.monotonic())
             await asyncio.sleep(_PULSE_S)
 
     async def _watch_ranks(self) -> None:

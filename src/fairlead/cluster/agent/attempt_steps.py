@@ -18,6 +18,7 @@ class StepProgress:
         self.batch = 0
         self.total_steps = 0  # where the batch size was changed
         self.all_done = False  # as rank 0 said
+        self.end_reason = ""  # why rank 0 ended before that, as it said
 
     @property
     def is_told(self) -> bool:
@@ -53,7 +54,7 @@ class StepProgress:
         if message.saved_step > 0:
             self.save_s = message.save_s
         if isinstance(message, RankEnded):
-            self.all_done = message.completed
+            self.all_done, self.end_reason = message.completed, message.reason
 
     def tell(self, step: int, saved_step: int, now: float, *, began: float | None) -> None:
         """An unmanaged job says how many steps are done, and how many its own checkpoints keep, -1 = that

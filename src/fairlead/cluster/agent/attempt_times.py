@@ -1,6 +1,16 @@
 """When a start waited, trained and stopped. Times are monotonic seconds; -1 where a duration is not known."""
 
-from fairlead.cluster.protocol.messages import EXPIRED, LEAVES, ORPHANED, SpawnerDeath
+from fairlead.cluster.protocol.messages import (
+    EXPIRED,
+    LEAVES,
+    ORPHANED,
+    STOOD_STILL,
+    SpawnerDeath,
+)
+
+LOOK_AFTER = 2 / 3  # of its grace a start is looked at that was told to stop
+FIRST_LOOK_S = 60.0  # and after so long at the latest
+LAST_LOOK_S = 20.0  # and before the end of a long grace
 
 
 class DeviceWait:
@@ -76,6 +86,7 @@ class StopOrder:
     """Whether a start was told to stop, why, and how long it took to end."""
 
     def __init__(self) -> None:
+        self._looks = 0  # at where its ranks stand since
         self._told: float | None = None
         self._gone: float | None = None
         self.reason = ""
@@ -89,11 +100,33 @@ class StopOrder:
     @property
     def by_agent(self) -> bool:
         """Whether its agent stopped it of its own accord."""
-        return self.reason in (EXPIRED, LEAVES, ORPHANED)
+        return self.reason in (EXPIRED, LEAVES, ORPHANED, STOOD_STILL)
 
     def give(self, reason: str, now: float) -> None:
         """It is told to stop."""
         self._told, self.reason = now, reason
+
+    def told_s(self, now: float) -> float:
+        """Seconds since it was told; 0 = it was not."""
+        return 0.0 if self._told is None else now - self._told
+
+    def due(self, grace_s: float, now: float) -> bool:
+        """Whether it is time to look at where its ranks stand: when much of its grace is over, and once more
+        before the end of a long one."""
+        most_s = LOOK_AFTER * grace_s
+        times = sorted({min(most_s, FIRST_LOOK_S), max(most_s, grace_s - LAST_LOOK_S)})
+        if not self.given or self.reason == ORPHANED or self._looks >= len(times):
+            return False
+        return self.told_s(now) >= times[self._looks]
+
+    def looked(self) -> None:
+        """A look begins."""
+        self._looks += 1
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether there was a look."""
+        return self._looks > 0
 
     def gone(self, now: float) -> None:
         """Its last process has ended."""

@@ -3,6 +3,8 @@
 import signal
 from typing import Literal
 
+import msgspec
+
 from fairlead.client.messages import Loaded, Progress, RankEnded
 from fairlead.cluster.agent.addresses import GivenAddresses
 from fairlead.cluster.agent.attempt_exits import RankExits
@@ -79,6 +81,17 @@ class NodeAttempt:
     def watched(self) -> bool:
         """Are its steps awaited? Not once all are done, and not while it stops."""
         return self._in_question and not self.steps.all_done
+
+    def should_end_soon(self, now: float) -> bool:
+        """Whether it was told to stop, and it is time to look why it has not ended."""
+        stopping = self.state == "stopping" and not self.exits.has_failed
+        managed = self.launched and not self.assignment.unmanaged
+        return stopping and managed and self.stop_order.due(self.grace_s, now)
+
+    @property
+    def _stands(self) -> bool:
+        """Whether it is told that it comes no further, and where its ranks stand."""
+        return self._in_question or (self.state == "stopping" and self.stop_order.looked_at)
 
     @property
     def _in_question(self) -> bool:
@@ -214,13 +227,20 @@ class NodeAttempt:
             save_s=steps.save_s,
             stop_s=self.stop_order.took_s,
             failure=self._failure() if self.ended else None,
-            stall=self.stall.sentence[:_REASON] if self._in_question else "",
-            stacks=self.stall.stacks if self._in_question else "",
+            stall=self.stall.sentence[:_REASON] if self._stands else "",
+            stacks=self.stall.stacks if self._stands else "",
             spawner_death=self.stop_order.spawner_death,
         )
 
     def _failure(self) -> Failure | None:
-        return self.exits.first_failure if self.exits.has_failed else None
+        failure = self.exits.first_failure if self.exits.has_failed else None
+        if failure is not None and self._killed_late(failure) and self.stall.place:
+            return msgspec.structs.replace(failure, traceback=self.stall.stacks)
+        return failure
+
+    def _killed_late(self, failure: Failure) -> bool:
+        """Whether it did not end when it was told to."""
+        return failure.exit_code == -signal.SIGKILL and self.stop_order.given
 
     def _completed(self) -> bool:
         if not self.ended or self.exits.code != 0 or not self.assignment.has_rank_0:
@@ -244,8 +264,9 @@ class NodeAttempt:
     def _why(self) -> str:
         failure = self.exits.first_failure
         assert failure is not None
-        if failure.exit_code == -signal.SIGKILL and self.stop_order.given:
+        if self._killed_late(failure):
             waited = f"{self.grace_s:g} s"
             told = f"being told to stop ({self.stop_order.reason})"
-            return f"killed: did not end within {waited} of {told}"
+            place = f"; {self.stall.place}" if self.stall.place else ""
+            return f"killed: did not end within {waited} of {told}{place}"
         return sentence(failure, self.assignment.world_size)

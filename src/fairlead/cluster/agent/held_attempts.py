@@ -54,6 +54,10 @@ class HeldAttempts:
         """Whether an attempt has not ended."""
         return any(not start.ended for start in self)
 
+    def running_jobs(self) -> set[int]:
+        """Those whose ranks may run here."""
+        return {start.key[0] for start in self if start.may_run}
+
     @property
     def ports(self) -> set[int]:
         """Those that starts on this node were given."""

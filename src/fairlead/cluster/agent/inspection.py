@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fairlead.cluster.agent.spawner_link import SpawnerLink
 
 ANSWER_S = 5.0  # for the spawner
+_POLL_S = 0.05  # between looks at what they write
 WRITE_S = 1.0  # for a rank to write its stacks; the interpreter does it at once
 PY_SPY_S = 20.0  # for one process
 LARGEST = 1 << 20  # bytes of stacks that are read
@@ -53,7 +55,7 @@ class Inspector:
             return {}
         stacks = {}
         if found.told:
-            await asyncio.sleep(WRITE_S)
+            await _written({rank: files[rank] for rank in found.told}, sizes)
             for rank in found.told:
                 if (stack := read_stack(rank, _read(files[rank], sizes[rank]))) is not None:
                     stacks[rank] = stack
@@ -73,6 +75,18 @@ class Inspector:
             return None
         finally:
             self._answers.pop(start.key, None)
+
+
+async def _written(files: dict[int, Path], before: dict[int, int]) -> None:
+    """Wait until all of these have grown, and grow no more: a rank that is killed soon has been looked at by
+    then. No longer than a rank needs for it."""
+    deadline, last = time.monotonic() + WRITE_S, dict(before)
+    while time.monotonic() < deadline:
+        await asyncio.sleep(_POLL_S)
+        sizes = {rank: size_of(file) for rank, file in files.items()}
+        if all(before[rank] < size == last[rank] for rank, size in sizes.items()):
+            return
+        last = sizes
 
 
 def py_spy() -> str:

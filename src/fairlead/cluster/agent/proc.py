@@ -11,6 +11,7 @@ from pathlib import Path
 TOKEN = "FAIRLEAD_TOKEN"
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _ENV_START = 49  # field 50 of proc_pid_stat(5)
+STOPPED = "Tt"  # states of a process that a signal, or a tracer, keeps from running
 
 
 @dataclass(frozen=True, slots=True)

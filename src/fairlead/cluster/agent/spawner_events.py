@@ -29,7 +29,13 @@ from fairlead.cluster.agent.spawner_messages import (
     Started,
     Waits,
 )
-from fairlead.cluster.protocol.messages import EXPIRED, ORPHANED, Failure
+from fairlead.cluster.protocol.messages import (
+    EXPIRED,
+    ORPHANED,
+    STOOD_STILL,
+    Failure,
+    SpawnerDeath,
+)
 
 _LAST_WORD_S = 1.0  # for what a rank that has ended has said to be read
 _log = logging.getLogger(__name__)
@@ -99,7 +105,10 @@ class SpawnerEvents:
         self._changed()
 
     def _exited(self, start: NodeAttempt, end: Exited, now: float) -> None:
-        if end.expired or (_may_have_expired(start, end) and start.told_lease.is_short(end.at_s)):
+        if end.expired:
+            # Where the agent has had it extended, the spawner has not heard that, nor its warden.
+            start.stop(STOOD_STILL if start.lease.left_s(end.at_s) > 0.0 else EXPIRED, now)
+        elif _may_have_expired(start, end) and start.told_lease.is_short(end.at_s):
             start.stop(EXPIRED, now)
         if start.may_tell:
             self._progress.look_last(start, now)
@@ -131,16 +140,22 @@ class SpawnerEvents:
     # --- its death -------------------------------------------------------------------------------
     async def lose(self) -> None:
         """The spawner was killed. The next one ends its ranks, and says when."""
-        now, death = time.monotonic(), None
-        if not self._spawner.replaced:
-            running = [start.key[0] for start in self._attempts if start.may_run]
-            death = self._deaths.note(running, now)
+        now = time.monotonic()
+        death = self._death(now)
         for start in self._attempts:
             if start.launched and not start.ended:
-                start.stop_order.spawner_death = death if start.may_run else None
+                was_there = death is not None and start.key[0] in death.jobs
+                start.stop_order.spawner_death = death if was_there else None
                 start.stop(ORPHANED, now)
                 self._orphaned.add(start.key)
         self._changed()
+
+    def _death(self, now: float) -> SpawnerDeath | None:
+        """Its death, if somebody has brought that about: by killing it, or by stopping it."""
+        beside = self._spawner.stopped_beside
+        if self._spawner.replaced and beside is None:
+            return None
+        return self._deaths.note(self._attempts.running_jobs() if beside is None else beside, now)
 
     def problem(self, now: float) -> str:
         """What its deaths say of the node, "" = nothing."""
@@ -157,4 +172,5 @@ class SpawnerEvents:
 def _may_have_expired(start: NodeAttempt, end: Exited) -> bool:
     """Whether this rank may have ended because, as far as it knew, its lease was over."""
     code = end.code in (0, EXIT_MAY_NOT_RUN)
-    return code and end.rank == 0 and start.speaks and not start.finishing
+    told = start.steps.end_reason not in ("", EXPIRED)  # it has said why its loop is over
+    return code and end.rank == 0 and start.speaks and not start.finishing and not told

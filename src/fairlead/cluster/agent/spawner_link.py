@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.cluster.agent import adopted
+from fairlead.cluster.agent import adopted, proc
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.spawner_messages import (
@@ -26,6 +26,7 @@ from fairlead.cluster.agent.spawner_messages import (
 
 _AGAIN_S = 0.1  # before another is started
 _GAP_S = 2.0  # counted between two looks, at most: in a longer one this process stood still itself
+_END_POLL_S = 0.01  # between looks whether it has ended
 STANDS_STILL_S = 5.0  # without an answer
 
 
@@ -49,6 +50,7 @@ class SpawnerLink:
         self._looked = 0.0  # monotonic time
         self.silent_s = 0.0  # that it has not answered for
         self.replaced = False  # was it killed by this agent?
+        self.stopped_beside: frozenset[int] | None = None  # jobs; None = nobody had stopped it
 
     @property
     def pid(self) -> int:
@@ -72,7 +74,7 @@ class SpawnerLink:
                 start_new_session=True,
             )
         self._frames, self._ready = SpawnerFrames(), False
-        self.replaced = False
+        self.replaced, self.stopped_beside = False, None
         self._heard()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
 
@@ -83,6 +85,12 @@ class SpawnerLink:
             return False
         self._writer.write(framed(message))
         return True
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal (SIGSTOP), or a tracer, keeps it from running now."""
+        found = proc.process(self.pid) if self.pid else None
+        return found is not None and found.state in proc.STOPPED
 
     def ask_for_life(self, now: float) -> float:
         """To be called every second. Returns the seconds for which there has been no answer."""
@@ -102,9 +110,10 @@ class SpawnerLink:
         if self._adopts:
             adopted.bury(self.pid)
 
-    def kill(self) -> None:
-        """End a spawner that stands still; ``listen`` starts another."""
-        self.replaced = True
+    def kill(self, stopped_beside: frozenset[int] | None = None) -> None:
+        """End a spawner that stands still; ``listen`` starts another. stopped_beside: jobs that may have run
+        when somebody stopped it; None = it stands still by itself."""
+        self.replaced, self.stopped_beside = True, stopped_beside
         if self._process is not None:
             self._process.kill()
 
@@ -150,12 +159,16 @@ class SpawnerLink:
         """Close the socket and wait for the process. One that stands still is killed: its warden, or the next
         spawner, ends its ranks."""
         if self.silent_s > STANDS_STILL_S:
-            self.kill()
+            self.kill(self.stopped_beside)
         if self._writer is not None:
             self._writer.close()
             with contextlib.suppress(OSError):
                 await self._writer.wait_closed()
             self._reader = self._writer = None
+        stopped_s = 0.0
         while self._process is not None and self._process.poll() is None:
-            await asyncio.sleep(0.01)
+            stopped_s = stopped_s + _END_POLL_S if self.is_stopped else 0.0
+            if stopped_s > STANDS_STILL_S:
+                self._process.kill()
+            await asyncio.sleep(_END_POLL_S)
         self._process = None

@@ -1,8 +1,9 @@
-"""A spawner that stands still is noticed, told of, and replaced once nothing that it started is left."""
+"""A spawner that stands still is noticed, and replaced: at once where somebody has stopped it, else once
+nothing that it started is left."""
 
 import logging
-import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from fairlead.cluster.agent.survivors import find_survivors, read_records
 
 _IDLE_S = 10.0  # a busy machine may be slow; there is no hurry where nothing runs
 _LOOK_LIMIT_S = 5.0  # for a look at its ranks: the disk may hang
+_STOPPED_LOOKS = 5  # a second apart: no operator's slip
+_STOPPED_WITHIN_S = 60.0
 _STANDS_STILL = "the process that owns the ranks stands still"
 _log = logging.getLogger(__name__)
 
@@ -19,27 +22,59 @@ _log = logging.getLogger(__name__)
 class SpawnerWatch:
     """``problem``: what is the matter with it, "" = nothing."""
 
-    def __init__(self, spawner: SpawnerLink, state: Path, changed: Callable[[], None]) -> None:
-        """state: of the agent; changed: called when there is something else to tell."""
+    def __init__(
+        self,
+        spawner: SpawnerLink,
+        state: Path,
+        running: Callable[[], Iterable[int]],
+        changed: Callable[[], None],
+    ) -> None:
+        """state: of the agent; running: jobs whose ranks may run now; changed: called when there is something
+        else to tell."""
         self._spawner = spawner
         self._starts = state / "starts"
+        self._running = running
         self._changed = changed
+        self._beside: frozenset[int] = frozenset()  # jobs that may have run when it last answered
+        self._stopped: deque[float] = deque()  # looks at which it was stopped, monotonic
         self.problem = ""
 
-    async def look(self) -> None:
-        """To be called every second. It is killed only once its ranks have ended: with their leases, by the
-        warden, which hears of no more of these."""
+    async def look(self, now: float) -> None:
+        """To be called every second. now: monotonic.
+
+        One that somebody stops is killed, and its ranks end as if it had been killed at once: the jobs beside
+        which that happens can be told from others. One that stands still by itself is killed only once its
+        ranks have ended: with their leases, by the warden, which hears of no more of these.
+        """
         self._spawner.bury_adopted()
-        silent_s = self._spawner.ask_for_life(time.monotonic())
-        problem = _STANDS_STILL if silent_s > STANDS_STILL_S else ""
-        if problem != self.problem:
-            self.problem = problem
-            self._changed()
-            if problem:
-                _log.warning("%s; it is replaced when its ranks have ended", problem)
+        silent_s = self._spawner.ask_for_life(now)
+        if not silent_s:  # it has handled no launch that it was told of later
+            self._beside = frozenset(self._running())
+        if self._is_being_stopped(now):
+            _log.warning("the process that owns the ranks is being stopped, and is replaced")
+            self._stopped.clear()
+            self._spawner.kill(self._beside)
+            return
+        self._tell(_STANDS_STILL if silent_s > STANDS_STILL_S and not self._stopped else "")
         if silent_s > _IDLE_S and not await self._has_ranks() and self._spawner.silent_s:
             _log.warning("%s, and is replaced", _STANDS_STILL)
             self._spawner.kill()
+
+    def _tell(self, problem: str) -> None:
+        if problem == self.problem:
+            return
+        self.problem = problem
+        self._changed()
+        if problem:
+            _log.warning("%s; it is replaced when its ranks have ended", problem)
+
+    def _is_being_stopped(self, now: float) -> bool:
+        """Whether somebody keeps it from running for much of the time, at once or again and again."""
+        if self._spawner.is_stopped:
+            self._stopped.append(now)
+        while self._stopped and now - self._stopped[0] > _STOPPED_WITHIN_S:
+            self._stopped.popleft()
+        return len(self._stopped) > _STOPPED_LOOKS
 
     async def _has_ranks(self) -> bool:
         try:

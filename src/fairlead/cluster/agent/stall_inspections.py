@@ -1,4 +1,5 @@
-"""Starts whose steps do not come along are looked at, and ended where they hang."""
+"""Starts whose steps do not come along are looked at, and ended where they hang. Those that do not end when
+they are told to are looked at before they are killed."""
 
 import asyncio
 import time
@@ -11,6 +12,7 @@ from fairlead.cluster.agent.inspection import Inspector
 from fairlead.cluster.agent.launch import failure_path
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.spawner_link import SpawnerLink
+from fairlead.cluster.agent.stacks import RankStack
 
 
 class StallInspections:
@@ -33,7 +35,11 @@ class StallInspections:
 
     def watch(self, start: NodeAttempt, now: float) -> None:
         """To be called many times a second."""
-        if not start.launched or not start.watched or start.key in self._looks:
+        if not start.launched or start.key in self._looks:
+            return
+        if start.should_end_soon(now):
+            self._looks[start.key] = asyncio.create_task(self._look_as_it_stops(start))
+        if not start.watched:
             return
         if start.stall.over(start.assignment, now):
             start.stalled(now)
@@ -45,12 +51,23 @@ class StallInspections:
             self._changed()
 
     async def _look(self, start: NodeAttempt) -> None:
-        """Find out where its ranks stand."""
+        stacks = await self._stacks(start)
+        if start.watched and start.stall.looked(stacks, start.assignment, time.monotonic()):
+            self._changed()
+
+    async def _look_as_it_stops(self, start: NodeAttempt) -> None:
+        told_s = start.stop_order.told_s(time.monotonic())
+        start.stop_order.looked()
+        stacks = await self._stacks(start)
+        if not start.ended:
+            start.stall.looked_as_it_stops(stacks, told_s, start.stop_order.reason)
+            self._changed()
+
+    async def _stacks(self, start: NodeAttempt) -> dict[int, RankStack]:
+        """Rank -> where it stands, of those here."""
         ranks = [rank.rank for rank in start.assignment.ranks]
         files = {r: failure_path(self._state, *start.key, r).with_suffix(".stacks") for r in ranks}
         try:
-            stacks = await self.inspector.look(start, self._spawner, files)
+            return await self.inspector.look(start, self._spawner, files)
         finally:
             self._looks.pop(start.key, None)
-        if start.watched and start.stall.looked(stacks, start.assignment, time.monotonic()):
-            self._changed()

@@ -18,9 +18,11 @@ from fairlead.model.duration_text import duration
 
 LEAST_STEP_S, LEAST_START_S = 60.0, 120.0  # of silence before anything is said
 UNKNOWN_START_S = 600.0  # the same where nobody knows how long a start takes
+UNKNOWN_SAVE_TIMES = 10.0  # as long while it saves: a file system may be slow
 USUAL_STEPS, LONGEST_GAPS = 20.0, 3.0  # times what is usual
 USUAL_STARTS = 5.0
-SAVING_TIMES = 10.0  # as long while it saves: a file system may be slow
+USUAL_SAVES = 10.0
+OUTLIER = 10.0  # times the usual time of a step: more of a single one is not what is usual
 END_TIMES, LEAST_END_S = 10.0, 1800.0  # before it is ended by default
 LOOKS = 3  # at the same stacks
 LOOK_AGAIN_S = 30.0  # between looks; longer later on
@@ -36,21 +38,35 @@ class Progression:
     step: int = -1
     step_at: float | None = None  # None = not one has been done yet
     saving: bool = False
+    saving_at: float = 0.0  # since when
+    save_s: float = -1.0  # that the newest save took, -1 = not known
 
     def told(self, step: int, now: float, *, saving: bool) -> None:
         """A rank speaks: it has done so many steps, or begins to save. That it speaks is no progress: rank 0
         does so while it waits for the others."""
-        saved, self.saving = self.saving and not saving, saving
+        saved = self.saving and not saving
+        if saved:
+            self.save_s = now - self.saving_at
+        elif saving and not self.saving:
+            self.saving_at = now
+        self.saving = saving
         if step == self.step:
             if saved and self.step_at is not None:
                 self.step_at = now  # from here on the next step counts
             return
         if step > self.step and self.step_at is not None:
             gap_s = now - self.step_at
-            each_s = gap_s / (step - self.step)
-            self.usual_s = KEPT * self.usual_s + (1 - KEPT) * each_s if self.usual_s else each_s
+            self._learn(gap_s / (step - self.step))
             self.longest_s = max(self.longest_s, gap_s)
         self.step, self.step_at = step, now
+
+    def _learn(self, each_s: float) -> None:
+        """Steps have taken so long each. A pause is not taken for what is usual, only for a little slower."""
+        if self.usual_s:
+            new_s = min(each_s, OUTLIER * self.usual_s)
+            self.usual_s = KEPT * self.usual_s + (1 - KEPT) * new_s
+        else:
+            self.usual_s = each_s
 
 
 @dataclass(slots=True)
@@ -88,10 +104,17 @@ class StallWatch:
             usual = assignment.usual_start_s
             least = max(LEAST_START_S, USUAL_STARTS * usual) if usual > 0 else UNKNOWN_START_S
         else:
-            known = self.progression
-            least = max(LEAST_STEP_S, USUAL_STEPS * known.usual_s, LONGEST_GAPS * known.longest_s)
-            least *= SAVING_TIMES if known.saving else 1.0
+            least = self._usual_silence_s(assignment.usual_save_s)
         return min(least, self.limit_s(assignment) or least)
+
+    def _usual_silence_s(self, save_s: float) -> float:
+        """Between steps, or while it saves. save_s: what a save of earlier starts took, -1 = not known."""
+        known = self.progression
+        least = max(LEAST_STEP_S, USUAL_STEPS * known.usual_s, LONGEST_GAPS * known.longest_s)
+        if not known.saving:
+            return least
+        save_s = max(save_s, known.save_s)
+        return UNKNOWN_SAVE_TIMES * least if save_s < 0 else max(least, USUAL_SAVES * save_s)
 
     def limit_s(self, assignment: Assignment) -> float:
         """Seconds of silence that the owner has set, 0 = none."""
@@ -153,8 +176,9 @@ class AttemptStall:
 
     def __init__(self) -> None:
         self._watch: StallWatch | None = None  # of rank 0's node: do its steps come along?
-        self.sentence = ""  # it makes no progress
+        self.sentence = ""  # it makes no progress, or does not end
         self.stacks = ""
+        self.place = ""  # where its ranks stood as they were to stop
 
     def watch_from(self, began: float) -> None:
         """Its rank 0 is here, and its ranks were started then."""
@@ -191,6 +215,16 @@ class AttemptStall:
         else:
             self.sentence = self._watch.looked(stacks, assignment, now)
         return True
+
+    def looked_as_it_stops(self, stacks: dict[int, RankStack], told_s: float, why: str) -> None:
+        """Take note of a look at ranks that were told to stop so many seconds ago, and have not ended."""
+        found = list(stacks.values())
+        self.stacks = together(found)
+        saves = " (it saves)" if self._watch is not None and self._watch.progression.saving else ""
+        place = where(found)
+        said = f"not ended {told_s:.0f} s after it was told to stop ({why}){saves}"
+        self.sentence = f"{said}; {place}" if place else said
+        self.place = place
 
     def clear(self, assignment: Assignment) -> bool:
         """Tell of it no more if it has come along. Returns whether that is so."""

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from fairlead.cluster.protocol.messages import EXPIRED, LEAVES, ORPHANED
+from fairlead.cluster.protocol.messages import EXPIRED, LEAVES, ORPHANED, STOOD_STILL
 
 
 class AttemptEnd(StrEnum):
@@ -13,7 +13,7 @@ class AttemptEnd(StrEnum):
     NODE_LOST = "node lost"
     LEASE_EXPIRED = "lease expired"
     AGENT_LEFT = "agent left"
-    ORPHANED = "orphaned"  # the process that owned its ranks died
+    ORPHANED = "orphaned"  # the process that owned its ranks died, or stood still
     RESTORED = "restored"  # the cluster began anew from a backup, or without its newest commits
     PREEMPTED = "preempted"
     MOVED = "moved"  # to other devices
@@ -28,6 +28,7 @@ OWN_ACCOUNT = {
     EXPIRED: AttemptEnd.LEASE_EXPIRED,
     LEAVES: AttemptEnd.AGENT_LEFT,
     ORPHANED: AttemptEnd.ORPHANED,
+    STOOD_STILL: AttemptEnd.ORPHANED,
 }
 """Reasons that agents give for attempts which they end on their own account -> how these end."""
 LOST = frozenset((AttemptEnd.NODE_LOST, AttemptEnd.RESTORED, *OWN_ACCOUNT.values()))

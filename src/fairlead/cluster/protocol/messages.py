@@ -34,6 +34,7 @@ SERVICE = "fairlead.Agents"
 EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
 LEAVES = "agent leaves"
 ORPHANED = "the process that owned the ranks died"
+STOOD_STILL = "the process that owned the ranks stood still"
 LARGEST_LOG = 256 << 10  # bytes in a LogChunk
 ASSIGNMENT_BYTES = 256 << 10  # no Assignment is larger: its texts 128 KiB (JOB_BYTES), paths 80 KiB
 
@@ -211,6 +212,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stall_timeout_s: float | None = None  # without a step; None = by what is usual, 0 = none
     on_stall: str = "restart"  # or "report"
     usual_start_s: float = -1.0  # to the first step, as it was measured; -1 = not known
+    usual_save_s: float = -1.0  # of its newest checkpoint; -1 = not known
     inspect: bool = False  # say where its ranks stand: those of another node hang
     runtime: Runtime = Runtime()  # where the command runs
     progress_url: str = (

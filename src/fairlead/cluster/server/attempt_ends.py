@@ -65,6 +65,10 @@ class AttemptEnds:
         now, row, fleet = self._state.now_s(), attempt.row, self._state.fleet
         attempt.death = self._judge_death(attempt, now)
         failure, completed = attempt.failure(), attempt.completed()
+        if not failure and not attempt.killed_late:
+            attempt.record.traceback = (
+                ""  # it stood somewhere as it was to stop, and has ended well
+            )
         row.reached_step = max(row.reached_step, attempt.reached())
         # It may need fewer steps than announced.
         keeps = row.total_steps if completed else attempt.survives()

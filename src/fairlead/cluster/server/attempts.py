@@ -1,6 +1,7 @@
 """The starts of jobs: from the order to a node until the last rank has ended and all is booked."""
 
 import math
+import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -225,7 +226,17 @@ class Attempt:
             return OWN_ACCOUNT[own[0]], own[0]
         if failure := self.failure():
             return AttemptEnd.FAILED, f"failed: {failure}"
+        if self.killed_late:
+            return self.stop_end, f"{self.stopping}; {self.killed_late}"
         return self.stop_end, self.stopping or "ended"
+
+    @property
+    def killed_late(self) -> str:
+        """How it was killed that it did not end when it was told to; "" = it was not."""
+        if not self.stopping or self.completed():
+            return ""
+        killed = [h for h in self.held.values() if h.state == "ended" and _was_killed(h.failure)]
+        return killed[0].reason if killed else ""
 
     @property
     def is_preempted(self) -> bool:
@@ -311,6 +322,7 @@ class Attempt:
             stall_timeout_s=spec.stall_timeout_s,
             on_stall=spec.on_stall,
             usual_start_s=self.row.usual_start_s,
+            usual_save_s=self.row.save_s if self.row.save_s > 0 else -1.0,
             inspect=self.stalled and node != first,
             runtime=spec.runtime,
             progress_url=spec.progress_url,
@@ -362,6 +374,10 @@ def measured_rate(
 
 def _trained_s(held: AttemptStatus, unmanaged: bool) -> float:
     return held.ran_s - max(held.step_age_s, 0.0) if unmanaged else held.ran_s
+
+
+def _was_killed(failure: Failure | None) -> bool:
+    return failure is not None and failure.exit_code == -signal.SIGKILL
 
 
 def _follows(failure: Failure | None) -> bool:

@@ -44,6 +44,7 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
     if job.state == "paused":
         yield "It is paused: `fairlead resume` lets it take part again."
         yield from _remains(source, job)
+        yield past(job, attempts, source.state.now_s())
         return
     if job.retry_in_s is not None:
         yield f"It waits without holding devices: {job.reason}."
@@ -102,6 +103,6 @@ def past(job: JobView, attempts: Sequence[AttemptView], now_s: float) -> str:
     if not ended or job.state in ("running", "finishing"):
         return ""
     last = max(ended, key=lambda attempt: attempt.attempt)
-    if last.end not in ENDINGS or last.ended_s is None:
+    if last.ended_s is None or not (last.end in ENDINGS or last.traceback):
         return ""
     return f"Its last attempt ended {duration(now_s - last.ended_s)} ago: {last.why}."
