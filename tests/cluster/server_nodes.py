@@ -147,6 +147,7 @@ def engine_nodes(
     early_round_end: bool = False,
     policy: str = "las",
     checkpoints: Path | None = None,
+    ignored_witnesses: tuple[str, ...] = (),
 ) -> Iterator[EngineNodes]:
     """The engine runs beside the block."""
     options = live_options(
@@ -161,6 +162,7 @@ def engine_nodes(
         30.0,
         early_round_end=early_round_end,
         checkpoints=checkpoints,
+        ignored_witnesses=ignored_witnesses,
     )
     service = Service(directory, options)
     cluster = EngineNodes(service)

@@ -100,6 +100,13 @@ def serve(
     scheduling: SchedulingOptions,
     listen: ListenOptions,
     timing: TimingOptions,
+    ignore_witness: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE",
+            help="Not to heed this node where it knows of a later state than DIR has; may be repeated.",
+        ),
+    ] = None,
     new_tokens: Annotated[
         bool, typer.Option("--new-tokens", help="New tokens for the users admin and agent.")
     ] = False,
@@ -139,6 +146,7 @@ def serve(
         early_round_end=not timing.no_early_round_end,
         checkpoints=timing.checkpoints or state / "checkpoints",
         estimator=timing.estimator,
+        ignored_witnesses=ignore_witness or (),
     )
     for name, number in (("port", listen.port), ("agent-port", listen.agent_port)):
         if not 0 <= number <= 65535:

@@ -138,6 +138,7 @@ def status_screen(status: StatusView) -> Group:
     old = old_state([status.age_s])
     lines = [
         *([old] if old else []),
+        *([f"HALTED: {status.halted}"] if status.halted else []),
         f"Fairlead {status.version}, first started {duration(status.now_s)} ago | policy {status.policy} "
         f"({status.profile} profile)",
         f"round {status.round:,} of {duration(status.round_s)}, ends in {left} | decided in "

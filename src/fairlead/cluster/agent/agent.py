@@ -17,6 +17,7 @@ from fairlead.cluster.agent.machine import AgentFiles, record_of
 from fairlead.cluster.agent.node import NodeController
 from fairlead.cluster.agent.node_reports import NodeReports
 from fairlead.cluster.agent.options import AgentOptions
+from fairlead.cluster.agent.position_memory import PositionMemory
 from fairlead.cluster.agent.rank_server import RankConnections, RankServer
 from fairlead.cluster.agent.report_pace import ReportPace
 from fairlead.cluster.agent.server_client import AgentClient
@@ -72,6 +73,7 @@ class Agent:
         )
         self._trials = StartTrials(options.state, self._pace.wake)
         self._signals = StopSignals(self._node.ending.kill_all)
+        self._memory = PositionMemory(options.state)
 
     def _folders(self) -> set[Path]:
         """Where starts need room; what stands in place of the output's is put aside, as a start would do."""
@@ -105,6 +107,7 @@ class Agent:
 
     async def _serve(self, record: AgentFiles) -> None:
         self._open_node(record.incarnation)
+        self._memory.read()
         session = self._session(record)
         self._logs.remove_old()
         self._signals.watch()
@@ -112,6 +115,7 @@ class Agent:
             async with self._client:
                 await self._until_first_ends(session, record)
         finally:
+            self._memory.write()
             self._signals.unwatch()
 
     def _open_node(self, incarnation: str) -> None:
@@ -134,6 +138,7 @@ class Agent:
             spawner_watch=self._spawner_watch,
             health=self._health,
             trials=self._trials,
+            memory=self._memory,
         )
         return ServerSession(
             self._options,
@@ -142,6 +147,7 @@ class Agent:
             self._node,
             pace=self._pace,
             clock=self._health.clock,
+            memory=self._memory,
             trials=self._trials,
             logs=self._logs,
             record=record,
@@ -158,6 +164,7 @@ class Agent:
             self._watch_spawner(),
             self._watch_ranks(),
             _touch(record),
+            self._memory.keep(),
             self._health.run(self._pace.wake),
             self._spawner.listen(self._node.spawner_events.hear, self._node.spawner_events.lose),
             self._signals.leave.wait(),

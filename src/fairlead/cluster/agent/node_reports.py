@@ -5,6 +5,7 @@ from fairlead.cluster.agent.health import HealthChecks, HealthReport
 from fairlead.cluster.agent.machine import machine_identity
 from fairlead.cluster.agent.node import NodeController
 from fairlead.cluster.agent.options import AgentOptions
+from fairlead.cluster.agent.position_memory import PositionMemory
 from fairlead.cluster.agent.rank_failures import one_line
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_watch import SpawnerWatch
@@ -27,6 +28,7 @@ class NodeReports:
         spawner_watch: SpawnerWatch,
         health: HealthChecks,
         trials: StartTrials,
+        memory: PositionMemory,
     ) -> None:
         self.incarnation = incarnation
         self.leaving = False  # all jobs have ended, and the server is to know that it ends
@@ -36,6 +38,7 @@ class NodeReports:
         self._spawner_watch = spawner_watch
         self._health = health
         self._trials = trials
+        self._memory = memory
         self._seq = 0
 
     def registration(self) -> Register:
@@ -53,6 +56,7 @@ class NodeReports:
             holds=self._node.attempts.told(),
             machine=machine_identity(),
             cleared=self._spawner.cleared[-_TOLD:],
+            seen=self._memory.position,
         )
 
     def next(self) -> NodeReport:

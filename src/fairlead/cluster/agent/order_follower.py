@@ -61,6 +61,9 @@ class OrderFollower:
 
     def follow(self, orders: Orders, asked: float | None) -> None:
         """Hold what is wanted, and nothing else. asked: when the report that this answers was sent."""
+        if orders.halted:
+            self._go_on(orders, asked)
+            return
         if asked is not None:
             self._extend(orders, asked)
         if orders.seq >= self.seq:
@@ -84,6 +87,16 @@ class OrderFollower:
             start = self._attempts.get((assignment.job, assignment.attempt))
             seconds = orders.leases.get(assignment.job)
             if start is not None and seconds is not None:
+                start.lease.extend(asked, seconds, self._rate_bound)
+                self._ending.tell_until(start)
+
+    def _go_on(self, orders: Orders, asked: float | None) -> None:
+        """The server does not know what is wanted: what runs goes on, unless its lease is over."""
+        now = time.monotonic()
+        for start in self._attempts:
+            seconds = orders.leases.get(start.key[0])
+            runs = start.state in ("starting", "running") and start.lease.left_s(now) > 0.0
+            if asked is not None and seconds is not None and runs:
                 start.lease.extend(asked, seconds, self._rate_bound)
                 self._ending.tell_until(start)
 

@@ -12,6 +12,7 @@ from fairlead.cluster.agent.node import NodeController
 from fairlead.cluster.agent.node_reports import NodeReports
 from fairlead.cluster.agent.options import AgentOptions
 from fairlead.cluster.agent.patience import Patience
+from fairlead.cluster.agent.position_memory import PositionMemory
 from fairlead.cluster.agent.report_pace import ReportPace
 from fairlead.cluster.agent.server_client import (
     AgentClient,
@@ -44,6 +45,7 @@ class ServerSession:
         *,
         pace: ReportPace,
         clock: ClockSkew,
+        memory: PositionMemory,
         trials: StartTrials,
         logs: Logs,
         record: AgentFiles,
@@ -57,6 +59,8 @@ class ServerSession:
         self._node = node
         self._pace = pace
         self._clock = clock
+        self._memory = memory
+        self._halted = ""  # why the server gives no orders
         self._trials = trials
         self._logs = logs
         self._record = record
@@ -140,8 +144,18 @@ class ServerSession:
     def _follow(self, orders: Orders, asked: float | None) -> None:
         before = self._node.orders.seq
         self._node.orders.follow(orders, asked)
-        if self._node.orders.seq > before:
+        news = self._node.orders.seq > before
+        self._memory.learn(orders.position, urgent=news)
+        self._note_halt(orders.halted)
+        if news:
             self._pace.hurry()  # others are told once this node has said that it follows
+
+    def _note_halt(self, why: str) -> None:
+        if why and not self._halted:
+            _log.warning("the server gives no orders, and all stays as it is: %s", why)
+        elif self._halted and not why:
+            _log.info("the server gives orders again")
+        self._halted = why
 
     async def watch(self) -> None:
         """Orders as they are pushed."""

@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 import msgspec
 
 from fairlead.cluster.front.messages import (
+    NIL,
     AskLoss,
     NodeRemoved,
     NodeStanding,
     PublishedNode,
     PublishedOrders,
+    PublishedPosition,
     Reported,
+    SchedulingHalted,
 )
 from fairlead.cluster.protocol.messages import (
     AttemptKey,
@@ -86,6 +89,8 @@ class LeaseTable:
         self.told: Callable[[str], None] = _tell_nobody
         self.is_pushing: Callable[[], bool] = bool  # do nodes wait to be told of orders?
         self.followed_s: Callable[[float], object] = _take_no_time  # from a round's end
+        self.halted = ""  # why all stays as it is on every node; "" = it need not
+        self._position = NIL  # of the state, as agents shall remember it
         self._looked = monotonic()
 
     @property
@@ -98,6 +103,8 @@ class LeaseTable:
     def report(self, message: NodeReport) -> PublishedOrders:
         """The orders of a node, with its leases renewed. Raises StaleError."""
         self.look()
+        if self.halted:
+            return self._as_it_is(message)
         node = self.known(message.node, message.incarnation)
         now = self.monotonic()
         node.seen = now
@@ -140,7 +147,14 @@ class LeaseTable:
             leases=leases,
             heartbeat_s=self.heartbeat_s,
             gap_s=self._gap_s(),
+            position=self._position,
         )
+
+    def _as_it_is(self, message: NodeReport) -> PublishedOrders:
+        """Leases for all that a node runs, also what this server does not know, and no other orders. The
+        agent takes none for what has lost its lease."""
+        leases = {held.job: self.lease_s for held in message.holds if held.state != "ended"}
+        return PublishedOrders(halted=self.halted, leases=leases, heartbeat_s=self.heartbeat_s)
 
     def _gap_s(self) -> float:
         """Between two reports with news of a node's own. While others wait for orders these go first, or in a
@@ -214,6 +228,14 @@ class LeaseTable:
         node = self.nodes.get(name)
         if node is not None and node.incarnation == incarnation and not node.lost:
             self.forward(_standing(node, broke=self.monotonic()))
+
+    def move(self, message: PublishedPosition) -> None:
+        """The state has come so far."""
+        self._position = msgspec.Raw(msgspec.msgpack.encode(message.position))
+
+    def halt(self, message: SchedulingHalted) -> None:
+        """Agents are given no orders any more but to leave all as it is."""
+        self.halted = message.reason
 
     def remove(self, message: NodeRemoved) -> None:
         """Forget a node."""

@@ -11,12 +11,13 @@ from typing import TypeAlias
 import msgspec
 
 from fairlead.cluster.protocol.api_models import NodeView, StatusView
-from fairlead.cluster.protocol.messages import StartCheck
+from fairlead.cluster.protocol.messages import StartCheck, StorePosition
 from fairlead.cluster.store.rows import UserRow
 
 _HEAD = struct.Struct("!I")  # length of a frame
 _EMPTY = msgspec.Raw(msgspec.msgpack.encode(()))
 _NOTHING = msgspec.Raw(msgspec.msgpack.encode({}))
+NIL = msgspec.Raw(msgspec.msgpack.encode(None))
 
 
 class PublishedOrders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -31,6 +32,8 @@ class PublishedOrders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reasons: msgspec.Raw = _NOTHING
     check: StartCheck | None = None
     wall_s: float = 0.0
+    position: msgspec.Raw = NIL
+    halted: str = ""
 
 
 # --- from the driver to the front --------------------------------------------------------------------
@@ -145,6 +148,28 @@ class ShownNode(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return f"shown {self.node}"
 
 
+class PublishedPosition(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """How far the state has come, durably: agents are told."""
+
+    position: StorePosition
+
+    @property
+    def key(self) -> str:
+        """The newest."""
+        return "position"
+
+
+class SchedulingHalted(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """From now on nothing is changed on any node: the state is older than what nodes know of it."""
+
+    reason: str  # a sentence
+
+    @property
+    def key(self) -> str:
+        """The newest reason."""
+        return "halted"
+
+
 class CallProblem(msgspec.Struct, frozen=True, kw_only=True):
     """An error: the names of its class and of those above it, most particular first, and its sentence."""
 
@@ -156,7 +181,7 @@ class CallAnswer(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """Of a ``Call``."""
 
     number: int
-    result: msgspec.Raw = msgspec.Raw(b"\xc0")  # nil
+    result: msgspec.Raw = NIL
     problem: CallProblem | None = None
 
     @property
@@ -184,6 +209,8 @@ ToFront: TypeAlias = (
     | StopFront
     | ShownStatus
     | ShownNode
+    | PublishedPosition
+    | SchedulingHalted
 )
 
 # --- from the front to the driver --------------------------------------------------------------------

@@ -203,6 +203,11 @@ def _of_status(status: StatusView) -> Iterable[Metric]:
             value=float(status.solve.startswith("failed")),
         ),
         GaugeMetricFamily(
+            "fairlead_halted",
+            "1 while nothing is scheduled because nodes know of a later state of the cluster.",
+            value=float(bool(status.halted)),
+        ),
+        GaugeMetricFamily(
             "fairlead_backup_age_seconds",
             "Time since the state of the newest backup; infinite where there is none.",
             value=float("inf") if status.backup_age_s is None else status.backup_age_s,

@@ -28,7 +28,9 @@ from fairlead.cluster.front.messages import (
     NodeRemoved,
     PublishedNode,
     PublishedOrders,
+    PublishedPosition,
     Reported,
+    SchedulingHalted,
     ShownNode,
     ShownStatus,
     StopFront,
@@ -53,6 +55,7 @@ from fairlead.cluster.protocol.messages import (
     LogChunk,
     LogWanted,
     NodeReport,
+    Orders,
     Register,
     WatchRequest,
     Welcome,
@@ -281,6 +284,10 @@ class Front:
                     self._link.send(standing)
             case NodeRemoved():
                 self._table.remove(message)
+            case PublishedPosition():
+                self._table.move(message)
+            case SchedulingHalted():
+                self._table.halt(message)
             case AskLoss():
                 answer = self._table.ask_loss(message)
                 if answer is not None:
@@ -306,17 +313,25 @@ class Front:
         number, future = self._calls.begin(REGISTER, message)
         try:
             welcome: Welcome = await asyncio.wait_for(asyncio.wrap_future(future), REGISTER_S)
-            return welcome
+            return self._as_it_is(welcome)
         finally:
             self._calls.forget(number)
             if contested:
                 self._table.uncontest(message.node)
 
+    def _as_it_is(self, welcome: Welcome) -> Welcome:
+        """The driver may have halted since it answered."""
+        if not self._table.halted:
+            return welcome
+        orders = Orders(seq=0, wanted=(), halted=self._table.halted)
+        return msgspec.structs.replace(welcome, orders=orders)
+
     async def report(self, message: NodeReport) -> PublishedOrders:
         """What a node holds; its orders."""
         began = time.perf_counter()
         orders = self._table.report(message)
-        self._pushing.reported(self._table.nodes[message.node])
+        if (node := self._table.nodes.get(message.node)) is not None:
+            self._pushing.reported(node)
         self._counters.lease_renewals.inc(len(orders.leases))
         self._counters.lease_renewal_seconds.observe(time.perf_counter() - began)
         return msgspec.structs.replace(orders, wall_s=time.time())

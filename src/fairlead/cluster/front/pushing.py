@@ -42,7 +42,7 @@ class Pushing:
             while True:
                 event.clear()
                 orders = self._table.known(message.node, message.incarnation).orders
-                if orders.seq > sent:
+                if orders.seq > sent and not self._table.halted:
                     sent = orders.seq
                     yield orders
                 else:

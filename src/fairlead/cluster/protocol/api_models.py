@@ -166,6 +166,7 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
         None  # of the state that is shown, where the scheduler does not answer; None = new
     )
     backup_age_s: float | None = None  # of the newest backup; None = there is none, or nobody knows
+    halted: str = ""  # why nothing is scheduled or accepted, and what to do; "" = it is not so
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,6 +51,23 @@ AttemptKey: TypeAlias = tuple[int, int]  # (job, attempt)
 SecondsOrNone: TypeAlias = Annotated[float, Meta(ge=-1, le=1e12)]  # -1 = not known
 
 
+class StorePosition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How far the state of a cluster has come. A server tells agents of what is durable, and they tell the
+    servers after it: one that is started on an older copy of the state learns from them that it is old."""
+
+    cluster: Name  # random, of the state, also when it is restored
+    timeline: Count  # of its history: another one since each restore, and the later one is larger
+    run: Count  # of a server on it, ascending
+    run_id: Name  # random
+    commit: Count  # the newest
+    time_s: Annotated[float, Meta(ge=0.0, le=1e11)] = 0.0  # of that, wall clock
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """By which the later of two positions in one cluster is the larger."""
+        return self.timeline, self.run, self.commit
+
+
 class Register(msgspec.Struct, frozen=True, kw_only=True):
     """An agent comes up."""
 
@@ -65,6 +82,7 @@ class Register(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple["AttemptStatus", ...] = ()  # after a restart of the server: what goes on running
     machine: Text = ""  # the running kernel and its process table; "" = not told
     cleared: tuple[Name, ...] = ()  # incarnations of which it has made sure that nothing runs there
+    seen: StorePosition | None = None  # the latest position of the state that it was told of
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,11 +242,13 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """All that a node shall hold. What it holds beyond that it stops.
+    """All that a node shall hold. What it holds beyond that it stops; unless ``halted`` says why the server
+    does not know what the node shall hold: then all stays as it is, and what runs gets its leases.
 
-    In the answer to a report only: wall_s; leases: job -> seconds from the moment that report was *sent*;
-    heartbeat_s: until the next, if nothing happens before; 0 = as before; gap_s: at least so long until the
-    next that tells of the node's own news, and not of orders that it follows.
+    In the answer to a report only: position, of what is durable; wall_s; leases: job -> seconds from the
+    moment that report was *sent*; heartbeat_s: until the next, if nothing happens before; 0 = as before;
+    gap_s: at least so long until the next that tells of the node's own news, and not of orders that it
+    follows.
     """
 
     seq: int
@@ -244,6 +264,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ] = {}  # job -> why it is no longer wanted: preempted | cancelled | paused ...
     check: StartCheck | None = None  # to be made once; None = none is wanted
     wall_s: float = 0.0  # the server's clock when it answered, seconds since 1970; 0 = not told
+    position: StorePosition | None = None  # to be remembered; None = none is told
+    halted: str = ""
 
 
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):

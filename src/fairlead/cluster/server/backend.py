@@ -71,17 +71,19 @@ class LiveBackend:
         self._precedence = precedence
         self._commit = commit
         self._is_interrupted = is_interrupted
+        self._frozen = False  # what came before the cluster was halted has been handled
 
     def next(self) -> Event | None:
         """The next event; None when the one who drives wants to take over."""
         state = self._state
         while True:
-            if state.ready and state.events:
+            if state.ready and state.events and not self._frozen:
                 event = self._still(state.events.popleft())
                 if event is not None:
                     return event
                 continue
             self._commit()
+            self._frozen = bool(state.halted)
             self._precedence.give_back()
             if self._is_interrupted():
                 return None
@@ -102,10 +104,12 @@ class LiveBackend:
 
     def _collect(self) -> None:
         """Wait for something to happen, and turn it into events."""
-        waits = self._state.ready and self._state.events  # what was committed just now
+        waits = self._state.ready and self._state.events and not self._frozen  # committed just now
         noticed = self._inbox.collect(0.0 if waits else self._clock.timeout_s())
         if len(noticed) >= MAX_WAITING:
             self._precedence.take()
+        if self._state.halted:
+            return
         for node in noticed:
             self._intake.take(node)
         if self._state.ready:

@@ -55,6 +55,7 @@ class ClusterState:
     ended_counts: dict[str, int] = field(default_factory=dict)  # state -> jobs that ended in it
     # The journal:
     trouble: str = ""  # why nothing can be made durable just now
+    halted: str = ""  # why nothing is scheduled, accepted or ended any more by this server
     journal_records: int = 0  # in all segments
     segment_records: int = 0  # in the newest segment
 

@@ -31,6 +31,7 @@ from fairlead.cluster.server.round_starter import RoundStarter
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.server.view_builders import ViewBuilder
+from fairlead.cluster.server.witnesses import Witnesses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,7 @@ class NodeParts:
     detention: Detention
     watch: NodeWatch
     membership: Membership
+    witnesses: Witnesses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,12 @@ def collaborators(
     nodes = _node_parts(state, inbox, service, jobs, attempts)
     builder = ViewBuilder(state, admission=jobs.admission, detention=nodes.detention, solves=solves)
     views = ViewParts(builder=builder, published=PublishedViews(state, builder, tell))
-    commits = CommitLog(state, publisher=views.published, is_stopping=is_stopping)
+    commits = CommitLog(
+        state,
+        publisher=views.published,
+        is_stopping=is_stopping,
+        committed=nodes.witnesses.publish,
+    )
     starter = RoundStarter(
         state, orders=attempts.orders, steps=attempts.steps, detained=jobs.detained
     )
@@ -200,8 +207,17 @@ def _node_parts(
         held=jobs.held,
     )
     watch = NodeWatch(state, service=service, detention=detention, intake=intake, ends=ends)
-    membership = Membership(state, inbox=inbox, service=service, intake=intake, ends=ends)
-    return NodeParts(service=service, detention=detention, watch=watch, membership=membership)
+    witnesses = Witnesses(state)
+    membership = Membership(
+        state, inbox=inbox, service=service, intake=intake, ends=ends, witnesses=witnesses
+    )
+    return NodeParts(
+        service=service,
+        detention=detention,
+        watch=watch,
+        membership=membership,
+        witnesses=witnesses,
+    )
 
 
 def _round_clock(

@@ -34,9 +34,16 @@ class CommitLog:
     """On the driver's thread."""
 
     def __init__(
-        self, state: ClusterState, *, publisher: Publisher, is_stopping: Callable[[], bool]
+        self,
+        state: ClusterState,
+        *,
+        publisher: Publisher,
+        is_stopping: Callable[[], bool],
+        committed: Callable[[], None],
     ) -> None:
-        """is_stopping: whether the server ends, and does not wait for a store that fails."""
+        """is_stopping: whether the server ends, and does not wait for a store that fails; committed: called
+        behind each commit, before those who wait for it are answered."""
+        self._committed = committed
         self._state = state
         self._publisher = publisher
         self._is_stopping = is_stopping
@@ -72,6 +79,7 @@ class CommitLog:
                 return
             registry.forget_closed()
             state.submission_keys.clear()
+        self._committed()
         nodes |= state.fleet.publish()
         self._publisher.publish(jobs, nodes, waits=bool(answers))
         for future, result in answers:

@@ -33,6 +33,8 @@ def explanation_facts(
 
 def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Iterator[str]:
     source = reader.source
+    if source.state.halted:
+        yield f"Nothing is scheduled: {source.state.halted}."
     if job.state in ("completed", "cancelled"):
         yield f"It is {job.state}."
         yield from _remains(source, job)

@@ -21,7 +21,9 @@ from fairlead.cluster.front.messages import (
     NodeStanding,
     PublishedNode,
     PublishedOrders,
+    PublishedPosition,
     Reported,
+    SchedulingHalted,
 )
 from fairlead.cluster.protocol.messages import (
     Assignment,
@@ -34,7 +36,9 @@ from fairlead.cluster.protocol.messages import (
 from fairlead.cluster.protocol.node_states import suspect_after_s
 from fairlead.cluster.server.live_node import Inherited, LiveNode
 
-NodeNotices: TypeAlias = PublishedNode | NodeRemoved | AskLoss
+NodeNotices: TypeAlias = (
+    PublishedNode | NodeRemoved | AskLoss | PublishedPosition | SchedulingHalted
+)
 RECONNECT_S = 6.0  # for agents to find a front that was started anew
 BROKEN_S = 0.5  # for an agent whose connection broke to come back
 _encode = msgspec.msgpack.Encoder().encode

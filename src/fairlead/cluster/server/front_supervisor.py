@@ -20,7 +20,9 @@ from fairlead.cluster.front.messages import (
     FrontRefused,
     Listens,
     NodeStanding,
+    PublishedPosition,
     Reported,
+    SchedulingHalted,
     ShownNode,
     ShownStatus,
     StopFront,
@@ -36,6 +38,7 @@ AGAIN_S = 0.5  # before the front is started anew, once it has ended soon after 
 SOON_S = 5.0
 FRONT = ("fairlead.cluster.front",)  # the module that is run, and what its arguments begin with
 END_S = 10.0  # for it to end when it is told to
+_KEPT = (UserList, ShownStatus, ShownNode, PublishedPosition, SchedulingHalted)
 _log = logging.getLogger(__name__)
 
 
@@ -77,7 +80,7 @@ class FrontSupervisor:
     def tell(self, message: ToFront) -> None:
         """What the front shall know. Any thread; returns at once."""
         with self._lock:
-            if isinstance(message, UserList | ShownStatus | ShownNode):
+            if isinstance(message, _KEPT):
                 self._kept[message.key] = message
             if self._link is not None:
                 self._link.put(message)

@@ -9,7 +9,9 @@ from fairlead.cluster.front.messages import (
     NodeStanding,
     PublishedNode,
     PublishedOrders,
+    PublishedPosition,
     Reported,
+    SchedulingHalted,
 )
 from fairlead.cluster.protocol.messages import NodeReport, Orders
 from fairlead.cluster.server.fleet import Fleet, NodeNotices
@@ -48,12 +50,16 @@ class LocalFront:
             return _plain(self.table.known(node, incarnation).orders)
 
     def _take(self, message: NodeNotices) -> None:
+        standing = None
         match message:
+            case PublishedPosition():
+                self.table.move(message)
+            case SchedulingHalted():
+                self.table.halt(message)
             case PublishedNode():
                 standing = self.table.publish(message)
             case NodeRemoved():
                 self.table.remove(message)
-                return
             case AskLoss():
                 standing = self.table.ask_loss(message)
         if standing is not None:

@@ -3,7 +3,7 @@
 import time
 
 from fairlead.cluster.front.facade import ConflictError
-from fairlead.cluster.protocol.messages import Register, Welcome
+from fairlead.cluster.protocol.messages import Orders, Register, Welcome
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.inbox import Inbox
@@ -11,6 +11,7 @@ from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.restored import learn_jobs
+from fairlead.cluster.server.witnesses import Witnesses
 from fairlead.errors import ConfigError
 
 
@@ -25,12 +26,14 @@ class Membership:
         service: NodeService,
         intake: ReportIntake,
         ends: AttemptEnds,
+        witnesses: Witnesses,
     ) -> None:
         self._state = state
         self._inbox = inbox
         self._service = service
         self._intake = intake
         self._ends = ends
+        self._witnesses = witnesses
 
     def register(self, message: Register) -> Welcome:
         """A node comes up, or back."""
@@ -38,6 +41,9 @@ class Membership:
         self._check_node(message)
         if name in fleet.nodes:
             self._check_alone(fleet.nodes[name], message)
+        self._witnesses.hear(message)
+        if state.halted:
+            return self._welcome(Orders(seq=0, wanted=(), halted=state.halted))
         node = fleet.nodes.get(name) or fleet.add(name, message.accelerator, message.devices)
         if (node.accelerator, node.devices) != (message.accelerator, message.devices) or (
             state.setup is None or name not in {n.name for n in state.setup.cluster.nodes}
@@ -47,12 +53,16 @@ class Membership:
         self._service.keep(node)
         self._service.settle(node)
         self._inbox.mark(name)
+        return self._welcome(node.desired.published, self._wait_s(node))
+
+    def _welcome(self, orders: Orders, wait_s: float = 0.0) -> Welcome:
+        options = self._state.options
         return Welcome(
-            heartbeat_s=fleet.heartbeat_s,
-            lease_s=state.options.lease_s,
-            rate_bound=state.options.rate_bound,
-            orders=node.desired.published,
-            wait_s=self._wait_s(node),
+            heartbeat_s=self._state.fleet.heartbeat_s,
+            lease_s=options.lease_s,
+            rate_bound=options.rate_bound,
+            orders=orders,
+            wait_s=wait_s,
             wall_s=time.time(),
         )
 

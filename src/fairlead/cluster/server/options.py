@@ -1,5 +1,6 @@
 """The options of a server, read and checked."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -38,6 +39,7 @@ class LiveOptions:
     estimator: str = "oracle"  # of rates; oracle = the catalogue, and what jobs bring along
     segment_records: int = 20_000
     keep_segments: int = 2
+    ignored_witnesses: frozenset[str] = frozenset()  # nodes that may know of a later state
 
 
 def live_options(
@@ -55,6 +57,7 @@ def live_options(
     early_round_end: bool = True,
     checkpoints: Path | None = None,
     estimator: str = "oracle",
+    ignored_witnesses: Collection[str] = (),
 ) -> LiveOptions:
     """Raises InputError with the option and its value. policy: "" = the one that the cluster had;
     round_s: 0 = that of the profile; restart_s: 0 = it will be measured; early_round_end: whether a round
@@ -91,6 +94,7 @@ def live_options(
         restart_s=restart_s or None,
         early_s=chosen.round_s / EARLY if early_round_end else float("inf"),
         estimator=estimator,
+        ignored_witnesses=frozenset(ignored_witnesses),
         checkpoints="" if checkpoints is None else str(checkpoints.absolute()),
     )
 

@@ -29,7 +29,7 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
     _load_nodes(state)
     for row in store.open_jobs():
         registry.jobs[row.id] = row
-    _number_orders(state)
+    run = _number_orders(state)
     if (kept := store.meta("tenants")) is not None:
         registry.tenants = msgspec.json.decode(kept, type=dict[str, TenantSums])
     state.policy = state.options.policy or store.meta("policy") or DEFAULT_POLICY
@@ -44,6 +44,7 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
             if node not in state.fleet.nodes:
                 parts.attempts.ends.abandon(node, [attempt], "its node is no longer in the cluster")
     reserve(state, parts.attempts.ends)
+    parts.nodes.witnesses.begin(run)
     patience_s = max(state.options.lease_s, 4 * state.fleet.heartbeat_s)
     parts.rounds.clock.wait_for_nodes(state.now_s() + patience_s)
     state.rebuild_due = True
@@ -77,11 +78,12 @@ def _load_nodes(state: ClusterState) -> None:
             node.leases.until = state.fleet.monotonic() + lease_s
 
 
-def _number_orders(state: ClusterState) -> None:
-    """Every run of the server numbers its orders above those of all before."""
+def _number_orders(state: ClusterState) -> int:
+    """Every run of the server numbers its orders above those of all before. Returns the run's number."""
     runs = int(state.store.meta("runs") or 0) + 1
     state.fleet.count_from(runs << 32)
     state.write(lambda t: t.set_meta("runs", str(runs)))
+    return runs
 
 
 def _load_core(state: ClusterState, parts: Collaborators) -> None:

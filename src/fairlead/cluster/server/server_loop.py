@@ -153,7 +153,7 @@ class ServerLoop:
                     drive(core, parts.rounds.estimating.backend, (self._observer,))  # type: ignore[arg-type]
                 if not self._stopping:
                     parts.rounds.renewal.renew()
-            if state.scheduler is not None:
+            if state.scheduler is not None and not state.halted:
                 parts.rounds.renewal.renew()  # so that the next version need not decide as this one did
             parts.commits.commit()
         except BaseException as problem:
@@ -163,7 +163,8 @@ class ServerLoop:
     def _is_interrupted(self) -> bool:
         state = self.state
         full = state.segment_records >= state.options.segment_records
-        return self._stopping or ((state.rebuild_due or full) and bool(state.fleet.nodes))
+        renews = (state.rebuild_due or full) and bool(state.fleet.nodes) and not state.halted
+        return self._stopping or renews
 
 
 class CoreObserver:

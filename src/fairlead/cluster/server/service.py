@@ -258,7 +258,7 @@ class Service:
             do(row)
             self.outlooks.forecaster.outdate()
 
-        self._do(run)
+        self._change(run)
 
     def jobs(
         self,
@@ -338,14 +338,14 @@ class Service:
                 raise NotFoundError(f"node {node[:80]!r}: there is none")
             do()
 
-        self._do(run)
+        self._change(run)
 
     def set_policy(self, caller: Caller, policy: str) -> None:
         """From the next round on."""
         _admin(caller)
         options = self.engine.state.options
         registry.make(policy, seed=options.seed, profile=options.profile.name)
-        self._do(lambda: self.engine.set_policy(policy))
+        self._change(lambda: self.engine.set_policy(policy))
 
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be; nothing is touched."""
@@ -381,6 +381,16 @@ class Service:
     def _do(self, do: Callable[[], _Result]) -> _Result:
         """Have it done by the driver's thread; returns when it is durable."""
         return self._durable(self.engine.call(do))
+
+    def _change(self, do: Callable[[], None]) -> None:
+        """Have something changed that is scheduled, or on which. Raises StoreError where nothing may be."""
+
+        def run() -> None:
+            if self.engine.state.halted:
+                raise StoreError(self.engine.state.halted)
+            do()
+
+        self._do(run)
 
     def _durable(self, future: "Future[_Result]") -> _Result:
         """The result, once it is durable. Raises StoreError where that takes too long."""

@@ -80,8 +80,9 @@ class SubmissionQueue:
 
     def submit(self, submission: Submission) -> "Future[list[int]]":
         """Have it made durable. Raises StoreError where nothing can be just now."""
-        if self._state.trouble:  # it would wait for nobody knows how long
-            raise StoreError(self._state.trouble)
+        why = self._state.halted or self._state.trouble
+        if why:  # it would wait for nobody knows how long
+            raise StoreError(why)
         submission.ids.set_running_or_notify_cancel()  # who hangs up cannot cancel it any more
         self._waiting.append(submission)
         self._inbox.put(_commit_soon)
@@ -104,6 +105,8 @@ class SubmissionQueue:
         known = self._known(submission)
         if known is not None:
             return known
+        if self._state.halted:  # since it was submitted
+            raise StoreError(self._state.halted)
         state, key = self._state, submission.key
         rows = self._rows(submission)
         self._admit(rows)
@@ -165,7 +168,7 @@ class SubmissionQueue:
     def _write_aside(self) -> None:
         """Make durable what has waited for long enough, without the driver."""
         state = self._state
-        if state.trouble or state.fleet.hold_until:  # ids depend on what agents tell the driver
+        if state.halted or state.trouble or state.fleet.hold_until:  # ids depend on agents' words
             return
         with self._turn:
             taken = self._overdue()

@@ -199,6 +199,7 @@ class ViewBuilder:
             journal_records=state.journal_records,
             tenants=tenants_for(caller, self._tenants(tally)),
             backup_age_s=backup_age_s(state.store.directory),
+            halted=state.halted,
         )
 
     def _held(self, node: LiveNode) -> dict[int, tuple[int, ...]]:

@@ -26,6 +26,7 @@ from fairlead.cluster.store.database import (
     printable,
     reader,
 )
+from fairlead.cluster.store.history import CLAIMED, HISTORY, StoreHistory
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import Mark, Marker
 from fairlead.cluster.store.restore_note import RESTORED, Restored
@@ -227,9 +228,17 @@ def _begin_anew(path: Path, *, loss_accepted: bool = False) -> Commit:
             loss_accepted=loss_accepted,
         )
         transaction.set_meta(RESTORED, msgspec.json.encode(restored).decode())
+        history = StoreHistory.decode(_meta(connection, HISTORY))
+        claimed = int(_meta(connection, CLAIMED) or 0)
+        transaction.set_meta(HISTORY, history.branch(restored.commit, claimed).encode())
         commit = transaction.seal()
         connection.execute("COMMIT")
     return commit
+
+
+def _meta(connection: sqlite3.Connection, key: str) -> str | None:
+    found = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if found is None else str(found[0])
 
 
 def _mark(directory: Path, commit: Commit) -> None:

@@ -100,6 +100,7 @@ class Store:
         self._reading = threading.Lock()
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
+        self.newest: Commit | None = None  # that is durable and marked; None = it is not open
         self._marks = True  # can the marker be written?
         self._samples = Samples(self.directory / "samples.db")
 
@@ -139,7 +140,8 @@ class Store:
             if version not in (0, VERSION):
                 _log.info("%s: brought from schema %d to %d", self.path, version, VERSION)
                 verify_file(self.path, None, STRUCTURE_S)
-            self._level_marker(found, newest_commit(writer))
+            self.newest = newest_commit(writer)
+            self._level_marker(found, self.newest)
         except BaseException:
             writer.close()
             raise
@@ -220,6 +222,7 @@ class Store:
                 yield transaction
                 commit = transaction.seal()
             self._mark(commit)
+            self.newest = commit
             self._checkpointer.committed()
 
     def _mark(self, commit: Commit) -> None:

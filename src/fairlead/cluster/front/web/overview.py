@@ -77,7 +77,10 @@ def summary(status: StatusView) -> Section:
         _card("Last backup", _backup(status.backup_age_s), "of the state; see fairlead backup"),
     ]
     inner = join(
-        old_state([status.age_s]), _warning(status.solve), tag("dl", *cards, class_="cards")
+        old_state([status.age_s]),
+        _halted(status.halted),
+        _warning(status.solve),
+        tag("dl", *cards, class_="cards"),
     )
     return Section("summary", "Cluster", inner, FAST)
 
@@ -102,6 +105,13 @@ def _devices_card(kind: str, every: int, working: int, held: int) -> Html:
 
 def _decided(status: StatusView) -> str:
     return DASH if status.decide_s is None else f"{1000 * status.decide_s:,.0f} ms"
+
+
+def _halted(why: str) -> Html | None:
+    """A banner where the state is an older copy."""
+    if not why:
+        return None
+    return tag("p", tag("strong", "Halted: "), why, role="status", class_="banner bad")
 
 
 def _warning(solve: str) -> Html | None:

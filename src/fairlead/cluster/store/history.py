@@ -1,0 +1,98 @@
+"""Which commits a state of a cluster has, told apart from other copies of it that went on differently.
+
+The numbers of commits alone do not tell: an older copy that was put back reaches them too, with other
+commits. So every run of a server on a state is written down, with a random id and the commit before its first
+one. A restore, and a loss that was accepted, begin another *timeline*: what agents know of earlier ones was
+given up by somebody who knew it.
+"""
+
+import secrets
+import time
+
+import msgspec
+
+from fairlead.cluster.protocol.messages import StorePosition
+from fairlead.cluster.store.schema import Commit
+
+HISTORY = "history"  # key in the table meta
+CLAIMED = "claimed_timeline"  # key of the latest timeline that agents know of, and this state not
+RUNS_KEPT = 256
+LAST_TIMELINE = 1 << 52  # larger ones are nobody's
+_UNRESTORED = "this state is from before the restore after which that was written"
+
+
+class ServerRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of a server on a state."""
+
+    number: int  # ascending
+    id: str  # random
+    base: int  # the newest commit before it; 0 = there was none
+
+
+class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one state. runs: the newest ones of this timeline, in order."""
+
+    cluster: str
+    timeline: int = 1
+    runs: tuple[ServerRun, ...] = ()
+    parent: int = 0  # the timeline before, 0 = there was none
+    parent_commit: int = 0  # the last one of that timeline that this state has
+
+    @staticmethod
+    def decode(text: str | None) -> "StoreHistory":
+        """As the table meta has it; None: the history of another cluster begins."""
+        if text is None:
+            return StoreHistory(cluster=secrets.token_hex(8))
+        return msgspec.json.decode(text, type=StoreHistory)
+
+    def encode(self) -> str:
+        """For the table meta."""
+        return msgspec.json.encode(self).decode()
+
+    def begin_run(self, number: int, base: int) -> "StoreHistory":
+        """With a run of the server that begins now. base: the newest commit."""
+        run = ServerRun(number=number, id=secrets.token_hex(8), base=base)
+        return msgspec.structs.replace(self, runs=(*self.runs, run)[-RUNS_KEPT:])
+
+    def branch(self, commit: int, claimed: int) -> "StoreHistory":
+        """Another timeline, which goes on from this commit. claimed: the latest that agents know of."""
+        timeline = max(self.timeline + 1, claimed + 1, int(time.time() * 1000))
+        return StoreHistory(
+            cluster=self.cluster, timeline=timeline, parent=self.timeline, parent_commit=commit
+        )
+
+    def position(self, newest: Commit) -> StorePosition:
+        """How far the state has come in the newest run."""
+        run = self.runs[-1]
+        return StorePosition(
+            cluster=self.cluster,
+            timeline=self.timeline,
+            run=run.number,
+            run_id=run.id,
+            commit=newest.number,
+            time_s=newest.time_s,
+        )
+
+    def contradiction(self, seen: StorePosition, newest: int) -> str:
+        """Why a state that somebody has seen is not one that this one has been in, as part of a sentence; ""
+        where it may be, or was given up knowingly. newest: the newest commit."""
+        if seen.cluster != self.cluster or seen.timeline < self.timeline:
+            return ""
+        if seen.timeline > self.timeline:
+            return "" if seen.timeline > LAST_TIMELINE else _UNRESTORED
+        if seen.run < self.runs[0].number:  # forgotten
+            return ""
+        ends = [*(run.base for run in self.runs[1:]), newest]
+        for run, end in zip(self.runs, ends, strict=True):
+            if (run.number, run.id) == (seen.run, seen.run_id):
+                return f"this state had come to commit {end:,} then" if seen.commit > end else ""
+        return (
+            "this state knows nothing of the run of the server that wrote that: it had come to commit "
+            f"{self.runs[-1].base:,} when this server was started"
+        )
+
+    def given_up(self, seen: StorePosition) -> int:
+        """How many commits that somebody has seen were given up when this timeline began."""
+        if seen.cluster != self.cluster or seen.timeline != self.parent:
+            return 0
+        return max(seen.commit - self.parent_commit, 0)

@@ -1,0 +1,115 @@
+"""The whole state directory is replaced by an older copy of itself: agents know better, and say so."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cluster.cluster import Running, running, until
+from tests.cluster.store.test_backup import JOB, SHORT, run
+
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.restored import JOBS
+from fairlead.errors import FairleadError
+
+STEPS = 3_000  # more than there is time for, until a job may hurry
+NODES = {"one": "v100=1", "two": "v100=1"}
+
+
+def script(folder: Path, total_steps: int = STEPS) -> JobSpec:
+    command = (sys.executable, "-c", JOB, str(folder / "ledger"))
+    return JobSpec(command=command, total_steps=total_steps, cwd="/", grace_s=3.0)
+
+
+def steps(folder: Path, job: int) -> list[int]:
+    """That a job has done, in order."""
+    path = folder / "ledger"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [int(line.split()[3]) for line in lines if line.split()[0] == str(job)]
+
+
+def swap(cluster: Running, copy: Path) -> Path:
+    """Put a copy in the place of the state; returns where that is now."""
+    newer = cluster.directory / "newer"
+    cluster.state.rename(newer)
+    shutil.copytree(copy, cluster.state)
+    return newer
+
+
+def make_copy(cluster: Running, folder: Path) -> tuple[Path, int, int]:
+    """A copy of the state, a job that runs and is in it, and one that was acknowledged since."""
+    with cluster.client() as client:
+        (old,) = client.submit([script(folder)])
+        until(lambda: client.job(old).steps > 3)
+    cluster.kill()
+    shutil.copytree(cluster.state, folder / "copy")
+    cluster.start()
+    with cluster.client() as client:
+        (new,) = client.submit([script(folder)])
+        until(lambda: client.job(new).steps > 3)
+    return folder / "copy", old, new
+
+
+def await_halt(cluster: Running, folder: Path) -> None:
+    """Until a node has spoken; then nothing is accepted any more."""
+    with cluster.client() as client:
+        until(lambda: bool(client.status().halted), what="the word of a node")
+        said = client.status().halted
+        older = f"{cluster.state} is an older copy of the state of this cluster: node "
+        assert said.startswith(older)
+        assert said.endswith(f"by `fairlead restore --accept-loss {cluster.state}`")
+        with pytest.raises(FairleadError, match="is an older copy of the state of this cluster"):
+            client.submit([script(folder)])
+    assert older in cluster.log()
+
+
+def test_an_older_copy_of_the_state_halts_and_the_newer_one_goes_on(tmp_path: Path) -> None:
+    options = ("--checkpoints", str(tmp_path / "checkpoints"))
+    with running(tmp_path, options, agents=NODES) as cluster:
+        copy, old, new = make_copy(cluster, tmp_path)
+        cluster.kill()
+        newer = swap(cluster, copy)
+        cluster.start()
+        await_halt(cluster, tmp_path)
+        cluster.kill()
+        shutil.rmtree(cluster.state)
+        newer.rename(cluster.state)
+        cluster.start()
+        with cluster.client() as client:
+            assert not client.status().halted
+            (third,) = client.submit([script(tmp_path, 5)])
+            assert third == new + 1
+            (tmp_path / "ledger.hurry").touch()
+            jobs = (old, new, third)
+            until(lambda: all(client.job(job).state == "completed" for job in jobs))
+            assert not client.status().halted
+    assert steps(tmp_path, old) == list(range(STEPS)), "no step lost, none done twice"
+    assert steps(tmp_path, new) == list(range(STEPS))
+
+
+@pytest.mark.long  # the same with agents that were killed, too
+def test_what_agents_have_written_down_halts_an_older_copy_until_the_loss_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.cluster.cluster.FAIRLEAD", (sys.executable, "-c", SHORT))
+    with running(tmp_path, agents=NODES) as cluster:
+        copy, old, _ = make_copy(cluster, tmp_path)
+        for name in ("one", "two", ""):
+            cluster.kill(name)
+        swap(cluster, copy)
+        cluster.start()
+        for node, devices in NODES.items():
+            cluster.add_agent(node, devices)
+        await_halt(cluster, tmp_path)
+        cluster.kill()
+        assert run("restore", "--accept-loss", cluster.state) == 0
+        cluster.start()
+        with cluster.client() as client:
+            (third,) = client.submit([script(tmp_path, 5)])
+            assert third >= JOBS, "no id is given out twice"
+            (tmp_path / "ledger.hurry").touch()
+            until(lambda: client.job(old).state == client.job(third).state == "completed")
+            assert not client.status().halted
+        assert "knows of " in cluster.log()
+        assert " commits that were given up" in cluster.log()
+    assert steps(tmp_path, old) == list(range(STEPS)), "no step lost, none done twice"
