@@ -248,6 +248,44 @@ def test_an_agent_tells_what_it_finds_and_makes_test_starts(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
+def _edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_a_node_where_a_rank_cannot_do_its_work_does_not_pass(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        state = tmp_path / "s"
+        async with cluster(state) as (server, _):
+            await server.until(lambda: server.newest is not None)
+
+            async def problem(number: int, checkpoints: str = "") -> str:
+                server.check = StartCheck(number=number, checkpoints=checkpoints)
+                await server.until(lambda: server.newest and server.newest.checked == number)
+                assert server.newest is not None
+                return server.newest.check_problem
+
+            assert await problem(1, str(tmp_path / "all")) == ""
+            assert list((tmp_path / "all").iterdir()) == [], "nothing of it stays"
+            assert list((state / "logs").glob("*")) == []
+            assert not server.held, "the server is told of no such job"
+            (state / "agent.sock").unlink()
+            (state / "agent.sock").mkdir()
+            (state / "agent.sock" / "file").touch()
+            assert await gone(lambda: (state / "agent.sock").is_socket()), "it is made anew"
+            (tmp_path / "file").touch()
+            assert "Not a directory" in await problem(2, str(tmp_path / "file"))
+            (client,) = state.glob("client-*/fairlead/client")
+            _edit(client / "agent_link.py", "OPEN_S = 30.0", "OPEN_S = 1.0")
+            _edit(client / "agent_connection.py", "made.connect(self._path)", "raise OSError")
+            assert "exit code 75: the agent does not answer at /" in await problem(3)
+            (client / "lease.py").write_text("raise OSError('the disk is worn out')")
+            assert "a test rank failed: OSError: the disk is worn out" in await problem(4)
+
+    asyncio.run(scenario())
+
+
 def test_a_start_that_finds_no_room_says_why_and_begins_once_there_is_some(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,8 @@ def test_an_exception_is_the_reason() -> None:
         (-signal.SIGSEGV, "step 4", "killed by signal 11 (SIGSEGV)"),
         (-signal.SIGKILL, "PID 4", "killed by signal 9 (SIGKILL)"),
         (1, "\x1b[31mfailed\x07", "exit code 1: failed"),
+        (75, "fairlead: rank 3 does not answer\nbye", "exit code 75: rank 3 does not answer"),
+        (3, "fairlead: rank 3 does not answer\nbye", "exit code 3"),
     ],
 )
 def test_else_it_is_what_was_printed(code: int, output: str, told: str) -> None:

@@ -71,7 +71,7 @@ class Agent:
             of_jobs=self._node.attempts.checkpoint_directories,
             tell_jobs=self._node.tell_directories,
         )
-        self._trials = StartTrials(options.state, self._pace.wake)
+        self._trials = StartTrials(options.state, self._node.rank_trial, self._pace.wake)
         self._signals = StopSignals(self._node.ending.kill_all)
         self._memory = PositionMemory(options.state)
 

@@ -20,15 +20,20 @@ class HeldAttempts:
         self._starts: dict[Key, NodeAttempt] = {}
         self._newest: dict[int, int] = {}  # job -> highest attempt ever held
         self.sendable = SendableCheck()
+        self.trial: NodeAttempt | None = None  # the agent's own: no order, and nothing to be told
 
     def __iter__(self) -> Iterator[NodeAttempt]:
         return iter(list(self._starts.values()))
 
     def __getitem__(self, key: Key) -> NodeAttempt:
-        return self._starts[key]
+        if (start := self.get(key)) is None:
+            raise KeyError(key)
+        return start
 
     def get(self, key: Key) -> NodeAttempt | None:
         """None: it is not held."""
+        if self.trial is not None and self.trial.key == key:
+            return self.trial
         return self._starts.get(key)
 
     def is_new(self, assignment: Assignment) -> bool:

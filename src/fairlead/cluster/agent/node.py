@@ -13,6 +13,7 @@ from fairlead.cluster.agent.order_follower import NodeIdentity, OrderFollower
 from fairlead.cluster.agent.progress_reader import ProgressReader
 from fairlead.cluster.agent.rank_messages import RankMessages
 from fairlead.cluster.agent.rank_server import RankConnections
+from fairlead.cluster.agent.rank_trial import RankTrial
 from fairlead.cluster.agent.spawner_events import SpawnerEvents
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.stall_inspections import StallInspections
@@ -38,6 +39,7 @@ class NodeController:
         self._launcher = AttemptLauncher(spawner, self.ending, changed)
         self.orders = OrderFollower(self.attempts, self._launcher, self.ending, logs, changed)
         self.rank_messages = RankMessages(self.attempts, self.ending, changed, ask)
+        self.rank_trial = RankTrial(state, self.attempts, self._launcher, self.ending)
         self._stalls = StallInspections(state, spawner, self.ending, changed)
         self._progress = ProgressReader(state)
         self.spawner_events = SpawnerEvents(
@@ -56,7 +58,8 @@ class NodeController:
     def open(self, place: LaunchSite, incarnation: str) -> None:
         """From here on ranks can be started. incarnation: of the agent."""
         self._launcher.place = place
-        self.orders.identity = NodeIdentity(incarnation, place.host, place.devices)
+        identity = NodeIdentity(incarnation, place.host, place.devices)
+        self.orders.identity = self.rank_trial.identity = identity
 
     def look(self) -> None:
         """Stop what has no lease any more, and look at starts whose steps do not come along."""

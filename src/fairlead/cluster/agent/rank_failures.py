@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from fairlead.client.rank_environment import EXIT_RANK_SYNC
+from fairlead.client.rank_environment import EXIT_IO, EXIT_MAY_NOT_RUN, EXIT_RANK_SYNC
 from fairlead.cluster.agent.proc import signal_name
 from fairlead.cluster.agent.tracebacks import last_traceback
 from fairlead.cluster.agent.untrusted_files import read_regular
@@ -34,6 +34,8 @@ TELLING = re.compile(
     r"[A-Za-z]+Error: ",
 )
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+CLIENT_CODES = frozenset({EXIT_IO, EXIT_MAY_NOT_RUN, EXIT_RANK_SYNC})
+CLIENT_SAYS = "fairlead: "  # how lines of the training side begin
 NO_SCRIPT = 2  # exit code of a Python that cannot open its script
 MISSING_SCRIPT = re.compile(r"(?m)^(?:\S*python\S*: )(can't open file '.*': \[Errno 2\] .*)\s*\Z")
 # Words of lines that tell of an error in other ways. A line with none of them explains nothing.
@@ -118,7 +120,7 @@ def exit_failure(
     if report is not None and code >= 0:
         return _exception(rank, code, report, world_size)
     # None was raised, or a signal came after what was printed.
-    line = telling_line(output)
+    line = telling_line(output) or (_client_line(output) if code in CLIENT_CODES else "")
     if output_lost:
         line = f"its output cannot be read: {output_lost}"
     if code == -signal.SIGKILL and memory_ran_out:
@@ -204,6 +206,12 @@ def telling_line(output: str) -> str:
         if known:
             return one_line(known[-1])[:LINE]
     return ""
+
+
+def _client_line(output: str) -> str:
+    """What the training side of Fairlead has said last; "" = nothing."""
+    said = [line for line in output.splitlines() if line.startswith(CLIENT_SAYS)]
+    return one_line(said[-1].removeprefix(CLIENT_SAYS))[:LINE] if said else ""
 
 
 def one_line(text: str) -> str:

@@ -29,6 +29,7 @@ from fairlead.client.messages import (
 )
 from fairlead.client.version import __version__
 from fairlead.cluster.agent.newcomers import Complaint, Newcomers
+from fairlead.cluster.agent.untrusted_files import put_aside
 
 _log = logging.getLogger(__name__)
 _PATH_BYTES = 100  # sun_path has 108
@@ -146,6 +147,8 @@ class RankServer:
             self._complain(f"{path}: ranks cannot connect: {problem.strerror}")
 
     def _listen_at(self, path: Path) -> None:
+        if path.is_dir() and not path.is_symlink():  # a job's doing
+            put_aside(path)
         path.unlink(missing_ok=True)
         before = os.umask(0o177)
         try:

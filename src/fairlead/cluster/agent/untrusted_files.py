@@ -105,7 +105,7 @@ def open_to_append(path: Path) -> int:
     try:
         descriptor = open_regular(path, access | os.O_CREAT)
     except (NotRegularError, PermissionError):
-        _put_aside(path)
+        put_aside(path)
         descriptor = open_regular(path, access | os.O_CREAT | os.O_EXCL)
     os.set_blocking(descriptor, True)  # as processes expect their output to be
     return descriptor
@@ -141,9 +141,10 @@ def make_folder(path: Path) -> None:
     found = path.lstat()
     usable = stat.S_ISDIR(found.st_mode) and os.access(path, os.R_OK | os.W_OK | os.X_OK)
     if not usable:
-        _put_aside(path)
+        put_aside(path)
         path.mkdir()
 
 
-def _put_aside(path: Path) -> None:
+def put_aside(path: Path) -> None:
+    """Give another name to what stands in a place. Raises OSError."""
     path.rename(path.with_name(f"{path.name}.{secrets.token_hex(4)}"))

@@ -187,10 +187,11 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StartCheck(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A test start that the node is to make: a process that does nothing, started as a job's would be."""
+    """A test start that the node is to make: a rank that does one step, started as a job's would be."""
 
     number: int
     programs: tuple[str, ...] = ()  # of which one at least must be found
+    checkpoints: str = ""  # directory of those of all jobs; "" = the agent's own choice
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True, gc=False):

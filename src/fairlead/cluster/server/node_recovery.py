@@ -80,7 +80,11 @@ class NodeRecovery:
             return self._passes(node, known, now)
         if node.desired.check is None and now >= known.due:
             self._number = max(self._number, node.health.checked) + 1
-            check = StartCheck(number=self._number, programs=self._programs(node.name))
+            check = StartCheck(
+                number=self._number,
+                programs=self._programs(node.name),
+                checkpoints=self._state.options.checkpoints,
+            )
             self._state.fleet.ask_check(node.name, check)
         return False
 

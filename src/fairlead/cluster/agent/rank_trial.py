@@ -1,0 +1,110 @@
+"""A rank that an agent starts to find out whether ranks can be started here: as a job's, by the spawner, with
+the client library. It connects to the agent, gets a lease, does one step, saves, and says that it is done."""
+
+import asyncio
+import shutil
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from fairlead.cluster.agent.addresses import give_addresses
+from fairlead.cluster.agent.attempt_ending import AttemptEnding
+from fairlead.cluster.agent.attempt_launcher import AttemptLauncher
+from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.held_attempts import HeldAttempts
+from fairlead.cluster.agent.launch import logs_path
+from fairlead.cluster.agent.launching import on_thread
+from fairlead.cluster.agent.lease import NodeLease
+from fairlead.cluster.agent.order_follower import NodeIdentity
+from fairlead.cluster.agent.survivors import make_token
+from fairlead.cluster.protocol.messages import Assignment, Rank
+from fairlead.errors import ConfigError
+
+TRIAL_JOB = 10**12  # the largest number that a rank may name, and no job's
+LIMIT_S = 90.0  # from the order to the end of the rank; the client waits 30 s for its agent
+_REMOVE_S = 5.0  # for what it has left behind to be removed
+_POLL_S = 0.02
+_PROGRAM = """
+from fairlead.client.lease import Lease
+
+with Lease(load=lambda _: None, save=lambda path: path.write_text("well"), total_steps=1) as lease:
+    while lease.next():
+        pass
+"""
+
+
+class RankTrial:
+    """One at a time. ``identity`` is to be set before the first."""
+
+    def __init__(
+        self,
+        state: Path,
+        attempts: HeldAttempts,
+        launcher: AttemptLauncher,
+        ending: AttemptEnding,
+    ) -> None:
+        """state: of the agent."""
+        self.identity: NodeIdentity | None = None
+        self._state = state
+        self._attempts = attempts
+        self._launcher = launcher
+        self._ending = ending
+
+    async def problem(self, number: int, checkpoints: str) -> str:
+        """Why a rank cannot run here, "" = it has. number: of the trial, larger than any before; checkpoints:
+        directory of those of all jobs, "" = the agent's own choice."""
+        folder = Path(checkpoints or self._state / "trials", f".trial-{self._state.name}-{number}")
+        try:
+            start = self._attempts.trial = self._start(number, folder)
+        except ConfigError as problem:
+            return f"a test rank cannot be started: {problem}"
+        try:
+            return await self._outcome(start)
+        finally:
+            self._attempts.trial = None
+            await self._clean(folder)
+
+    def _start(self, number: int, folder: Path) -> NodeAttempt:
+        """Raises ConfigError where no port is free."""
+        assert self.identity is not None
+        now = time.monotonic()
+        assignment = Assignment(
+            job=TRIAL_JOB,
+            attempt=number,
+            command=(sys.executable, "-c", _PROGRAM),
+            env={},
+            cwd=str(self._state.absolute()),
+            checkpoint_dir=str(folder.absolute()),
+            ranks=(Rank(rank=0, devices=()),),
+            world_size=1,
+            total_steps=1,
+            grace_s=0.0,
+        )
+        lease = NodeLease(LIMIT_S)
+        lease.extend(now, LIMIT_S, 0.0)
+        start = NodeAttempt(assignment, make_token(self.identity.incarnation), lease, now)
+        start.addresses = give_addresses(assignment, self.identity.host, self._attempts.ports)
+        return start
+
+    async def _outcome(self, start: NodeAttempt) -> str:
+        deadline = time.monotonic() + LIMIT_S
+        self._launcher.launch(start)
+        while not start.ended and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_S)
+        status = start.held(time.monotonic())
+        if status.completed:
+            return ""
+        if start.ended:
+            return f"a test rank failed: {status.reason or 'it ended before its step was done'}"
+        self._ending.kill(start)
+        why = f": {status.reason}" if status.reason else ""
+        return f"a test rank has not ended within {LIMIT_S:.0f} s{why}"
+
+    async def _clean(self, folder: Path) -> None:
+        """What it has left may be on a disk that hangs."""
+        for path in (folder, logs_path(self._state) / str(TRIAL_JOB)):
+            try:
+                await on_thread(partial(shutil.rmtree, path, ignore_errors=True), _REMOVE_S)
+            except TimeoutError:
+                continue
