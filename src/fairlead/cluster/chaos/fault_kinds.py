@@ -110,5 +110,11 @@ _ALL = (
         state_faults.damage_state,
         *_OTHERS,
     ),
+    _alone(
+        "older-state",
+        "the server's whole state replaced by an older copy: halted, then nothing lost",
+        state_faults.older_state,
+        *_OTHERS,
+    ),
 )
 FAULTS = {kind.name: kind for kind in _ALL}

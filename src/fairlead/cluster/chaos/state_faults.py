@@ -1,11 +1,15 @@
-"""Damage to the files of the server: it must be refused, and the cluster goes on from a backup."""
+"""The files of the server, damaged or replaced by older ones: it must refuse them or halt, and the cluster
+goes on from a backup or from the newer ones."""
 
 import random
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from fairlead.cluster.chaos.cluster import ChaosCluster
-from fairlead.cluster.chaos.faults import Hurt
+from fairlead.cluster.agent.position_memory import PositionMemory
+from fairlead.cluster.chaos.cluster import NODES, ChaosCluster
+from fairlead.cluster.chaos.faults import Hurt, persist
 from fairlead.cluster.chaos.node_faults import damage
 from fairlead.cluster.store.backup import (
     accept_loss,
@@ -13,9 +17,12 @@ from fairlead.cluster.store.backup import (
     receive,
     restore,
 )
-from fairlead.errors import CheckError
+from fairlead.errors import CheckError, FairleadError
 
 FILES = ("state.db", "state.db-wal", "state.mark")
+TOLD_S = 120.0  # for agents to be told of a new run of the server, and to write that down
+HALT_S = 120.0  # for the first of them to register with a server of an older state
+OLDER_S = (0.0, 4.0)  # that the cluster goes on after the copy was made, at least
 
 
 def damage_state(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
@@ -30,6 +37,63 @@ def damage_state(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
     how = _damage(state / name, rng)
     what = f"kill -9 of the server, {name} {how}"
     return Hurt(what, lambda: _start_again(cluster, state, backup, name == "state.mark"))
+
+
+def older_state(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
+    """The whole state is replaced by a copy of some seconds ago: the server must halt as soon as an agent has
+    spoken. Then the newer one is put back. What the older one may accept before it halts is no submission of
+    the harness."""
+    state = cluster.folders.server_state
+    copy, newer = cluster.folders.root / "older", state.with_name("newer")
+    cluster.processes.kill("server")
+    shutil.copytree(state, copy)
+    before = _latest_run(cluster)
+    cluster.start_server()
+    _until(lambda: _latest_run(cluster) > before, TOLD_S, "no agent has written down a new run")
+    time.sleep(rng.uniform(*OLDER_S))
+    with cluster.submitting:
+        cluster.processes.kill("server")
+        state.rename(newer)
+        shutil.copytree(copy, state)
+        cluster.start_server()
+        _until(lambda: _is_halted(cluster), HALT_S, "an older copy of the state was not noticed")
+        cluster.processes.kill("server")
+        shutil.rmtree(state)
+        newer.rename(state)
+    shutil.rmtree(copy)
+    what = "kill -9 of the server, its state replaced by an older copy until it halted"
+    return Hurt(what, lambda: persist(cluster.start_server))
+
+
+def _latest_run(cluster: ChaosCluster) -> int:
+    """The latest run of the server that an agent has written down; 0 = none has."""
+    runs = [0]
+    for node in NODES:
+        memory = PositionMemory(cluster.folders.agent_states[node])
+        memory.read()
+        if memory.position is not None:
+            runs.append(memory.position.run)
+    return max(runs)
+
+
+def _is_halted(cluster: ChaosCluster) -> bool:
+    """Whether the server says so, and accepts nothing."""
+    with cluster.client() as client:
+        if "is an older copy of the state" not in client.status().halted:
+            return False
+        try:
+            client.set_policy("las")
+        except FairleadError as problem:
+            return "is an older copy of the state" in str(problem)
+        raise CheckError("a halted server has changed its policy")
+
+
+def _until(holds: Callable[[], bool], limit_s: float, otherwise: str) -> None:
+    until = time.monotonic() + limit_s
+    while not holds():
+        if time.monotonic() > until:
+            raise CheckError(f"{otherwise} within {limit_s:.0f} s")
+        time.sleep(0.1)
 
 
 def _take_backup(cluster: ChaosCluster, state: Path, backup: Path, rng: random.Random) -> None:

@@ -25,7 +25,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now
-from fairlead.cluster.server.node_condition import condition
+from fairlead.cluster.server.node_condition import NodeCondition, condition
 from fairlead.cluster.server.retries import failures_in_a_row
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.server.silence import silence
@@ -267,6 +267,8 @@ class ViewBuilder:
                 if device < node.devices:
                     holders[device].append(job if seen else -1)
         current = condition(node, now)
+        if self._state.halted:  # whether it registers or not
+            current = NodeCondition("waiting", "the cluster is halted: see `fairlead status`")
         return NodeView(
             name=node.name,
             accelerator=node.accelerator,

@@ -71,6 +71,7 @@ class Witnesses:
         sentence = self._sentence()
         latest = max(seen.timeline for seen, _ in self._against.values())
         self._state.halted = sentence
+        self._state.touched_nodes.update(self._state.fleet.nodes)
         self._state.fleet.tell(SchedulingHalted(reason=sentence))  # first: orders may follow
         self._state.write(lambda t: t.set_meta(CLAIMED, str(latest)))
         _log.error("%s", sentence)
