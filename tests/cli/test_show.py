@@ -45,3 +45,5 @@ def test_old_state_is_said_to_be_old(capsys: pytest.CaptureFixture[str]) -> None
     assert str(status_screen(status).renderables[0]) == OLD
     new = msgspec.structs.replace(status, age_s=None)
     assert "answered" not in str(status_screen(new).renderables[0])
+    halted = msgspec.structs.replace(new, halted="it is an older copy")
+    assert str(status_screen(halted).renderables[0]) == "HALTED: it is an older copy"

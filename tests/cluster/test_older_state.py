@@ -4,6 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.cluster.cluster import Running, running, until
 from tests.cluster.store.test_backup import JOB, SHORT, run
@@ -60,6 +61,9 @@ def await_halt(cluster: Running, folder: Path) -> None:
         assert said.endswith(f"by `fairlead restore --accept-loss {cluster.state}`")
         with pytest.raises(FairleadError, match="is an older copy of the state of this cluster"):
             client.submit([script(folder)])
+        headers = {"Authorization": f"Bearer {cluster.admin_token}"}
+        metrics = httpx.get(f"{cluster.url}/metrics", headers=headers, timeout=60.0).text
+        assert "\nfairlead_halted 1.0\n" in metrics
     assert older in cluster.log()
 
 

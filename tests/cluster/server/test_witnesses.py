@@ -7,10 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
+from tests.cluster.server_parts import cluster_state
 
+from fairlead.cluster.front.messages import PublishedPosition, SchedulingHalted
 from fairlead.cluster.protocol.messages import AttemptStatus, Orders, StorePosition
 from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.front_supervisor import FrontSupervisor
+from fairlead.cluster.server.witnesses import Witnesses
 from fairlead.cluster.store.backup import accept_loss, back_up, restore
+from fairlead.cluster.store.schema import Commit
 from fairlead.errors import StoreError
 
 
@@ -108,11 +113,13 @@ def test_a_halted_server_decides_nothing_and_gives_nobody_up(
         cluster.until(lambda: first.say().halted)
         attempts = cluster.service.attempts(ADMIN, job)
         records = state.journal_records
-        ends = state.fleet.monotonic() + 4.0  # leases of 1 s, rounds of 0.5 s
+        ends = state.fleet.monotonic() + 2.5  # leases of 1 s, rounds of 0.5 s
         cluster.until(lambda: state.fleet.monotonic() > ends)
         assert cluster.service.attempts(ADMIN, job) == attempts
         assert state.journal_records == records
         assert "two" not in state.fleet.nodes
+        view = cluster.view("one")
+        assert (view.state, view.reason[:21]) == ("waiting", "the cluster is halted")
         assert all(orders.halted for orders in (first.say(), second.say()))
 
 
@@ -248,10 +255,32 @@ def test_a_witness_may_be_ignored(
         assert other.register(seen=copies[2]).orders.halted
 
 
-def test_a_front_that_is_started_anew_halts_as_well() -> None:
-    from fairlead.cluster.front.messages import PublishedPosition, SchedulingHalted
-    from fairlead.cluster.server.front_supervisor import FrontSupervisor
+def test_agents_are_told_of_no_run_that_is_not_durable() -> None:
+    """If its beginning cannot be written, and it ends, the next one has its number."""
+    told: list[object] = []
+    fleet = Fleet(
+        lease_s=1.0,
+        rate_bound=0.0,
+        monotonic=lambda: 0.0,
+        notice=lambda _: None,
+        tell=told.append,
+    )
+    state = cluster_state(fleet, lambda: 0.0)
+    vars(state.store)["meta"] = lambda _: None
+    state.store.newest = Commit(10, 1.8e9, b"", b"", b"")
+    witnesses = Witnesses(state)
+    witnesses.begin(3)
+    witnesses.publish()
+    assert told == []
+    state.store.newest = Commit(11, 1.8e9, b"", b"", b"")
+    for _ in range(2):
+        witnesses.publish()
+    (message,) = told
+    assert isinstance(message, PublishedPosition)
+    assert (message.position.run, message.position.commit) == (3, 11)
 
+
+def test_a_front_that_is_started_anew_halts_as_well() -> None:
     fleet = Fleet(lease_s=1.0, rate_bound=0.0, monotonic=lambda: 0.0, notice=lambda _: None)
     front = FrontSupervisor(Path("nowhere"), fleet, lambda _: None)
     seen = StorePosition(cluster="a", timeline=1, run=1, run_id="r", commit=1)

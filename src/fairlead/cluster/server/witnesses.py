@@ -62,6 +62,8 @@ class Witnesses:
         newest, fleet = self._state.store.newest, self._state.fleet
         if newest is None or newest.number == self._told or self._state.halted:
             return
+        if newest.number <= self._history.runs[-1].base:  # this run is not written down yet
+            return
         self._heard_all = self._heard_all or all(map(_has_spoken, fleet.nodes.values()))
         if self._heard_all:
             self._told = newest.number

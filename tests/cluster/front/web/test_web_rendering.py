@@ -239,6 +239,14 @@ def test_old_state_is_said_to_be_old() -> None:
     assert "not answered" not in jobpage.facts(JOB, ADMIN, 100.0).body
 
 
+def test_a_halted_cluster_is_said_in_a_banner() -> None:
+    status = msgspec.structs.replace(STATUS, halted="<b> is an older copy")
+    body = overview.summary(status).body
+    assert "banner bad" in body
+    assert "&lt;b&gt; is an older copy" in body
+    assert "Halted" not in overview.summary(STATUS).body
+
+
 def test_a_failed_solve_is_said_in_a_banner() -> None:
     def shown(solve: str) -> str:
         return overview.summary(msgspec.structs.replace(STATUS, solve=solve)).body
