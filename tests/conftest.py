@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.process_state import ProcessState
+
 os.environ.setdefault("FAIRLEAD_CHECK_RECORDS", "1")  # read when fairlead.model.jit is imported
+# Where no kernels are kept, the first command to need one says that it compiles: whichever test that is in
+# would find a line more on stderr. Tests of that line unset it.
+os.environ["FAIRLEAD_TOLD_OF_COMPILING"] = "1"
 
 # The same examples each time, so that a change is to blame when a test fails; scripts/explore looks further.
 # How fast a machine draws them is no test of ours.
@@ -30,6 +35,15 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     os.environ["FAIRLEAD_RUN_DIR"] = str(tmp_path_factory.mktemp("run") / "d")
     yield
     del os.environ["FAIRLEAD_RUN_DIR"]
+
+
+@pytest.fixture(autouse=True)
+def leaves_the_process_as_it_was() -> Iterator[None]:
+    """No test finds what another one has done to the process; the one that did it is an error."""
+    before = ProcessState.now()
+    yield
+    changed = before.restore()
+    assert not changed, f"the test leaves changed: {'; '.join(changed)}"
 
 
 @pytest.fixture(scope="session")

@@ -73,7 +73,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
 def test_an_older_python_is_told_which_one_is_needed() -> None:
     old = "import sys; sys.version_info = (3, 8, 10, 'final', 0); import fairlead"
     done = subprocess.run(
-        [sys.executable, "-c", old], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", old], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 1
     said = f"ImportError: fairlead needs Python 3.9 or newer; this is Python 3.8 ({sys.executable})"

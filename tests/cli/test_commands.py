@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import polars as pl
@@ -135,18 +134,41 @@ def test_a_window_ends_the_run_and_measures_its_jobs(capsys: pytest.CaptureFixtu
     assert not printed.keys() & {"rho", "worst_rho", "unfair_1"}  # static rho is over all jobs
 
 
+# A run that waits in the middle until it is told to go on.
+HELD = """
+import os, time
+from fairlead.cli.main import main
+from fairlead.scheduler.journal import Journal
+
+command = Journal.command
+
+def hold(self, record):
+    command(self, record)
+    if self.records > 400 and not os.path.exists("go"):
+        print("here", flush=True)
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+
+Journal.command = hold
+main()
+"""
+
+
 def test_an_interrupted_run_goes_on_to_the_same_journal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    spec = ["--generate", "gavel,jobs=1500,interarrival=1500", "--cluster", "v100=9,p100=9,k80=9"]
+    spec = ["--generate", "gavel,jobs=150,interarrival=1500", "--cluster", "v100=9,p100=9,k80=9"]
     spec += ["--policy", "las_aware"]
-    program = [sys.executable, "-c", "from fairlead.cli.main import main; main()", "simulate"]
-    child = subprocess.Popen([*program, *spec, "--out", "part"], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 300
-    while not Path("part/journal").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    time.sleep(0.3)
-    os.kill(child.pid, signal.SIGINT)
+    child = subprocess.Popen(
+        [sys.executable, "-c", HELD, "simulate", *spec, "--out", "part"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "here\n"
+    child.send_signal(signal.SIGINT)
+    Path("go").touch()
     said = child.communicate(timeout=300)[1]
     assert child.returncode == 130
     assert "fairlead simulate --resume part" in said

@@ -22,6 +22,11 @@ from tests.cli.test_commands import call
         (("trace", "describ"), ("'describ'", "'describe'")),
         (("trace", "generate", "t.csv", "--jobs", "many"), ("--jobs", "'many'")),
         (("cancel", "many"), ("JOB", "'many'")),
+        (
+            ("--policy", "las", "simulate", "--seed", "1"),
+            ("--policy", "options of simulate come after its name (fairlead simulate --help)"),
+        ),
+        (("--polcy", "las"), ("--polcy", "(fairlead --help)")),
     ],
 )
 def test_what_cannot_be_parsed_is_said_in_one_sentence(

@@ -23,7 +23,7 @@ from fairlead.cluster.chaos.job import (
 from fairlead.cluster.chaos.job_ledger import (
     Expected,
     check_job,
-    read_starts,
+    read_attempts,
 )
 from fairlead.cluster.chaos.node_faults import damage
 from fairlead.cluster.chaos.run import TrialSummary, run_trials
@@ -152,7 +152,7 @@ def test_an_old_checkpoint_is_seen(told: _Told) -> None:
 def test_two_starts_at_once_are_seen(told: _Told) -> None:
     told.start(2, 2, TOTAL, "E 9 6")
     told.start(1, 0, 2, "C 9 2")
-    assert "starts 1 and 2 trained at the same time" in _wrong(told.folder)
+    assert "attempts 1 and 2 trained at the same time" in _wrong(told.folder)
 
 
 def test_a_device_held_twice_is_seen(told: _Told) -> None:
@@ -176,14 +176,14 @@ def test_unmanaged_starts_at_once_are_seen(told: _Told) -> None:
     told.start(1, 0, 4)
     told.now = 2.0  # the next one begins before that one's last step
     told.start(2, 2, TOTAL, "E 9 6")
-    assert "starts 1 and 2 trained at the same time" in _wrong(told.folder, unmanaged=True)
+    assert "attempts 1 and 2 trained at the same time" in _wrong(told.folder, unmanaged=True)
 
 
 def test_a_start_beside_one_that_is_alive_is_seen(told: _Told) -> None:
     told.start(1, 0, 2)
     told.start(2, 2, TOTAL, "E 9 6", "A 3 1")
     wrong = _wrong(told.folder, unmanaged=True)
-    assert wrong == "start 2, rank 0: began while start 1 was alive"
+    assert wrong == "attempt 2, rank 0: began while attempt 1 was alive"
 
 
 def test_a_job_sees_other_starts_of_its_own_that_are_alive(
@@ -210,7 +210,7 @@ def test_a_job_sees_other_starts_of_its_own_that_are_alive(
 
 def test_a_start_begins_when_its_process_is_made(tmp_path: Path) -> None:
     (tmp_path / "7.1.0").write_text("B 12.5 77 2.25\nL 13 0 \n")
-    assert [start.first_at for start in read_starts(tmp_path)] == [10.25]
+    assert [log.first_at for log in read_attempts(tmp_path)] == [10.25]
     assert 0.0 < age_s() < time.monotonic()
 
 
@@ -232,14 +232,14 @@ def test_an_evaluation_that_did_not_end_is_seen(told: _Told) -> None:
     told.start(1, 0, TOTAL, "E 9 6")
     wrong = _evaluation(told.folder, None)
     assert "its evaluation is ''" in wrong
-    assert "its last start did not evaluate" in wrong
+    assert "its last attempt did not evaluate" in wrong
 
 
 def test_an_evaluation_before_the_last_step_is_seen(told: _Told) -> None:
     told.start(1, 0, 4, "E 9 4", "F 9 4")
     told.start(2, 4, TOTAL, "E 9 6", "F 9 6")
     wrong = _evaluation(told.folder, f"4 {_state(4)}")
-    assert "start 1 evaluated before the last step" in wrong
+    assert "attempt 1 evaluated before the last step" in wrong
     assert f"its evaluation is '4 {_state(4)}'" in wrong
 
 

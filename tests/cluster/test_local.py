@@ -20,7 +20,7 @@ from fairlead.cluster.demo.jobs import (
     VISION,
 )
 from fairlead.cluster.demo.run import play
-from fairlead.cluster.local import LocalCluster
+from fairlead.cluster.local import READY_S, LocalCluster
 from fairlead.errors import ConfigError, FairleadError
 from fairlead.model.jit import COMPILING
 
@@ -150,9 +150,10 @@ def _up(tmp: Path, *options: str) -> "subprocess.Popen[str]":
     )
 
 
-def _read_until(process: "subprocess.Popen[str]", word: str, limit_s: float = 60.0) -> list[str]:
+def _read_until(process: "subprocess.Popen[str]", word: str) -> list[str]:
+    """Lines up to the one that begins so. The server may have to compile kernels before."""
     said: list[str] = []
-    end = time.monotonic() + limit_s
+    end = time.monotonic() + READY_S
     assert process.stdout is not None
     for line in process.stdout:
         said.append(line)

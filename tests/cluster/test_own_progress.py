@@ -12,7 +12,7 @@ from fairlead.cluster.protocol.messages import AttemptStatus, Rank
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
-LIMIT_S = 90.0
+LIMIT_S = 180.0
 TOTAL, BELIEVED = 100_000, 1.0
 
 # 100 steps/s from the newest checkpoint, which is made of every 200th; nothing is saved at SIGTERM.

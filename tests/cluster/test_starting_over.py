@@ -13,7 +13,7 @@ from tests.cluster.cluster import (
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.job_spec import JobSpec
 
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.cluster.cluster import (
+    PATIENCE_S,
     Running,
     running,
     until,
@@ -86,11 +87,11 @@ def test_a_name_taken_from_an_agent_that_stands_still(tmp_path: Path) -> None:
             (cluster.directory / "agent-node-a").rename(cluster.directory / "elsewhere")
             seen = _more_lives(said)
             cluster.add_agent("node-a", "v100=1")
-            until(seen, 60.0, "the next start")
+            until(seen, what="the next start")
             _assert_one_at_a_time(said)
         finally:
             stopped.send_signal(signal.SIGCONT)
-            stopped.wait(60.0)
+            stopped.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("spawner_too", [False, True])
@@ -109,7 +110,7 @@ def test_an_agent_that_is_killed_and_loses_its_state(tmp_path: Path, spawner_too
             os.kill(spawner_pid, signal.SIGKILL)
         seen = _more_lives(said)
         _without_state(cluster, "node-a")
-        until(seen, 60.0, "the next start")
+        until(seen, what="the next start")
         _assert_one_at_a_time(said)
         assert _node(cluster).state == "up"
 
@@ -122,5 +123,5 @@ def test_without_a_proof_the_lease_and_the_grace_are_waited_out(tmp_path: Path) 
         until(lambda: (_node(cluster).last_seen_s or 0.0) > 2.5, what="silence")
         seen = _more_lives(said)
         _without_state(cluster, "node-a")
-        until(seen, 60.0, "the next start")
+        until(seen, what="the next start")
         _assert_one_at_a_time(said)

@@ -6,6 +6,7 @@ import sys
 import zlib
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -123,6 +124,26 @@ def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
         replay(path)
     with pytest.raises(RunError, match="cannot read the journal"):
         replay(tmp_path / "absent")
+
+
+def test_a_journal_of_another_version_is_refused_and_not_misread(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    whole = (run / "journal").read_bytes()
+    path.write_bytes(whole.replace(b"journal 2\n", b"journal 1\n", 1))
+    with pytest.raises(RunError, match=r"a journal of format 1, .*; this one reads format 2"):
+        replay(path)
+    first = next(records(run / "journal"))
+    setup = msgspec.msgpack.decode(first[1:])
+    for more, name in (
+        ({"type_by_type": True}, "settings.type_by_type"),  # a switch, where there is no such one
+        ({"gavel": {"odd": 1}}, "settings.gavel.odd"),
+    ):
+        other = {**setup, "settings": {**setup["settings"], **more}}
+        record = first[:1] + msgspec.msgpack.encode(other)
+        with pytest.raises(
+            RunError, match=f"{name} is not known here: another version of Fairlead"
+        ):
+            journal.begin([record], "j")
 
 
 def test_records_come_back_as_they_were(run: Path) -> None:

@@ -75,6 +75,8 @@ COMMANDS = (
     LazyCommand("user", "cluster:user", "Add, remove and list users. For admins."),
 )
 
+_NAMES = frozenset(one.name for one in COMMANDS)
+
 # Of what cannot be parsed; Typer has no name for it.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
@@ -114,7 +116,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
             ended = app(args=None if arguments is None else list(arguments), standalone_mode=False)
         raise SystemExit(ended if isinstance(ended, int) else 0)
     except UsageError as problem:
-        _say_usage(problem)
+        _say_usage(problem, sys.argv[1:] if arguments is None else arguments)
         raise SystemExit(2) from None
     except typer.Abort:  # no answer to a question
         print("fairlead: given up", file=sys.stderr)
@@ -130,8 +132,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(2) from None
 
 
-def _say_usage(problem: Any) -> None:
-    """What cannot be parsed, in one sentence; or the help, where no command was given."""
+def _say_usage(problem: Any, words: Sequence[str]) -> None:
+    """What cannot be parsed, in one sentence; or the help, where no command was given. words: the command
+    line."""
     if type(problem).show is not UsageError.show:
         problem.show()
         return
@@ -142,7 +145,12 @@ def _say_usage(problem: Any) -> None:
     else:
         said = problem.format_message().strip()
         sentence = said[:1].lower() + said[1:]
-    print(f"fairlead: {sentence.rstrip('.')} ({_command_of(problem.ctx)} --help)", file=sys.stderr)
+    sentence, called = sentence.rstrip("."), _command_of(problem.ctx)
+    meant = next((word for word in words if word in _NAMES), None)
+    if called == "fairlead" and meant is not None:  # what came before the command is not of its own
+        sentence += f"; options of {meant} come after its name"
+        called += f" {meant}"
+    print(f"fairlead: {sentence} ({called} --help)", file=sys.stderr)
 
 
 def _command_of(context: Any) -> str:

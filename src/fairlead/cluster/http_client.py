@@ -26,12 +26,14 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
 from fairlead.errors import FairleadError, InputError, UnreachableError
+from fairlead.model.argument_checks import NUMBER, TEXT, check_arguments, or_none
 
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8470"
 PAGE = 1_000  # jobs asked for at once
 _NOT_OURS = "does not look like the HTTP port of `fairlead serve`"
 _SILENT = "Server disconnected without sending a response."  # of httpcore; a server that dies does it, too
+_TYPES = {"url": TEXT, "token": TEXT, "ca": or_none(TEXT), "timeout_s": NUMBER}
 TRIES = 3  # of a request whose connection breaks; none counts twice
 
 
@@ -50,6 +52,8 @@ class Client:
         ca: str | None = None,
         timeout_s: float = 60.0,
     ) -> None:
+        given = {"url": url, "token": token, "ca": ca, "timeout_s": timeout_s}
+        check_arguments("Client", given, _TYPES)
         self.url = url.rstrip("/")
         self.token = token
         self.ca = ca

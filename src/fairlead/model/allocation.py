@@ -1,8 +1,35 @@
 """Long-run shares and what is known about how good they are."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fairlead.model.argument_checks import (
+    NUMBER,
+    TEXT,
+    WHOLE,
+    YES_OR_NO,
+    check_fields,
+    is_whole,
+    or_none,
+    several,
+)
 from fairlead.model.arrays import Floats, Ints
+
+
+def _are_ids(value: object) -> bool:
+    return isinstance(value, Iterable) and all(map(is_whole, value))
+
+
+_REPORT = {
+    "status": TEXT,
+    "objective": or_none(NUMBER),
+    "bound": or_none(NUMBER),
+    "violation": NUMBER,
+    "iterations": WHOLE,
+    "warm": YES_OR_NO,
+    "basis": several(bytes, "a tuple of bytes"),
+    "unmet": (_are_ids, "ids of jobs"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +47,7 @@ class SolveReport:
 
     def __post_init__(self) -> None:
         """Plain numbers, whatever arithmetic they come from: a report is journalled and printed."""
+        check_fields(self, _REPORT)
         for name in ("objective", "bound", "violation"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else float(value))

@@ -5,6 +5,7 @@ import numpy as np
 from fairlead.errors import AllocationError
 from fairlead.model.allocation import Allocation
 from fairlead.model.allocation_sums import tally, throughput
+from fairlead.model.argument_checks import check_arguments, is_a
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
 
@@ -14,6 +15,7 @@ def check_allocation(
 ) -> Allocation:
     """Return the allocation itself. Raises AllocationError, with the numbers, where the time of a job is
     above 1 or more devices of a type are shared out than there are."""
+    _check_types("check_allocation", allocation, snapshot)
     share = allocation.share
     least = float(share.min(initial=0.0))
     if not least >= -tolerance:  # nan included; with inf a time below is inf
@@ -30,6 +32,16 @@ def check_allocation(
         j = int(late[0])
         raise AllocationError(f"job {snapshot.jobs[j]}: shares add up to {time[j]:.6f}, above 1")
     return allocation
+
+
+def _check_types(call: str, allocation: Allocation, snapshot: Snapshot) -> None:
+    check_arguments(call, {"allocation": allocation, "snapshot": snapshot}, _TYPES)
+
+
+_TYPES = {
+    "allocation": (is_a(Allocation), "an Allocation"),
+    "snapshot": (is_a(Snapshot), "a Snapshot"),
+}
 
 
 def tally_allocation(allocation: Allocation, snapshot: Snapshot) -> tuple[Floats, Floats]:
@@ -52,6 +64,7 @@ def job_times(allocation: Allocation, snapshot: Snapshot) -> Floats:
 
 def effective_throughput(allocation: Allocation, snapshot: Snapshot) -> Floats:
     """Return (jobs,) effective throughput in steps/s: rate times share, alone and in pairs."""
+    _check_types("effective_throughput", allocation, snapshot)
     colocated_rate = (
         np.zeros((0, 0, 0)) if snapshot.colocated_rate is None else snapshot.colocated_rate
     )

@@ -4,10 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 
 from fairlead.errors import ClusterError
+from fairlead.model.argument_checks import (
+    TEXT,
+    WHOLE,
+    check_arguments,
+    check_fields,
+    is_a,
+    is_whole,
+    numbers_by,
+    several,
+)
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
 
@@ -26,6 +37,9 @@ class SlotType:
     accelerator: str
     locality: Locality = Locality.CONSOLIDATED
 
+    def __post_init__(self) -> None:
+        check_fields(self, _SLOT_TYPE, ClusterError)
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -34,6 +48,9 @@ class Node:
     name: str
     accelerator: str
     devices: int
+
+    def __post_init__(self) -> None:
+        check_fields(self, _NODE, ClusterError)
 
 
 @dataclass(frozen=True)
@@ -48,6 +65,7 @@ class Cluster:
     prices: Mapping[str, float] = field(default_factory=dict)  # $ per device-hour; absent = 0
 
     def __post_init__(self) -> None:
+        check_fields(self, _CLUSTER, ClusterError)
         if not self.nodes:
             raise ClusterError("a cluster needs at least one node, got none")
         seen: set[str] = set()
@@ -75,14 +93,15 @@ class Cluster:
     ) -> "Cluster":
         """A cluster from device counts, e.g. ``{"v100": 8, "k80": 24}``; the last server of a type
         holds what is left over. Types with 0 devices are absent."""
+        _check_counts(counts, devices_per_server)
         nodes: list[Node] = []
         for accelerator, count in counts.items():
             if count < 0:
                 raise ClusterError(f"{accelerator}: devices must be >= 0, got {count}")
             per = (
-                devices_per_server
-                if isinstance(devices_per_server, int)
-                else devices_per_server.get(accelerator, 1)
+                devices_per_server.get(accelerator, 1)
+                if isinstance(devices_per_server, Mapping)
+                else devices_per_server
             )
             if count > MAX_DEVICES:
                 raise ClusterError(f"{accelerator}: at most {MAX_DEVICES} devices, got {count}")
@@ -93,7 +112,7 @@ class Cluster:
                 nodes.append(Node(name, accelerator, min(per, count - first)))
         if not nodes:
             raise ClusterError("the cluster has no devices: every count is 0")
-        return Cluster(tuple(nodes), prices or {})
+        return Cluster(tuple(nodes), {} if prices is None else prices)
 
     def without(self, name: str) -> "Cluster":
         """The cluster less one node."""
@@ -151,3 +170,25 @@ class Cluster:
         column = {a: i for i, a in enumerate(self.accelerators)}
         accelerator_index = np.array([column[node.accelerator] for node in self.nodes], np.int64)
         return accelerator_index[self.device_node]
+
+
+def _check_counts(counts: object, devices_per_server: object) -> None:
+    """ClusterError names what is no text or no whole number."""
+    by_type = {"counts": counts}
+    if not is_whole(devices_per_server):
+        by_type["devices_per_server"] = devices_per_server
+    for name, numbers in by_type.items():
+        expected = {name: (is_a(Mapping), "whole numbers by accelerator type")}
+        check_arguments("Cluster.of", by_type, expected, ClusterError)
+        for accelerator, number in cast(Mapping[Any, Any], numbers).items():
+            given = {"accelerator type": accelerator, "devices": number}
+            check_arguments("Cluster.of", given, _COUNTS, ClusterError)
+
+
+_COUNTS = {"accelerator type": TEXT, "devices": WHOLE}
+_SLOT_TYPE = {"accelerator": TEXT, "locality": (is_a(Locality), "a Locality")}
+_NODE = {"name": TEXT, "accelerator": TEXT, "devices": WHOLE}
+_CLUSTER = {
+    "nodes": several(Node, "a tuple of Node"),
+    "prices": numbers_by(is_a(str), "$ per device-hour by accelerator type"),
+}

@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import NewType
 
 from fairlead.model.adaptation import Adaptation
+from fairlead.model.argument_checks import NUMBER, check_fields, is_a, is_whole, numbers_by
 from fairlead.model.job_type import JobType
 
 JobId = NewType("JobId", int)
@@ -47,6 +48,16 @@ class RestartCosts:
     by_family: Mapping[str, float] = field(default_factory=dict)
     by_job: Mapping[JobId, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_fields(self, _COSTS)
+
     def of(self, job: Job) -> float:
         """Seconds for one job: its own figure, else its family's, else the default."""
         return self.by_job.get(job.id, self.by_family.get(job.family, self.default_s))
+
+
+_COSTS = {
+    "default_s": NUMBER,
+    "by_family": numbers_by(is_a(str), "seconds by name of a family"),
+    "by_job": numbers_by(is_whole, "seconds by id of a job"),
+}

@@ -5,6 +5,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
+from fairlead.model.argument_checks import TEXT, WHOLE, check_arguments, is_a, or_none, several
+
 _BATCH_SIZE = re.compile(
     r"(?P<family>.*) \(batch size (?P<batch_size>0|[1-9][0-9]{0,17})\)", re.DOTALL
 )
@@ -22,6 +24,17 @@ class RateSource(StrEnum):
     MEASURED = "measured"  # the throughput table
     DECLARED = "declared"  # the owner of the job
     ESTIMATED = "estimated"  # an estimator, for single jobs
+
+
+_TYPES = {
+    "family": TEXT,
+    "batch_size": or_none(WHOLE),
+    "scale_factor": WHOLE,
+    "accelerators": or_none(several(str, "a tuple of names of accelerator types")),
+    "source": (is_a(RateSource), "a RateSource"),
+    "variant": TEXT,
+}
+_PARSED = {"name": TEXT, "scale_factor": WHOLE}
 
 
 class JobType:
@@ -62,6 +75,18 @@ class JobType:
         source: RateSource = RateSource.MEASURED,
         variant: str = "",
     ) -> None:
+        check_arguments(
+            "JobType",
+            {
+                "family": family,
+                "batch_size": batch_size,
+                "scale_factor": scale_factor,
+                "accelerators": accelerators,
+                "source": source,
+                "variant": variant,
+            },
+            _TYPES,
+        )
         allowed = None if accelerators is None else tuple(sorted(set(accelerators)))
         named = _name(family, batch_size, allowed, source, variant)
         size = -1 if batch_size is None else batch_size
@@ -79,29 +104,15 @@ class JobType:
             object.__setattr__(self, name, value)
 
     @staticmethod
-    @lru_cache(maxsize=16384)
     def parse(name: str, scale_factor: int = 1) -> "JobType":
         """The job type that files call so. Any text is the name of one: what is not written as ``name`` is
         belongs to the family."""
-        source, variant, accelerators, batch_size = RateSource.MEASURED, "", None, None
-        if (found := _ESTIMATED.fullmatch(name)) is not None:
-            source, variant, name = RateSource.ESTIMATED, found["variant"], found["name"]
-        elif (found := _DECLARED.fullmatch(name)) is not None:
-            source, variant, name = RateSource.DECLARED, found["variant"], found["name"]
-        if (found := _ALLOWED.fullmatch(name)) is not None:
-            listed = found["accelerators"].split(", ")
-            if listed == sorted(set(listed)):
-                accelerators, name = tuple(listed), found["name"]
-        if (found := _BATCH_SIZE.fullmatch(name)) is not None:
-            batch_size, name = int(found["batch_size"]), found["family"]
-        return JobType(
-            name,
-            batch_size,
-            scale_factor,
-            accelerators=accelerators,
-            source=source,
-            variant=variant,
-        )
+        try:
+            return _parse(name, scale_factor)
+        except TypeError:  # it cannot be looked up
+            given = {"name": name, "scale_factor": scale_factor}
+            check_arguments("JobType.parse", given, _PARSED)
+            raise
 
     def with_batch_size(self, batch_size: int) -> "JobType":
         """The same at another batch size; itself where its name states none, or where its rates are those
@@ -172,3 +183,28 @@ def _name(
             return f"{text} [{variant}]"
         case RateSource.ESTIMATED:
             return f"{text}\0{variant}"
+
+
+@lru_cache(maxsize=16384)
+def _parse(name: str, scale_factor: int) -> JobType:
+    given = {"name": name, "scale_factor": scale_factor}
+    check_arguments("JobType.parse", given, _PARSED)
+    source, variant, accelerators, batch_size = RateSource.MEASURED, "", None, None
+    if (found := _ESTIMATED.fullmatch(name)) is not None:
+        source, variant, name = RateSource.ESTIMATED, found["variant"], found["name"]
+    elif (found := _DECLARED.fullmatch(name)) is not None:
+        source, variant, name = RateSource.DECLARED, found["variant"], found["name"]
+    if (found := _ALLOWED.fullmatch(name)) is not None:
+        listed = found["accelerators"].split(", ")
+        if listed == sorted(set(listed)):
+            accelerators, name = tuple(listed), found["name"]
+    if (found := _BATCH_SIZE.fullmatch(name)) is not None:
+        batch_size, name = int(found["batch_size"]), found["family"]
+    return JobType(
+        name,
+        batch_size,
+        scale_factor,
+        accelerators=accelerators,
+        source=source,
+        variant=variant,
+    )

@@ -6,9 +6,19 @@ from functools import cached_property
 import numpy as np
 
 from fairlead.errors import ThroughputError
+from fairlead.model.argument_checks import TEXT, array_of, check_fields, or_none, several
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job_type import JobType
+
+_TYPES = {
+    "slots": several(SlotType, "a tuple of SlotType"),
+    "job_types": several(JobType, "a tuple of JobType"),
+    "rate": array_of(2),
+    "colocated_rate": or_none(array_of(3)),
+    "source": TEXT,
+    "origin": TEXT,
+}
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,7 @@ class Throughputs:
     origin: str = "memory"  # the file or catalogue it was read from, for messages
 
     def __post_init__(self) -> None:
+        check_fields(self, _TYPES, ThroughputError)
         if self.rate.shape != (len(self.job_types), len(self.slots)):
             raise ThroughputError(
                 f"{self.origin}: rates have shape {self.rate.shape}, "

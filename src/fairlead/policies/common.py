@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
+from fairlead.model.argument_checks import array_of, check_arguments, is_a
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.rates import first_slot
 from fairlead.model.snapshot import Snapshot
@@ -20,6 +21,13 @@ def by_slot(snapshot: Snapshot, share_by_type: Floats) -> Floats:
     return share
 
 
+_TYPES = {
+    "snapshot": (is_a(Snapshot), "a Snapshot"),
+    "share": array_of(2),
+    "report": (is_a(SolveReport), "a SolveReport"),
+}
+
+
 def allocation(
     snapshot: Snapshot,
     share: Floats,
@@ -29,6 +37,8 @@ def allocation(
 ) -> Allocation:
     """An allocation from (jobs, slots) shares of jobs alone and, where there are any, (pairs, slots)
     shares of pairs. pairs: (pairs, 2) positions of jobs in the snapshot, ascending, without repeats."""
+    given = {"snapshot": snapshot, "share": share, "report": report}
+    check_arguments("allocation", given, _TYPES)
     if pairs is None or pair_share is None:
         return Allocation(snapshot.jobs[:, None].copy(), share, report)
     n = len(snapshot.jobs)

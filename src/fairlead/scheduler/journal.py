@@ -13,7 +13,7 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -32,13 +32,17 @@ from fairlead.policies import registry
 from fairlead.scheduler.array_encoding import pack, pack_report, pack_start, unpack
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
 from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.mechanism.gavel_reference.switches import GavelSwitches
+from fairlead.scheduler.mechanism.settings import MechanismSettings
+from fairlead.scheduler.mechanism.shockwave_reference.switches import ShockwaveSwitches
 from fairlead.scheduler.setup import (
     Setup,
     build,
     restore,
 )
 
-MAGIC = b"fairlead journal 1\n"
+# The number is raised whenever what was written before would be read as something else.
+MAGIC = b"fairlead journal 2\n"
 _HEAD = struct.Struct("<II")
 _BUFFER = 1 << 20  # bytes that are written at once
 
@@ -251,14 +255,26 @@ def records(path: Path) -> Iterator[bytes]:
     except OSError as problem:
         raise RunError(f"{path}: cannot read the journal: {problem.strerror}") from None
     with file:
-        if file.read(len(MAGIC)) != MAGIC:
-            raise RunError(f"{path}: not a journal of this version (it must start with {MAGIC!r})")
+        if (start := file.read(len(MAGIC))) != MAGIC:
+            raise RunError(f"{path}: {_no_journal(start)}")
         while len(head := file.read(_HEAD.size)) == _HEAD.size:
             length, crc = _HEAD.unpack(head)
             record = file.read(length)
             if not length or len(record) < length or zlib.crc32(record) != crc:
                 return
             yield record
+
+
+def _no_journal(start: bytes) -> str:
+    """What a file is that begins with other bytes than a journal."""
+    name, _, number = MAGIC.rpartition(b" ")
+    if start.startswith(name + b" ") and start.endswith(b"\n"):
+        version = start.removeprefix(name).strip().decode(errors="replace")
+        return (
+            f"a journal of format {version}, which another version of Fairlead has written; "
+            f"this one reads format {number.decode().strip()}"
+        )
+    return f"not a journal of this version (it must start with {MAGIC!r})"
 
 
 def setup_of(path: Path) -> Setup:
@@ -271,7 +287,24 @@ def _as_setup(first: bytes | None, name: str) -> Setup:
         raise RunError(f"{name}: the first record, which says what was run, is cut off or damaged")
     setup = decode(first)
     assert isinstance(setup, Setup)
+    _check_fields(first, name)
     return setup
+
+
+def _check_fields(first: bytes, name: str) -> None:
+    """RunError where a setup has fields that this version does not know, and would do without."""
+    given = msgspec.msgpack.decode(first[1:], ext_hook=_ext)
+    for path, part, kind in (
+        ("", given, Setup),
+        ("settings.", given["settings"], MechanismSettings),
+        ("settings.gavel.", given["settings"].get("gavel", {}), GavelSwitches),
+        ("settings.shockwave.", given["settings"].get("shockwave", {}), ShockwaveSwitches),
+    ):
+        unknown = sorted(part.keys() - {field.name for field in fields(kind)})
+        if unknown:
+            raise RunError(
+                f"{name}: {path}{unknown[0]} is not known here: another version of Fairlead has written it"
+            )
 
 
 def decode_state(record: bytes) -> SchedulerCheckpoint:

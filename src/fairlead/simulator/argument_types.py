@@ -1,42 +1,36 @@
 """Arguments of the library's calls have the types that these take; ConfigError names one that has not."""
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fairlead.errors import ConfigError
+from fairlead.model import argument_checks
+from fairlead.model.argument_checks import (
+    NUMBER,
+    WHOLE,
+    YES_OR_NO,
+    Check,
+    is_a,
+    is_number,
+    is_whole,
+)
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import RestartCosts
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.options import Options
-from fairlead.simulator.traces.source import shown
 from fairlead.simulator.traces.trace import Trace
 from fairlead.simulator.user_estimates import UserEstimates
 
-_Check = Callable[[Any], bool]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _is_a(*types: type) -> _Check:
-    return lambda value: isinstance(value, types)
-
 
 def _is_pair(value: Any) -> bool:
-    return isinstance(value, Sequence) and len(value) == 2 and all(map(_is_whole, value))
+    return isinstance(value, Sequence) and len(value) == 2 and all(map(is_whole, value))
 
 
 def _is_policy(value: Any) -> bool:
@@ -53,38 +47,36 @@ def _is_trace(value: Any) -> bool:
     return isinstance(value, Trace | str | Path | Iterable)
 
 
-_PATH = (_is_a(str, Path), "a path")
-_NUMBER = (_is_number, "a number")
-_SECONDS = (_is_number, "a number of seconds")
-_YES_OR_NO = (_is_a(bool), "True or False")
+_PATH = (is_a(str, Path), "a path")
+_SECONDS = (is_number, "a number of seconds")
 
 # What an argument must be, and how that is said.
-ARGUMENTS: dict[str, tuple[_Check, str]] = {
+ARGUMENTS: dict[str, Check] = {
     "trace": (_is_trace, "a path, what read_trace gave, or arrivals"),
-    "cluster": (_is_a(Cluster, str), "a Cluster or text such as 'v100=8,k80=24'"),
+    "cluster": (is_a(Cluster, str), "a Cluster or text such as 'v100=8,k80=24'"),
     "policy": (_is_policy, "a name or a policy (not its class)"),
     "out": _PATH,
     "expect_rounds": _PATH,
-    "resume": _YES_OR_NO,
+    "resume": YES_OR_NO,
     "stop": (callable, "a function without arguments"),
     "watch": (callable, "a function"),
     "observers": (
         lambda value: isinstance(value, Iterable),
         "a list of observers or of their names",
     ),
-    "throughputs": (_is_a(Throughputs, str, Path), "a table of rates or its path"),
-    "profile": (_is_a(str, MechanismSettings), "a name or MechanismSettings"),
+    "throughputs": (is_a(Throughputs, str, Path), "a table of rates or its path"),
+    "profile": (is_a(str, MechanismSettings), "a name or MechanismSettings"),
     "round_s": _SECONDS,
-    "seed": (_is_whole, "a whole number"),
-    "preemption_hysteresis": _NUMBER,
+    "seed": WHOLE,
+    "preemption_hysteresis": NUMBER,
     "measured_jobs": (_is_pair, "two whole numbers"),
     "stop_at_s": _SECONDS,
-    "ground_truth": (_is_a(GroundTruth), "a GroundTruth"),
+    "ground_truth": (is_a(GroundTruth), "a GroundTruth"),
     "solve_s": _SECONDS,
-    "believed_costs": (_is_a(RestartCosts), "RestartCosts"),
-    "estimator": (_is_a(str), "text such as 'oracle'"),
-    "user_estimates": (_is_a(UserEstimates), "UserEstimates"),
-    "ideal": _YES_OR_NO,
+    "believed_costs": (is_a(RestartCosts), "RestartCosts"),
+    "estimator": (is_a(str), "text such as 'oracle'"),
+    "user_estimates": (is_a(UserEstimates), "UserEstimates"),
+    "ideal": YES_OR_NO,
     "solve_interval_s": _SECONDS,
 }
 _MAY_BE_NONE = {
@@ -95,12 +87,8 @@ _MAY_BE_NONE = {
 
 def check_arguments(function: str, given: Mapping[str, Any]) -> None:
     """ConfigError names the first argument that is of no type that it can have, and its value."""
-    for name, value in given.items():
-        check, expected = ARGUMENTS[name]
-        if value is None and name in _MAY_BE_NONE:
-            continue
-        if not check(value):
-            raise ConfigError(f"{function}(): {name}: expected {expected}, got {shown(value)}")
+    some = {k: v for k, v in given.items() if not (v is None and k in _MAY_BE_NONE)}
+    argument_checks.check_arguments(function, some, ARGUMENTS)
 
 
 def make_options(function: str, given: Mapping[str, Any]) -> Options:

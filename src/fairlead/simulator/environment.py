@@ -10,6 +10,7 @@ import numpy as np
 from fairlead.errors import ConfigError, RunError
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import check_allocation
+from fairlead.model.argument_checks import shown
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import EndJobs, JobEnd, Solve
@@ -20,7 +21,6 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.simulator.argument_types import check_arguments, make_options
 from fairlead.simulator.independent_copy import independent_copy
 from fairlead.simulator.simulation_run import AgentPolicy, SimulationRun
-from fairlead.simulator.traces.source import shown
 from fairlead.simulator.traces.trace import Trace
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fairlead.errors import ConfigError
+from fairlead.model.argument_checks import TEXT, WHOLE, check_arguments, is_a
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, check_seed
@@ -26,6 +27,14 @@ _KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "gavel": ((*_COMMON, "duration"), (), ("multi-gpu", "priorities", "deadlines", "full")),
     "bursty": (_COMMON, (), ()),
     "shockwave": ((*_COMMON, "durations"), ("modes",), ("multi-gpu",)),
+}
+
+
+_TYPES = {
+    "spec": TEXT,
+    "throughputs": (is_a(Throughputs), "Throughputs"),
+    "cluster": (is_a(Cluster), "a Cluster"),
+    "seed": WHOLE,
 }
 
 
@@ -50,6 +59,11 @@ def generate(
     full (begin with jobs that fill the cluster). shockwave: ``durations`` (how many values),
     ``modes=STATIC:ACCORDION:GNS`` (parts that add up to 1); flag multi-gpu. Raises ConfigError.
     """
+    check_arguments(
+        "generate",
+        {"spec": spec, "throughputs": throughputs, "cluster": cluster, "seed": seed},
+        _TYPES,
+    )
     given = _parsed(spec)
     check_seed(seed)
     jobs = int(given.numbers["jobs"]) if "jobs" in given.numbers else None

@@ -5,6 +5,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fairlead.errors import ConfigError
+from fairlead.model.argument_checks import (
+    NUMBER,
+    WHOLE,
+    YES_OR_NO,
+    check_fields,
+    is_a,
+    or_none,
+)
 from fairlead.model.arrays import Floats
 from fairlead.model.job import Job, RestartCosts
 from fairlead.model.limits import MAX_SECONDS, check_seed, is_duration
@@ -28,6 +36,7 @@ class GroundTruth:
     first_starts_cost: bool = False  # as much as restarts; papers have them free
 
     def __post_init__(self) -> None:
+        check_fields(self, _TYPES)
         for name in ("rate_noise", "rate_bias", "early_termination"):
             _check(name, getattr(self, name), 0 <= getattr(self, name) <= 2)
         _check("early_termination", self.early_termination, self.early_termination <= 1)
@@ -63,6 +72,16 @@ class GroundTruth:
         return np.random.default_rng((self.seed, 4, node))
 
 
+_TYPES = {
+    "restart_costs": (is_a(RestartCosts), "RestartCosts"),
+    "rate_noise": NUMBER,
+    "rate_bias": NUMBER,
+    "mtbf_s": or_none(NUMBER),
+    "mttr_s": NUMBER,
+    "early_termination": NUMBER,
+    "seed": WHOLE,
+    "first_starts_cost": YES_OR_NO,
+}
 _WORDS = {
     "rate_noise": "rate noise must be a number from 0 to 2",
     "rate_bias": "rate bias must be a number from 0 to 2",

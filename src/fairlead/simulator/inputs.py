@@ -139,7 +139,7 @@ def _window(text: str | None) -> tuple[int, int] | None:
     if not (found and first.isdecimal() and stop.isdecimal()):
         raise ConfigError(f"--window: expected S:E, two whole numbers, got {text!r}")
     if max(len(first), len(stop)) > 18:
-        from fairlead.simulator.traces.source import shown
+        from fairlead.model.argument_checks import shown
 
         # Python reads no number of thousands of digits.
         raise ConfigError(f"--window: at most {MAX_JOBS} jobs, got {shown(text)}")

@@ -8,8 +8,10 @@ from zlib import crc32
 import numpy as np
 
 from fairlead.errors import ConfigError
+from fairlead.model.argument_checks import NUMBER, WHOLE, check_fields
 from fairlead.model.arrays import Floats
 from fairlead.model.job import Arrival, Job
+from fairlead.model.limits import check_seed
 from fairlead.model.option_text import parse_options
 from fairlead.model.throughputs import Throughputs
 
@@ -29,6 +31,18 @@ class UserEstimates:
     types: Exaggeration = "all"
     users: int = 20  # who share the jobs of which the trace does not say whose they are
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, _TYPES)
+        for name, (low, high) in _RANGE.items():
+            if not low <= getattr(self, name) <= high:
+                raise ConfigError(
+                    f"user estimates: {name} must be a number from {low:g} to {high:g}, "
+                    f"got {getattr(self, name)}"
+                )
+        if self.users < 1:
+            raise ConfigError(f"user estimates: users must be >= 1, got {self.users}")
+        check_seed(self.seed)
 
     @staticmethod
     def of(text: str, seed: int) -> "UserEstimates":
@@ -96,6 +110,19 @@ class UserEstimates:
         return np.asarray(true == at)
 
 
+def _is_exaggeration(value: object) -> bool:
+    return isinstance(value, str) and value in get_args(Exaggeration)
+
+
+_TYPES = {
+    "lognormal": NUMBER,
+    "common": NUMBER,
+    "exaggerating": NUMBER,
+    "factor": NUMBER,
+    "types": (_is_exaggeration, "'all', 'fastest' or 'slowest'"),
+    "users": WHOLE,
+    "seed": WHOLE,
+}
 _RANGE = {
     "lognormal": (0.0, 3.0),
     "common": (0.0, 1.0),

@@ -114,7 +114,7 @@ def test_times_of_policies_and_their_problem() -> None:
     assert np.bincount(snapshot.tenant).tolist() == [7, 7, 7, 6, 6]
     timings = gavel_runtime.measured(table, (16,))
     assert len(timings) == len(gavel_runtime.policies())
-    assert all(one.jobs == 16 and 0 < one.cpu_s < 10 for one in timings.values())
+    assert all(one.jobs == 16 and one.cpu_s > 0 for one in timings.values())
     assert all(one.gap is not None and one.gap < 1e-6 for one in timings.values())
 
 

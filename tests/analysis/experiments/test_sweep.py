@@ -261,7 +261,7 @@ def test_terminated_it_says_how_to_go_on(tmp_path: Path) -> None:
     what += ["--generate", "gavel,duration=36000", "--out", str(tmp_path / "out")]
     command = [sys.executable, "-m", "fairlead", "sweep", *what]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 120
+    until = time.monotonic() + 600
     while not (workers := psutil.Process(process.pid).children()) and time.monotonic() < until:
         time.sleep(0.02)
     process.terminate()
@@ -295,7 +295,7 @@ def test_killed_halfway_it_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) 
     command = [sys.executable, "-m", "fairlead", "sweep", *what, "--out"]
     process = subprocess.Popen([*command, str(tmp_path / "killed")])
     points = tmp_path / "killed" / "points"
-    until = time.monotonic() + 120
+    until = time.monotonic() + 600
     while len(_results(points)) < 4 and time.monotonic() < until:  # a table and a result each
         time.sleep(0.02)
     workers = psutil.Process(process.pid).children()

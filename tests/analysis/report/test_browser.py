@@ -27,7 +27,7 @@ from fairlead.analysis.experiments.sweep_page import sweep_report
 from fairlead.analysis.report.comparison_report import comparison_report
 
 pytestmark = pytest.mark.browser
-PATIENCE_S = 30
+PATIENCE_S = 180
 
 
 @pytest.fixture(scope="module")

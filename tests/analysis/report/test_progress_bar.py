@@ -14,7 +14,10 @@ def test_off_a_terminal_there_is_no_bar(capfd: pytest.CaptureFixture[str]) -> No
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_short_wait_shows_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_short_wait_shows_nothing(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 3600.0)  # however slow the machine is
     with progress("simulating", 10.0, enabled=True) as update:
         for done in range(1000):
             update(done / 100)
@@ -48,7 +51,7 @@ def test_the_bar_goes_away_with_the_error(monkeypatch: pytest.MonkeyPatch) -> No
             work()
 
 
-@pytest.mark.parametrize(("enabled", "most_us"), [(False, 2.0), (True, 10.0)])
+@pytest.mark.parametrize(("enabled", "most_us"), [(False, 10.0), (True, 50.0)])
 def test_an_update_is_almost_free(enabled: bool, most_us: float) -> None:
     with progress("simulating", None, enabled=enabled) as update:
         start = time.process_time()

@@ -143,11 +143,11 @@ def test_a_job_that_does_not_stop_is_killed_with_all_its_children(play: Play) ->
 
 def test_jobs_end_when_their_lease_is_not_renewed(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with cluster(tmp_path / "s", lease_s=1.0) as (server, _):
+        async with cluster(tmp_path / "s", lease_s=3.0) as (server, _):
             await server.order(job(1), plain(2, *SLEEP, ranks=(Rank(rank=0, devices=(1,)),)))
             await server.until_state((1, 1), "running")
             await server.until_state((2, 1), "running")
-            await asyncio.sleep(1.5)  # renewed by reports
+            await asyncio.sleep(3.5)  # renewed by reports
             assert {held.state for held in server.held.values()} == {"running"}
             server.grants = False
             for number in (1, 2):

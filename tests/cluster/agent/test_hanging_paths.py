@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,13 +55,13 @@ def test_a_working_directory_that_hangs_fails_its_start_alone(
         await server.until(lambda: (number, 1) in server.held)
         await server.order(bad, good)
         await server.until_state((number + 1, 1), "running")
-        reports, began = server.reports, time.monotonic()
+        reports = server.reports
         assert server.held[number, 1].state == "starting"
         await server.order(bad)
         await server.until_state((number + 1, 1), "ended")
         assert server.held[number, 1].state == "starting", "others begin and end meanwhile"
         held = await server.until_state((number, 1), "ended")
-        assert server.reports - reports >= (time.monotonic() - began) / 0.2 / 4, "heartbeats go on"
+        assert server.reports >= reports + 3, "heartbeats go on"
         assert str(dead) in held.reason
         assert held.reason.endswith("no answer within 3 s")
         await server.order(plain(number + 2, *SLEEP))

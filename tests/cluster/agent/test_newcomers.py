@@ -25,7 +25,7 @@ from fairlead.client.messages import (
 from fairlead.cluster.agent.newcomers import MOST, allowed
 from fairlead.cluster.agent.rank_server import Key, RankConnections, RankServer
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 GRANT = Grant(lease_s=9.0, checkpoint_s=60.0)
 
 

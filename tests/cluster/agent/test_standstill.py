@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import psutil
-from tests.cluster.agent.cluster import cluster, gone, job, plain
+from tests.cluster.agent.cluster import cluster, gone, job, plain, processes_of
 
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.lease import ToldLease
@@ -31,6 +31,13 @@ with Lease(load=load, save=save, total_steps=10**6) as lease:
 """
 
 
+def _is_over(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
 def test_a_rank_whose_lease_ends_while_its_agent_stands_still_has_not_failed(
     tmp_path: Path,
 ) -> None:
@@ -41,10 +48,13 @@ def test_a_rank_whose_lease_ends_while_its_agent_stands_still_has_not_failed(
         async with cluster(tmp_path / "s", lease_s=6.0) as (server, agent):
             await server.order(job(1, command=(sys.executable, str(script))))
             await server.until_state((1, 1), "running")
+            (rank,) = (p for p in processes_of(tmp_path / "s") if str(script) in p.cmdline())
             await asyncio.sleep(3.0)  # less than half of its lease is left, and nearly all of ours
             os.kill(agent.pid, signal.SIGSTOP)
-            await asyncio.sleep(4.0)
-            os.kill(agent.pid, signal.SIGCONT)
+            try:
+                assert await gone(lambda: _is_over(rank))
+            finally:
+                os.kill(agent.pid, signal.SIGCONT)
             held = await server.until_state((1, 1), "ended")
             assert (held.reason, held.failure) == ("lease expired", None)
 

@@ -199,7 +199,7 @@ def freeze(agent: RunningAgent) -> list[psutil.Process]:
 
 def test_ranks_end_with_their_lease_where_agent_and_spawner_stand_still(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with cluster(tmp_path / "s", lease_s=3.0) as (server, agent):
+        async with cluster(tmp_path / "s", lease_s=5.0) as (server, agent):
             await server.order(
                 plain(1, *STUBBORN, grace_s=1.0),
                 plain(2, "sleep", "1000", ranks=SECOND, grace_s=1000.0),
@@ -207,7 +207,7 @@ def test_ranks_end_with_their_lease_where_agent_and_spawner_stand_still(tmp_path
             await server.until_output(1, "up")
             await server.until_state((2, 1), "running")
             ranks = ranks_of(agent)
-            await asyncio.sleep(5.0)
+            await asyncio.sleep(5.5)
             assert all(map(lives, ranks)), "leases are renewed"
             begun = time.monotonic()
             frozen = freeze(agent)

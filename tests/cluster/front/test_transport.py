@@ -385,7 +385,7 @@ def test_a_client_finds_a_server_that_comes_back_on_the_same_port() -> None:
                     pass
             with pytest.raises(ServerUnreachableError):
                 await client.report(report())
-            async with AgentServer(Handler(), port=first.port), asyncio.timeout(60.0):
+            async with AgentServer(Handler(), port=first.port), asyncio.timeout(WAIT_S):
                 while True:
                     try:
                         assert (await client.report(report())).seq == 1

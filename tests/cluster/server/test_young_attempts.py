@@ -17,7 +17,7 @@ from fairlead.cluster.store.failures import Backoff
 from fairlead.model.events import JobsSubmitted
 
 FAMILY = "ResNet-50 (batch size 64)"  # slower when spread over servers
-LONG_S = 60.0
+LONG_S = 240.0
 SHORT_S = 5.0
 
 
@@ -168,7 +168,7 @@ def test_no_slow_start_holds_up_a_round(tmp_path: Path, policy: str, devices: in
         cluster.until(lambda: cluster.service.status(ADMIN).round > then)
         if devices > 1:
             cluster.until(lambda: len(one.jobs) == devices)
-        assert time.monotonic() - began < 4 * SHORT_S
+        assert time.monotonic() - began < 20 * SHORT_S
         assert (slow, 1) in one.held
 
 

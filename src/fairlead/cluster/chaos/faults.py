@@ -343,7 +343,7 @@ def persist(do: Repair, limit_s: float = 60.0) -> None:
 
 @dataclass(frozen=True)
 class RunningAttempt:
-    """A start whose ranks live on a node."""
+    """An attempt whose ranks live on a node."""
 
     job: int
     alive: list[Process]

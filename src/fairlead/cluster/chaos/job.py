@@ -5,7 +5,7 @@ of the ledger is one write, which a SIGKILL does not tear: a letter, a monotonic
 
     B pid age_s     began                       V step            is being saved
     D what          a device is held by another C step            was found saved
-    A attempt       that start is alive as well
+    A attempt       that attempt is alive as well
     F step          has written its evaluation
     L step digest   goes on from this step      X step            was told to end
     S step digest interval_s   did this step    E step            says that it is done
@@ -36,7 +36,7 @@ def digest_of(before: str, step: int) -> str:
 
 
 class JobLedger:
-    """Of one rank of one start."""
+    """Of one rank of one attempt."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / (
@@ -51,7 +51,7 @@ class JobLedger:
         return self
 
     def living(self) -> list[int]:
-        """Starts of the job of which another process is alive, and not frozen: one that is may wake up
+        """Attempts of the job of which another process is alive, and not frozen: one that is may wake up
         beside its successor, and does nothing then. This process is known by its lock until it ends."""
         job, mine, _ = self.path.name.split(".")
         found = set() if _locks(self._file, fcntl.LOCK_EX) else {int(mine)}

@@ -24,7 +24,7 @@ class Step(NamedTuple):
 
 @dataclass
 class AttemptLog:
-    """The ledger of one rank of one start."""
+    """The ledger of one rank of one attempt."""
 
     job: int
     attempt: int
@@ -34,7 +34,7 @@ class AttemptLog:
     saved: set[int] = field(default_factory=set)  # found whole
     tried: set[int] = field(default_factory=set)
     held_by_others: list[str] = field(default_factory=list)
-    beside: list[int] = field(default_factory=list)  # starts that were alive when it began
+    beside: list[int] = field(default_factory=list)  # attempts that were alive when it began
     ended: str = ""  # X or E
     evaluated: int = -1  # steps done when it had written its evaluation; -1 = it did not get so far
     first_at: float = 0.0  # when its process was made
@@ -47,39 +47,39 @@ class AttemptLog:
         return -1 if self.loaded is None else self.loaded[0]
 
 
-def read_starts(folder: Path) -> list[AttemptLog]:
-    """All starts of all ranks of a job, by attempt and rank."""
+def read_attempts(folder: Path) -> list[AttemptLog]:
+    """The ledgers of all ranks of all attempts of a job, by attempt and rank."""
     found = []
     for path in folder.iterdir() if folder.is_dir() else ():
         job, attempt, rank = map(int, path.name.split("."))
-        start = AttemptLog(job, attempt, rank)
+        log = AttemptLog(job, attempt, rank)
         for line in path.read_text().splitlines():
-            _take(start, line.split(" "))
-        found.append(start)
-    return sorted(found, key=lambda start: (start.job, start.attempt, start.rank))
+            _take(log, line.split(" "))
+        found.append(log)
+    return sorted(found, key=lambda log: (log.job, log.attempt, log.rank))
 
 
-def _take(start: AttemptLog, words: list[str]) -> None:
+def _take(log: AttemptLog, words: list[str]) -> None:
     letter, at, *rest = words
     match letter:
         case "B":
-            start.first_at = float(at) - sum(map(float, rest[1:]))
+            log.first_at = float(at) - sum(map(float, rest[1:]))
         case "L":
-            start.loaded = (int(rest[0]), rest[1])
+            log.loaded = (int(rest[0]), rest[1])
         case "S":
-            start.steps.append(Step(float(at), int(rest[0]), rest[1], float(rest[2])))
+            log.steps.append(Step(float(at), int(rest[0]), rest[1], float(rest[2])))
         case "V":
-            start.tried.add(int(rest[0]))
+            log.tried.add(int(rest[0]))
         case "C":
-            start.saved.add(int(rest[0]))
+            log.saved.add(int(rest[0]))
         case "D":
-            start.held_by_others.append(rest[0])
+            log.held_by_others.append(rest[0])
         case "A":
-            start.beside.append(int(rest[0]))
+            log.beside.append(int(rest[0]))
         case "F":
-            start.evaluated = int(rest[0])
+            log.evaluated = int(rest[0])
         case "X" | "E":
-            start.ended = letter
+            log.ended = letter
 
 
 @dataclass(frozen=True)
@@ -104,24 +104,24 @@ def check_job(
     disk_was_full: bool,
 ) -> Iterator[str]:
     """Every way in which a completed job is not as it must be."""
-    starts = read_starts(folder)
-    leaders = [start for start in starts if start.rank == 0]
+    logs = read_attempts(folder)
+    leaders = [log for log in logs if log.rank == 0]
     chain = _digests(expected.total_steps)
     yield from _check_view(expected, view, attempts)
-    if len({start.job for start in starts}) != 1:
-        yield f"ran as {len({start.job for start in starts})} jobs"
-    for start in starts:
-        where = f"start {start.attempt}, rank {start.rank}"
-        yield from (f"{where}: {device} was held by another" for device in start.held_by_others)
-        yield from (f"{where}: began while start {other} was alive" for other in start.beside)
-        yield from (f"{where}: {wrong}" for wrong in _check_steps(start, chain))
-    yield from _check_alone(starts)
+    if len({log.job for log in logs}) != 1:
+        yield f"ran as {len({log.job for log in logs})} jobs"
+    for log in logs:
+        where = f"attempt {log.attempt}, rank {log.rank}"
+        yield from (f"{where}: {device} was held by another" for device in log.held_by_others)
+        yield from (f"{where}: began while attempt {other} was alive" for other in log.beside)
+        yield from (f"{where}: {wrong}" for wrong in _check_steps(log, chain))
+    yield from _check_alone(logs)
     yield from _check_end(leaders, expected)
     if expected.unmanaged:
         return
     yield from _check_evaluation(leaders, expected, folder, chain)
     yield from _check_chain(leaders, expected, disk_was_full)
-    yield from _check_gangs(starts, expected)
+    yield from _check_gangs(logs, expected)
     lost = sum(_lost(leaders))
     if view.lost_steps > lost:
         yield f"the server counts {view.lost_steps:g} lost steps, the job itself {lost}"
@@ -143,19 +143,19 @@ def _check_view(expected: Expected, view: JobView, attempts: list[AttemptView]) 
     counted = [attempt for attempt in attempts if attempt.to_step > attempt.from_step]
     if any(b.from_step < a.to_step for a, b in pairwise(counted)):
         shown = ", ".join(f"{s.attempt}: {s.from_step:g}-{s.to_step:g}" for s in counted)
-        yield f"steps are counted for two starts ({shown})"
+        yield f"steps are counted for two attempts ({shown})"
 
 
-def _check_steps(start: AttemptLog, chain: list[str]) -> Iterator[str]:
+def _check_steps(log: AttemptLog, chain: list[str]) -> Iterator[str]:
     """Check that it did one step after the other, from where it had been saved."""
-    if start.loaded is None:
-        if start.steps:
+    if log.loaded is None:
+        if log.steps:
             yield "trained before it had loaded"
         return
-    step, digest = start.loaded
+    step, digest = log.loaded
     if step >= len(chain) or chain[step] != digest:
         yield f"went on from step {step} with a state that is not of that step"
-    for done in start.steps:
+    for done in log.steps:
         if done.step != step + 1:
             yield f"did step {done.step} after step {step}"
         if done.step >= len(chain) or chain[done.step] != done.digest:
@@ -168,24 +168,24 @@ def _check_chain(
 ) -> Iterator[str]:
     """Check that every attempt went on from the newest checkpoint and lost no more than allowed."""
     saved = 0
-    loaded = [start for start in leaders if start.loaded is not None]
-    for start in loaded:
-        assert start.loaded is not None
-        if start.loaded[0] < saved:
-            yield f"start {start.attempt} went on from step {start.loaded[0]}, {saved} had been saved"
-        saved = max(saved, *start.saved, start.loaded[0])
+    loaded = [log for log in leaders if log.loaded is not None]
+    for log in loaded:
+        assert log.loaded is not None
+        if log.loaded[0] < saved:
+            yield f"attempt {log.attempt} went on from step {log.loaded[0]}, {saved} had been saved"
+        saved = max(saved, *log.saved, log.loaded[0])
     for (before, after), lost in zip(pairwise(loaded), _lost(leaders), strict=True):
         allowed = _allowed(before, expected)
         if lost > allowed and not disk_was_full:
-            yield f"start {after.attempt} did {lost} steps again, {allowed} may be"
+            yield f"attempt {after.attempt} did {lost} steps again, {allowed} may be"
         if before.ended == "X" and lost:
-            yield f"start {before.attempt} was told to stop, ended well, and lost {lost} steps"
+            yield f"attempt {before.attempt} was told to stop, ended well, and lost {lost} steps"
 
 
 def _check_end(leaders: list[AttemptLog], expected: Expected) -> Iterator[str]:
-    loaded = [start for start in leaders if start.loaded is not None]
+    loaded = [log for log in leaders if log.loaded is not None]
     if not loaded or loaded[-1].last != expected.total_steps or loaded[-1].ended != "E":
-        yield "its last start did not do its last step"
+        yield "its last attempt did not do its last step"
 
 
 def _check_evaluation(
@@ -199,43 +199,43 @@ def _check_evaluation(
     if found != f"{expected.total_steps} {chain[-1]}":
         yield f"its evaluation is {found!r}"
     if not leaders or leaders[-1].evaluated != expected.total_steps:
-        yield "its last start did not evaluate"
+        yield "its last attempt did not evaluate"
     early = [s.attempt for s in leaders if s.evaluated not in (-1, expected.total_steps)]
-    yield from (f"start {attempt} evaluated before the last step" for attempt in early)
+    yield from (f"attempt {attempt} evaluated before the last step" for attempt in early)
 
 
 def _lost(leaders: list[AttemptLog]) -> list[int]:
-    """Steps that each start but the first did again."""
-    loaded = [start for start in leaders if start.loaded is not None]
+    """Steps that each attempt but the first did again."""
+    loaded = [log for log in leaders if log.loaded is not None]
     pairs = [(a.last, b.loaded[0]) for a, b in pairwise(loaded) if b.loaded is not None]
     return [max(last - begin, 0) for last, begin in pairs]
 
 
-def _allowed(start: AttemptLog, expected: Expected) -> int:
+def _allowed(log: AttemptLog, expected: Expected) -> int:
     """Steps of one checkpoint interval and one more; several ranks agree ahead on when to save."""
-    interval_s = max((step.interval_s for step in start.steps), default=0.0)
+    interval_s = max((step.interval_s for step in log.steps), default=0.0)
     gang_s = GANG_S if expected.ranks > 1 else 0.0
     return ceil((interval_s + gang_s) / expected.step_s) + 1
 
 
-def _check_alone(starts: list[AttemptLog]) -> Iterator[str]:
+def _check_alone(logs: list[AttemptLog]) -> Iterator[str]:
     """Check that an earlier attempt was over when a later one did its first step."""
-    over = {start.attempt: 0.0 for start in starts}
+    over = {log.attempt: 0.0 for log in logs}
     began: dict[int, float] = {}
-    for start in starts:
-        if start.steps:
-            over[start.attempt] = max(over[start.attempt], start.steps[-1].at)
-            first = start.steps[0].at
-            began[start.attempt] = min(began.get(start.attempt, first), first)
+    for log in logs:
+        if log.steps:
+            over[log.attempt] = max(over[log.attempt], log.steps[-1].at)
+            first = log.steps[0].at
+            began[log.attempt] = min(began.get(log.attempt, first), first)
     for attempt, first in began.items():
         late = [other for other, at in over.items() if other < attempt and at > first]
-        yield from (f"starts {other} and {attempt} trained at the same time" for other in late)
+        yield from (f"attempts {other} and {attempt} trained at the same time" for other in late)
 
 
-def _check_gangs(starts: list[AttemptLog], expected: Expected) -> Iterator[str]:
+def _check_gangs(logs: list[AttemptLog], expected: Expected) -> Iterator[str]:
     """Check that all ranks stopped at one step where they ended well."""
-    for attempt in sorted({start.attempt for start in starts}):
-        ranks = [start for start in starts if start.attempt == attempt]
-        last = {start.rank: start.last for start in ranks if start.ended}
+    for attempt in sorted({log.attempt for log in logs}):
+        ranks = [log for log in logs if log.attempt == attempt]
+        last = {log.rank: log.last for log in ranks if log.ended}
         if len(last) == expected.ranks and len(set(last.values())) > 1:
-            yield f"start {attempt}: its ranks stopped on steps {last}"
+            yield f"attempt {attempt}: its ranks stopped on steps {last}"

@@ -308,7 +308,7 @@ def _leftovers(cluster: ChaosCluster) -> Iterator[str]:
         yield f"process {pid} is left: {command_of(pid)[:200]}"
     for node in NODES:
         records = list((cluster.folders.agent_states[node] / "starts").iterdir())
-        yield from (f"{node}: the record {path.name} of a start is left" for path in records)
+        yield from (f"{node}: the record {path.name} of an attempt is left" for path in records)
     for partial in cluster.folders.checkpoints.folder.glob("*/.*.partial"):
         yield f"{partial} is left"
     state = str(cluster.folders.server_state)

@@ -11,7 +11,7 @@ from fairlead.cluster.chaos.folders import PYTHON
 from fairlead.cluster.chaos.job_ledger import (
     Expected,
     check_job,
-    read_starts,
+    read_attempts,
 )
 from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.protocol.job_spec import JobSpec
@@ -88,8 +88,8 @@ class JobLoad:
         expected = self.jobs[name]
         if expected.unmanaged:
             return (time.monotonic() - self._submitted_at[name]) / expected.step_s
-        starts = read_starts(self.cluster.folders.ledger / name)
-        return max(max((start.last for start in starts), default=0), 0)
+        logs = read_attempts(self.cluster.folders.ledger / name)
+        return max(max((log.last for log in logs), default=0), 0)
 
     def _submit(self) -> None:
         """Until it is acknowledged, with one key."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from fairlead.errors import ConfigError
 from fairlead.model.adaptation import Adaptation, Mode
+from fairlead.model.argument_checks import shown
 from fairlead.model.batch_size_rules import (
     SAMPLES,
     Schedule,
@@ -12,7 +13,7 @@ from fairlead.model.batch_size_rules import (
 from fairlead.model.job import Job
 from fairlead.simulator.traces.fields import whole
 from fairlead.simulator.traces.reader import Checks
-from fairlead.simulator.traces.source import Source, shown
+from fairlead.simulator.traces.source import Source
 
 RULES = (Mode.STATIC, Mode.ACCORDION, Mode.GNS)  # the modes that need no schedule
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.errors import ClusterError
+from fairlead.model.argument_checks import TEXT, check_arguments, is_a, numbers_by, or_none
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
 from fairlead.model.option_text import parse_options
@@ -13,6 +14,13 @@ from fairlead.model.toml import read_toml
 # $ per device-hour on Google Cloud, as Gavel's evaluation uses them (OSDI'20). Others are free.
 DEFAULT_PRICES = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
 GAVEL_ORDER = ("v100", "p100", "k80")  # of its A:B:C notation
+
+
+_TYPES = {
+    "spec": TEXT,
+    "devices_per_server": or_none(TEXT),
+    "prices": or_none(numbers_by(is_a(str), "$ per device-hour by accelerator type")),
+}
 
 
 def parse_cluster(
@@ -25,6 +33,8 @@ def parse_cluster(
     devices_per_server: ``4`` for every type, or one number per type as in ``spec`` (default 1).
     prices: $ per device-hour, over those of the file and over the defaults.
     """
+    given = {"spec": spec, "devices_per_server": devices_per_server, "prices": prices}
+    check_arguments("parse_cluster", given, _TYPES, ClusterError)
     if not spec.strip():
         raise ClusterError("cluster: must not be empty; an example is v100=8,p100=16,k80=24")
     if _is_file(spec):

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from fairlead.model.argument_checks import shown
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.fields import seconds, whole
@@ -25,7 +26,6 @@ from fairlead.simulator.traces.source import (
     HeaderColumns,
     Source,
     csv_rows,
-    shown,
 )
 from fairlead.simulator.traces.trace import Skipped, Trace
 

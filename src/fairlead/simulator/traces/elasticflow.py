@@ -8,6 +8,7 @@ skipped by whoever runs the trace. A step is an iteration at the global batch si
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fairlead.model.argument_checks import shown
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.simulator.traces.fields import (
     above_zero,
@@ -19,7 +20,6 @@ from fairlead.simulator.traces.source import (
     HeaderColumns,
     Source,
     csv_rows,
-    shown,
 )
 from fairlead.simulator.traces.trace import Skipped, Trace
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from fairlead.model.argument_checks import shown
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.simulator.traces.adaptation_text import adapting, described
 from fairlead.simulator.traces.fields import (
@@ -24,7 +25,6 @@ from fairlead.simulator.traces.source import (
     HeaderColumns,
     Source,
     csv_rows,
-    shown,
     unused_note,
 )
 from fairlead.simulator.traces.trace import Trace

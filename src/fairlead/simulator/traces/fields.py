@@ -2,6 +2,7 @@
 
 from math import isfinite
 
+from fairlead.model.argument_checks import shown
 from fairlead.model.limits import (
     MAX_NUMBER,
     MAX_SECONDS,
@@ -9,7 +10,7 @@ from fairlead.model.limits import (
     MIN_POSITIVE,
     MIN_WEIGHT,
 )
-from fairlead.simulator.traces.source import Source, shown
+from fairlead.simulator.traces.source import Source
 
 
 def number(source: Source, line: int, name: str, value: object, most: float = MAX_NUMBER) -> float:

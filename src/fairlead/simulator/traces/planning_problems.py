@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from fairlead.errors import InputError
+from fairlead.model.argument_checks import shown
 from fairlead.model.arrays import Floats
 from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER, MIN_POSITIVE
 from fairlead.policies.solve.planning_horizon import PlanningProblem
@@ -23,7 +24,7 @@ from fairlead.simulator.traces.fields import (
     seconds_above_zero,
     whole,
 )
-from fairlead.simulator.traces.source import Source, shown
+from fairlead.simulator.traces.source import Source
 
 MAX_CELLS = 50_000_000  # jobs x rounds
 MAX_PRIORITY = 1e30  # of a job: a power, recorded ones reach 1e18

@@ -3,6 +3,15 @@
 from pathlib import Path
 
 from fairlead.errors import TraceError
+from fairlead.model.argument_checks import (
+    PATH,
+    TEXT,
+    WHOLE,
+    check_arguments,
+    is_a,
+    or_none,
+    shown,
+)
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces import (
     duration_traces as durations,
@@ -20,7 +29,6 @@ from fairlead.simulator.traces.reader import Format, ReadRequest
 from fairlead.simulator.traces.source import (
     MAX_LINE,
     Source,
-    shown,
 )
 from fairlead.simulator.traces.trace import Trace
 
@@ -30,6 +38,12 @@ FORMATS: tuple[Format, ...] = (
     *durations.FORMATS,
     *gavel.FORMATS,
 )
+_TYPES = {
+    "path": PATH,
+    "throughputs": (is_a(Throughputs), "Throughputs"),
+    "seed": WHOLE,
+    "vc": or_none(TEXT),
+}
 NEAR = 0.5  # of a format's columns, so many may be missing at most where it was probably meant
 
 
@@ -42,6 +56,8 @@ def read_trace(
     virtual cluster only (Philly). Rows that say nothing usable are in ``skipped``; a row that is
     wrong raises TraceError with file, line, field and value.
     """
+    given = {"path": path, "throughputs": throughputs, "seed": seed, "vc": vc}
+    check_arguments("read_trace", given, _TYPES, TraceError)
     source = Source(path, TraceError)
     line, head = source.head()
     chosen = next((one for one in FORMATS if one.fits(head)), None)

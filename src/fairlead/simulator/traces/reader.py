@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fairlead.model.argument_checks import shown
 from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.traces.source import Source, shown
+from fairlead.simulator.traces.source import Source
 from fairlead.simulator.traces.trace import Trace
 
 

@@ -15,6 +15,7 @@ from typing import IO
 import msgspec
 
 from fairlead.errors import InputError
+from fairlead.model.argument_checks import shown
 
 MAX_LINE = 1 << 20  # bytes; a longer line is an error and is never loaded
 MAX_DOCUMENT = 1 << 27  # bytes of a JSON document, unpacked: it has to be held as a whole
@@ -176,9 +177,3 @@ def unused_note(values: Mapping[str, int]) -> tuple[str, ...]:
     return (
         (f"not used: column{'' if len(named) == 1 else 's'} {', '.join(named)}",) if named else ()
     )
-
-
-def shown(value: object) -> str:
-    """A value as it appears in a message: never longer than a line of text."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from fairlead.errors import ThroughputError
+from fairlead.model.argument_checks import PATH, check_arguments, shown
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Locality, SlotType
 from fairlead.model.job_type import JobType
@@ -25,7 +26,6 @@ from fairlead.simulator.traces.source import (
     HeaderColumns,
     Source,
     csv_rows,
-    shown,
 )
 
 NEEDED = ("family", "scale_factor", "accelerator", "locality", "steps_per_s")
@@ -43,6 +43,7 @@ GavelTable: TypeAlias = dict[str, dict[str, dict[str, float | list[float]]]]
 def read_throughputs(path: str | Path) -> Throughputs:
     """A table from Gavel's JSON, our CSV or a folder of ElasticFlow's, recognised by content; ``"builtin"``
     is the catalogue, and ``"builtin:gavel"`` its families that Gavel's generator draws from."""
+    check_arguments("read_throughputs", {"path": path}, {"path": PATH}, ThroughputError)
     if str(path) == BUILTIN:
         return builtin_throughputs()
     if str(path) == GAVEL:

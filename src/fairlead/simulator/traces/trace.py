@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from numbers import Real
 
 from fairlead.errors import TraceError
+from fairlead.model.argument_checks import shown
 from fairlead.model.batch_size_rules import adaptation_fault
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.job_type import JobType
 from fairlead.model.limits import MAX_NUMBER, MAX_SECONDS, MIN_POSITIVE, is_duration, is_weight
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.traces.source import shown
 
 LARGEST_ID = 2**53  # what a float holds exactly
 NAMED = 5  # lines that a summary names before it says "..."

@@ -27,7 +27,7 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 pytestmark = pytest.mark.browser
 HOSTILE = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
 LOOP = ("sh", "-c", "while true; do echo '<b>step</b>'; sleep 0.2; done")
-PATIENCE_S = 120
+PATIENCE_S = 180
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,98 @@
+"""Arguments of the library's calls have the types that these take; an error names one that has not."""
+
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from fairlead.errors import ConfigError, InputError
+
+# What holds of an argument, and how that is said.
+Check: TypeAlias = tuple[Callable[[Any], bool], str]
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number, of Python or of NumPy; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number by its type; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_a(*types: type) -> Callable[[Any], bool]:
+    """A function that tells whether a value is of one of these types."""
+    return lambda value: isinstance(value, types)
+
+
+def or_none(check: Check) -> Check:
+    """The same, or None."""
+    holds, expected = check
+    return lambda value: value is None or holds(value), f"{expected} or None"
+
+
+def several(kind: type, expected: str) -> Check:
+    """A tuple or a list of values of one type."""
+
+    def holds(value: object) -> bool:
+        return isinstance(value, tuple | list) and all(isinstance(one, kind) for one in value)
+
+    return holds, expected
+
+
+def numbers_by(holds: Callable[[Any], bool], expected: str) -> Check:
+    """A mapping to numbers from keys of which something holds."""
+
+    def both(value: object) -> bool:
+        return isinstance(value, Mapping) and all(
+            holds(key) and is_number(one) for key, one in value.items()
+        )
+
+    return both, expected
+
+
+def array_of(dimensions: int) -> Check:
+    """An array of numbers with so many dimensions."""
+
+    def holds(value: object) -> bool:
+        import numpy as np  # a fifth of a second for a client, which has no arrays
+
+        if not isinstance(value, np.ndarray):
+            return False
+        return value.ndim == dimensions and value.dtype.kind in "fiu"
+
+    return holds, f"an array of numbers with {dimensions} dimensions"
+
+
+NUMBER: Check = (is_number, "a number")
+WHOLE: Check = (is_whole, "a whole number")
+PATH: Check = (is_a(str, Path), "a path")
+TEXT: Check = (is_a(str), "text")
+YES_OR_NO: Check = (is_a(bool), "True or False")
+
+
+def check_arguments(
+    call: str,
+    given: Mapping[str, Any],
+    checks: Mapping[str, Check],
+    error: type[InputError] = ConfigError,
+) -> None:
+    """Raise ``error`` with the first argument of which its check does not hold, and its value."""
+    for name, (holds, expected) in checks.items():
+        if name in given and not holds(given[name]):
+            raise error(f"{call}(): {name}: expected {expected}, got {shown(given[name])}")
+
+
+def check_fields(
+    record: object, checks: Mapping[str, Check], error: type[InputError] = ConfigError
+) -> None:
+    """The same for the fields of a record that is being made."""
+    given = {name: getattr(record, name) for name in checks}
+    check_arguments(type(record).__name__, given, checks, error)
+
+
+def shown(value: object) -> str:
+    """A value as it appears in a message: never longer than a line of text."""
+    text = " ".join(repr(value).split("\n"))
+    return text if len(text) <= 60 else text[:57] + "..."
