@@ -187,6 +187,41 @@ def is_record(node: ast.ClassDef) -> bool:
     )
 
 
+def has_methods(node: ast.ClassDef) -> bool:
+    """Whether a class has methods besides special ones, properties and other ways to make an instance."""
+    apart = ("property", "staticmethod", "classmethod")
+    return any(
+        isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not item.name.startswith("__")
+        and not any(word in ast.unparse(mark) for mark in item.decorator_list for word in apart)
+        for item in node.body
+    )
+
+
+def is_frozen(node: ast.ClassDef) -> bool:
+    """Whether the instances of a record never change."""
+    marks = [*node.decorator_list, *node.bases, *(one.value for one in node.keywords)]
+    frozen = any("frozen=True" in ast.unparse(mark) for mark in marks)
+    named = any(one.arg == "frozen" and ast.unparse(one.value) == "True" for one in node.keywords)
+    return frozen or named or any("NamedTuple" in ast.unparse(base) for base in node.bases)
+
+
+def large_acting_records(modules: Iterable[Module]) -> Figure:
+    """Records that change and have methods, by number of attributes: classes, but for their decorator."""
+    found = sorted(
+        (-len(attributes(node)), f"{module.path}:{node.lineno}: {node.name}")
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+        and is_record(node)
+        and not is_frozen(node)
+        and has_methods(node)
+    )
+    offenders = [f"{where}, {-count}" for count, where in found[:LISTED_CLASSES]]
+    name = "attributes of the largest record that changes and has methods"
+    return Figure(name, -found[0][0] if found else 0, None, offenders)
+
+
 def large_classes(modules: Iterable[Module], records: bool) -> Figure:
     """Classes by number of attributes, the largest first; either records or all other classes."""
     found = sorted(
@@ -357,6 +392,7 @@ def figures(root: Path) -> list[Figure]:
         long_functions(modules),
         large_classes(modules, records=False),
         large_classes(modules, records=True),
+        large_acting_records(modules),
         long_files(modules),
         module_circles(imports, {When.LOADED}, "import circles between modules", 0),
         module_circles(

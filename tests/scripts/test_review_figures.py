@@ -60,6 +60,22 @@ def test_each_figure_counts_what_it_says(package: Path) -> None:
     assert found["import circles between modules"]["offenders"] == ["small.a, small.b"]
 
 
+def test_a_record_that_changes_and_has_methods_is_told_apart(package: Path) -> None:
+    fields = "    x: int = 0\n    y: int = 0\n"
+    method = "    def grow(self):\n        self.x += 1\n"
+    (package / "a.py").write_text(
+        "from dataclasses import dataclass\nfrom typing import NamedTuple\n"
+        f"@dataclass\nclass Acts:\n{fields}{method}"
+        f"@dataclass(frozen=True)\nclass Stays:\n{fields}    z: int = 0\n{method}"
+        f"class Row(NamedTuple):\n{fields}    z: int = 0\n{method}"
+        f"@dataclass\nclass Data:\n{fields}    z: int = 0\n"
+        "    @property\n    def total(self):\n        return self.x\n"
+    )
+    found = figures(package)["attributes of the largest record that changes and has methods"]
+    assert (found["value"], len(found["offenders"])) == (2, 1)
+    assert "Acts" in found["offenders"][0]
+
+
 def test_check_fails_only_over_a_limit(package: Path) -> None:
     ran = run("--root", str(package), "--check")
     assert ran.returncode == 1

@@ -27,7 +27,7 @@ class DeviceHolders:
 
         running: starts that have their devices; helpers: pids of the spawner's own processes.
         """
-        files = start.lock_files(self._ground)
+        files = start.claim.lock_files(self._ground)
         found = [(one, files[path]) for one, path in lock_holders(files).items()]
         told = [
             self._judge(one, device, running)
@@ -45,9 +45,9 @@ class DeviceHolders:
                 return f"{told}, which is no job's here"
             proc.kill_exactly(holder, signal.SIGKILL)
             return f"{told}, which a start that is over has left"
-        if device in owner.devices:
-            return "" if owner.kill_s is not None else f"{told} of job {owner.launch.job}"
-        if owner.kill_s is None:
+        if device in owner.claim.devices:
+            return "" if owner.ending.kill_s is not None else f"{told} of job {owner.launch.job}"
+        if owner.ending.kill_s is None:
             why = f"process {holder.pid} held the lock of device {device}, which is not the job's"
             self._fail(owner, why)
         return ""

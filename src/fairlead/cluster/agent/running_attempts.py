@@ -1,10 +1,10 @@
-"""A start as the spawner has it: its processes, its locks, its record on disk."""
+"""An attempt as the spawner has it: its processes, its locks, its record on disk."""
 
 import contextlib
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from fairlead.cluster.agent.zygote import (
 )
 
 _LARGEST_PID = 1 << 22  # that Linux gives
+LATE_S = 0.3  # behind the end of a lease: that is the agent's business first
+_STRAYS_S = 0.005  # between looks for what a start has left behind
 _FORK_S = 120.0  # for a rank to be forked, imports of the zygote included
 
 Key = tuple[int, int]  # (job, attempt)
@@ -48,49 +50,16 @@ class NotStartedError(Exception):
 
 
 @dataclass
-class SpawnedAttempt:
-    """``take_devices``, then ``start`` each rank."""
+class DeviceClaim:
+    """The devices of an attempt here: held, or waited for."""
 
-    launch: Launch
+    job: int
+    devices: frozenset[int]  # of all its ranks here
     held: dict[int | None, int] | None = None  # lock of each device; None = it waits for them
     retry_s: float = 0.0  # not before this time
     waits_for: str = ""  # as the agent was told
     look_s: float | None = None  # when to look for who holds its devices; None = nobody does
-    zygote: Zygote | None = None  # that its ranks are forked from
-    forking: dict[int, float] = field(default_factory=dict)  # rank -> until when
-    newborn: dict[int, Newborn] = field(default_factory=dict)  # rank -> its process before exec
-    unstarted: set[int] = field(default_factory=set)  # ranks whose program never ran
-    leaders: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that live
-    sessions: set[int] = field(default_factory=set)
-    born: list[tuple[int, int]] = field(default_factory=list)  # (pid, start time)
     free_s: float = 0.0  # when the devices were free
-    terminated: bool = False
-    kill_s: float | None = None  # when to send SIGKILL
-    until_s: float | None = None  # when the lease is over
-    expired: bool = False  # was it ended at the end of its lease?
-    dead_s: float | None = None  # when the last rank had ended
-
-    @property
-    def key(self) -> Key:
-        """(job, attempt)."""
-        return self.launch.job, self.launch.attempt
-
-    @property
-    def devices(self) -> set[int]:
-        """Of all its ranks here."""
-        return {device for rank in self.launch.ranks for device in rank.devices}
-
-    def is_expired(self, now: float) -> bool:
-        """Was its lease over by now (monotonic)? Then whoever stirred first has ended it: the spawner, or the
-        warden."""
-        return self.expired or (self.until_s is not None and self.until_s <= now)
-
-    def may_run_beside(self, other: "SpawnedAttempt") -> bool:
-        """Are their devices different, or are they to share them? A job never runs beside itself."""
-        if other.launch.job == self.launch.job:
-            return False
-        company = other.key in self.launch.beside or self.key in other.launch.beside
-        return company or not other.devices & self.devices
 
     def lock_files(self, ground: Ground) -> dict[Path, int]:
         """Lock file -> its device, of those that it needs."""
@@ -98,9 +67,9 @@ class SpawnedAttempt:
         files = {file: d for d in self.devices for file in locks.slot_files(folder, d)}
         return files | {ground.devices.path(device): device for device in self.devices}
 
-    def take_devices(self, ground: Ground) -> str:
+    def take(self, ground: Ground) -> str:
         """Take the locks; "" = done, else why not. Raises OSError."""
-        held = locks.lock_slots(ground.state / "locks", self.launch.job, self.devices)
+        held = locks.lock_slots(ground.state / "locks", self.job, self.devices)
         if held is None:
             return "what ran there before has not ended"
         try:
@@ -121,6 +90,115 @@ class SpawnedAttempt:
             ground.devices.give_back(self.devices)
             self.held = None
 
+    def locks_of(self, rank: RankLaunch, ground: Ground) -> list[int]:
+        """Descriptors of the locks that a rank inherits."""
+        assert self.held is not None
+        mine = [self.held[device] for device in (None, *rank.devices)]
+        return [*mine, *(ground.devices.descriptor(device) for device in rank.devices)]
+
+
+@dataclass
+class RankProcesses:
+    """The processes of an attempt, from their birth on."""
+
+    zygote: Zygote | None = None  # that its ranks are forked from
+    forking: dict[int, float] = field(default_factory=dict)  # rank -> until when
+    newborn: dict[int, Newborn] = field(default_factory=dict)  # rank -> its process before exec
+    unstarted: set[int] = field(default_factory=set)  # ranks whose program never ran
+    leaders: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that live
+    sessions: set[int] = field(default_factory=set)
+    born: list[tuple[int, int]] = field(default_factory=list)  # (pid, start time)
+
+    @property
+    def are_over(self) -> bool:
+        """Whether none lives, and none is being forked."""
+        return not self.leaders and not self.forking
+
+    @property
+    def are_late(self) -> bool:
+        """Whether one should have been forked by now."""
+        return bool(self.forking) and min(self.forking.values()) < time.monotonic()
+
+    @property
+    def have_begun(self) -> bool:
+        """Whether the programs of all ranks run."""
+        return not (self.forking or self.newborn or self.unstarted)
+
+    def know(self, rank: int, pid: int) -> None:
+        """The rank is this process, the leader of its session."""
+        self.leaders[pid] = rank
+        self.sessions.add(pid)
+        found = proc.process(pid)
+        self.born.append((pid, found.start_time if found else 0))
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the process groups of all ranks that live."""
+        for leader in self.leaders:
+            proc.kill_group(leader, number)
+
+
+@dataclass
+class AttemptEnding:
+    """How and when an attempt is ended."""
+
+    terminated: bool = False
+    kill_s: float | None = None  # when to send SIGKILL
+    until_s: float | None = None  # when the lease is over
+    expired: bool = False  # was it ended at the end of its lease?
+    dead_s: float | None = None  # when the last rank had ended
+
+    def kill_by(self, kill_s: float) -> None:
+        """Send SIGKILL then, if not earlier."""
+        self.kill_s = kill_s if self.kill_s is None else min(kill_s, self.kill_s)
+
+    def must_kill(self, now: float) -> bool:
+        """Whether it is time for SIGKILL."""
+        return self.kill_s is not None and self.kill_s <= now
+
+    def is_expired(self, now: float) -> bool:
+        """Whether its lease was over by now (monotonic). Then whoever stirred first has ended it: the
+        spawner, or the warden."""
+        return self.expired or (self.until_s is not None and self.until_s <= now)
+
+
+@dataclass
+class SpawnedAttempt:
+    """An attempt as the spawner has it: ``claim.take`` its devices, then ``start`` each rank."""
+
+    launch: Launch
+    claim: DeviceClaim = field(init=False)
+    processes: RankProcesses = field(default_factory=RankProcesses)
+    ending: AttemptEnding = field(default_factory=AttemptEnding)
+
+    def __post_init__(self) -> None:
+        devices = frozenset(device for rank in self.launch.ranks for device in rank.devices)
+        self.claim = DeviceClaim(self.launch.job, devices)
+
+    @property
+    def key(self) -> Key:
+        """(job, attempt)."""
+        return self.launch.job, self.launch.attempt
+
+    def may_run_beside(self, other: "SpawnedAttempt") -> bool:
+        """Whether their devices are different, or to be shared. A job never runs beside itself."""
+        if other.launch.job == self.launch.job:
+            return False
+        company = other.key in self.launch.beside or self.key in other.launch.beside
+        return company or not other.claim.devices & self.claim.devices
+
+    def due(self) -> Iterator[float]:
+        """When there is something to do for it (monotonic)."""
+        if self.claim.held is None:
+            yield self.claim.retry_s
+        if self.ending.kill_s is not None and self.processes.leaders:
+            yield self.ending.kill_s
+        if self.ending.until_s is not None:
+            yield self.ending.until_s + LATE_S
+        if self.ending.dead_s is not None:
+            yield time.monotonic() + _STRAYS_S
+        yield from self.processes.forking.values()
+        yield from (newborn.until_s for newborn in self.processes.newborn.values())
+
     def order_to_end(self, kill_after_s: float) -> EndAttempt:
         """As the agent would give it: SIGTERM now, SIGKILL then."""
         job, attempt = self.key
@@ -128,8 +206,8 @@ class SpawnedAttempt:
 
     def watched(self, ground: Ground) -> Watched:
         """What there is, for the warden."""
-        record = msgspec.structs.replace(self._as_record(ground), terminated=self.terminated)
-        return Watched(record=record, until_s=self.until_s, kill_s=self.kill_s)
+        record = msgspec.structs.replace(self._as_record(ground), terminated=self.ending.terminated)
+        return Watched(record=record, until_s=self.ending.until_s, kill_s=self.ending.kill_s)
 
     def _as_record(self, ground: Ground) -> AttemptRecord:
         launch = self.launch
@@ -138,9 +216,9 @@ class SpawnedAttempt:
             attempt=launch.attempt,
             token=launch.token,
             grace_s=launch.grace_s,
-            leaders=tuple(self.born),
+            leaders=tuple(self.processes.born),
             boot=boot_id(),
-            locks=tuple(str(ground.devices.path(device)) for device in sorted(self.devices)),
+            locks=tuple(str(ground.devices.path(device)) for device in sorted(self.claim.devices)),
         )
 
     def record(self, ground: Ground) -> None:
@@ -150,12 +228,14 @@ class SpawnedAttempt:
             for folder in ground.starts:
                 write_record(folder, record)
         except OSError:
-            if not self.born:
+            if not self.processes.born:
                 raise  # later the token that is on disk already must do
 
     def start(self, rank: RankLaunch, log: int, ground: Ground) -> None:
         """Fork it or exec it. Raises NotStartedError."""
-        if self.zygote is not None and self._fork(rank, log, self.zygote, ground):
+        if self.processes.zygote is not None and self._fork(
+            rank, log, self.processes.zygote, ground
+        ):
             return
         try:
             newborn = give_birth(
@@ -163,28 +243,20 @@ class SpawnedAttempt:
                 rank.env,
                 rank.cwd,
                 output=log,
-                keep=self._locks_of(rank, ground),
+                keep=self.claim.locks_of(rank, ground),
                 limit_s=self.launch.start_limit_s,
             )
         except OSError as problem:
             told = f"{rank.argv[0]!r} cannot be started: {problem.strerror}"
             raise NotStartedError(f"rank {rank.rank}: {told}") from None
-        self.newborn[rank.rank] = newborn
+        self.processes.newborn[rank.rank] = newborn
         self.know(rank.rank, newborn.pid)
 
     def know(self, rank: int, pid: int) -> None:
         """The rank is this process, the leader of its session."""
-        self.leaders[pid] = rank
-        self.sessions.add(pid)
-        found = proc.process(pid)
-        self.born.append((pid, found.start_time if found else 0))
-        if self.terminated:
+        self.processes.know(rank, pid)
+        if self.ending.terminated:
             proc.kill_group(pid, signal.SIGTERM)
-
-    def signal(self, number: signal.Signals) -> None:
-        """To the process groups of all ranks that live."""
-        for leader in self.leaders:
-            proc.kill_group(leader, number)
 
     def ask_for_stacks(self) -> tuple[int, ...]:
         """Signal the ranks that have said which signal they write their stacks on, and that still catch it:
@@ -194,7 +266,7 @@ class SpawnedAttempt:
             pid, number = _listener(rank.stacks)
             found = proc.process(pid) if pid else None
             mine = found is not None and (
-                found.session in self.sessions or proc.token_of(pid) == self.launch.token
+                found.session in self.processes.sessions or proc.token_of(pid) == self.launch.token
             )
             if mine and proc.catches(pid, number):
                 with contextlib.suppress(OSError):
@@ -209,15 +281,10 @@ class SpawnedAttempt:
         request = Fork(
             job=job, attempt=attempt, rank=rank.rank, argv=rank.argv, env=rank.env, cwd=rank.cwd
         )
-        if not zygote.fork(request, [log, *self._locks_of(rank, ground)]):
+        if not zygote.fork(request, [log, *self.claim.locks_of(rank, ground)]):
             return False
-        self.forking[rank.rank] = time.monotonic() + _FORK_S
+        self.processes.forking[rank.rank] = time.monotonic() + _FORK_S
         return True
-
-    def _locks_of(self, rank: RankLaunch, ground: Ground) -> list[int]:
-        assert self.held is not None
-        mine = [self.held[device] for device in (None, *rank.devices)]
-        return [*mine, *(ground.devices.descriptor(device) for device in rank.devices)]
 
 
 def owner_of(one: proc.Process, running: Sequence[SpawnedAttempt]) -> SpawnedAttempt | None:
@@ -226,7 +293,7 @@ def owner_of(one: proc.Process, running: Sequence[SpawnedAttempt]) -> SpawnedAtt
     while above is not None and above.pid not in (0, 1, os.getpid()):
         token, session = proc.token_of(above.pid), above.session
         for start in running:
-            if session in start.sessions or token == start.launch.token:
+            if session in start.processes.sessions or token == start.launch.token:
                 return start
         above = proc.process(above.parent)
     return None

@@ -26,6 +26,7 @@ from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.prepared_processes import PreparedProcesses
 from fairlead.cluster.agent.running_attempts import (
+    LATE_S,
     Ground,
     Key,
     NotStartedError,
@@ -58,9 +59,7 @@ _RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do no
 _LOOK_S = 1.0  # before and between looks at who they are
 _NAMED = 3  # of them, in a reason
 _FULL_S = 1.0  # between tries when the disk is full
-_LATE_S = 0.3  # behind the end of a lease: that is the agent's business first
 _WARDEN_S = EXPIRED_S - 0.1  # behind it the warden may have ended the start
-_STRAYS_S = 0.005  # between looks for what a start has left behind
 _HOPELESS_S = 10.0  # a process that does not die of SIGKILL is inside the kernel
 
 
@@ -149,16 +148,7 @@ class Spawner:
         """Seconds until something is due."""
         due = [] if self._warden.due_s is None else [self._warden.due_s]
         for start in self._starts.values():
-            if start.held is None:
-                due.append(start.retry_s)
-            if start.kill_s is not None and start.leaders:
-                due.append(start.kill_s)
-            if start.until_s is not None:
-                due.append(start.until_s + _LATE_S)
-            if start.dead_s is not None:
-                due.append(time.monotonic() + _STRAYS_S)
-            due.extend(start.forking.values())
-            due.extend(newborn.until_s for newborn in start.newborn.values())
+            due.extend(start.due())
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     # --- the agent -------------------------------------------------------------------------------
@@ -182,24 +172,24 @@ class Spawner:
                     self._agent.tell(Pong())
                 case Until() as until:
                     if (start := self._starts.get((until.job, until.attempt))) is not None:
-                        start.until_s = until.until_s
+                        start.ending.until_s = until.until_s
                         self._watch(start)
 
     def _inspect(self, inspect: Inspect) -> None:
         start = self._starts.get((inspect.job, inspect.attempt))
         if start is not None:
             told = start.ask_for_stacks()
-            pids = {rank: pid for pid, rank in start.leaders.items()}
+            pids = {rank: pid for pid, rank in start.processes.leaders.items()}
             self._agent.tell(
                 Inspected(job=inspect.job, attempt=inspect.attempt, pids=pids, told=told)
             )
 
     def _keep_warden(self) -> None:
-        self._warden.keep(s.watched(self._ground) for s in self._starts.values() if s.held)
+        self._warden.keep(s.watched(self._ground) for s in self._starts.values() if s.claim.held)
 
     def _watch(self, start: SpawnedAttempt) -> None:
         """Tell the warden how it is now, if it has begun."""
-        if start.held is not None:
+        if start.claim.held is not None:
             self._warden.tell(start.watched(self._ground))
 
     def _leave(self) -> None:
@@ -217,74 +207,74 @@ class Spawner:
         if start is None:  # never heard of, or gone already
             self._agent.tell(Gone(job=end.job, attempt=end.attempt))
             return
-        if start.held is None:
+        if start.claim.held is None:
             self._reap_attempt(start)
             return
-        start.terminated |= end.terminate
+        start.ending.terminated |= end.terminate
         if end.terminate:
-            start.signal(signal.SIGTERM)
+            start.processes.signal(signal.SIGTERM)
         kill_s = time.monotonic() + end.kill_after_s
-        start.kill_s = kill_s if start.kill_s is None else min(kill_s, start.kill_s)
+        start.ending.kill_by(kill_s)
         self._watch(start)
 
     def _kill_late(self) -> None:
         now = time.monotonic()
         for start in list(self._starts.values()):
-            if start.until_s is not None and start.until_s + _LATE_S <= now:
-                self._expire(start, start.until_s, now)
+            if start.ending.until_s is not None and start.ending.until_s + LATE_S <= now:
+                self._expire(start, start.ending.until_s, now)
         for start in self._starts.values():
-            if start.kill_s is not None and start.kill_s <= now and start.leaders:
-                start.signal(signal.SIGKILL)
-                start.kill_s = now + 1.0  # once more: a group may have grown meanwhile
+            if start.ending.must_kill(now) and start.processes.leaders:
+                start.processes.signal(signal.SIGKILL)
+                start.ending.kill_s = now + 1.0  # once more: a group may have grown meanwhile
 
     def _expire_overdue(self) -> None:
         """Before the agent is heard: where this process stood still, the warden has ended what had no lease
         as far as the two knew, whatever the agent has said since."""
         now = time.monotonic()
         for start in list(self._starts.values()):
-            if start.until_s is not None and start.until_s + _WARDEN_S <= now:
-                self._expire(start, start.until_s, now)
+            if start.ending.until_s is not None and start.ending.until_s + _WARDEN_S <= now:
+                self._expire(start, start.ending.until_s, now)
 
     def _expire(self, start: SpawnedAttempt, until_s: float, now: float) -> None:
         """The lease is over, and the agent, which should have seen to that, does not stir. The grace counts
         from the end of the lease: the server reckons with it."""
-        start.until_s, start.expired = None, True
+        start.ending.until_s, start.ending.expired = None, True
         end = start.order_to_end(max(0.0, until_s + start.launch.grace_s - now))
         # One that is ending already is not told twice: scripts take a second SIGTERM for haste.
-        self._end(msgspec.structs.replace(end, terminate=start.kill_s is None))
+        self._end(msgspec.structs.replace(end, terminate=start.ending.kill_s is None))
 
     # --- birth -----------------------------------------------------------------------------------
     def _launch_waiting(self) -> None:
-        for start in [s for s in self._starts.values() if s.held is None]:
+        for start in [s for s in self._starts.values() if s.claim.held is None]:
             now = time.monotonic()
-            if now < start.retry_s:
+            if now < start.claim.retry_s:
                 continue
-            start.retry_s = now + _RETRY_S
+            start.claim.retry_s = now + _RETRY_S
             if not self._has_room(start):
                 continue
             try:
                 self._launch(start)
             except OSError as problem:  # a full disk: the job is not to blame
-                start.give_back(self._ground)
-                start.retry_s = now + _FULL_S
+                start.claim.give_back(self._ground)
+                start.claim.retry_s = now + _FULL_S
                 where = f"{problem.filename}: " if problem.filename else ""
                 self._say_waits(start, f"{where}{problem.strerror or problem}")
 
     def _say_waits(self, start: SpawnedAttempt, reason: str, *, obstacle: bool = True) -> None:
-        if reason == start.waits_for:  # once: it is tried again many times a second
+        if reason == start.claim.waits_for:  # once: it is tried again many times a second
             return
-        start.waits_for = reason
+        start.claim.waits_for = reason
         job, attempt = start.key
         self._agent.tell(Waits(job=job, attempt=attempt, reason=reason, obstacle=obstacle))
 
     def _has_room(self, start: SpawnedAttempt) -> bool:
         """Nobody else on its devices but those it may share them with."""
-        others = [s for s in self._starts.values() if s is not start and s.held is not None]
+        others = [s for s in self._starts.values() if s is not start and s.claim.held is not None]
         return all(start.may_run_beside(other) for other in others)
 
     def _launch(self, start: SpawnedAttempt) -> None:
         """Raises OSError, before the first rank is started, where nothing can be written."""
-        if why := start.take_devices(self._ground):
+        if why := start.claim.take(self._ground):
             self._find_holders(start, why)
             return
         start.record(self._ground)
@@ -295,19 +285,19 @@ class Spawner:
             self._start_ranks(start, logs)
         finally:
             locks.release(logs)
-        if not start.leaders and not start.forking:
-            start.dead_s = time.monotonic()
+        if start.processes.are_over:
+            start.ending.dead_s = time.monotonic()
 
     def _find_holders(self, start: SpawnedAttempt, why: str) -> None:
         """Its devices are not free. What ended just now takes a moment; then whoever holds them is looked for
         among all processes: ended if it is a start's that has no claim to them, else told of."""
         now = time.monotonic()
-        if start.look_s is None:
-            start.look_s = now + _LOOK_S
+        if start.claim.look_s is None:
+            start.claim.look_s = now + _LOOK_S
             self._say_waits(start, why, obstacle=False)
-        elif now >= start.look_s:
-            start.look_s = now + _LOOK_S
-            running = [s for s in self._starts.values() if s.held is not None]
+        elif now >= start.claim.look_s:
+            start.claim.look_s = now + _LOOK_S
+            running = [s for s in self._starts.values() if s.claim.held is not None]
             if reasons := self._holders.reasons(start, running, self._helpers):
                 self._say_waits(start, "; ".join(reasons[:_NAMED]))
 
@@ -321,14 +311,14 @@ class Spawner:
         self._fail(owner, owner.launch.ranks[0].rank, why, began=True)
 
     def _start_ranks(self, start: SpawnedAttempt, logs: list[int]) -> None:
-        start.zygote = self._prepared.of(start.launch)
+        start.processes.zygote = self._prepared.of(start.launch)
         for rank, log in zip(start.launch.ranks, logs, strict=True):
             try:
                 start.start(rank, log, self._ground)
             except NotStartedError as problem:
                 self._fail(start, rank.rank, str(problem))
                 return
-        for number, newborn in start.newborn.items():
+        for number, newborn in start.processes.newborn.items():
             hear = partial(self._hear_newborn, start, number)
             self._selector.register(newborn.pipe, selectors.EVENT_READ, hear)
         start.record(self._ground)
@@ -338,17 +328,17 @@ class Spawner:
 
     def _hear_newborn(self, start: SpawnedAttempt, rank: int) -> None:
         """A rank has come to its program, or cannot."""
-        newborn = start.newborn.get(rank)
+        newborn = start.processes.newborn.get(rank)
         why = None if newborn is None else newborn.read()
         if newborn is None or (why is None and time.monotonic() < newborn.until_s):
             return
         self._selector.unregister(newborn.pipe)
         newborn.close()
-        del start.newborn[rank]
+        del start.processes.newborn[rank]
         if why == "":
             self._say_started(start)
             return
-        start.unstarted.add(rank)
+        start.processes.unstarted.add(rank)
         self._fail(start, rank, f"rank {rank}: {newborn.hangs if why is None else why}")
 
     def _fail(self, start: SpawnedAttempt, rank: int, reason: str, *, began: bool = False) -> None:
@@ -357,15 +347,16 @@ class Spawner:
         self._end(start.order_to_end(0.0))
 
     def _say_started(self, start: SpawnedAttempt) -> None:
-        if not (start.forking or start.newborn or start.unstarted or start.kill_s is not None):
+        if start.processes.have_begun and start.ending.kill_s is None:
             job, attempt = start.key
-            self._agent.tell(Started(job=job, attempt=attempt, free_s=start.free_s))
+            self._agent.tell(Started(job=job, attempt=attempt, free_s=start.claim.free_s))
 
     def _prepare(self, modules: str) -> None:
         """Make a process with these modules, unless there is one; the least recently used one goes for it."""
         if self._leaving or not self._prepared.wants(modules):
             return
-        busy = {s.zygote for s in self._starts.values() if s.forking and s.zygote is not None}
+        forking = [s.processes for s in self._starts.values() if s.processes.forking]
+        busy = {one.zygote for one in forking if one.zygote is not None}
         if (old := self._prepared.in_the_way(busy)) is not None:
             self._lose_zygote(old, evicted=True)
         if self._prepared.full:
@@ -381,7 +372,7 @@ class Spawner:
         answers = zygote.answers()
         for forked in answers or ():
             start = self._starts.get((forked.job, forked.attempt))
-            if start is None or start.forking.pop(forked.rank, None) is None:
+            if start is None or start.processes.forking.pop(forked.rank, None) is None:
                 continue
             start.know(forked.rank, forked.pid)
             start.record(self._ground)
@@ -397,13 +388,19 @@ class Spawner:
         if zygote.peer is not None:
             self._selector.unregister(zygote.peer)
         self._prepared.lose(zygote, evicted=evicted)
-        for start in [s for s in self._starts.values() if s.zygote is zygote]:
-            for rank in [r for r in start.launch.ranks if start.forking.pop(r.rank, None)]:
+        for start in [s for s in self._starts.values() if s.processes.zygote is zygote]:
+            for rank in [
+                r for r in start.launch.ranks if start.processes.forking.pop(r.rank, None)
+            ]:
                 self._fail(
                     start, rank.rank, f"rank {rank.rank}: the prepared process (--prefork) ended"
                 )
-            if start.held is not None and not start.leaders and start.dead_s is None:
-                start.dead_s = time.monotonic()
+            if (
+                start.claim.held is not None
+                and not start.processes.leaders
+                and start.ending.dead_s is None
+            ):
+                start.ending.dead_s = time.monotonic()
 
     # --- death -----------------------------------------------------------------------------------
     def _reap(self) -> None:
@@ -416,7 +413,7 @@ class Spawner:
             if ended is None:
                 return
             pid = ended.si_pid
-            start = next((s for s in self._starts.values() if pid in s.leaders), None)
+            start = next((s for s in self._starts.values() if pid in s.processes.leaders), None)
             if start is not None:
                 proc.kill_group(pid, signal.SIGKILL)
             if (zygote := self._prepared.with_pid(pid)) is not None:
@@ -428,56 +425,57 @@ class Spawner:
             _, status = os.waitpid(pid, 0)
             if start is not None:
                 self._buried(start, pid, os.waitstatus_to_exitcode(status))
-            elif any(s.forking for s in self._starts.values()):
+            elif any(s.processes.forking for s in self._starts.values()):
                 self._early[pid] = os.waitstatus_to_exitcode(status)
 
     def _buried(self, start: SpawnedAttempt, pid: int, code: int) -> None:
-        rank = start.leaders.pop(pid)
+        rank = start.processes.leaders.pop(pid)
         self._hear_newborn(start, rank)  # first: it may say why
         job, attempt = start.key
         now = time.monotonic()
-        if rank not in start.unstarted:
-            expired = start.is_expired(now)
+        if rank not in start.processes.unstarted:
+            expired = start.ending.is_expired(now)
             self._agent.tell(
                 Exited(job=job, attempt=attempt, rank=rank, code=code, expired=expired, at_s=now)
             )
-        if not start.leaders and not start.forking:
-            start.dead_s = time.monotonic()
+        if start.processes.are_over:
+            start.ending.dead_s = time.monotonic()
 
     def _clear(self) -> None:
         """Kill what starts have left behind, and free their devices."""
-        if not any(s.forking for s in self._starts.values()):
+        if not any(s.processes.forking for s in self._starts.values()):
             self._early.clear()
         for start in list(self._starts.values()):
-            for rank in list(start.newborn):
+            for rank in list(start.processes.newborn):
                 self._hear_newborn(start, rank)
-        for start in [s for s in self._starts.values() if s.forking]:
-            if min(start.forking.values()) < time.monotonic() and start.zygote is not None:
-                self._lose_zygote(start.zygote)
-                break
-        ended = [s for s in self._starts.values() if s.dead_s is not None]
+        late = next((s.processes for s in self._starts.values() if s.processes.are_late), None)
+        if late is not None and late.zygote is not None:
+            self._lose_zygote(late.zygote)
+        ended = [s for s in self._starts.values() if s.ending.dead_s is not None]
         if not ended or self._kill_strays():
-            ended = [s for s in ended if time.monotonic() - (s.dead_s or 0.0) > _HOPELESS_S]
+            ended = [s for s in ended if time.monotonic() - (s.ending.dead_s or 0.0) > _HOPELESS_S]
         for start in ended:
             self._reap_attempt(start)
 
     def _kill_strays(self) -> bool:
         """Returns whether there were any."""
-        living = [s for s in self._starts.values() if s.dead_s is None and s.held is not None]
+        living = [
+            s for s in self._starts.values() if s.ending.dead_s is None and s.claim.held is not None
+        ]
         tokens = {PLACEHOLDER} if self._prepared.used else set()
         return kill_strays(living, self._helpers, tokens)
 
     def _reap_attempt(self, start: SpawnedAttempt) -> None:
         job, attempt = start.key
         del self._starts[start.key]
-        if start.held is not None:
+        if start.claim.held is not None:
             locks.forget_job(self._state / "locks", job)
-            start.give_back(self._ground)
+            start.claim.give_back(self._ground)
         for folder in self._ground.starts:
             remove_record(folder, job, attempt)
         self._warden.tell(AttemptEnded(job=job, attempt=attempt))
         for other in self._starts.values():
-            other.retry_s = 0.0
+            other.claim.retry_s = 0.0
         self._agent.tell(Gone(job=job, attempt=attempt))
 
 

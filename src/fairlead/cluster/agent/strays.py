@@ -18,8 +18,8 @@ def kill_strays(
     living: starts that have ranks; helpers: pids of the spawner's own processes; tokens: of further
     processes that are to live.
     """
-    spared = {pid for start in living for pid in start.leaders} | set(helpers)
-    sessions = {session for start in living for session in start.sessions}
+    spared = {pid for start in living for pid in start.processes.leaders} | set(helpers)
+    sessions = {session for start in living for session in start.processes.sessions}
     known = {start.launch.token for start in living} | set(tokens)
     strays = []
     for pid in proc.children():
