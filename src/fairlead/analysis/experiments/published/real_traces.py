@@ -355,7 +355,7 @@ REPRODUCTIONS = (
     Reproduction(
         "realism",
         "Real traces on today's accelerators",
-        "none: traces of Philly (2017) and ITP (2021)",
+        "no published figures; traces of Philly (2017) and ITP (2021)",
         realism,
     ),
 )
