@@ -184,12 +184,14 @@ FIFO_MULTI = Study(
 )
 
 HOW = (
-    "The published numbers are of seed 0 and stand beside ours of that seed. Some were made by a version of "
+    "The published numbers are of seed 0 and are compared with ours of that seed. Some were made "
+    "by a version of "
     "the release that let jobs wait less: at 4.8 jobs/h they are those of the gavel profile with "
     "--solve-interval 0, to four digits for LAS and Gavel. The version that was released solves at most "
     "every 1,920 s, as the gavel profile does.",
-    "Programs with many optimal shares end at one of them. The release ends where its interior-point "
-    "solver stops, ours in the middle of them; near saturation that moves a run's JCT by some percent.",
+    "Where a program has many optimal shares, the solver ends at one of them. The release takes "
+    "those at which its interior-point solver stops, ours takes the analytic centre; near "
+    "saturation this changes a run's JCT by a few percent.",
     "A rate is sustained while the mean JCT is at most twice that at the lowest rate. Near saturation JCTs "
     "depend on the seed, on the window and on every detail; sustainable rates do not.",
 )
@@ -200,7 +202,7 @@ SMALL = (
 )
 OTHER_JOBS = (
     "Jobs of several devices: at 1 job/h, where nothing waits, the published JCTs of both policies are 6 % "
-    "above ours, so the jobs themselves are not the same. Hold the ratios and rho against them."
+    "above ours, so the jobs themselves are not the same. Compare the ratios and rho with them instead."
 )
 VERSIONS = {
     ALLOX: "AlloX as released gives, to all digits, the six JCTs of AlloX that the release's instructions "
@@ -236,7 +238,7 @@ def fifo(bench: ExperimentContext) -> Findings:
         "FIFO as released sends a job to the accelerator type that is last by name and does not look "
         "whether enough devices of it are free; the published curve is of a version before that.",
         "Agnostic FIFO does not carry 5.2 jobs/h of one device, nor 2.6 of several: the queue grows for as "
-        "long as jobs come, and a JCT says only how long the run lasted, as the published 151.7 and 304.8 h "
+        "long as jobs come, and a JCT tells only how long the run lasted, as the published 151.7 and 304.8 h "
         "may. Ours are ended and have none.",
     )
     return joined(findings(bench, FIFO_SINGLE, words), findings(bench, FIFO_MULTI))

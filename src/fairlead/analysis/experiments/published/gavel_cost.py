@@ -77,20 +77,21 @@ def cost_slo(bench: ExperimentContext) -> Findings:
             _bars("Deadlines missed", "%", {n: _percent(m) for n, m in missed.items()}),
         ),
         (
-            "The published numbers are quoted from memory of the paper's text, which has no figure of them; "
+            "The published numbers are those of the paper's text as remembered; it has no figure "
+            "of them, and "
             "its workload (two families, durations in days) is not part of the release.",
             f"Ours: {jobs} jobs of Gavel's generator, {RATE:g} an hour, on {CLUSTER}, deadlines 1.2, 2 or 10 "
             f"times the duration; means over {len(seeds)} seed{'s' if len(seeds) > 1 else ''}. Prices: "
             f"{PRICES} ($/h).",
             "Deadlines are counted as missed when a job ends after them. The release's own counter compares "
             "a duration with a time of day and sees next to none.",
-            "As released a policy for throughput per $ maximises steps per second per $ over all jobs, raw "
+            "The released policy for throughput per $ maximises steps per second per $ over all jobs, raw "
             "steps, so that families with short steps go first. Least cost minimises $ for the jobs there "
             "are.",
             "As released the three policies cost the same here. Rounds hand out V100s first, to whoever has "
             "a share of them, and the interior-point solver leaves every share a little above zero; so where "
-            "devices are free all jobs run on the fastest, whatever the policy wanted. The default profile "
-            "keeps to the shares: its ratios are to be held against the paper's.",
+            "devices are free all jobs run on the fastest, whatever the policy wanted. The default "
+            "profile keeps to the shares, so its ratios are the ones to compare with the paper's.",
         ),
     )
 

@@ -50,8 +50,8 @@ REMARKS = (
     "families, so that its fingerprint is of other pairs than those that it is compared with. 'With the "
     "release's defect' repeats that; the published curve has it. The release also stops with an error when "
     "it runs a pair that it believed to fit and that does not; ours goes on.",
-    "Twelve devices are few: one long job more or less moves a curve, so seeds differ by a good part of the "
-    "mean. Without packing, 0.6 jobs/h are just below saturation.",
+    "Twelve devices are few: a single long job shifts a curve, so seeds differ by a large part of "
+    "the mean. Without packing, 0.6 jobs/h are just below saturation.",
 )
 SMALL_WORDS = (
     "Small scale: two rates, seed 0, jobs 200:400 in place of 4000:5000. Queues are still short then; only "

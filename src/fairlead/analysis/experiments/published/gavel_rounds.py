@@ -58,10 +58,10 @@ def round_length(bench: ExperimentContext) -> Findings:
             _length_chart("The same in the default profile", default),
         ),
         (
-            "The published numbers are read off a figure, good to a tenth, and means of seeds 0 to 2.",
+            "The published numbers are means of seeds 0 to 2, read off a figure to about a tenth.",
             "Rounds are those of the gavel profile with a solve at every arrival and end; the "
             "ideal lets every job progress at its shares all the time and solves at every change.",
-            "The release's own option for the ideal ends at the first completion with an error.",
+            "The release's own option for the ideal ends with an error at the first completion.",
             f"{SATURATED:g} jobs/h are at the edge of what the cluster carries: seeds differ by a factor of "
             "two, and the longer the rounds, the more: with those of 1,440 s and more some jobs starve, and "
             "their runs are ended once four times as many jobs have come as are needed.",

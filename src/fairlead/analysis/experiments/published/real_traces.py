@@ -95,7 +95,7 @@ def realism(bench: ExperimentContext) -> Findings:
 
 
 _HOW = (
-    "The traces tell neither models nor rates. A job's family is drawn with equal chances from those that "
+    "The traces state neither models nor rates. A job's family is drawn with equal chances from those that "
     "the built-in catalogue has measured, at its number of devices, on two of the cluster's accelerator "
     f"types or more; jobs of one tenant and size that come within {SWEEP_S:.0f} s of one another are a sweep "
     "and of one family. Numbers of devices that were not measured are rounded down.",
@@ -106,7 +106,8 @@ _HOW = (
     f"{MTTR_H:.0f} h. A start after the first costs {RESTART_S} s. Rounds of 360 s, the default profile.",
     "The traces' own clusters were far larger than their load. These are of a size that all jobs of the "
     "trace fill to two thirds on average; bursts ask for several times what there is.",
-    "Utilisation is over the makespan, which hangs on the last few long jobs: where they begin on a slow "
+    "Utilisation is measured over the makespan, which depends on the last few long jobs: where "
+    "they begin on a slow "
     "type, and stay there, the cluster is all but empty for weeks.",
 )
 

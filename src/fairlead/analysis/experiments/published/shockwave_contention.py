@@ -59,7 +59,7 @@ def contention(bench: ExperimentContext) -> Findings:
             "Gandiva-Fair) grows from 1.5 to 3 jobs per device and then stays. The worst rho of Fairlead's "
             "Shockwave stays near 1 while theirs grows; that of the released one grows with theirs.",
             "The contention factor is the jobs of the trace per device.",
-            "The release's settings for 14 devices were not at hand: its Shockwave has those for 32.",
+            "The release's settings for 14 devices were not available; its Shockwave runs with those for 32.",
         ),
     )
 

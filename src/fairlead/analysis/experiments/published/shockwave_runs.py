@@ -77,8 +77,8 @@ def canonical(bench: ExperimentContext) -> Findings:
             "AlloX equals what the released simulator gives today, job by job; the published run had "
             "another solver, which breaks ties between equally good assignments differently.",
             "OSSP, Themis and MST are programs with many optimal shares, and the release runs those at "
-            "which its solver happens to stop (for OSSP, any within 5 % of the optimum). Ours are the "
-            "middle of the optimal ones.",
+            "which its solver happens to stop (for OSSP, any within 5 % of the optimum). Ours are "
+            "the analytic centre of the optimal ones.",
             "Shockwave as released is planned by an exact solver here and by Gurobi with a gap of 0.1 % "
             "there. The release's own three results for this trace span 23,749 to 24,418 s of makespan "
             "and a worst rho of 1.64 to 2.00.",
@@ -107,13 +107,15 @@ def scale(bench: ExperimentContext) -> Findings:
         (
             "The paper shows these sizes in figures without numbers; its abstract has the ratios to fair "
             "schedulers, taken here over the mean of Themis, Gavel LAS and Gandiva-Fair.",
-            "On 64 devices ours stand beside runs of the released simulator, made for this comparison; its "
+            "On 64 devices ours are compared with runs of the released simulator that were made "
+            "for this comparison; its "
             "Shockwave had exact solutions of its integer programs in place of Gurobi's.",
             "Shockwave as released is less fair to its worst-off job than the abstract says, here as in the "
-            "released simulator: it counts lateness from the start of the cluster, so that nobody looks "
-            "late on an old one. Fairlead's own settings count it from a job's submission.",
+            "released simulator: it counts lateness from the start of the cluster, so that on an "
+            "old cluster no job looks late. Fairlead's own settings count it from a job's "
+            "submission.",
             "The jobs are generated: those of 220 and 900 equal the published traces job by job, those of "
-            "460 have the parameters of a trace that was not at hand, and its counts of modes and sizes.",
+            "460 have the parameters of a trace that was not available, and its counts of modes and sizes.",
             "The settings of Shockwave as released differ with the size by eight orders of magnitude; "
             "those of ours do not.",
         ),
