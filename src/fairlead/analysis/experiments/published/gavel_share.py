@@ -61,8 +61,8 @@ def share_of_fast(bench: ExperimentContext) -> Findings:
             f"{DEVICES} devices, v100 and k80. Gain: the agnostic policy's makespan or average JCT over the "
             "aware one's, of the same jobs.",
             "It is not known how many jobs the published makespans are of, and a single makespan depends on "
-            f"the few longest jobs; ours are of {jobs} jobs of one device that have all arrived at the start. "
-            "Compare the shape: the gain falls to nothing as all devices become alike.",
+            f"the few longest jobs; ours are of {jobs} jobs of one device that have all arrived at the "
+            "start. Compare the shape: the gain falls to nothing as all devices become alike.",
             "Agnostic makespan as released takes the rates of v100 for those of all types; since the release "
             "draws the order of types anew every round, its jobs come to all of them. In the default profile "
             "jobs stay where they are, and a long one that has begun on k80 may end there: up to twice the "
