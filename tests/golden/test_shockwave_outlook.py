@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tests.policies.adapting import Row, snapshot_of_adapting
 
-from fairlead.model.batch_size_rules import released
 from fairlead.model.cluster import Cluster
 from fairlead.policies.shockwave.options import RELEASED, ProfileCalibration
 from fairlead.policies.shockwave.remaining_work import remaining_work
+from fairlead.simulator.shockwave_reference.profiles import released_profile
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -37,7 +37,7 @@ def test_remaining_times_and_epoch_times(
         problem = json.loads(line)["inst"]
         rows = []
         for job, progress in zip(problem["ids"], problem["cur"], strict=True):
-            announced = released(jobs[job])
+            announced = released_profile(jobs[job])
             assert announced is not None
             rows.append(Row(jobs[job].family, announced, progress, jobs[job].scale_factor, id=job))
         view = remaining_work(snapshot_of_adapting(rows, cluster, rates), options)

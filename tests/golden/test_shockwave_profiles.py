@@ -11,12 +11,14 @@ import pytest
 from fairlead.model.adaptation import Adaptation, Mode
 from fairlead.model.batch_size_rules import (
     GNS,
-    batch_schedule,
-    epoch_s,
-    exclusive_s,
-    released,
 )
 from fairlead.model.cluster import SlotType
+from fairlead.simulator.shockwave_reference.profiles import (
+    released_epoch_s,
+    released_exclusive_s,
+    released_profile,
+    released_schedule,
+)
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
@@ -43,16 +45,16 @@ def test_profiles_equal_the_reference(golden: str, trace: str, rates: str, share
     jobs = [arrival.job for arrival in read_trace(path, table).arrivals]
     reference = json.loads((shared / "golden/shockwave" / golden).read_text())
     for job, expected in zip(jobs, reference, strict=True):
-        made = released(job)
+        made = released_profile(job)
         assert made is not None
         assert made.mode == expected["mode"]
         assert made.epochs == expected["num_epochs"]
         runs = [[batch, len(list(run))] for batch, run in groupby(every_epoch(made))]
         assert runs == expected["bs_rle"]
-        seconds = epoch_s(made, job.job_type, table, released=True)[:, 0]
+        seconds = released_epoch_s(made, job.job_type, table)[:, 0]
         by_batch = {str(b): s for b, s in zip(made.batches, seconds.tolist(), strict=True)}
         assert by_batch == expected["epoch_duration_by_bs"]
-        alone = exclusive_s(made, job.job_type, table, released=True)
+        alone = released_exclusive_s(made, job.job_type, table)
         assert alone.tolist() == [expected["exclusive_runtime"]]
 
 
@@ -68,7 +70,7 @@ def test_gns_equals_the_reference(rules: dict[str, Any]) -> None:
         model, batch, scale = key.split("|")
         steps = 1000.0 * -(-SIZES[model] // int(batch))
         family = f"{model} (batch size {batch})"
-        made = batch_schedule(family, int(scale[2:]), steps, Mode.GNS, released=True)
+        made = released_schedule(family, int(scale[2:]), steps, Mode.GNS)
         assert [list(stage) for stage in made.schedule] == stages, key
     listed = {(m, b, s) for m, rows in GNS.items() for b, row in rows.items() for s in row}
     assert listed == {
@@ -81,9 +83,7 @@ def test_accordion_equals_the_reference(rules: dict[str, Any]) -> None:
     for key, stages in rules["accordion_1000ep"].items():
         model, batch = key.split("|")
         steps = 1000.0 * -(-SIZES[model] // int(batch))
-        made = batch_schedule(
-            f"{model} (batch size {batch})", 1, steps, Mode.ACCORDION, released=True
-        )
+        made = released_schedule(f"{model} (batch size {batch})", 1, steps, Mode.ACCORDION)
         assert [list(stage) for stage in made.schedule] == stages, key
 
 

@@ -1,4 +1,4 @@
-"""Profiles of jobs that adapt: what differs between the two worlds, and how long they run."""
+"""Profiles of jobs that adapt, and how long they run."""
 
 from math import ceil, inf
 
@@ -6,61 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.adapting_families import families, name, rules, scales, steps
 
 from fairlead.errors import ConfigError
-from fairlead.model.adaptation import Adaptation, Mode, epochs_between, steps_per_epoch
+from fairlead.model.adaptation import Mode, epochs_between
 from fairlead.model.batch_size_rules import (
     LARGEST,
-    SAMPLES,
     adaptation_fault,
     batch_schedule,
     epoch_s,
     exclusive_s,
-    released,
 )
 from fairlead.model.cluster import SlotType
-from fairlead.model.job import Job, JobId
 from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
-
-SIZES = {
-    "ResNet-18": (16, 32, 64, 128, 256),
-    "ResNet-50": (16, 32, 64, 128),
-    "Transformer": (16, 64, 256),
-    "LM": (5, 10, 20, 40, 80),
-    "Recommendation": (512, 1024, 2048, 4096, 8192),
-    "A3C": (4,),
-}
-families = st.sampled_from([(m, b) for m, sizes in SIZES.items() for b in sizes])
-rules = st.sampled_from([Mode.STATIC, Mode.ACCORDION, Mode.GNS])
-scales = st.sampled_from([1, 2, 4, 8])
-
-
-def name(family: tuple[str, int]) -> str:
-    return f"{family[0]} (batch size {family[1]})"
-
-
-def steps(family: tuple[str, int], epochs: float) -> float:
-    return epochs * steps_per_epoch(SAMPLES[family[0]], family[1])
-
-
-def batch_at(adaptation: Adaptation, epoch: int) -> int:
-    return [batch for first, batch in adaptation.schedule if first <= epoch][-1]
-
-
-@given(families, scales, rules, st.integers(1, 700))
-def test_the_worlds_differ_in_the_last_epoch_only(
-    family: tuple[str, int], scale: int, mode: Mode, epochs: int
-) -> None:
-    total = steps(family, epochs)
-    ours = batch_schedule(name(family), scale, total, mode)
-    theirs = batch_schedule(name(family), scale, total, mode, released=True)
-    assert ours.epochs == theirs.epochs == epochs
-    same = [batch_at(ours, e) == batch_at(theirs, e) for e in range(epochs)]
-    assert all(same[:-1])
-    if not same[-1]:
-        assert mode is Mode.GNS
-        assert batch_at(theirs, epochs - 1) == family[1]
 
 
 @given(families, scales, rules, st.floats(0.01, 700))
@@ -82,12 +41,9 @@ def test_accordion_keeps_the_small_batch_early_and_in_critical_regimes() -> None
     assert made.schedule == ((0, 32), (20, 128), (30, 32), (40, 128), (60, 32))  # 0.3 x 65 = 19.5
 
 
-def test_gns_doubles_and_only_the_release_falls_back() -> None:
-    total = steps(("LM", 10), 22.5)
-    ours = batch_schedule("LM (batch size 10)", 1, total, Mode.GNS)
-    theirs = batch_schedule("LM (batch size 10)", 1, total, Mode.GNS, released=True)
+def test_gns_doubles() -> None:
+    ours = batch_schedule("LM (batch size 10)", 1, steps(("LM", 10), 22.5), Mode.GNS)
     assert (ours.epochs, ours.schedule) == (22.5, ((0, 10), (11, 20), (21, 40)))
-    assert (theirs.epochs, theirs.schedule) == (23, ((0, 10), (11, 20), (21, 40), (22, 10)))
 
 
 def test_a_schedule_of_the_owner_is_cut_at_the_end_of_the_job() -> None:
@@ -97,15 +53,6 @@ def test_a_schedule_of_the_owner_is_cut_at_the_end_of_the_job() -> None:
     )
     assert (made.epochs, made.schedule) == (3.5, ((0, 32), (2, 64)))
     assert made.epochs_in.tolist() == [2.0, 1.5]
-
-
-def test_the_released_profile_of_a_job() -> None:
-    own = batch_schedule("LM (batch size 10)", 1, steps(("LM", 10), 22.5), Mode.GNS)
-    job = Job(JobId(0), "LM (batch size 10)", 1, steps(("LM", 10), 22.5), adaptation=own)
-    made = released(job)
-    assert made is not None
-    assert made.schedule[-1] == (22, 10)
-    assert released(Job(JobId(0), "LM (batch size 10)", 1, 5.0)) is None
 
 
 def test_running_alone() -> None:
@@ -120,11 +67,6 @@ def test_running_alone() -> None:
     )
     assert epoch_s(own, one, table).tolist() == [[2.0, 4.0, 4.0], [2.0, 4.0, inf]]
     assert exclusive_s(own, one, table).tolist() == [7.0, 14.0, inf]
-    whole = batch_schedule(
-        family, 1, 14.0, Mode.SCHEDULE, samples=1000, schedule=((0, 300), (2, 600)), released=True
-    )
-    theirs = exclusive_s(whole, one, table, released=True)
-    assert theirs[0] == pytest.approx(2 * (1000 / 300) / 2 + 2 * (1000 / 600) / 1)
     assert exclusive_s(own, JobType.parse(family, 2), table).tolist() == [inf, inf, inf]
 
 

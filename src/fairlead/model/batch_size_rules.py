@@ -1,9 +1,7 @@
 """When jobs change their batch size: the rules of Accordion and GNS as tables, and profiles made of them.
 
-Two worlds share the tables. By default the profile is what happens: a job of 3.5 epochs' worth of steps has
-3.5 epochs, and its last one keeps the stage that it is in. ``released=True`` gives the profile of
-Shockwave's release to the letter: the number of epochs is rounded up, and under GNS the last epoch falls
-back to the first batch size once the second threshold is passed.
+A job of 3.5 epochs' worth of steps has 3.5 epochs, and its last one keeps the stage that it is in. The
+profiles of Shockwave's release, which differ, are in ``fairlead.simulator.shockwave_reference.profiles``.
 
 Source: Shockwave (NSDI'23), the released job profiles; Accordion (MLSys'21); the gradient noise scale
 (McCandlish et al., 2018). The figures were measured by the authors of Shockwave for these models.
@@ -24,7 +22,6 @@ from fairlead.model.adaptation import (
     steps_per_epoch,
 )
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.job import Job
 from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 
@@ -113,19 +110,16 @@ def batch_schedule(
     *,
     samples: int | None = None,
     schedule: Schedule = (),
-    released: bool = False,
 ) -> Adaptation:
     """The adaptation of a job with this many steps of its first batch size.
 
     samples: per epoch; by default the size of the model's data set. schedule: for ``Mode.SCHEDULE``,
     which starts with (0, the family's batch size); stages beyond the last epoch are left out.
-    released: as Shockwave's release profiles it. Raises ConfigError where the family has no batch size,
-    where nobody says how many samples an epoch has, and where the mode has no rule for the model.
+    Raises ConfigError where the family has no batch size, where nobody says how many samples an epoch has,
+    and where the mode has no rule for the model.
     """
-    batch, samples = _batch_and_samples(family, samples)
+    batch, samples = batch_and_samples(family, samples)
     epochs = total_steps / steps_per_epoch(samples, batch)
-    if released:
-        epochs = float(ceil(epochs))
     match mode:
         case Mode.STATIC:
             stages: Schedule = ((0, batch),)
@@ -134,27 +128,11 @@ def batch_schedule(
         case Mode.ACCORDION:
             stages = _accordion(_adaptable(family, mode), batch, epochs)
         case Mode.GNS:
-            stages = _gns(_adaptable(family, mode), batch, scale_factor, ceil(epochs), released)
+            stages = growth(_adaptable(family, mode), batch, scale_factor)
     whole = Adaptation(mode, samples, epochs, stages)
     if (fault := adaptation_fault(whole, family)) is not None:
         raise ConfigError(f"{family}: {fault}")
     return replace(whole, schedule=tuple(stage for stage in stages if stage[0] < epochs))
-
-
-def released(job: Job) -> Adaptation | None:
-    """The job's adaptation as Shockwave's release profiles it; None if it has none."""
-    own = job.adaptation
-    if own is None:
-        return None
-    return batch_schedule(
-        job.family,
-        job.scale_factor,
-        job.total_steps,
-        own.mode,
-        samples=own.samples,
-        schedule=own.schedule,
-        released=True,
-    )
 
 
 def adaptation_fault(adaptation: Adaptation, family: str) -> str | None:
@@ -186,41 +164,18 @@ def rates(adaptation: Adaptation, job_type: JobType, throughputs: Throughputs) -
     return found
 
 
-def epoch_s(
-    adaptation: Adaptation,
-    job_type: JobType,
-    throughputs: Throughputs,
-    *,
-    released: bool = False,
-) -> Floats:
-    """(batches, slots) seconds of an epoch alone, inf where it cannot run. The release lets an epoch end
-    within a step."""
-    steps = adaptation.steps_per_epoch
-    if released:
-        steps = adaptation.samples / np.array(adaptation.batches, np.float64)
+def epoch_s(adaptation: Adaptation, job_type: JobType, throughputs: Throughputs) -> Floats:
+    """(batches, slots) seconds of an epoch alone, inf where it cannot run."""
     rate = rates(adaptation, job_type, throughputs)
-    return np.divide(steps[:, None], rate, out=np.full_like(rate, inf), where=rate > 0)
+    steps = adaptation.steps_per_epoch[:, None]
+    return np.divide(steps, rate, out=np.full_like(rate, inf), where=rate > 0)
 
 
-def exclusive_s(
-    adaptation: Adaptation,
-    job_type: JobType,
-    throughputs: Throughputs,
-    *,
-    released: bool = False,
-) -> Floats:
+def exclusive_s(adaptation: Adaptation, job_type: JobType, throughputs: Throughputs) -> Floats:
     """(slots,) seconds that the whole job runs alone on each slot type, inf where it cannot run at one
-    of its batch sizes. Shockwave's ``exclusive_runtime`` (released: equal to it to the last bit)."""
-    seconds = epoch_s(adaptation, job_type, throughputs, released=released)
-    if not released:
-        total: Floats = adaptation.epochs_in @ seconds
-        return total
-    # Added up epoch by epoch, as there: the order decides about the last bit.
-    epochs = ceil(adaptation.epochs)
-    lengths = np.diff(np.append(adaptation.starts, epochs))
-    one_by_one = np.repeat(seconds[adaptation.regimes], lengths, axis=0)
-    last: Floats = np.cumsum(one_by_one, axis=0)[-1]
-    return last
+    of its batch sizes."""
+    total: Floats = adaptation.epochs_in @ epoch_s(adaptation, job_type, throughputs)
+    return total
 
 
 def growth(model: str, batch: int, scale_factor: int) -> Schedule:
@@ -229,7 +184,9 @@ def growth(model: str, batch: int, scale_factor: int) -> Schedule:
     return ((0, batch), *((epoch, batch << n) for n, epoch in enumerate(thresholds, start=1)))
 
 
-def _batch_and_samples(family: str, samples: int | None) -> tuple[int, int]:
+def batch_and_samples(family: str, samples: int | None) -> tuple[int, int]:
+    """The batch size that a family's name states, and the samples per epoch, by default those of the model.
+    Raises ConfigError where there are none."""
     job_type = JobType.parse(family)
     batch = job_type.batch_size
     if batch is None:
@@ -257,13 +214,3 @@ def _accordion(model: str, batch: int, epochs: float) -> Schedule:
     large = ~ACCORDION[model].within(epoch, batch) & (epoch > epochs * EARLY)
     starts = [0, *(np.flatnonzero(large[1:] != large[:-1]) + 1).tolist()]
     return tuple((first, LARGEST[model] if large[first] else batch) for first in starts)
-
-
-def _gns(model: str, batch: int, scale_factor: int, epochs: int, released: bool) -> Schedule:
-    """The batch doubles at the model's thresholds."""
-    stages = growth(model, batch, scale_factor)
-    last = epochs - 1
-    if released and len(stages) > 2 and last >= stages[2][0]:
-        kept = tuple(stage for stage in stages if stage[0] < last)
-        return (*kept, (last, batch))
-    return stages

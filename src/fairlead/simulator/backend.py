@@ -26,6 +26,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.node_failures import NodeFailures
+from fairlead.simulator.shockwave_reference.round_rules import ReleasedRules
 from fairlead.simulator.simulated_rounds import SimulatedRounds
 from fairlead.simulator.submissions import MeasuredJobs, Submissions
 from fairlead.simulator.true_jobs import Adopted
@@ -51,18 +52,17 @@ class SimBackend:
         measured_jobs: MeasuredJobs | None = None,
         stop_at_s: float | None = None,
         solve_s: float = 0.0,
-        released: bool = False,
+        released: ReleasedRules | None = None,
         now_s: float = 0.0,
         adopted: Iterable[Adopted] = (),
         early_s: float = np.inf,
     ) -> None:
         """throughputs: the true rates before noise; solve: the planner's heavy part; whole_steps: cut
         steps per round to integers and split them over devices, as Gavel does; solve_s: how long a
-        solve takes in simulated time; released: the world of Shockwave's release
-        (``fairlead.simulator.shockwave_reference.round_rules``), whose restart costs are those of the
-        world by its own rule; now_s:
-        when the simulation begins; early_s: a round of this age ends when one of its units has, if jobs
-        wait, as on a live cluster; adopted: jobs that the scheduler has by then. Where no command comes
+        solve takes in simulated time; released: what a round does in the world of Shockwave's
+        release, whose restart costs are those of the world by its own rule; None = as in the default one;
+        now_s: when the simulation begins; early_s: a round of this age ends when one of its units has, if
+        jobs wait, as on a live cluster; adopted: jobs that the scheduler has by then. Where no command comes
         first, the first event, a submission of no jobs, makes the core decide about them."""
         truth = ground_truth or GroundTruth()
         self.now_s = now_s

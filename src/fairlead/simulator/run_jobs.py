@@ -6,10 +6,10 @@ from math import inf
 from pathlib import Path
 
 from fairlead.errors import ConfigError
-from fairlead.model.batch_size_rules import exclusive_s, released
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.shockwave_reference.profiles import released_exclusive_s, released_profile
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.trace import Skipped, Trace, checked, only_usable, summarise, usable
 
@@ -59,9 +59,9 @@ def read_jobs(
 def as_released(arrival: Arrival, rates: Throughputs) -> Arrival:
     """The arrival, its job with the profile of Shockwave's release, whose running time is that from there."""
     job = arrival.job
-    adaptation = released(job)
+    adaptation = released_profile(job)
     if adaptation is None:
         return arrival
-    alone_s = exclusive_s(adaptation, job.job_type, rates, released=True).min()
+    alone_s = released_exclusive_s(adaptation, job.job_type, rates).min()
     duration_s = float(int(alone_s)) if alone_s < inf else job.duration_s
     return replace(arrival, job=replace(job, adaptation=adaptation, duration_s=duration_s))

@@ -59,7 +59,7 @@ class SimulatedRounds:
         *,
         whole_steps: bool = False,
         early_s: float = np.inf,
-        released: bool = False,
+        released: ReleasedRules | None = None,
     ) -> None:
         """Arguments as of ``SimBackend``."""
         self.cluster = cluster
@@ -70,7 +70,7 @@ class SimulatedRounds:
         slots, pair = self.throughputs.slots, self.throughputs.colocated_rate
         self.jobs = TrueJobs(len(slots))
         self.stages = Stages(self.throughputs)
-        self._released = ReleasedRules(self.throughputs) if released else None
+        self._released = released
         self._rates = TrueRates(self.throughputs.rate, _NO_PAIRS if pair is None else pair)
         self._accelerator: Ints = np.array(  # (columns of the table,)
             [cluster.accelerators.index(slot.accelerator) for slot in slots]

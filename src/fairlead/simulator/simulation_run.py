@@ -32,6 +32,7 @@ from fairlead.simulator.fluid_backend import FluidBackend
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.options import Options, check_options, settings_of
 from fairlead.simulator.progress import ProgressObserver, Watch
+from fairlead.simulator.recording.contention import profile_alone_s
 from fairlead.simulator.recording.expected_rounds import ExpectRounds
 from fairlead.simulator.recording.fluid_recorder import FluidRecorder
 from fairlead.simulator.recording.metrics import Result, measure
@@ -39,7 +40,8 @@ from fairlead.simulator.recording.recorder import Recorder
 from fairlead.simulator.recording.running_units import ChargingRules
 from fairlead.simulator.run_jobs import RunJobs, as_released, read_jobs
 from fairlead.simulator.run_log import RunLog
-from fairlead.simulator.shockwave_reference.round_rules import LOSS
+from fairlead.simulator.shockwave_reference.profiles import released_alone_s
+from fairlead.simulator.shockwave_reference.round_rules import LOSS, ReleasedRules
 from fairlead.simulator.submissions import MeasuredJobs
 from fairlead.simulator.timed_solver import TimedSolver
 from fairlead.simulator.traces.atomic_write import write_atomically
@@ -270,8 +272,14 @@ class SimulationRun:
             measured_jobs=None if measured is None else MeasuredJobs(*measured),
             stop_at_s=options.stop_at_s,
             solve_s=options.solve_s,
-            released=self.profile.shockwave.released_world,
+            released=self._released_rules(),
         )
+
+    def _released_rules(self) -> ReleasedRules | None:
+        """What a round does in the world of Shockwave's release; None = as in the default one."""
+        if not self.profile.shockwave.released_world:
+            return None
+        return ReleasedRules(self.throughputs.on(self.cluster))
 
     def _recorder(self, setup: Setup, keep_intervals: bool) -> Recorder:
         if self.options.ideal:
@@ -284,7 +292,7 @@ class SimulationRun:
                 startup=self.profile.shockwave.charge_startup,
             ),
             solves=setup.traits is not None,
-            released_world=self.profile.shockwave.released_world,
+            alone=released_alone_s if self.profile.shockwave.released_world else profile_alone_s,
             keep_intervals=keep_intervals,
         )
 

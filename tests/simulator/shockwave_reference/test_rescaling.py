@@ -15,6 +15,7 @@ from fairlead.model.batch_size_rules import (
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
 from fairlead.model.throughputs import Throughputs
+from fairlead.simulator.shockwave_reference.profiles import released_schedule
 from fairlead.simulator.shockwave_reference.rescaling import (
     RunRule,
     RunRules,
@@ -88,7 +89,7 @@ def test_gns_doubles_if_the_profile_is_larger_now_or_next(
     family = f"{model} (batch size {batch})"
     for epoch in (*range(230), 757, 758, 759, 760, 5000):
         total = max(760, epoch + 2) * steps_per_epoch(SAMPLES[model], batch)
-        schedule = batch_schedule(family, scale, total, Mode.GNS, released=True).schedule
+        schedule = released_schedule(family, scale, total, Mode.GNS).schedule
         table_says = max(
             [b for first, b in schedule if first <= at][-1] for at in (epoch, epoch + 1)
         )

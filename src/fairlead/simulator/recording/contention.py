@@ -4,7 +4,8 @@ Source: Shockwave (NSDI'23) and its release; the definitions stand in
 ``fairlead.simulator.recording.metrics``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,21 +14,30 @@ from fairlead.model.batch_size_rules import exclusive_s
 from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
 
+# (slots,) seconds that a job with a profile runs alone; None: it runs at one rate.
+AloneRule: TypeAlias = Callable[[Job, Throughputs], Floats | None]
+
+
+def profile_alone_s(job: Job, throughputs: Throughputs) -> Floats | None:
+    """(slots,) the epochs of a job's profile, each at its batch size; None where it does not adapt."""
+    adaptation = job.adaptation
+    if adaptation is None or len(adaptation.schedule) < 2:
+        return None
+    return exclusive_s(adaptation, job.job_type, throughputs)
+
 
 def running_alone_s(
-    jobs: Sequence[Job], fastest: Floats, throughputs: Throughputs, released: bool
+    jobs: Sequence[Job], fastest: Floats, throughputs: Throughputs, rule: AloneRule
 ) -> Floats:
     """(jobs,) seconds that each job takes on the fastest type with nobody else, nan where it cannot run.
 
-    For a job that adapts, the epochs of its profile, each at its batch size; released: as Shockwave's
-    release adds them up. fastest: (jobs,) steps/s at the first batch size.
+    rule: of jobs that adapt. fastest: (jobs,) steps/s at the first batch size.
     """
     total = np.array([job.total_steps for job in jobs], np.float64)
     alone_s: Floats = np.divide(total, fastest, out=np.full(len(jobs), np.nan), where=fastest > 0)
     for i, job in enumerate(jobs):
-        adaptation = job.adaptation
-        if adaptation is not None and (released or len(adaptation.schedule) > 1):
-            on_each_s = exclusive_s(adaptation, job.job_type, throughputs, released=released)
+        on_each_s = rule(job, throughputs)
+        if on_each_s is not None:
             least_s = float(on_each_s.min(initial=np.inf))
             alone_s[i] = least_s if least_s < np.inf else np.nan
     return alone_s

@@ -9,7 +9,7 @@ import polars as pl
 from fairlead.model.arrays import Floats
 from fairlead.model.commands import JobEnd
 from fairlead.simulator.recording.adaptation_columns import adaptation_columns
-from fairlead.simulator.recording.contention import running_alone_s
+from fairlead.simulator.recording.contention import AloneRule, running_alone_s
 from fairlead.simulator.recording.job_records import JobRecords
 
 _TYPES: dict[str, Any] = {
@@ -30,7 +30,7 @@ class Surroundings:
     """What the records of jobs do not say."""
 
     devices: float  # of the cluster
-    released_world: bool  # is it that of Shockwave's release?
+    alone: AloneRule  # running time alone of jobs that adapt
     contention: Floats  # (jobs,) mean number of jobs in the system per device, and at least 1
     served: Floats  # (jobs,) part of the rounds that it might have run in in which it ran
 
@@ -42,7 +42,7 @@ def job_table(records: JobRecords, around: Surroundings) -> pl.DataFrame:
     end = col.end[:n]
     jct_s = np.where(end == JobEnd.COMPLETED, col.end_s[:n] - col.arrival_s[:n], np.nan)
     total = np.array([job.total_steps for job in jobs], np.float64)
-    alone_s = _alone_s(records, around.released_world)
+    alone_s = _alone_s(records, around.alone)
     promised = records.promised.given
     table = pl.DataFrame(
         {
@@ -88,7 +88,7 @@ def _rho(
     }
 
 
-def _alone_s(records: JobRecords, released: bool) -> Floats:
+def _alone_s(records: JobRecords, rule: AloneRule) -> Floats:
     """(jobs,) running time alone on the fastest type."""
     table = records.throughputs
     fastest = np.array(
@@ -99,7 +99,7 @@ def _alone_s(records: JobRecords, released: bool) -> Floats:
         ],
         np.float64,
     )
-    return running_alone_s(records.jobs, fastest, table, released)
+    return running_alone_s(records.jobs, fastest, table, rule)
 
 
 def _steps_done(records: JobRecords, total: Floats) -> Floats:

@@ -26,7 +26,7 @@ from fairlead.model.events import (
     Solved,
 )
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.recording.contention import contention
+from fairlead.simulator.recording.contention import AloneRule, contention, profile_alone_s
 from fairlead.simulator.recording.device_time import DeviceTime
 from fairlead.simulator.recording.job_records import JobRecords
 from fairlead.simulator.recording.job_table import Surroundings, job_table
@@ -44,16 +44,17 @@ class Recorder:
         charging: ChargingRules,
         *,
         solves: bool,
-        released_world: bool = False,
+        alone: AloneRule = profile_alone_s,
         keep_intervals: bool = True,
     ) -> None:
         """solves: does the planner ask for solves? (If so, isolated rates are taken at each of them, as
-        Gavel does; if not, whenever jobs come or go.) released_world: as the profile. keep_intervals: if
-        not, their table stays empty, and a long run needs a fraction of the memory."""
+        Gavel does; if not, whenever jobs come or go.) alone: how the running time alone of jobs that
+        adapt is found. keep_intervals: if not, their table stays empty, and a long run needs a fraction of
+        the memory."""
         rates = throughputs.columns(cluster.slots)
         self.cluster = cluster
         self.solves = solves
-        self.released_world = released_world
+        self.alone = alone
         self.n_solves = 0
         self.now_s = 0.0
         self.records = JobRecords(rates)
@@ -150,7 +151,7 @@ class Recorder:
         """One row per submitted job."""
         around = Surroundings(
             devices=float(self.cluster.capacity.sum()),
-            released_world=self.released_world,
+            alone=self.alone,
             contention=self._contention(),
             served=self._served(),
         )
