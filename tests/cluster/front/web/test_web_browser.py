@@ -255,3 +255,4 @@ def test_who_logs_out_is_out(driver: webdriver.Chrome, cluster: Running) -> None
     found(driver, "input[name=token]").send_keys("fl_wrong")
     press(driver, "button.main")
     wait_for_text(driver, "[role=alert]", "not known")
+    log_in(driver, cluster)  # as the others expect
