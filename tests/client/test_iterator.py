@@ -1,5 +1,6 @@
 import os
 import re
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -223,6 +224,21 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_job(
     assert "warning: no checkpoint of step 4: No space left on device" in said
     assert "the one of step 3 stays" in said
     assert Script().run(folder, 12).step == 12
+
+
+def test_of_checkpoints_that_were_removed_none_stays(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def remove(_: object) -> None:
+        shutil.rmtree(folder)
+
+    with pytest.raises(SystemExit) as left:
+        Script().run(folder, 20, {8: remove, 11: stop}, checkpoint_s=0.0)
+    said = capfd.readouterr().err
+    assert "warning: no checkpoint of step 9: " in said
+    assert "; there is none, next attempt in " in said
+    assert left.value.code == 74
+    assert re.search(r"step 12 could not be saved \(.+\): work since step 0 is lost", said)
 
 
 @pytest.mark.parametrize("error", [OSError, RuntimeError])

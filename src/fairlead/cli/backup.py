@@ -1,5 +1,6 @@
 """``fairlead backup``, ``restore`` and ``check``: the state of a live cluster, as files."""
 
+import os
 import time
 from contextlib import closing
 from pathlib import Path
@@ -18,13 +19,19 @@ from fairlead.cluster.store.database import (
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import Found, Marker
 from fairlead.cluster.store.samples import is_whole
-from fairlead.cluster.store.store import NAME
+from fairlead.cluster.store.store import NAME, check_lock
 from fairlead.cluster.store.verification import (
     Verified,
     unreadable,
     verify,
 )
 from fairlead.errors import ConfigError, RunError
+
+# Databases in a state directory that a cluster can do without.
+BESIDE = {
+    "samples.db": "the plots begin anew",
+    "forecasts.db": "what forecasts were worth is learned anew",
+}
 
 
 def backup(
@@ -128,9 +135,11 @@ def check(
     if not (path / NAME).is_file():
         raise RunError(f"{path / NAME}: is missing")
     _check(path / NAME, found)
-    samples = path / "samples.db"
-    if samples.exists() and not is_whole(samples):
-        print(f"{samples}: is damaged; the next server sets it aside, and the plots begin anew")
+    for name, then in BESIDE.items():
+        file = path / name
+        if os.path.lexists(file) and not is_whole(file):
+            print(f"{file}: is damaged; the next server sets it aside, and {then}", flush=True)
+    check_lock(path)
 
 
 def _check(state: Path, found: Found | None) -> None:

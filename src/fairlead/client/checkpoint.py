@@ -105,6 +105,10 @@ class Checkpoints:
                 say(f"{path}: not used, the checkpoint before it is: {problem}")
         return None
 
+    def steps(self) -> list[int]:
+        """Of the checkpoints that are there, newest first, whether they are whole or not."""
+        return [int(path.name.rpartition("-")[2]) for path in self._found()]
+
     def begin(self, step: int) -> Path:
         """A folder for the parts of a new checkpoint. Raises OSError."""
         partial = self.directory / f".{_name(step)}.partial"

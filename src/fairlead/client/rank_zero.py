@@ -263,9 +263,17 @@ class RankZero:
         self._retry_at = monotonic() + wait_s
         self._saved_at = min(self._saved_at, self._retry_at - self._link.checkpoint_s)
         say(
-            f"warning: no checkpoint of step {self._step}: {problem}; "
-            f"the one of step {self._saved_step} stays, next attempt in {wait_s:.0f} s"
+            f"warning: no checkpoint of step {self._step}: {problem}; {self._left()}, "
+            f"next attempt in {wait_s:.0f} s"
         )
+
+    def _left(self) -> str:
+        """What there is to go on from, as the folder has it now: it may have been removed."""
+        steps = [] if self._store is None else self._store.steps()
+        if self._saved_step not in steps:
+            self._saved_step = max(steps, default=0)
+        step = self._saved_step
+        return f"the one of step {step} stays" if step in steps else "there is none"
 
     def _compare(self, standings: list[RankStatus]) -> None:
         first = standings[0]

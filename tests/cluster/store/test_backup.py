@@ -1,9 +1,11 @@
 """Backups of a cluster's state, restored: nothing that was done since runs twice, no number comes again."""
 
+import os
 import sqlite3
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from tests.cluster.store.test_damage import content, fill
 from tests.cluster.store.test_store import row
 
 from fairlead.cli.main import main
+from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.restored import (
     ATTEMPTS,
@@ -183,6 +186,50 @@ def test_a_refused_state_goes_on_from_a_backup(
     with Store(state) as store:
         assert store.last_job() == 4
     assert "ends at commit 6 of " in capsys.readouterr().out
+
+
+def _directory(path: Path) -> None:
+    path.mkdir()
+    (path / "file").touch()
+
+
+def _dangling(path: Path) -> None:
+    path.symlink_to(path.parent / "no-such-folder" / "file")
+
+
+@pytest.mark.parametrize("put", [_directory, _dangling, os.mkfifo])
+@pytest.mark.parametrize(
+    "name", ["state.db", "state.mark", "server.lock", "samples.db", "forecasts.db"]
+)
+def test_what_stands_in_the_place_of_a_file_is_told_in_a_sentence_by_check_and_by_a_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], put: Callable[[Path], None], name: str
+) -> None:
+    with Store(tmp_path):
+        pass
+    path = tmp_path / name
+    path.unlink(missing_ok=True)
+    put(path)
+    needless = name in ("samples.db", "forecasts.db")
+    assert run("check", tmp_path) == (0 if needless else 2)
+    out, err = capsys.readouterr()
+    if not needless:
+        assert name in err
+        assert err.count("\n") == 1
+        with pytest.raises(
+            RunError, match=rf"{name}.*(is not a|is missing|not a regular|is empty)"
+        ):
+            Store(tmp_path).open()
+        return
+    assert f"{path}: is damaged; the next server sets it aside" in out
+    for _ in range(2):  # what was set aside before is in nobody's way
+        with Store(tmp_path):
+            pass
+        outcomes = Outcomes(tmp_path / "forecasts.db")
+        outcomes.open()
+        outcomes.close()
+        path.unlink()
+        put(path)
+    assert len(list(tmp_path.glob(f"{name}.*-2"))) == 1
 
 
 def test_a_loss_may_be_accepted_but_damage_not(

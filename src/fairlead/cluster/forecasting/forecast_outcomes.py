@@ -7,6 +7,7 @@ them.
 
 import contextlib
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ class Outcomes:
         try:
             self._connection = self._connect()
         except RunError as problem:
-            aside = self.path.with_name(self.path.name + ASIDE)
+            aside = self._aside()
             _log.warning(
                 "%s: what forecasts were worth is learned anew; the file is kept as %s",
                 problem,
@@ -66,6 +67,14 @@ class Outcomes:
                 with contextlib.suppress(FileNotFoundError):
                     self.path.with_name(self.path.name + tail).replace(f"{aside}{tail}")
             self._connection = self._connect()
+
+    def _aside(self) -> Path:
+        """A name that nothing has."""
+        aside, number = self.path.with_name(self.path.name + ASIDE), 1
+        while os.path.lexists(aside):
+            number += 1
+            aside = self.path.with_name(f"{self.path.name}{ASIDE}-{number}")
+        return aside
 
     def _connect(self) -> sqlite3.Connection:
         return connect(self.path, _LAYOUT, durable=False)

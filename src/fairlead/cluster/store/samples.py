@@ -5,6 +5,7 @@ synced, so that a sample costs no wait for the disk.
 """
 
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -74,7 +75,7 @@ class Samples:
         """Set a damaged file aside, under a name that no other has, and begin another."""
         self._close()
         number = 1
-        while (aside := self.path.with_name(f"{self.path.name}.damaged-{number}")).exists():
+        while os.path.lexists(aside := self.path.with_name(f"{self.path.name}.damaged-{number}")):
             number += 1
         self.path.replace(aside)
         for tail in ("-wal", "-shm"):
@@ -149,5 +150,5 @@ def is_whole(path: Path) -> bool:
     try:
         with closing(reader(path)) as connection:
             return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
-    except TROUBLE:
+    except (RunError, *TROUBLE):  # the first where it is no file
         return False

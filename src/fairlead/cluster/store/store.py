@@ -376,16 +376,28 @@ def sync(directory: Path) -> None:
 
 def lock(directory: Path) -> int:
     """The file that one server holds; the kernel lets go of it however that server ends."""
+    check_lock(directory)
     try:
         held = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
-        raise RunError(f"{directory}: cannot be used as a state directory ({problem})") from None
+        raise RunError(f"{directory / LOCK}: cannot be opened ({problem.strerror})") from None
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(held)
         raise RunError(f"{directory}: another server is using this state directory") from None
     return held
+
+
+def check_lock(directory: Path) -> None:
+    """Raises RunError where something stands in the place of the lock file that no server can lock."""
+    path = directory / LOCK
+    if not os.path.lexists(path):
+        return
+    if not path.is_file():
+        raise RunError(f"{path}: is not a regular file, so no server can start; remove it")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise RunError(f"{path}: cannot be opened (Permission denied), so no server can start")
 
 
 def _begin(connection: sqlite3.Connection) -> None:
