@@ -73,10 +73,11 @@ class AttemptEnds:
         # It may need fewer steps than announced.
         keeps = row.total_steps if completed else attempt.survives()
         timed = row.starts_over and not attempt.tells  # else the next one says what it goes on from
-        if timed and not completed and (over := attempt.progress()) > 0:
-            self._steps.lose_steps(attempt, over, own=True)
+        over = attempt.progress() if timed and not completed else 0.0
         self._steps.measure(attempt)
         self._orders.close_row(attempt, now, keeps, attempt.end())
+        if over > 0:
+            self._steps.lose_steps(attempt, over, own=True)
         self._state.registry.drop(attempt)
         for node in attempt.nodes:
             fleet.forget(node, attempt.key)  # not before: a restarted server asks what came of it

@@ -63,14 +63,18 @@ class StepAccounting:
         return float(counts - before)
 
     def lose_steps(self, attempt: Attempt, steps: float, *, own: bool = False) -> None:
-        """So many steps of a job have to be done again. own: those of this attempt, by the next one; else
-        those of attempts before it, by this one."""
+        """So many steps of a job have to be done again. own: those of this attempt, which has ended, by the
+        next one, and nothing is kept; else those of attempts before it, by this one."""
         row, registry = attempt.row, self._state.registry
-        done = row.steps + row.lost_steps + steps  # in all its device time, wherever that was
+        kept = 0.0 if own else row.steps
+        done = kept + row.lost_steps + steps  # in all its device time, wherever that was
+        trained_s = max(
+            row.run_s - row.overhead_s, 0.0
+        )  # what starts and stops took is lost anyway
         row.lost_steps += steps
         attempt.record.lost_steps += steps
         attempt.record.lost_own = own
-        self.lose_time(attempt, row.run_s * steps / done if done > 0 else 0.0)
+        self.lose_time(attempt, trained_s * steps / done if done > 0 else 0.0)
         registry.dirty_jobs.add(row.id)
         registry.dirty_attempts[attempt.key] = attempt.record
 
