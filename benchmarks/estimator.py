@@ -87,7 +87,7 @@ def errors(given: argparse.Namespace) -> None:
         ]
         mine.submitted(jobs, users.about(table)(jobs))
         for rounds in range(4):
-            off = np.abs(np.exp(mine.believed(np.arange(n))[0]) / table.rate - 1)
+            off = np.abs(np.exp(mine.posterior(np.arange(n))[0]) / table.rate - 1)
             print(f"{known:6.1f}{rounds:17}{np.median(off):14.1%}{np.quantile(off, 0.9):8.1%}")
             for slot in range(len(TYPES)):
                 noisy = table.rate[:, slot] * np.exp(rng.normal(0, NOISE, n))

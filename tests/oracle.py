@@ -19,7 +19,7 @@ from fairlead.model.snapshot import Snapshot
 TIGHT = 1e-10
 BEYOND = 1e-7  # relative: what counts as rising above a level
 SLACK = 1e-9  # relative: how far below its level a frozen job may fall for rounding
-LATE = 1e-10  # lateness above the least that rounding makes
+LATE = 1e-10  # shortfall above the least that rounding makes
 
 
 class Shares:
@@ -352,12 +352,12 @@ def throughput_per_cost(snapshot: Snapshot) -> float:
 
 
 def throughput_per_cost_slo(snapshot: Snapshot, packed: bool = False, slack: float = LATE) -> float:
-    """max sum_ij T_ij / c_j x_ij among the shares with the least lateness"""
+    """max sum_ij T_ij / c_j x_ij among the shares with the least shortfall"""
     shares = Shares(snapshot, snapshot.solo_rate, packed)
     units = shares.x.shape[0]
     worth = (shares.gets.sum(axis=0) / np.tile(price(snapshot), units)) @ shares.flat
-    late, constraints = lateness(snapshot, shares.steps_per_s)
-    in_time = late <= least_lateness(snapshot, packed) + slack
+    late, constraints = shortfall(snapshot, shares.steps_per_s)
+    in_time = late <= least_shortfall(snapshot, packed) + slack
     return maximum(worth, [*shares.feasible, *constraints, in_time])
 
 
@@ -372,7 +372,7 @@ def min_cost(snapshot: Snapshot) -> float:
 
 
 def min_cost_slo(snapshot: Snapshot, slack: float = LATE) -> float:
-    """The same among the shares with the least lateness. As Charnes and Cooper do it: shares scaled so
+    """The same among the shares with the least shortfall. As Charnes and Cooper do it: shares scaled so
     that they cost 1, in a cluster that is scaled as they are."""
     size = cp.Variable(nonneg=True)
     shares = Shares(snapshot, snapshot.solo_rate, size=size)
@@ -381,8 +381,8 @@ def min_cost_slo(snapshot: Snapshot, slack: float = LATE) -> float:
         return 0.0
     constraints = [*shares.feasible, shares.used @ snapshot.price == 1]
     if slack < np.inf:
-        late, more = lateness(snapshot, shares.steps_per_s, size)
-        constraints += [*more, late <= (least_lateness(snapshot) + slack) * size]
+        late, more = shortfall(snapshot, shares.steps_per_s, size)
+        constraints += [*more, late <= (least_shortfall(snapshot) + slack) * size]
     return maximum(worth @ shares.steps_per_s, constraints)
 
 
@@ -405,7 +405,7 @@ def needs(snapshot: Snapshot) -> Floats:
     return np.where(dated, np.minimum(asked, fastest(snapshot)), 0.0)
 
 
-def lateness(
+def shortfall(
     snapshot: Snapshot, steps_per_s: cp.Expression, size: float | cp.Expression = 1.0
 ) -> tuple[cp.Expression, list[cp.Constraint]]:
     """sum_i (1 - t_i / n_i)+ over the jobs that need n_i > 0, and what makes it so"""
@@ -415,9 +415,9 @@ def lateness(
     return cp.sum(short), [short >= has * size - cp.multiply(inverse(need), steps_per_s)]
 
 
-def least_lateness(snapshot: Snapshot, packed: bool = False) -> float:
+def least_shortfall(snapshot: Snapshot, packed: bool = False) -> float:
     shares = Shares(snapshot, snapshot.solo_rate, packed)
-    late, constraints = lateness(snapshot, shares.steps_per_s)
+    late, constraints = shortfall(snapshot, shares.steps_per_s)
     return -maximum(-late, [*shares.feasible, *constraints])
 
 

@@ -12,7 +12,7 @@ from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
 from tests import oracle
 
-LATER = 3e-7  # lateness above the least that a policy may leave
+LATER = 3e-7  # shortfall above the least that a policy may leave
 Value: TypeAlias = Callable[[Snapshot, Allocation], float]  # the objective of an allocation
 
 
@@ -88,13 +88,13 @@ def ratio(snapshot: Snapshot, allocation: Allocation) -> float:
 
 
 def in_time(value: Value, packed: bool = False) -> Value:
-    """The same of an allocation with the least lateness; nan of others."""
+    """The same of an allocation with the least shortfall; nan of others."""
 
     def checked(snapshot: Snapshot, allocation: Allocation) -> float:
         need = oracle.needs(snapshot)
         met = throughput(snapshot, allocation) * oracle.inverse(need)
         late = ((need > 0) - met).clip(0.0).sum()
-        in_time = late <= oracle.least_lateness(snapshot, packed) + 1e-6
+        in_time = late <= oracle.least_shortfall(snapshot, packed) + 1e-6
         return value(snapshot, allocation) if in_time else float("nan")
 
     return checked

@@ -6,9 +6,9 @@ import msgspec
 from rich.console import Console
 
 from fairlead.cli.job_history import (
+    attempt_history,
     end,
     price,
-    story,
 )
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
@@ -83,7 +83,7 @@ TOLD = Explanation(
 def printed(told: Explanation, now_s: float = 200.0) -> str:
     console = Console(width=160, markup=False, highlight=False)
     with console.capture() as caught:
-        console.print(story(told, now_s))
+        console.print(attempt_history(told, now_s))
     return caught.get()
 
 

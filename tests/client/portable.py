@@ -102,7 +102,7 @@ def under_an_agent(folder: Path) -> None:
         told = False
         while not over.is_set():
             host.poll(0.02)
-            if not told and any(isinstance(m, Progress) and m.step > 5 for m in host.said):
+            if not told and any(isinstance(m, Progress) and m.step > 5 for m in host.received):
                 host.send(StopRank("preempted"))
                 told = True
 
@@ -122,7 +122,7 @@ def under_an_agent(folder: Path) -> None:
         host.close()
         for name in [name for name in os.environ if name.startswith("FAIRLEAD_")]:
             del os.environ[name]
-    kinds = [type(message) for message in host.said]
+    kinds = [type(message) for message in host.received]
     assert kinds.count(Hello) == kinds.count(Loaded) == kinds.count(RankEnded) == 2, kinds
 
 

@@ -148,7 +148,7 @@ def test_the_agent_is_told_that_the_steps_are_done_and_may_stop_what_follows(
             save_again_and_again(held)
         assert left.value.code == 0
         served.wait_for(RankEnded, 2)
-        ends = [one for one in served.said(RankEnded) if isinstance(one, RankEnded)]
+        ends = [one for one in served.received(RankEnded) if isinstance(one, RankEnded)]
         assert [(one.step, one.saved_step, one.completed) for one in ends] == [
             (3, 3, True),
             (3, 3, False),
@@ -185,11 +185,13 @@ def test_an_agent_that_was_away_after_the_loop_hears_again_that_the_steps_are_do
         served.wait_for(RankEnded)
         served.host.drop()
         end = time.monotonic() + 60.0
-        while len(served.said(RankEnded)) < 2:
+        while len(served.received(RankEnded)) < 2:
             assert held.checkpoint()
             assert time.monotonic() < end
             time.sleep(0.05)
-        assert all(one.completed for one in served.said(RankEnded) if isinstance(one, RankEnded))
+        assert all(
+            one.completed for one in served.received(RankEnded) if isinstance(one, RankEnded)
+        )
 
 
 def test_ranks_that_each_have_a_part_cannot_save_alone(
@@ -198,6 +200,6 @@ def test_ranks_that_each_have_a_part_cannot_save_alone(
     held = lease(Script(), folder, save_ranks="all")
     train(held)
     assert held.checkpoint()  # one rank is all ranks
-    held._place = type(held._place)(world_size=2)
+    held._environment = type(held._environment)(world_size=2)
     with pytest.raises(ConfigError, match="save_ranks='all'"):
         held.checkpoint()

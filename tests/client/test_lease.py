@@ -54,7 +54,7 @@ def test_a_whole_job_under_an_agent(
         held = lease(Script(), folder, steps=10)
         assert train(held) == 0
         served.wait_for(RankEnded)
-        said = served.host.said
+        said = served.host.received
     assert isinstance(said[0], Hello)
     assert said[0].pid == os.getpid()
     assert said[1] == Loaded(1, 0, 0.0, 0)
@@ -82,14 +82,14 @@ def test_stop_saves_and_exits_with_0_and_the_next_start_goes_on(
         assert train(first, after=after) == 0
         assert (first.preempted, first.reason, first.completed) == (True, "preempted", False)
         served.wait_for(RankEnded)
-        end = served.host.said[-1]
+        end = served.host.received[-1]
         assert isinstance(end, RankEnded)
         assert (end.step, end.saved_step, end.completed) == (first.step, first.step, False)
         second = lease(script, folder)
         assert train(second, after=lambda held: held.complete()) == 0
         assert second.step == first.step + 1
         served.wait_for(RankEnded, 2)
-        assert served.said(Loaded)[-1].step == first.step  # type: ignore[union-attr]
+        assert served.received(Loaded)[-1].step == first.step  # type: ignore[union-attr]
 
 
 def test_the_agent_decides_when_to_save(
@@ -101,7 +101,7 @@ def test_the_agent_decides_when_to_save(
         def after(held: Lease) -> None:
             if held.step == 5:
                 served.host.send(Save())
-            if any(one.saved_step > 5 for one in served.said(Progress)):  # type: ignore[union-attr]
+            if any(one.saved_step > 5 for one in served.received(Progress)):  # type: ignore[union-attr]
                 held.complete()
 
         train(held, after=after)
@@ -114,7 +114,7 @@ def test_a_short_interval_saves_often(
     with agent(tmp_path, monkeypatch, checkpoint_s=0.05) as served:
         train(lease(Script(), folder, steps=150))
         served.wait_for(RankEnded)
-        saved = {one.saved_step for one in served.said(Progress)}  # type: ignore[union-attr]
+        saved = {one.saved_step for one in served.received(Progress)}  # type: ignore[union-attr]
     assert len(saved) > 3
 
 
@@ -130,7 +130,7 @@ def test_a_lease_that_nobody_extends_is_left(
         assert train(held, after=after) == 0
         assert held.reason == "lease expired"
         served.wait_for(RankEnded)
-        assert served.said(RankEnded)[0].saved_step == held.step  # type: ignore[union-attr]
+        assert served.received(RankEnded)[0].saved_step == held.step  # type: ignore[union-attr]
 
 
 def test_a_step_longer_than_the_lease_is_no_reason_to_stop(
@@ -153,16 +153,16 @@ def test_an_agent_that_comes_back_is_told_all(
                 held.adapt(64, 10_000)
             if held.step == 20:
                 served.host.drop()
-            if len(served.said(Hello)) == 2 and isinstance(served.host.said[-1], Progress):
+            if len(served.received(Hello)) == 2 and isinstance(served.host.received[-1], Progress):
                 held.complete()
 
         train(held, after=after)
         served.wait_for(RankEnded)
         assert held.completed
-        kinds = [type(message) for message in served.host.said]
+        kinds = [type(message) for message in served.host.received]
         again = kinds.index(Hello, 1)
         assert kinds[again : again + 3] == [Hello, Loaded, Adapt]
-        adapt = served.said(Adapt)[-1]
+        adapt = served.received(Adapt)[-1]
         assert (adapt.batch, adapt.total_steps) == (64, 10_000)  # type: ignore[union-attr]
 
 
@@ -211,7 +211,7 @@ def test_refused_later_it_exits_without_saving(
                 served.host.drop()
 
         assert train(lease(Script(), folder), after=after) == 75
-        assert not served.said(RankEnded)
+        assert not served.received(RankEnded)
     assert not list(folder.glob("step-*"))
 
 
@@ -226,7 +226,7 @@ def test_an_agent_that_talks_rubbish_is_left_and_called_again(
         def after(held: Lease) -> None:
             if held.step == 5:
                 served.host.send(Hello(1, 1, "not what an agent says", 1))
-            if len(served.said(Hello)) == 2:
+            if len(served.received(Hello)) == 2:
                 held.complete()
 
         assert train(lease(Script(), folder), after=after) == 0
@@ -284,7 +284,7 @@ def test_a_rolled_back_change_of_the_batch_size_is_told(
         held = Lease(load=script.load, save=script.save, total_steps=20, batch_size=32)
         assert train(held) == 0
         assert held.step == 20
-        assert served.said(Adapt) == [Adapt(1, 32, 20, 0)]
+        assert served.received(Adapt) == [Adapt(1, 32, 20, 0)]
 
 
 def test_a_lease_is_for_a_with_block() -> None:

@@ -40,7 +40,7 @@ class Job:
     def start(
         self, ranks: int, save_ranks: str = "zero", steps: int = 0, step_s: float = 0.002
     ) -> None:
-        self.host.said.clear()
+        self.host.received.clear()
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         env = self.host.environment(
@@ -60,15 +60,15 @@ class Job:
     def until(self, step: int) -> None:
         """Until so many steps are done."""
         end = time.monotonic() + 120
-        while not any(isinstance(m, Progress) and m.step >= step for m in self.host.said):
-            assert time.monotonic() < end, self.host.said
+        while not any(isinstance(m, Progress) and m.step >= step for m in self.host.received):
+            assert time.monotonic() < end, self.host.received
             self.host.poll(0.05)
 
     def wait(self) -> list[tuple[int, str, str]]:
         """Exit code, output and errors of each rank."""
         end = time.monotonic() + 120
         while any(rank.poll() is None for rank in self.ranks):
-            assert time.monotonic() < end, self.host.said
+            assert time.monotonic() < end, self.host.received
             self.host.poll(0.02)
         done = []
         for rank in self.ranks:
@@ -110,13 +110,13 @@ def test_all_ranks_stop_on_one_step_and_go_on_from_there(job: Job) -> None:
     assert len({out for _, out, _ in done}) == 1
     step = int(done[0][1].split()[0])
     assert done[0][1] == f"{step} preempted {digest(step)}"
-    end = job.host.said[-1]
+    end = job.host.received[-1]
     assert isinstance(end, RankEnded)
     assert (end.step, end.saved_step, end.completed) == (step, step, False)
 
     job.start(1, steps=step + 40)  # on fewer devices than before
     assert job.wait() == [(0, f"{step + 40} completed {digest(step + 40)}", "")]
-    assert [one.step for one in job.host.said if isinstance(one, Loaded)] == [step]
+    assert [one.step for one in job.host.received if isinstance(one, Loaded)] == [step]
 
 
 def test_sigterm_at_any_rank_stops_all(job: Job) -> None:
@@ -133,7 +133,7 @@ def test_every_rank_has_its_part(job: Job) -> None:
     job.start(2, "all")
     job.until(20)
     job.host.send(Save())
-    while not any(isinstance(m, Progress) and m.saved_step for m in job.host.said):
+    while not any(isinstance(m, Progress) and m.saved_step for m in job.host.received):
         job.host.poll(0.05)
     job.host.send(StopRank("preempted"))
     step = int(job.wait()[0][1].split()[0])

@@ -50,7 +50,7 @@ def test_every_step_of_a_process_that_is_killed_is_counted(
                 pass
         served.wait_for(Loaded)
         # The starts by hand were those of job 0; what is another job's is not this one's loss.
-        assert served.said(Loaded)[0].lost_steps == 0  # type: ignore[union-attr]
+        assert served.received(Loaded)[0].lost_steps == 0  # type: ignore[union-attr]
     count = StepCount(folder, served.host.job)
     assert count.go_on(25) == 0
     count.close()

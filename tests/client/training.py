@@ -85,13 +85,13 @@ class Agent:
         self._thread.join()
         self.host.close()
 
-    def said(self, kind: type[FromRank]) -> list[FromRank]:
-        return [message for message in self.host.said if isinstance(message, kind)]
+    def received(self, kind: type[FromRank]) -> list[FromRank]:
+        return [message for message in self.host.received if isinstance(message, kind)]
 
     def wait_for(self, kind: type[FromRank], count: int = 1, within_s: float = 120.0) -> None:
         until = time.monotonic() + within_s
-        while len(self.said(kind)) < count:
-            assert time.monotonic() < until, f"no {kind.__name__}: {self.host.said}"
+        while len(self.received(kind)) < count:
+            assert time.monotonic() < until, f"no {kind.__name__}: {self.host.received}"
             time.sleep(0.005)
 
     def _serve(self) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from rich.console import Console
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
-from fairlead.cli.job_history import story
+from fairlead.cli.job_history import attempt_history
 
 STALL = "no step for 92 s, usual 0.21 s; rank 0 is in fails.py:15 (train)"
 
@@ -23,7 +23,7 @@ def test_no_end_is_forecast_of_a_job_that_stands_still_until_it_goes_on(tmp_path
         assert (told.stands_still, told.finish_s, told.forecasts) == (True, None, 0)
         console = Console(width=160)
         with console.capture() as shown:
-            console.print(story(told, 0.0))
+            console.print(attempt_history(told, 0.0))
         assert "No end is forecast: it stands still." in shown.get()
         assert "Expected to end" not in shown.get()
         waits = cluster.submit(total_steps=1000)

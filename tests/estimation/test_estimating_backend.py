@@ -57,7 +57,7 @@ class Means:
     def __init__(self, throughputs: Throughputs) -> None:
         self.heard: list[Measurement] = []
         self.gone: list[int] = []
-        self.kinds: dict[int, tuple[str, int]] = {}
+        self.job_types: dict[int, tuple[str, int]] = {}
         self.rate: dict[int, Floats] = {}
         self.new: dict[int, None] = {}
         self.table(throughputs)
@@ -68,7 +68,7 @@ class Means:
     def submitted(self, jobs: Sequence[Job], user_estimates: Floats | None) -> None:
         del user_estimates
         for one in jobs:
-            self.kinds[one.id] = (one.family, one.scale_factor)
+            self.job_types[one.id] = (one.family, one.scale_factor)
 
     def adapted(self, jobs: Ints, batch: Ints) -> None:
         del jobs, batch
@@ -78,7 +78,7 @@ class Means:
         for one, slot, rate in zip(report.jobs, report.slot, report.rate, strict=True):
             number = int(one)
             if number not in self.rate:
-                row = self.throughputs.row(JobType.parse(*self.kinds[number]))
+                row = self.throughputs.row(JobType.parse(*self.job_types[number]))
                 assert row is not None
                 self.rate[number] = self.throughputs.rate[row].copy()
             if abs(self.rate[number][slot] - rate) > 1e-6 * rate:
@@ -106,15 +106,15 @@ class Guesses(Means):
     """Believes anything of anybody, in pairs too; some jobs go by one belief."""
 
     def beliefs(self) -> Beliefs | None:
-        rng = np.random.default_rng(len(self.kinds) + 1000 * len(self.heard))
-        there = [n for n in self.kinds if n not in self.gone]
+        rng = np.random.default_rng(len(self.job_types) + 1000 * len(self.heard))
+        there = [n for n in self.job_types if n not in self.gone]
         some = [n for n in there if rng.random() < 0.5]
         if not some:
             return None
         jobs = np.array(some)
         name = jobs * 2 + 1
         for scale in (1, 2):  # those of a scale factor that came first are alike
-            same = [i for i, n in enumerate(some) if self.kinds[n][1] == scale and n % 3 == 0]
+            same = [i for i, n in enumerate(some) if self.job_types[n][1] == scale and n % 3 == 0]
             name[same] = 10_000 + scale
         belief = np.unique(name)
         rate = np.round(rng.uniform(1.0, 9.0, (len(belief), len(self.throughputs.slots))), 1)
@@ -170,7 +170,7 @@ def test_an_estimator_hears_what_each_job_did() -> None:
     ground_truth = GroundTruth(RestartCosts(50.0), first_starts_cost=True)
     _, events = feed_of(setup_of("las_aware"), made, trace(), ground_truth)
     assert sorted(made.gone) == list(range(30))
-    true = {n: PAIRED.rate[{1: 0, 2: 1}[scale]] for n, (_, scale) in made.kinds.items()}
+    true = {n: PAIRED.rate[{1: 0, 2: 1}[scale]] for n, (_, scale) in made.job_types.items()}
     for report in made.heard:
         expected = [true[n][slot] for n, slot in zip(report.jobs, report.slot, strict=True)]
         assert report.rate.tolist() == pytest.approx(expected)
@@ -191,7 +191,7 @@ def test_of_a_pair_both_are_heard_unless_one_ended() -> None:
     made = Means(PAIRED)
     feed_of(setup_of("las_packed"), made, trace())
     rows = [
-        (int(n), int(p), r / PAIRED.rate[{1: 0, 2: 1}[made.kinds[int(n)][1]], slot])
+        (int(n), int(p), r / PAIRED.rate[{1: 0, 2: 1}[made.job_types[int(n)][1]], slot])
         for report in made.heard
         for n, p, r, slot in zip(report.jobs, report.partner, report.rate, report.slot, strict=True)
     ]
@@ -205,13 +205,13 @@ def test_a_pair_that_cannot_run_is_heard_as_failed_and_does_no_harm() -> None:
 
     class Hopes(Means):
         def beliefs(self) -> Beliefs | None:
-            there = [n for n in self.kinds if n not in self.gone and n not in self.rate]
+            there = [n for n in self.job_types if n not in self.gone and n not in self.rate]
             if not there:
                 return None
             self.rate |= {n: np.zeros(0) for n in there}
-            known = sorted(n for n in self.kinds if n not in self.gone)
+            known = sorted(n for n in self.job_types if n not in self.gone)
             pair = [(a, b) for a in known for b in there if a < b]
-            rate = np.array([PAIRED.rate[{1: 0, 2: 1}[self.kinds[n][1]]] for n in there])
+            rate = np.array([PAIRED.rate[{1: 0, 2: 1}[self.job_types[n][1]]] for n in there])
             colocated_rate = np.full((len(pair), 2, 2), 4.9)
             return Beliefs.of_jobs(
                 np.array(there), rate, np.array(pair).reshape(-1, 2), colocated_rate
@@ -274,7 +274,7 @@ def test_the_numbers_of_beliefs_are_used_again() -> None:
     most = max(
         (int(e.belief.max(initial=0)) for e in events if isinstance(e, RatesLearned)), default=0
     )
-    assert 0 < most < 45 < len(made.kinds)
+    assert 0 < most < 45 < len(made.job_types)
 
 
 def test_an_estimator_that_says_nothing_changes_no_byte(
@@ -365,7 +365,7 @@ def test_a_feed_that_comes_late_takes_jobs_up() -> None:
     core.handle(told)
     assert (core.data.ledger.jobs.row == core.data.ledger.jobs.job_type).all()
     drive(core, late)
-    assert sorted(made.gone) == sorted(n for n in made.kinds)
+    assert sorted(made.gone) == sorted(n for n in made.job_types)
     assert made.heard
 
 

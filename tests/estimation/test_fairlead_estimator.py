@@ -47,7 +47,7 @@ def report(
 def rate(of: FairleadEstimator, number: int) -> Floats:
     told = of.rates(number)
     assert told is not None
-    return told.believed
+    return told.posterior
 
 
 def test_a_job_of_the_catalogue_goes_by_its_kind() -> None:

@@ -14,8 +14,8 @@ table = builtin_throughputs()
 prior = Prior(table, table.slots[:6])
 digest = hashlib.sha256(prior.root.tobytes())
 for family in ("ResNet-50 (batch size 48)", "LM (batch size 10)", "unheard of"):
-    kind = prior.kind(JobType.parse(family, 2))
-    for array in (kind.mean, kind.pull, kind.own, kind.model_pull, kind.model_own):
+    one = prior.job_type(JobType.parse(family, 2))
+    for array in (one.mean, one.pull, one.residual, one.model_pull, one.model_residual):
         digest.update(array.tobytes())
 print(digest.hexdigest())
 """

@@ -65,7 +65,7 @@ class Starter:
         assert self.process is not None
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.host.said.clear()
+        self.host.received.clear()
         self.starts += 1
         logs = [self.folder / f"{name}-{self.starts}-{rank}.log" for rank in range(ranks)]
         self.process.stdin.write(json.dumps(self._ranks(command, name, logs)) + "\n")
@@ -74,7 +74,7 @@ class Starter:
         while not select.select([self.process.stdout], [], [], 0)[0]:
             self.host.poll(0.005)
             assert time.monotonic() < end
-            if stop and any(isinstance(message, Loaded) for message in self.host.said):
+            if stop and any(isinstance(message, Loaded) for message in self.host.received):
                 time.sleep(0.1)
                 self.host.send(StopRank("preempted"))
                 stop = False
@@ -126,12 +126,12 @@ def test_suspended_and_resumed_it_ends_bit_equal(
 ) -> None:
     kind = f"{command[0]}-{ranks}"
     whole = last(starter.run(command, f"whole-{kind}", ranks))
-    adapted = [message for message in starter.host.said if isinstance(message, Adapt)]
+    adapted = [message for message in starter.host.received if isinstance(message, Adapt)]
     assert bool(adapted) == (command is IMAGES)
     first = starter.run(command, f"parts-{kind}", ranks, stop=True)
     assert "done" not in first
     resumed = last(starter.run(command, f"parts-{kind}", ranks))
-    [loaded] = [message for message in starter.host.said if isinstance(message, Loaded)]
+    [loaded] = [message for message in starter.host.received if isinstance(message, Loaded)]
     assert loaded.step > 0
     assert resumed == whole
 
@@ -148,7 +148,7 @@ def test_begun_on_two_ranks_and_ended_on_one_it_agrees_to_1e_8(
     starter.run(exact, f"one-{kind}")
     starter.run(exact, f"fewer-{kind}", 2, stop=True)
     starter.run(exact, f"fewer-{kind}", 1)
-    assert any(isinstance(m, Loaded) and m.step > 0 for m in starter.host.said)
+    assert any(isinstance(m, Loaded) and m.step > 0 for m in starter.host.received)
     states = []
     for name in ("one", "fewer"):
         newest = max((starter.folder / f"{name}-{kind}").glob("step-*"))

@@ -12,7 +12,7 @@ from fairlead.model.allocation_checks import devices_used
 from fairlead.model.cluster import Cluster
 from fairlead.model.plan import Change, Planner, RoundPlan
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
+from fairlead.policies.fifo import FastestFirstFifo, FifoPlanner, FifoShares
 from fairlead.policies.hash_random import hash_choice
 from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import FAMILIES, snapshots, table
@@ -46,7 +46,7 @@ def test_an_aware_round_is_gavels_allocation_and_stays_so(snapshot: Snapshot) ->
     assert planned(planner, after(snapshot, first)) == first
     large_enough = snapshot.capacity[snapshot.accelerator_of_slot] >= snapshot.scale[:, None]
     if ((snapshot.solo_rate > 0) & large_enough).any(axis=1).all():
-        share = FifoAwareShares().allocate(snapshot).share
+        share = FastestFirstFifo().allocate(snapshot).share
         assert first == {int(j): int(share[j].argmax()) for j in np.flatnonzero(share.any(axis=1))}
 
 
@@ -169,7 +169,7 @@ def test_aware_shares_pass_over_a_job_that_its_free_types_cannot_run() -> None:
     rate[:3, 1] = 0.0
     jobs = [InstanceJob(0, FAMILIES[1]), InstanceJob(1, FAMILIES[0]), InstanceJob(2, FAMILIES[1])]
     snapshot = snapshot_of(jobs, Cluster.of({"a": 1, "b": 4}), table(rate))
-    share = FifoAwareShares().allocate(snapshot).share
+    share = FastestFirstFifo().allocate(snapshot).share
     assert share.tolist() == [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
 
 

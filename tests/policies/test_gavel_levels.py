@@ -9,28 +9,28 @@ import pytest
 
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.finish_time import FinishTime, PackedFinishTime
-from fairlead.policies.gavel_reference.levels import (
+from fairlead.policies.finish_time import FinishTime, SpaceSharingFinishTime
+from fairlead.policies.gavel_reference.parametric_level import (
     ReleasedAgnosticFinishTime,
     ReleasedAgnosticMakespan,
 )
-from fairlead.policies.las import PackedLas
-from fairlead.policies.makespan import Makespan, PackedMakespan
+from fairlead.policies.las import SpaceSharingLas
+from fairlead.policies.makespan import Makespan, SpaceSharingMakespan
 from fairlead.simulator.traces.instances import read_instances
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 pytestmark = pytest.mark.shared
 
 LINEAR: dict[str, tuple[Policy, int]] = {
-    "max_min_fairness_packed": (PackedLas(), 101),
+    "max_min_fairness_packed": (SpaceSharingLas(), 101),
     "min_total_duration": (ReleasedAgnosticMakespan(), 133),
     "min_total_duration_perf": (Makespan(), 133),
-    "min_total_duration_packed": (PackedMakespan(), 79),
+    "min_total_duration_packed": (SpaceSharingMakespan(), 79),
 }
 RHO: dict[str, tuple[Policy, str | None, int]] = {
     "finish_time_fairness": (ReleasedAgnosticFinishTime(), "ftf", 133),
     "finish_time_fairness_perf": (FinishTime(weighted=False), "ftf_perf", 133),
-    "finish_time_fairness_packed": (PackedFinishTime(weighted=False), None, 79),
+    "finish_time_fairness_packed": (SpaceSharingFinishTime(weighted=False), None, 79),
 }
 
 

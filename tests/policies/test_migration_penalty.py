@@ -10,12 +10,12 @@ from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import migration_penalty as module
 from fairlead.policies.finish_time import FinishTime
-from fairlead.policies.las import Las, PackedLas
+from fairlead.policies.las import Las, SpaceSharingLas
 from fairlead.policies.makespan import Makespan
 from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE
 from tests.policies.pairs import paired
 
-POLICIES = [Las(), Makespan(), FinishTime(), PackedLas()]
+POLICIES = [Las(), Makespan(), FinishTime(), SpaceSharingLas()]
 
 
 def in_force(seed: int, restart_s: float) -> Snapshot:

@@ -8,7 +8,7 @@ import pytest
 from fairlead.errors import ConfigError, FairleadWarning
 from fairlead.model.plan import Planner, Policy
 from fairlead.policies import registry
-from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
+from fairlead.policies.fifo import FastestFirstFifo, FifoPlanner, FifoShares
 from fairlead.policies.gavel_reference.las import ReleasedLas
 from fairlead.policies.las import AgnosticLas, Las
 
@@ -25,7 +25,7 @@ def test_names_and_aliases() -> None:
 
 def test_the_gavel_profile_has_policies_as_gavel_has_them() -> None:
     assert make("fifo", "gavel") == FifoShares(seed=4)
-    assert isinstance(make("fifo_perf", "gavel"), FifoAwareShares)
+    assert isinstance(make("fifo_perf", "gavel"), FastestFirstFifo)
     assert make("las_aware", "gavel") == ReleasedLas()
     assert make("fifo") == FifoPlanner(4, heterogeneity_aware=False)
     assert make("fifo_perf") == FifoPlanner(4, heterogeneity_aware=True)

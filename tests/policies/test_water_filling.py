@@ -24,7 +24,7 @@ from fairlead.policies.gavel_reference.water_filling import (
 from fairlead.policies.solve import fill_by_breakpoints
 from fairlead.policies.water_filling import (
     AgnosticWaterFilling,
-    PackedWaterFilling,
+    SpaceSharingWaterFilling,
     WaterFilling,
 )
 from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
@@ -213,7 +213,7 @@ def test_agnostic_levels_are_the_literal_ones(
 @given(problem=problems())
 def test_packed_levels_are_the_literal_ones(problem: tuple[Snapshot, Entities]) -> None:
     snapshot, entities = problem
-    allocation = PackedWaterFilling(entities=entities).allocate(snapshot)
+    allocation = SpaceSharingWaterFilling(entities=entities).allocate(snapshot)
     expected = literal(snapshot, entities, Literal(snapshot, packed=True))
     p = proportional_rate(snapshot)
     mine = effective_throughput(allocation, snapshot) * snapshot.job_scale / np.where(p > 0, p, 1.0)
@@ -226,7 +226,7 @@ def test_a_job_that_is_faster_beside_another_than_alone_rises_above_its_best_alo
     pair = np.array([[[0.0], [1.2]], [[1.0], [0.0]]])
     table = Throughputs((SlotType("a"),), job_types(("f", 1), ("g", 1)), np.ones((2, 1)), pair)
     snapshot = snapshot_of([InstanceJob(0, "f"), InstanceJob(1, "g")], Cluster.of({"a": 1}), table)
-    height = effective_throughput(PackedWaterFilling().allocate(snapshot), snapshot)
+    height = effective_throughput(SpaceSharingWaterFilling().allocate(snapshot), snapshot)
     assert height == pytest.approx([1.2, 1.0])
 
 

@@ -32,7 +32,7 @@ HEAVY, HEAVIER = 0.2, 1.5  # part of the jobs that has another weight than 1, an
 SECONDS = (2.5, 3.0)  # log10 of the least and most minutes that a job takes where it is fastest
 DONE = 0.3  # the most that a job has behind it, as a part of what is left
 MIXED = 0.15  # spread (sigma) of a mixed type's rates around the mix
-OWN = 0.1  # spread (sigma) of a job's own rates around those of its kind
+OWN_RATES_SIGMA = 0.1  # spread (sigma) of a job's own rates around those of its kind
 RUNS, ENOUGH_S = 5, 10.0  # medians are of so many runs, of fewer where they take longer together
 PAUSE_S = 60.0  # between two changes
 
@@ -61,7 +61,7 @@ def problem(
     have the same rates."""
     rng = np.random.default_rng(seed)
     table = with_types(table, types)
-    kind = _kinds(table, jobs, rng)
+    kind = _job_types(table, jobs, rng)
     heavy = rng.random(jobs) < HEAVY
     minutes = 10 ** rng.uniform(*SECONDS, jobs)
     scale = np.array([one.scale_factor for one in table.job_types])
@@ -73,7 +73,7 @@ def problem(
     weight = np.where(heavy, HEAVIER, 1.0)
     fresh = fresh_snapshot(cluster, table, kind, kind * 2 + heavy, weight, steps)
     if distinct_rates:
-        fresh = _with_own_rows(fresh, rng)
+        fresh = _with_distinct_rates(fresh, rng)
     age_s = rng.uniform(0, DONE, jobs) * steps * gain_of(isolated_rate(fresh, weighted=True))
     return replace(fresh, age_s=age_s, isolated_s=age_s)
 
@@ -85,8 +85,8 @@ def with_types(table: Throughputs, types: int) -> Throughputs:
     known = [i for i, s in enumerate(table.slots) if s.locality is Locality.CONSOLIDATED]
     if not known:
         raise ConfigError(f"{table.origin}: has no consolidated rates")
-    many = (table.rate > 0).sum(axis=0)
-    known = sorted(known, key=lambda i: -many[i])[: min(MEASURED, types)]
+    runnable_types = (table.rate > 0).sum(axis=0)
+    known = sorted(known, key=lambda i: -runnable_types[i])[: min(MEASURED, types)]
     slots = [table.slots[i] for i in known]
     rate, pair = [table.rate[:, i] for i in known], None
     if table.colocated_rate is not None:
@@ -107,7 +107,7 @@ def with_types(table: Throughputs, types: int) -> Throughputs:
     )
 
 
-def _kinds(table: Throughputs, jobs: int, rng: np.random.Generator) -> Ints:
+def _job_types(table: Throughputs, jobs: int, rng: np.random.Generator) -> Ints:
     """(jobs,) rows of the table, of those that can run at all."""
     scale = np.array([one.scale_factor for one in table.job_types])
     able = (table.rate > 0).any(axis=1)
@@ -123,11 +123,15 @@ def _kinds(table: Throughputs, jobs: int, rng: np.random.Generator) -> Ints:
     return kind
 
 
-def _with_own_rows(snapshot: Snapshot, rng: np.random.Generator) -> Snapshot:
-    own = np.arange(len(snapshot.jobs))
-    noise = np.exp(rng.normal(0, OWN, snapshot.rate.shape))
+def _with_distinct_rates(snapshot: Snapshot, rng: np.random.Generator) -> Snapshot:
+    job_numbers = np.arange(len(snapshot.jobs))
+    noise = np.exp(rng.normal(0, OWN_RATES_SIGMA, snapshot.rate.shape))
     return replace(
-        snapshot, rate=snapshot.rate * noise, job_type=own, job_class=own, colocated_rate=None
+        snapshot,
+        rate=snapshot.rate * noise,
+        job_type=job_numbers,
+        job_class=job_numbers,
+        colocated_rate=None,
     )
 
 

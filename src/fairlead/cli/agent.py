@@ -159,7 +159,7 @@ def _agent_options(given: NodeOptions) -> AgentOptions:
         state=_state(given.state or file.state, name),
         token=_token(given.token_file or file.token_file),
         ca=Path(file.ca) if given.ca is None and file.ca else given.ca,
-        host=given.host or file.host or _own_address(address),
+        host=given.host or file.host or _local_address(address),
         prefork=_modules(given.prefork or file.prefork),
         health=_health(given.health or file.health, interval_s),
     )
@@ -229,7 +229,7 @@ def _token(file: Path | str | None) -> str:
         raise ConfigError(f"--token-file {file}: {problem}") from None
 
 
-def _own_address(server: str) -> str:
+def _local_address(server: str) -> str:
     """The address of the interface on which packets to the server leave."""
     host, _, port = server.rpartition(":")
     try:

@@ -92,8 +92,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         print(f"fairlead {fairlead.__version__}")
         raise typer.Exit
 
@@ -143,8 +143,8 @@ def _say_usage(problem: Any, words: Sequence[str]) -> None:
         name = max(param.opts, key=len) if param.param_type_name == "option" else param.metavar
         sentence = f"{name or param.name}: {problem.message[:1].lower()}{problem.message[1:]}"
     else:
-        said = problem.format_message().strip()
-        sentence = said[:1].lower() + said[1:]
+        text = problem.format_message().strip()
+        sentence = text[:1].lower() + text[1:]
     sentence, called = sentence.rstrip("."), _command_of(problem.ctx)
     meant = next((word for word in words if word in _NAMES), None)
     if called == "fairlead" and meant is not None:  # what came before the command is not of its own

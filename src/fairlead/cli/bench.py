@@ -29,9 +29,9 @@ POLICIES = (
 SIZES = (128, 512, 2_048, 8_192, 131_072, 1_000_000)
 QUICK = 4  # of the sizes are the default
 ALL = "all"
-STAY = 300  # jobs in a sequence, if not told otherwise
+SEQUENCE_JOBS = 300  # jobs in a sequence, if not told otherwise
 TYPES = "3,10"
-MOST_JOBS, MOST_TYPES = 10_000_000, 100
+MAX_JOBS, MAX_TYPES = 10_000_000, 100
 
 app = typer.Typer(
     name="bench",
@@ -54,7 +54,7 @@ class SolveOptions:
         typer.Option(
             metavar="N,N,...|all",
             help=f"Numbers of jobs; all: {', '.join(f'{n:,}' for n in SIZES)}. Default: the first "
-            f"{QUICK} of these, and {STAY} with --changes.",
+            f"{QUICK} of these, and {SEQUENCE_JOBS} with --changes.",
         ),
     ] = None
     types: Annotated[str, typer.Option(metavar="K,K,...", help="Numbers of accelerator types.")] = (
@@ -109,7 +109,7 @@ def _timings(options: SolveOptions, table: "Throughputs") -> list["SolveTiming"]
     """Of each number of types, policy and number of jobs, in this order. Raises ConfigError."""
     from fairlead.analysis.solve_benchmark import problem, sequence, timed
 
-    columns = _numbers("--types", options.types, MOST_TYPES)
+    columns = _numbers("--types", options.types, MAX_TYPES)
     sizes = _sizes(options.jobs, options.changes)
     distinct = options.distinct_rates
     chosen = [_policy(name, distinct) for name in dict.fromkeys(options.policies.split(","))]
@@ -148,8 +148,8 @@ def _policy(spec: str, distinct_rates: bool) -> "Policy":
 
 def _sizes(jobs: str | None, changes: int | None) -> Sequence[int]:
     if jobs is None:
-        return SIZES[:QUICK] if changes is None else (STAY,)
-    sizes = SIZES if jobs == ALL else _numbers("--jobs", jobs, MOST_JOBS)
+        return SIZES[:QUICK] if changes is None else (SEQUENCE_JOBS,)
+    sizes = SIZES if jobs == ALL else _numbers("--jobs", jobs, MAX_JOBS)
     if changes is not None and min(sizes) < 2:
         raise ConfigError("--jobs: with --changes at least 2, for one leaves before another comes")
     return sizes

@@ -210,17 +210,17 @@ def _names(one_by_one: list[str] | None, together: str | None) -> list[str]:
     return list(dict.fromkeys([*several, *(one_by_one or ())])) or list(POLICIES)
 
 
-def _reference(labels: list[str], names: list[str], wanted: str | None) -> int | None:
+def _reference(labels: list[str], names: list[str], reference: str | None) -> int | None:
     """Position of the run that the others are related to; of the first profile if it has several."""
-    if wanted is not None:
+    if reference is not None:
         for known in (labels, names):
-            if wanted in known:
-                return known.index(wanted)
+            if reference in known:
+                return known.index(reference)
         raise ConfigError(
-            f"--relative-to: {wanted!r} is not one of the policies compared ({', '.join(labels)})"
+            f"--relative-to: {reference!r} is not one of the policies compared ({', '.join(labels)})"
         )
-    plain = [name.partition(":")[0] for name in names]
-    return plain.index(REFERENCE) if REFERENCE in plain else None
+    policies = [name.partition(":")[0] for name in names]
+    return policies.index(REFERENCE) if REFERENCE in policies else None
 
 
 def _machine_form(named: list["PlottedRun"], reference: int | None) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Screen(AbstractContextManager["Screen"]):
         self._console = console()
         self._stack = ExitStack()
         self._live: Live | None = None
-        self._told_s = 0.0
+        self._printed_s = 0.0
 
     def __enter__(self) -> "Screen":
         if self._console.is_terminal:
@@ -50,8 +50,8 @@ class Screen(AbstractContextManager["Screen"]):
         """Show how things are."""
         if self._live is not None:
             self._live.update(_now(status, jobs), refresh=True)
-        elif status.now_s >= self._told_s:
-            self._told_s = status.now_s + _LINE_S
+        elif status.now_s >= self._printed_s:
+            self._printed_s = status.now_s + _LINE_S
             print(_line(status, jobs), flush=True)
 
 
@@ -72,8 +72,8 @@ def _bar(job: JobView) -> str:
 
 
 def _line(status: StatusView, jobs: list[JobView]) -> str:
-    told = " ".join(f"{job.id}:{_where(job)}{job.steps / job.total_steps:.0%}" for job in jobs)
-    return f"round {status.round:3} | {told}"
+    line = " ".join(f"{job.id}:{_where(job)}{job.steps / job.total_steps:.0%}" for job in jobs)
+    return f"round {status.round:3} | {line}"
 
 
 def _where(job: JobView) -> str:

@@ -13,7 +13,7 @@ from fairlead.analysis.report.figure_style import (
     FONT_PT,
     GUTTER_IN,
     FigureStyle,
-    SeedSpread,
+    SeedInterval,
 )
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.run_sources import FoldersArgument, make_out, read_runs, read_sources
@@ -38,13 +38,13 @@ class ContentOptions:
         ),
     ] = None
     intervals: Annotated[
-        SeedSpread,
+        SeedInterval,
         typer.Option(
             "--intervals",
             help="Error bars of sweeps: from the least to the greatest seed, or the 95 % confidence "
             "interval of the mean over the seeds.",
         ),
-    ] = SeedSpread.RANGE
+    ] = SeedInterval.RANGE
     relative_to: Annotated[
         str,
         typer.Option(
@@ -69,7 +69,7 @@ class ContentOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LookOptions:
+class StyleOptions:
     """What the files look like. Any of these makes figures for a paper."""
 
     width: Annotated[
@@ -111,14 +111,14 @@ class LookOptions:
 
     def style(self) -> FigureStyle | None:
         """Of a figure for a paper; None where nothing of it is asked for. Raises ConfigError."""
-        if self == LookOptions():
+        if self == StyleOptions():
             return None
-        plain = FigureStyle()
+        defaults = FigureStyle()
         return FigureStyle(
-            columns=plain.columns if self.width is None else self.width,
-            column_in=plain.column_in if self.column_width is None else self.column_width,
+            columns=defaults.columns if self.width is None else self.width,
+            column_in=defaults.column_in if self.column_width is None else self.column_width,
             height_in=self.height,
-            font_pt=plain.font_pt if self.font_size is None else self.font_size,
+            font_pt=defaults.font_pt if self.font_size is None else self.font_size,
             line_styles=self.line_styles,
             titles=not self.no_titles,
         ).checked()
@@ -140,7 +140,7 @@ def figure(
             help="May be given several times. Default: png and svg; pdf for a paper.",
         ),
     ] = None,
-    look: LookOptions,
+    appearance: StyleOptions,
     listed: Annotated[
         bool,
         typer.Option(
@@ -159,13 +159,13 @@ def figure(
     if listed and not folders:
         _list(("run", of_runs, of_runs), ("sweep", of_sweeps, of_sweeps))
         return
-    style = look.style()
+    style = appearance.style()
     chosen = _formats(formats, style)
     runs, sweeps = read_sources(folders or [])
     known = of_sweeps if sweeps else of_runs
-    wanted = _wanted(content, known, "sweeps" if sweeps else "runs")
-    charts = _charts(runs, sweeps, wanted, content)
-    _check(sweeps, wanted, dict(charts))
+    names = _selected(content, known, "sweeps" if sweeps else "runs")
+    charts = _charts(runs, sweeps, names, content)
+    _check(sweeps, names, dict(charts))
     if listed:
         _list(("sweep" if sweeps else "run", known, dict(charts)))
         return
@@ -198,21 +198,21 @@ def _known() -> tuple[dict[str, str], dict[str, str]]:
     return {one.name: one.title for one in RUN_FIGURES}, of_sweeps
 
 
-def _wanted(content: ContentOptions, known: Collection[str], of: str) -> list[str]:
+def _selected(content: ContentOptions, known: Collection[str], of: str) -> list[str]:
     """The figures that are asked for, each once."""
-    wanted = list(dict.fromkeys(content.names or ()))
-    for name in wanted:
+    names = list(dict.fromkeys(content.names or ()))
+    for name in names:
         if name not in known:
             raise ConfigError(
                 f"--figure: {name!r} is not a figure of {of} (choose from {', '.join(known)})"
             )
-    if of == "runs" and (content.relative_to or content.intervals is not SeedSpread.RANGE):
+    if of == "runs" and (content.relative_to or content.intervals is not SeedInterval.RANGE):
         raise ConfigError("--relative-to and --intervals are for sweeps: a run has one seed")
-    return wanted
+    return names
 
 
 def _charts(
-    runs: list[Path], sweeps: list["Swept"], wanted: Sequence[str], content: ContentOptions
+    runs: list[Path], sweeps: list["Swept"], names: Sequence[str], content: ContentOptions
 ) -> list[tuple[str, "Chart"]]:
     """Those that there is data for, by name."""
     from fairlead.analysis.experiments.sweep_charts import sweep_charts
@@ -220,10 +220,10 @@ def _charts(
 
     if sweeps:
         charts = sweep_charts(
-            sweeps, *wanted, spread=content.intervals, relative_to=content.relative_to
+            sweeps, *names, interval=content.intervals, relative_to=content.relative_to
         )
     else:
-        charts = run_charts(read_runs(runs), *wanted)
+        charts = run_charts(read_runs(runs), *names)
     return [(name, _scaled(chart, content)) for name, chart in charts]
 
 
@@ -242,13 +242,13 @@ def _list(*groups: tuple[str, Mapping[str, str], Collection[str]]) -> None:
     show(table("of name what_it_shows", rows))
 
 
-def _check(sweeps: list["Swept"], wanted: list[str], made: Collection[str]) -> None:
+def _check(sweeps: list["Swept"], names: list[str], made: Collection[str]) -> None:
     """Refuse where a figure that was asked for could not be made; say on stderr what else is left out."""
     from fairlead.analysis.experiments.sweep_charts import SAMPLE_FIGURES, lost_tables
 
     of_jobs = {one.name for one in SAMPLE_FIGURES}  # those that read tables of jobs
-    missing = [name for name in wanted if name not in made]
-    lost = [] if wanted and not of_jobs.intersection(wanted) else lost_tables(sweeps)
+    missing = [name for name in names if name not in made]
+    lost = [] if names and not of_jobs.intersection(names) else lost_tables(sweeps)
     if lost and of_jobs.intersection(missing):
         raise RunError(lost[0])
     if missing:

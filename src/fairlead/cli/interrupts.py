@@ -26,7 +26,7 @@ def end_process() -> None:
         sys.unraisablehook = _bring_back
 
 
-def raise_it() -> None:
+def raise_interrupt() -> None:
     """From now on it raises KeyboardInterrupt: a command begins its work."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -22,67 +22,67 @@ from fairlead.model.duration_text import DASH, ago, duration
 FAILED = "failed: "  # how the reason of a start that failed begins
 
 
-def story(told: Explanation, now_s: float) -> Group:
+def attempt_history(explanation: Explanation, now_s: float) -> Group:
     """All of it, with ages at the time ``now_s``; a failure that repeats is described once."""
-    repeated = _repeated(told.attempts)
+    repeated = _repeated(explanation.attempts)
     parts: list[RenderableType] = [
-        *map(Text, _head(told.job)),
-        Text(told.why_here),
-        Text(end(told)),
+        *map(Text, _head(explanation.job)),
+        Text(explanation.why_here),
+        Text(end(explanation)),
     ]
-    if told.attempts:
-        parts += [Text(), _starts(told.attempts, repeated, now_s)]
+    if explanation.attempts:
+        parts += [Text(), _starts(explanation.attempts, repeated, now_s)]
         parts += [
             Text(f"failed {times} times: {why.removeprefix(FAILED)}")
             for why, times in repeated.items()
         ]
-        parts.append(Text(cost(told)))
-        parts += _traceback(told.attempts)
-    if told.events:
-        rows = [(ago(at_s, now_s), _short(words, repeated)) for at_s, words in told.events]
+        parts.append(Text(cost(explanation)))
+        parts += _traceback(explanation.attempts)
+    if explanation.events:
+        rows = [(ago(at_s, now_s), _short(words, repeated)) for at_s, words in explanation.events]
         parts += [Text(), table(">when event", rows)]
     return Group(*parts)
 
 
-def end(told: Explanation) -> str:
+def end(explanation: Explanation) -> str:
     """When it is expected to end, and how sure that is."""
-    job = told.job
+    job = explanation.job
     if job.ended_s is not None:
         return f"Ended after {duration(job.ended_s - job.submitted_s)}."
     if job.state == "finishing":
         return "No end is forecast: nobody knows how long its script takes after the last step."
-    if told.stands_still:
+    if explanation.stands_still:
         return "No end is forecast: it stands still."
-    if told.forecast_kind == "none yet":
+    if explanation.forecast_kind == "none yet":
         return "The forecast is being made: ask again in a moment."
-    if not told.forecasts:
+    if not explanation.forecasts:
         return "No forecast: it takes no part now."
-    if told.finish_s is None:
-        return f"No end within the horizon of {counted(told.forecasts, 'forecast')}."
-    sentence = f"Expected to end in {duration(told.finish_s)}"
-    if told.finish_low_s is not None and told.finish_high_s is not None:
-        between = f"{duration(told.finish_low_s)} and {duration(told.finish_high_s)}"
-        sentence += f", {told.interval_words} between {between}"
-    return f"{sentence} ({_worth(told)})."
+    if explanation.finish_s is None:
+        return f"No end within the horizon of {counted(explanation.forecasts, 'forecast')}."
+    sentence = f"Expected to end in {duration(explanation.finish_s)}"
+    if explanation.finish_low_s is not None and explanation.finish_high_s is not None:
+        between = f"{duration(explanation.finish_low_s)} and {duration(explanation.finish_high_s)}"
+        sentence += f", {explanation.interval_words} between {between}"
+    return f"{sentence} ({_worth(explanation)})."
 
 
-def _worth(told: Explanation) -> str:
+def _worth(explanation: Explanation) -> str:
     """How the forecast was made, and how far off such forecasts were."""
-    parts = [counted(told.forecasts, "forecast")]
-    if told.forecast_age_s is not None:
-        parts.append(f"made {duration(told.forecast_age_s)} ago")
-    if told.forecast_kind == "coarse":
-        parts.append(f"coarse beyond {duration(told.forecast_exact_s or 0.0)}")
-    if told.forecast_error is not None:
-        parts.append(f"typically {told.forecast_error:.0%} off")
-    if told.calibration_words:
-        parts.append(told.calibration_words)
+    parts = [counted(explanation.forecasts, "forecast")]
+    if explanation.forecast_age_s is not None:
+        parts.append(f"made {duration(explanation.forecast_age_s)} ago")
+    if explanation.forecast_kind == "coarse":
+        parts.append(f"coarse beyond {duration(explanation.forecast_exact_s or 0.0)}")
+    if explanation.forecast_error is not None:
+        parts.append(f"typically {explanation.forecast_error:.0%} off")
+    if explanation.calibration_words:
+        parts.append(explanation.calibration_words)
     return ", ".join(parts)
 
 
-def cost(told: Explanation) -> str:
+def cost(explanation: Explanation) -> str:
     """What it was not training for, although it held devices."""
-    job = told.job
+    job = explanation.job
     part = f" ({job.overhead_s / job.run_s:.1%} of its time on devices)" if job.run_s > 0 else ""
     return (
         f"{counted(job.starts, 'start')}, {counted(job.preemptions, 'preemption')}, "
@@ -135,11 +135,11 @@ def _head(job: JobView) -> list[str]:
     name = f" {job.name}" if job.name else ""
     family = f", {job.family}" if job.family else ""
     devices = counted(job.scale_factor, "device")
-    place = f" on {where(job)}" if job.node else ""
+    node_text = f" on {where(job)}" if job.node else ""
     rate = "" if job.measured_rate is None else f", {job.measured_rate:.3g} steps/s"
     return [
         f"Job {job.id}{name} of {job.user} ({job.tenant}){family}: {devices}, weight {job.weight:g}",
-        f"{job.state.capitalize()}{place}, step {job.steps:,.0f} of {job.total_steps:,.0f}"
+        f"{job.state.capitalize()}{node_text}, step {job.steps:,.0f} of {job.total_steps:,.0f}"
         f" ({job.steps / max(job.total_steps, 1):.0%}){rate}",
     ]
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.job_history import story
+from fairlead.cli.job_history import attempt_history
 from fairlead.cli.server_options import (
     JobArgument,
     JobsArgument,
@@ -111,8 +111,8 @@ def explain(client: Client, job: JobArgument, json: JsonOption = False) -> None:
     Why it is where it is or why not now, what its starts and preemptions cost, and when it is expected
     to end.
     """
-    told = client.explain(job)
+    explanation = client.explain(job)
     if json:
-        print_json(told)
+        print_json(explanation)
     else:
-        show(story(told, client.status().now_s))
+        show(attempt_history(explanation, client.status().now_s))

@@ -18,9 +18,9 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Click drops the ``--`` itself; so this remembers where it was. An option that is named in
-        ``takes_many`` of the command's function takes all words up to the next option."""
+        ``repeatable`` of the command's function takes all words up to the next option."""
         ctx.meta[AFTER_DASHES] = args[args.index("--") + 1 :] if "--" in args else []
-        words = _repeated(args, getattr(self.callback, "takes_many", ()))
+        words = _repeated(args, getattr(self.callback, "repeatable", ()))
         try:
             return super().parse_args(ctx, list(words))
         except typer.BadParameter as problem:
@@ -38,13 +38,13 @@ class Command(TyperCommand):
         return message if values in message else f"{message}, got {values}"
 
 
-def _repeated(args: list[str], many: Sequence[str]) -> list[str]:
+def _repeated(args: list[str], repeatable: Sequence[str]) -> list[str]:
     """``--seeds 0 1`` as ``--seeds 0 --seeds 1``, which is how click takes several values."""
     found: list[str] = []
     option = ""
     for at, word in enumerate(args):
         if word.startswith("--"):
-            option = word if word in many else ""
+            option = word if word in repeatable else ""
             if word == "--":
                 return [*found, *args[at:]]
         elif option and found[-1] != option:
@@ -58,12 +58,12 @@ class LazyCommand:
     """A command, or a group of commands, and where it is."""
 
     name: str
-    place: str  # module:name below fairlead.cli; a function or a typer.Typer
+    target: str  # module:name below fairlead.cli; a function or a typer.Typer
     help: str  # the first sentence of its own help (a test compares them)
 
     def load(self) -> Any:
         """Import the command and return it."""
-        module, _, name = self.place.partition(":")
+        module, _, name = self.target.partition(":")
         found = getattr(import_module(f"fairlead.cli.{module}"), name)
         parent = typer.Typer(rich_markup_mode=None, add_completion=False)
         parent.callback()(lambda: None)
@@ -86,7 +86,7 @@ class _Stub(TyperCommand):
     def make_context(self, *arguments: Any, **named: Any) -> Any:
         """The context of the command itself, which runs in this one's place: its work begins now."""
         context = self.lazy.load().make_context(*arguments, **named)
-        interrupts.raise_it()
+        interrupts.raise_interrupt()
         return context
 
 

@@ -65,13 +65,16 @@ def measure(
 
     Runs it on each accelerator type, stops it, and starts it again from its checkpoint.
     """
-    wanted = _devices(devices) if devices else {find_devices("").accelerator: 1}
+    devices_by_type = _devices(devices) if devices else {find_devices("").accelerator: 1}
     name = _family(command) if family is None else family
     if not name.strip():
         raise ConfigError("--family: must not be empty")
     if out is not None and out.exists():
         read_throughputs(out)  # before the minutes of measuring
-    found = [measure_script(command, kind, count, seconds, steps) for kind, count in wanted.items()]
+    found = [
+        measure_script(command, kind, count, seconds, steps)
+        for kind, count in devices_by_type.items()
+    ]
     if out is not None:
         merge_rates(out, [_row(name, one) for one in found])
     if json:
@@ -111,10 +114,10 @@ def _row(family: str, one: ScriptTimings) -> dict[str, str]:
 
 def _devices(text: str) -> dict[str, int]:
     expected = "TYPE=N,... with each type once"
-    wanted = parse_options(text, "--devices", expected=expected)
-    if any(not count.isdecimal() or int(count) < 1 for count in wanted.values()):
+    devices_by_type = parse_options(text, "--devices", expected=expected)
+    if any(not count.isdecimal() or int(count) < 1 for count in devices_by_type.values()):
         raise ConfigError(f"--devices: expected {expected}, got {text!r}")
-    return {kind: int(count) for kind, count in wanted.items()}
+    return {kind: int(count) for kind, count in devices_by_type.items()}
 
 
 def _family(command: list[str]) -> str:

@@ -219,13 +219,13 @@ def takes_input(command: Callable[..., None]) -> Callable[..., None]:
         name: parameter.replace(annotation=INPUT_OPTIONS[name])
         for name, parameter in inspect.signature(Input).parameters.items()
     }
-    own = list(inspect.signature(command).parameters.values())[1:]
+    own_parameters = list(inspect.signature(command).parameters.values())[1:]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
         command(Input(**{name: given.pop(name) for name in names}), **given)
 
-    set_parameters(run, [*shared.values(), *own])
+    set_parameters(run, [*shared.values(), *own_parameters])
     return run
 
 

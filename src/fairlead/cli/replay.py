@@ -41,11 +41,11 @@ def replay(
     record = path.with_name("run.json")
     if run.is_dir() and record.exists():
         metrics = read_json(record).get("metrics")
-        told = metrics.get("journal_sha256") if isinstance(metrics, dict) else None
+        recorded = metrics.get("journal_sha256") if isinstance(metrics, dict) else None
         found = hashlib.sha256(path.read_bytes()).hexdigest()
-        if told is not None and told != found:
+        if recorded is not None and recorded != found:
             raise RunError(
-                f"{path}: is not as the run left it: its sha256 is {found}, {record} has {told}"
+                f"{path}: is not as the run left it: its sha256 is {found}, {record} has {recorded}"
             )
     print(f"{path}: {count} records, all commands are the same")
     if left:

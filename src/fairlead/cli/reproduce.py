@@ -15,7 +15,7 @@ from fairlead.cli.sweep_options import (
     failures,
     interrupted,
     make_out,
-    say_foreign,
+    report_foreign,
 )
 from fairlead.errors import ConfigError, FairleadError
 
@@ -89,7 +89,7 @@ def reproduce(
         r.write_results(results, [Path(name) for name in names])
         print(f"Results: {results}")
         return
-    _run_all(r.wanted(names), options, execution)
+    _run_all(r.select_reproductions(names), options, execution)
 
 
 def _run_all(
@@ -121,7 +121,7 @@ def _run_all(
             not _reproduced(one, context, chosen)
             for one, context in zip(chosen, contexts, strict=True)
         ]
-    say_foreign(store)
+    report_foreign(store)
     if any(failed):
         raise typer.Exit(1)
 

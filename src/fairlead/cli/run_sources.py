@@ -97,13 +97,13 @@ def _labels(records: Sequence[dict[str, Any]], folders: Sequence[Path]) -> list[
     def field(record: dict[str, Any], name: str) -> str:
         return str(record["config"].get(name, ""))
 
-    ways: tuple[Callable[[dict[str, Any], Path], str], ...] = (
+    label_makers: tuple[Callable[[dict[str, Any], Path], str], ...] = (
         lambda record, _: field(record, "policy"),
         lambda record, _: f"{field(record, 'policy')} ({field(record, 'profile')})",
         lambda record, _: f"{field(record, 'policy')}, seed {field(record, 'seed')}",
         lambda _, folder: folder.name,
     )
-    for way in ways:
+    for way in label_makers:
         labels = [way(record, folder) for record, folder in zip(records, folders, strict=True)]
         if len(set(labels)) == len(labels):
             return labels

@@ -178,5 +178,7 @@ def _ready(server: "Server", ready_fd: int | None) -> None:
     print(f"people and tools: {server.url}", flush=True)
     print(f"agents: {server.agent_address}", flush=True)
     if ready_fd is not None:
-        told = ReadyServer(url=server.url, agents=server.agent_address, state=str(server.directory))
-        tell_ready(ready_fd, told)
+        ready = ReadyServer(
+            url=server.url, agents=server.agent_address, state=str(server.directory)
+        )
+        tell_ready(ready_fd, ready)

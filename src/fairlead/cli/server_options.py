@@ -47,14 +47,14 @@ def connection(
 def asks_server(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose first parameter is a ``Client`` gets the options of ``connection`` for it."""
     shared = inspect.signature(connection).parameters
-    own = list(inspect.signature(command).parameters.values())[1:]
+    own_parameters = list(inspect.signature(command).parameters.values())[1:]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
         with connection(**{name: given.pop(name) for name in shared}) as client:
             command(client, **given)
 
-    set_parameters(run, [*own, *shared.values()])
+    set_parameters(run, [*own_parameters, *shared.values()])
     return run
 
 

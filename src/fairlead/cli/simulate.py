@@ -96,8 +96,8 @@ def simulate(
     Parquet, the journal, and report.html.
     """
     if resume is not None:
-        alone = (policy, config, expect_rounds, placement, admission, observers, out)
-        if any(one is not None for one in alone) or given != Input():
+        other_options = (policy, config, expect_rounds, placement, admission, observers, out)
+        if any(one is not None for one in other_options) or given != Input():
             raise ConfigError(
                 "--resume goes on as the run began: it takes no other option but --json"
             )
@@ -204,15 +204,15 @@ def execute(
         raise
     except KeyboardInterrupt:
         write_json(folder / "run.json", record | {"status": "interrupted"})
-        _say_how_to_go_on(folder, go_on)
+        _print_resume_command(folder, go_on)
         raise typer.Exit(130) from None
     if not quiet:
-        say_skipped(result)
-        say_unfinished(result, divergence.reason)
+        report_skipped(result)
+        report_unfinished(result, divergence.reason)
     result.config["command"] = shlex.join(["fairlead", *sys.argv[1:]])
     write_result(folder, record, result)
     if not result.complete:
-        _say_how_to_go_on(folder, go_on)
+        _print_resume_command(folder, go_on)
         raise typer.Exit(130)
     if quiet:
         return result
@@ -224,13 +224,13 @@ def execute(
     return result
 
 
-def say_skipped(result: "Result") -> None:
+def report_skipped(result: "Result") -> None:
     """What of the input could not be used, on stderr."""
     for line in result.skipped:
         print(f"fairlead: {line}", file=sys.stderr)
 
 
-def say_unfinished(result: "Result", overload: str) -> None:
+def report_unfinished(result: "Result", overload: str) -> None:
     """Of how many jobs the averages are, where some have not ended, on stderr. overload: a sentence."""
     if overload:
         print(f"fairlead: {overload}", file=sys.stderr)
@@ -261,7 +261,7 @@ def json_of(result: "Result", folder: Path) -> dict[str, Any]:
     }
 
 
-def _say_how_to_go_on(folder: Path, command: str) -> None:
+def _print_resume_command(folder: Path, command: str) -> None:
     print(
         f"fairlead: interrupted; the journal is saved in {folder}. Go on with: {command}",
         file=sys.stderr,

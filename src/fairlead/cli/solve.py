@@ -105,10 +105,10 @@ def _shares(snapshot: "Snapshot", allocation: "Allocation") -> dict[str, dict[st
     names = [slot.accelerator for slot in snapshot.slots]
     out: dict[str, dict[str, float]] = {}
     for unit, row in zip(allocation.job_groups.tolist(), allocation.share.tolist(), strict=True):
-        held = {name: share for name, share in zip(names, row, strict=True) if share > 0}
-        if held:
+        shares = {name: share for name, share in zip(names, row, strict=True) if share > 0}
+        if shares:
             jobs = [job for job in unit if job >= 0]
-            out[str(jobs[0]) if len(jobs) == 1 else str(tuple(jobs))] = held
+            out[str(jobs[0]) if len(jobs) == 1 else str(tuple(jobs))] = shares
     return out
 
 
@@ -133,8 +133,8 @@ def _show(policy: str, answers: Sequence[dict[str, Any]]) -> None:
         if "unmet" in answer:
             late = ", ".join(map(str, answer["unmet"]))
             console.print(f"{answer['k']}: deadlines that cannot be met: jobs {late}", markup=False)
-        for job, held in answer.get("shares", {}).items():
-            text = "  ".join(f"{name} {share:.4f}" for name, share in held.items())
+        for job, shares in answer.get("shares", {}).items():
+            text = "  ".join(f"{name} {share:.4f}" for name, share in shares.items())
             word = "jobs" if job.startswith("(") else "job"
             console.print(f"{answer['k']}: {word} {job}: {text}", markup=False)
 

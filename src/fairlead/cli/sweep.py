@@ -60,15 +60,15 @@ MAX_LISTED = (
 )
 
 
-def _takes_many(command: Callable[..., None]) -> Callable[..., None]:
+def _takes_lists(command: Callable[..., None]) -> Callable[..., None]:
     """Give the command every option of a simulation, each with any number of values and none by default."""
     shared = []
     for field in fields(Input):
         if field.name == "seed":
             continue
         kind, option = get_args(o.INPUT_OPTIONS[field.name])
-        plain = _plain(kind)
-        several = plain if plain is bool or get_origin(plain) is list else list[plain]  # type: ignore[valid-type]
+        one = _without_none(kind)
+        several = one if one is bool or get_origin(one) is list else list[one]  # type: ignore[valid-type]
         shared.append(
             inspect.Parameter(
                 field.name,
@@ -77,18 +77,18 @@ def _takes_many(command: Callable[..., None]) -> Callable[..., None]:
                 annotation=Annotated[several | None, option],
             )
         )
-    own = list(inspect.signature(command).parameters.values())[1:]
+    own_parameters = list(inspect.signature(command).parameters.values())[1:]
 
     def run(**given: Any) -> None:
         command({one.name: given.pop(one.name) for one in shared}, **given)
 
-    set_parameters(run, [*own, *shared])
+    set_parameters(run, [*own_parameters, *shared])
     run.__doc__, run.__name__ = command.__doc__, command.__name__
-    run.takes_many = MAX_LISTED  # type: ignore[attr-defined]  # for ``lazy.Command``
+    run.repeatable = MAX_LISTED  # type: ignore[attr-defined]  # for ``lazy.Command``
     return run
 
 
-def _plain(kind: Any) -> Any:
+def _without_none(kind: Any) -> Any:
     """The type without None."""
     if get_origin(kind) in (Union, UnionType):
         (kind,) = (one for one in get_args(kind) if one is not type(None))
@@ -150,7 +150,7 @@ class SweepOptions:
         return table
 
 
-@_takes_many
+@_takes_lists
 @takes_records
 def sweep(
     given: dict[str, Any],
@@ -200,7 +200,7 @@ def sweep(
         with write_atomically(folder / "report.html") as partial:
             partial.write_text(sweep_report([Swept(folder, result)]), encoding="utf-8")
     _show(result, folder, json)
-    s.say_foreign(store)
+    s.report_foreign(store)
     if s.failures(outcomes):
         raise typer.Exit(1)
 
@@ -315,7 +315,7 @@ def _table(result: SweepResult, rows: list[LoadSummary]) -> Table:
             row.line if row.line != before else "",
             "" if row.load is None else f"{row.load:g}",
             _hours(row.jct_s),
-            _spread(row),
+            _jct_range(row),
             _hours(row.makespan_s),
             DASH if row.utilization is None else f"{row.utilization:.3f}",
             DASH if row.cost is None else f"{row.cost:,.0f}",
@@ -330,7 +330,7 @@ def _hours(seconds: float | None) -> str:
     return DASH if seconds is None else f"{seconds / 3600:.2f}"
 
 
-def _spread(row: LoadSummary) -> str:
+def _jct_range(row: LoadSummary) -> str:
     if row.jct_low_s is None or row.jct_high_s is None or row.seeds < 2:
         return ""
     return f"{row.jct_low_s / 3600:.2f} - {row.jct_high_s / 3600:.2f}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fairlead.analysis.experiments.point import PointResult
     from fairlead.analysis.experiments.result_store import ResultStore
 
-TOLD_EVERY_S = 60.0
+REPORT_EVERY_S = 60.0
 
 
 class ExecutorKind(StrEnum):
@@ -117,7 +117,7 @@ class SweepReporter:
         self.points = points
         self._done = 0
         self._began_s = time.monotonic()
-        self._next_s = self._began_s + TOLD_EVERY_S
+        self._next_s = self._began_s + REPORT_EVERY_S
 
     def __call__(self, _outcome: "PointResult") -> None:
         """A point has ended."""
@@ -125,7 +125,7 @@ class SweepReporter:
         now_s = time.monotonic()
         if sys.stderr.isatty() or now_s < self._next_s:
             return
-        self._next_s = now_s + TOLD_EVERY_S
+        self._next_s = now_s + REPORT_EVERY_S
         left_s = (now_s - self._began_s) / self._done * (self.points - self._done)
         print(
             f"fairlead: {self._done} of {self.points} points, about {left_s / 60:.0f} min left",
@@ -175,7 +175,7 @@ def failures(outcomes: Sequence["PointResult"]) -> bool:
     return True
 
 
-def say_foreign(store: "ResultStore") -> None:
+def report_foreign(store: "ResultStore") -> None:
     """Say which results are of other versions."""
     from fairlead.analysis.experiments.result_store import code_version
 

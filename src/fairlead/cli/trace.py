@@ -97,9 +97,9 @@ def describe_command(
 
     table, on = _rates(throughputs, cluster)
     trace = read_trace(file, table, seed=seed, vc=vc)
-    kept = usable(trace, table, on)
-    if kept.arrivals or on is not None:
-        trace = kept
+    usable_trace = usable(trace, table, on)
+    if usable_trace.arrivals or on is not None:
+        trace = usable_trace
     else:
         note = "the throughput table has no rate for any of the jobs: they cannot be run with it"
         trace = replace(trace, notes=(*trace.notes, note))

@@ -73,8 +73,8 @@ def up(
     )
     directory = (state or HOME.expanduser()).absolute()
     nodes = {socket.gethostname(): agent}
-    with _running(LocalCluster(directory, nodes, serve, tell=_say_why)) as cluster:
-        _say_where(cluster)
+    with _running(LocalCluster(directory, nodes, serve, tell=_print_reason)) as cluster:
+        _print_addresses(cluster)
         print(f"files: {directory}\nCtrl-C ends it; jobs save first", flush=True)
         while not (name := cluster.broken()):
             time.sleep(0.5)
@@ -103,8 +103,8 @@ def _demo(state: Path | None, policy: str, round_s: float, port: int | None) -> 
         *("--policy", policy or POLICY, "--round", f"{round_s or ROUND_S:g}"),
     )
     with _directory(state) as directory:
-        with _running(LocalCluster(directory, nodes, serve, tell=_say_why)) as cluster:
-            _say_where(cluster)
+        with _running(LocalCluster(directory, nodes, serve, tell=_print_reason)) as cluster:
+            _print_addresses(cluster)
             with cluster.client() as client, Screen() as screen:
                 summary = play(client, directory / "checkpoints", screen.watch, cluster.broken)
         report(summary)
@@ -153,10 +153,10 @@ def _running(cluster: LocalCluster) -> Iterator[LocalCluster]:
             signal.signal(number, handler)
 
 
-def _say_why(line: str) -> None:
+def _print_reason(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _say_where(cluster: LocalCluster) -> None:
+def _print_addresses(cluster: LocalCluster) -> None:
     print(f"page and API: {cluster.url}")
     print(f"token of user admin: {cluster.token_file}", flush=True)

@@ -25,8 +25,8 @@ OPEN_S = 30.0  # how long the agent may be away when a rank comes up
 FINISH_S = 10.0  # and when it ends
 TELL_S = 0.2  # between two reports of progress
 RENEW_AT = 0.75  # of the lease
-ANSWER_S = 1.0  # what a rank that was busy beyond the end of its lease waits for a renewal
-HELD_BACK = 4096  # bytes that wait to be sent; beyond that progress is not told for now
+GRANT_TIMEOUT_S = 1.0  # what a rank that was busy beyond the end of its lease waits for a renewal
+MAX_BACKLOG = 4096  # bytes that wait to be sent; beyond that progress is not told for now
 
 
 class LeaseTerm:
@@ -52,18 +52,18 @@ class LeaseTerm:
 class Link:
     """The lease, and what the agent wants. Without an agent the lease lasts for ever.
 
-    ``stop`` (a reason), ``save_wanted`` and ``refused`` (a reason) are what it has asked for so far.
+    ``stop`` (a reason), ``save_requested`` and ``refused`` (a reason) are what it has asked for so far.
     """
 
-    def __init__(self, place: RankEnvironment, checkpoint_s: float) -> None:
+    def __init__(self, environment: RankEnvironment, checkpoint_s: float) -> None:
         self.checkpoint_s = checkpoint_s
         self.stop = ""
-        self.save_wanted = False
+        self.save_requested = False
         self.refused = ""
-        self._place = place
+        self._environment = environment
         self._term = LeaseTerm()
-        self._connection = AgentConnection(place.socket)
-        self._told_at = -inf
+        self._connection = AgentConnection(environment.socket)
+        self._progress_sent_s = -inf
         self._state = (-1, 0, 0.0)  # step, newest saved step, seconds that it took to save
         self._again: dict[type, object] = {}  # what an agent that comes back has to know
 
@@ -74,14 +74,14 @@ class Link:
 
     def open(self) -> None:
         """Connect, say hello, get the lease. Leaves the process where that is refused."""
-        if not self._place.socket:
+        if not self._environment.socket:
             return
         until = monotonic() + OPEN_S
         self._term.end = -inf
         while self._term.end == -inf and not self.refused:
             now = monotonic()
             if now > until:
-                leave(EXIT_MAY_NOT_RUN, f"the agent does not answer at {self._place.socket}")
+                leave(EXIT_MAY_NOT_RUN, f"the agent does not answer at {self._environment.socket}")
             self._connect(now)
             self._receive(wait_s=0.1)
             if not self._connection.is_open:
@@ -89,10 +89,10 @@ class Link:
         if self.refused:
             leave(EXIT_MAY_NOT_RUN, f"this process may not run: {self.refused}")
 
-    def look(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         """Take in what the agent has said; connect again where it was lost; ask for the lease when it is
         time."""
-        if not self._place.socket:
+        if not self._environment.socket:
             return
         self._connect(now)
         self._receive()
@@ -111,20 +111,20 @@ class Link:
         """Progress, at most every ``TELL_S`` unless ``at_once``; with it the request for the lease."""
         self._state = step, saved_step, save_s
         renew = self.is_due(now)
-        if not (renew or at_once or now >= self._told_at + TELL_S):
+        if not (renew or at_once or now >= self._progress_sent_s + TELL_S):
             return
         if not self._connection.is_open:
             return
-        self._told_at = now
+        self._progress_sent_s = now
         if renew:
             self._term.ask(now)
-        if renew or self._connection.backlog < HELD_BACK:
-            self._connection.send(Progress(self._place.attempt, *self._state, renew=renew))
+        if renew or self._connection.backlog < MAX_BACKLOG:
+            self._connection.send(Progress(self._environment.attempt, *self._state, renew=renew))
 
     def tell_saving(self) -> None:
         """The state is being saved."""
-        if self._connection.backlog < HELD_BACK:
-            self._connection.send(Progress(self._place.attempt, *self._state, saving=True))
+        if self._connection.backlog < MAX_BACKLOG:
+            self._connection.send(Progress(self._environment.attempt, *self._state, saving=True))
 
     def is_due(self, now: float) -> bool:
         """Whether it is time to ask for the lease."""
@@ -139,13 +139,13 @@ class Link:
     def deliver(self, message: object) -> None:
         """Send, and wait until the agent's socket has taken it. One that was lost gets some time to come
         back for it."""
-        if not self._place.socket:
+        if not self._environment.socket:
             return
         until = min(self._term.end, monotonic() + FINISH_S)
         while not self._delivered(message) and monotonic() < until:
             sleep(0.05)
 
-    def stay(self, message: object) -> None:
+    def finish_and_stay(self, message: object) -> None:
         """The last word of the loop. The connection stays, so that the agent can say that the code behind
         the loop is to stop; an agent that is lost is told again."""
         self.deliver(message)
@@ -168,8 +168,8 @@ class Link:
         """The lease ran out while the rank was busy (a long step, a load): the agent may still extend it."""
         if self._connection.is_open and not self._term.is_asked:
             self._term.ask(now)
-            self._connection.send(Progress(self._place.attempt, *self._state, renew=True))
-        until = now + ANSWER_S
+            self._connection.send(Progress(self._environment.attempt, *self._state, renew=True))
+        until = now + GRANT_TIMEOUT_S
         while self._awaits_grant and (now := monotonic()) < until:
             self._receive(wait_s=until - now)
 
@@ -178,22 +178,28 @@ class Link:
         if not self._connection.connect(now):
             return
         self._term.ask(now)
-        place = self._place
-        hello = Hello(place.job, place.attempt, place.token, os.getpid(), version=__version__)
+        environment = self._environment
+        hello = Hello(
+            environment.job,
+            environment.attempt,
+            environment.token,
+            os.getpid(),
+            version=__version__,
+        )
         for message in (hello, *self._again.values()):
             self._connection.send(message)
 
     def _receive(self, wait_s: float = 0.0) -> None:
         for message in self._connection.receive(wait_s):
-            self._take(message)
+            self._handle(message)
 
-    def _take(self, message: FromAgent) -> None:
+    def _handle(self, message: FromAgent) -> None:
         if isinstance(message, Grant):
             self._term.grant(message.lease_s)
             self.checkpoint_s = message.checkpoint_s
         elif isinstance(message, StopRank):
             self.stop = message.reason or "stopped"
         elif isinstance(message, Save):
-            self.save_wanted = True
+            self.save_requested = True
         elif isinstance(message, RankRefused):
             self.refused = message.reason or "refused"

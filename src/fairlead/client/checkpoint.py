@@ -27,7 +27,7 @@ from fairlead.client.codec import DecodeError, decode_record, encode_record
 from fairlead.client.rank_environment import say
 
 FORMAT = 1
-KEPT = 2
+CHECKPOINTS_KEPT = 2
 MANIFEST = "manifest.json"
 CHUNK = 1 << 20  # bytes read at a time
 
@@ -141,7 +141,7 @@ class Checkpoints:
         """Keep the newest two. What is of later steps than the newest did not hold when it was loaded."""
         found = self._found()
         later = [path for path in found if path.name > _name(step)]
-        for path in [*later, *[path for path in found if path not in later][KEPT:]]:
+        for path in [*later, *[path for path in found if path not in later][CHECKPOINTS_KEPT:]]:
             shutil.rmtree(path, ignore_errors=True)
 
     def _sweep(self) -> None:

@@ -28,12 +28,12 @@ class DecodeError(ValueError):
 
 def encode(message: object) -> bytes:
     """A message with its class name, as compact JSON in ASCII. Raises ValueError for NaN and infinity."""
-    return _json({TAG: type(message).__name__, **_plain_fields(message)}).encode("ascii")
+    return _json({TAG: type(message).__name__, **_builtin_fields(message)}).encode("ascii")
 
 
 def encode_record(record: object) -> str:
     """A dataclass without its class name, as JSON for people: indented."""
-    return _json(_plain_fields(record), indent=1)
+    return _json(_builtin_fields(record), indent=1)
 
 
 def decode(data: bytes, types: Any) -> Any:
@@ -46,9 +46,9 @@ def decode(data: bytes, types: Any) -> Any:
     return _build(known[name], values, name)
 
 
-def decode_record(data: bytes, wanted: type[Record]) -> Record:
+def decode_record(data: bytes, record_type: type[Record]) -> Record:
     """A dataclass from what ``encode_record`` has written. Raises DecodeError."""
-    return _build(wanted, _parse(data), wanted.__name__)
+    return _build(record_type, _parse(data), record_type.__name__)
 
 
 # --- out ------------------------------------------------------------------------------------------
@@ -57,17 +57,17 @@ def _json(values: Mapping[str, object], indent: int | None = None) -> str:
     return json.dumps(values, allow_nan=False, indent=indent, separators=separators)
 
 
-def _plain_fields(record: object) -> dict[str, object]:
+def _builtin_fields(record: object) -> dict[str, object]:
     assert is_dataclass(record)
-    return {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
+    return {field.name: _to_builtin(getattr(record, field.name)) for field in fields(record)}
 
 
-def _plain(value: object) -> object:
+def _to_builtin(value: object) -> object:
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return _plain_fields(value) if is_dataclass(value) else value
+        return {name: _to_builtin(one) for name, one in value.items()}
+    return _builtin_fields(value) if is_dataclass(value) else value
 
 
 # --- in -------------------------------------------------------------------------------------------
@@ -85,14 +85,14 @@ def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is no number")
 
 
-def _build(wanted: type[Record], values: Mapping[str, object], where: str) -> Record:
+def _build(record_type: type[Record], values: Mapping[str, object], where: str) -> Record:
     given: dict[str, Any] = {}
-    for name, (check, required) in _checks(cast(Any, wanted)).items():
+    for name, (check, required) in _checks(cast(Any, record_type)).items():
         if name in values:
             given[name] = check(values[name], f"{where}.{name}")
         elif required:
             raise DecodeError(f"{where}: {name} is missing")
-    return wanted(**given)
+    return record_type(**given)
 
 
 @cache
@@ -102,16 +102,16 @@ def _by_name(types: Any) -> dict[str, type]:
 
 
 @cache
-def _checks(wanted: Any) -> dict[str, tuple[Check, bool]]:
+def _checks(record_type: Any) -> dict[str, tuple[Check, bool]]:
     """Field name -> (its check, whether it has no default)."""
-    hints = get_type_hints(wanted)
-    assert is_dataclass(wanted)
+    hints = get_type_hints(record_type)
+    assert is_dataclass(record_type)
     return {
         field.name: (
             _check_of(hints[field.name]),
             field.default is MISSING and field.default_factory is MISSING,
         )
-        for field in fields(wanted)
+        for field in fields(record_type)
     }
 
 
@@ -130,7 +130,7 @@ def _literal(choices: tuple[object, ...]) -> Check:
     def check(value: object, where: str) -> object:
         if isinstance(value, str) and value in choices:
             return value
-        raise _wrong(where, " or ".join(map(repr, choices)), value)
+        raise _mismatch(where, " or ".join(map(repr, choices)), value)
 
     return check
 
@@ -146,13 +146,13 @@ def _table(check: Check) -> Check:
 def _object(value: object, where: str) -> dict[str, object]:
     if isinstance(value, dict):
         return value
-    raise _wrong(where, "an object", value)
+    raise _mismatch(where, "an object", value)
 
 
 def _int(value: object, where: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise _wrong(where, "a whole number", value)
+    raise _mismatch(where, "a whole number", value)
 
 
 def _float(value: object, where: str) -> float:
@@ -163,26 +163,26 @@ def _float(value: object, where: str) -> float:
             number = float("inf")
         if isfinite(number):
             return number
-    raise _wrong(where, "a finite number", value)
+    raise _mismatch(where, "a finite number", value)
 
 
 def _str(value: object, where: str) -> str:
     if isinstance(value, str):
         return value
-    raise _wrong(where, "text", value)
+    raise _mismatch(where, "text", value)
 
 
 def _bool(value: object, where: str) -> bool:
     if isinstance(value, bool):
         return value
-    raise _wrong(where, "true or false", value)
+    raise _mismatch(where, "true or false", value)
 
 
 def _bytes(value: object, where: str) -> bytes:
     try:
         return b64decode(_str(value, where), validate=True)
     except ValueError:
-        raise _wrong(where, "base64", value) from None
+        raise _mismatch(where, "base64", value) from None
 
 
 _SCALARS: Mapping[Any, Check] = {
@@ -194,7 +194,7 @@ _SCALARS: Mapping[Any, Check] = {
 }
 
 
-def _wrong(where: str, expected: str, value: object) -> DecodeError:
+def _mismatch(where: str, expected: str, value: object) -> DecodeError:
     return DecodeError(f"{where}: expected {expected}, got {_shown(value)}")
 
 

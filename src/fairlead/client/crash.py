@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Any, Callable
 
 VARIABLE = "FAIRLEAD_FAILURE_FILE"
-MOST_TRACEBACK = 60_000  # characters; what is between is left out
-MOST_MESSAGE = 2_000
+MAX_TRACEBACK = 60_000  # characters; what is between is left out
+MAX_MESSAGE = 2_000
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -84,13 +84,13 @@ def _chain() -> None:
 def _report(
     kind: type[BaseException], error: Any, trace: TracebackType | None, step: int
 ) -> dict[str, Any]:
-    file, line, function = _place(error, trace)
+    file, line, function = _location(error, trace)
     text = "".join(traceback.format_exception(kind, error, trace))
-    if len(text) > MOST_TRACEBACK:
-        text = text[: MOST_TRACEBACK // 3] + "\n...\n" + text[-2 * MOST_TRACEBACK // 3 :]
+    if len(text) > MAX_TRACEBACK:
+        text = text[: MAX_TRACEBACK // 3] + "\n...\n" + text[-2 * MAX_TRACEBACK // 3 :]
     return {
         "type": name_of(kind),
-        "message": _message(error)[:MOST_MESSAGE],
+        "message": _message(error)[:MAX_MESSAGE],
         "file": file,
         "line": line,
         "function": function,
@@ -115,18 +115,18 @@ def _message(error: Any) -> str:
         return "<its text cannot be made>"
 
 
-def _place(error: Any, trace: TracebackType | None) -> tuple[str, int, str]:
+def _location(error: Any, trace: TracebackType | None) -> tuple[str, int, str]:
     """File, line and function of the innermost frame of the script's own code, else of the innermost."""
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno or 0, ""
     frames = traceback.extract_tb(trace)
-    own = [frame for frame in frames if not _is_library(frame.filename)]
+    script_frames = [frame for frame in frames if not _is_library(frame.filename)]
     if not frames:
         return "", 0, ""
     in_files = [
-        frame for frame in own if frame.filename != "<string>"
+        frame for frame in script_frames if frame.filename != "<string>"
     ]  # dataclasses are made there
-    frame = (in_files or own or frames)[-1]
+    frame = (in_files or script_frames or frames)[-1]
     return frame.filename, frame.lineno or 0, frame.name
 
 

@@ -19,7 +19,7 @@ class ExactLoader:
         self._loader = loader
         self._epoch = epoch
         self._passes = passes_of(loader)
-        self._put_back: tuple[int, int, dict[str, Any]] | None = None
+        self._resume_at: tuple[int, int, dict[str, Any]] | None = None
         self._states: dict[int, dict[str, Any]] = {}  # before the batch of that index was fetched
 
     def __getattr__(self, name: str) -> Any:
@@ -30,18 +30,18 @@ class ExactLoader:
     def __len__(self) -> int:
         return len(self._loader)
 
-    def put_back(self, epoch: int, position: int, state: dict[str, Any]) -> None:
+    def resume_at(self, epoch: int, position: int, state: dict[str, Any]) -> None:
         """The next pass is this one, behind its first ``position`` batches."""
-        self._put_back = epoch, position, state
+        self._resume_at = epoch, position, state
 
     def state(self, position: int) -> dict[str, Any]:
-        """What ``put_back`` needs to give the batch of this index, one of the newest two, again."""
+        """What ``resume_at`` needs to give the batch of this index, one of the newest two, again."""
         if position and self._passes.length is None:  # batches may have been fetched in advance
             return self._passes.state(position)
         return self._states[position]
 
     def state_at_end(self) -> dict[str, Any]:
-        """What ``put_back`` needs to open a new pass as it would be opened now."""
+        """What ``resume_at`` needs to open a new pass as it would be opened now."""
         return self._passes.state(0)
 
     def state_dict(self) -> dict[str, Any]:
@@ -53,15 +53,15 @@ class ExactLoader:
 
     def __iter__(self) -> Iterator[Any]:
         size = getattr(self._loader, "batch_size", None) or 0
-        put_back = self._put_back
-        epoch, position, state = put_back or (self._epoch(), 0, {})
+        resume_at = self._resume_at
+        epoch, position, state = resume_at or (self._epoch(), 0, {})
         batches: Iterator[Any] | None = None
         self._states = {}
         while True:
-            self._remember(position, state if batches is None and put_back else None)
-            if batches is None and put_back:
+            self._remember(position, state if batches is None and resume_at else None)
+            if batches is None and resume_at:
                 batches = self._passes.resume(epoch, size, position, state)
-                self._put_back = None
+                self._resume_at = None
             elif batches is None:
                 batches = self._passes.open(epoch, size)
             batch = next(batches, END)

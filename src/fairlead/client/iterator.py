@@ -8,10 +8,10 @@ from collections.abc import Iterator as Batches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
+from fairlead.client.json_state import decode_state, encode_state, is_state
 from fairlead.client.lease import Lease
 from fairlead.client.loader_passes import passes_of
 from fairlead.client.passes import END
-from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.client.rank_environment import say
 from fairlead.client.script_state import Position
 from fairlead.errors import ConfigError
@@ -66,8 +66,8 @@ class Iterator(Generic[Batch]):
         exit: Literal["quick", "clean"] = "quick",
     ) -> None:
         if batch_size is None:
-            own = getattr(loader, "batch_size", None)
-            batch_size = own if isinstance(own, int) else 0
+            own_total = getattr(loader, "batch_size", None)
+            batch_size = own_total if isinstance(own_total, int) else 0
         self._loader = loader
         self._passes = passes_of(loader)
         self._epochs = epochs
@@ -231,7 +231,7 @@ class Iterator(Generic[Batch]):
         if lease.preempted:
             return
         with lease:
-            self._take_position()
+            self._restore_position()
             job, passes = lease.job_size, self._passes
             size = job.batch_size
             while lease.next():  # written out: each call of a method would be felt by quick steps
@@ -314,15 +314,17 @@ class Iterator(Generic[Batch]):
     def _enter(self) -> None:
         if self._entered:
             return
-        own = self._lease.total_steps
+        own_total = self._lease.total_steps
         self._lease.__enter__()
         self._entered = True
-        self._take_position()
+        self._restore_position()
         total = self._lease.total_steps
-        if own is not None and total is not None and total < own:
-            say(f"the job has {total} steps, its {self._epochs} epochs have {own}: it ends earlier")
+        if own_total is not None and total is not None and total < own_total:
+            say(
+                f"the job has {total} steps, its {self._epochs} epochs have {own_total}: it ends earlier"
+            )
 
-    def _take_position(self) -> None:
+    def _restore_position(self) -> None:
         """Where the checkpoint was saved."""
         self._epoch, self._position, *_ = self._lease.loaded
         if self._lease.step or self._position:

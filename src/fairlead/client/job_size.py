@@ -45,7 +45,9 @@ class JobSize:
         self.is_adapted = True
         return self.batch_size, self.total_steps
 
-    def settle(self, place: RankEnvironment, saved: Manifest | None) -> tuple[int, int] | None:
+    def settle(
+        self, environment: RankEnvironment, saved: Manifest | None
+    ) -> tuple[int, int] | None:
         """Take the size to go on with: the checkpoint's where the job has changed it; else the scheduler's,
         unless it speaks of a change that this start does not know of (any more).
         What the scheduler has to be told, None: it knows."""
@@ -53,8 +55,8 @@ class JobSize:
             self.is_adapted = True
             self.batch_size, self.total_steps = saved.batch_size, saved.total_steps
             return self.batch_size, self.total_steps
-        if place.batch and self.total_steps is not None and self.batch_size:
+        if environment.batch and self.total_steps is not None and self.batch_size:
             return self.batch_size, self.total_steps
-        self.batch_size = place.batch or self.batch_size
-        self.total_steps = place.total_steps or self.total_steps
+        self.batch_size = environment.batch or self.batch_size
+        self.total_steps = environment.total_steps or self.total_steps
         return None

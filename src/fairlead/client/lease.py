@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 from fairlead.client import crash, stacks
 from fairlead.client.checkpoint import Manifest
 from fairlead.client.job_size import JobSize
-from fairlead.client.look_schedule import LookSchedule
+from fairlead.client.poll_schedule import PollSchedule
 from fairlead.client.quick_exit import end_quickly
 from fairlead.client.rank_environment import (
     EXIT_MAY_NOT_RUN,
@@ -95,12 +95,12 @@ class Lease:
             sharded=save_ranks == "all",
         )
         self._on_stop = exit if on_stop == "exit" else on_stop
-        self._place = RankEnvironment()
+        self._environment = RankEnvironment()
         self._role: RankRole | None = None  # in the loop
         self._finishing_role: RankRole | None = None  # the same, once the loop has come to its end
         self._count_step: Callable[[int], None] = _count_nowhere
         self._sigterm = SigtermCatcher(self._on_sigterm)
-        self._look = LookSchedule()
+        self._schedule = PollSchedule()
         self._running = False  # a step is under way
         self._no_more = False  # complete() was called, or the data have ended
         self._at_end = False
@@ -139,21 +139,23 @@ class Lease:
     @property
     def rank(self) -> int:
         """Of this process, among ``world_size``."""
-        return self._place.rank if self._role else read_rank_environment(os.environ).rank
+        return self._environment.rank if self._role else read_rank_environment(os.environ).rank
 
     @property
     def world_size(self) -> int:
         """Processes of the job."""
         return (
-            self._place.world_size if self._role else read_rank_environment(os.environ).world_size
+            self._environment.world_size
+            if self._role
+            else read_rank_environment(os.environ).world_size
         )
 
     def __enter__(self) -> Self:
         """Get the lease and load the newest checkpoint."""
-        self._place = place = read_rank_environment(os.environ)
+        self._environment = environment = read_rank_environment(os.environ)
         crash.install(lambda: self.step)
         stacks.register()
-        self._role = rank_role(place, self._state)
+        self._role = rank_role(environment, self._state)
         self._count_step = self._role.count
         self._sigterm.catch()
         try:
@@ -171,7 +173,7 @@ class Lease:
             if self._role and self._no_more and (kind is None or kind is GeneratorExit):
                 self._count()
                 self._at_end = True
-                self._look_now()
+                self._check_in()
         finally:
             self._release()
 
@@ -180,13 +182,13 @@ class Lease:
         if self._running:
             self.step += 1
             self._count_step(self.step)
-        look = self._look
-        if self.step < look.step and monotonic() < look.time:
+        schedule = self._schedule
+        if self.step < schedule.step and monotonic() < schedule.time:
             self._running = True
             return True
         if self._role is None:
             return self._ended()
-        self._running = self._look_now()
+        self._running = self._check_in()
         return self._running
 
     @property
@@ -200,7 +202,7 @@ class Lease:
 
     def reload(self) -> None:
         """Read the checkpoint of this start once more, if there was one."""
-        step = self._state.read_again(self._place)
+        step = self._state.read_again(self._environment)
         if step is not None:
             self.step = step
 
@@ -208,7 +210,7 @@ class Lease:
         """No more steps are needed after the one under way. With several ranks the loop ends at the next
         step on which they agree, within about half a second."""
         self._no_more = True
-        self._look.at_once()
+        self._schedule.at_once()
 
     @property
     def finished(self) -> bool:
@@ -224,12 +226,12 @@ class Lease:
         has saved, and is started again later; with ``on_stop="return"`` False is returned instead.
         """
         if self._role is not None:
-            self._role.want_checkpoint()
-            self._look.at_once()
+            self._role.request_checkpoint()
+            self._schedule.at_once()
             return True
         if self._finishing_role is None:
             return not self.preempted
-        if self._state.sharded and self._place.world_size > 1:
+        if self._state.sharded and self._environment.world_size > 1:
             raise ConfigError(
                 "checkpoint: after the loop rank 0 saves alone, which save_ranks='all' does not allow"
             )
@@ -249,21 +251,21 @@ class Lease:
         total_steps: of the whole job, those done included. All ranks have to call this on the same step.
         """
         self.job_size.adapt(batch_size, total_steps, self.step + self._running)
-        self._look.at_next_step()
+        self._schedule.at_next_step()
 
     def end_of_data(self) -> None:
         """The data have ended, for all ranks on this step."""
         self._at_end = True
         self._running = False
         if self._role is not None:
-            self._look_now()
+            self._check_in()
 
     def catch_sigterm(self) -> None:
         """Be the handler of SIGTERM again, after a framework has put its own there."""
         if self._role is not None:
             self._sigterm.catch_again()
 
-    def _look_now(self) -> bool:
+    def _check_in(self) -> bool:
         """What ``next`` does when something is due, which is seldom."""
         role = self._role
         assert role is not None
@@ -272,20 +274,20 @@ class Lease:
             role.change(self.step, *changed)
         last = self.job_size.last_step
         finished = self._at_end or self.step >= last
-        several = self._place.world_size > 1
-        if several and not finished and self._look.waits_for_ranks(self.step, last):
+        several = self._environment.world_size > 1
+        if several and not finished and self._schedule.waits_for_ranks(self.step, last):
             return True
-        verdict = role.decide(self._rank_status(finished))
-        if verdict.do == "abandon":
+        decision = role.decide(self._rank_status(finished))
+        if decision.do == "abandon":
             self._release()
-            leave(EXIT_MAY_NOT_RUN, f"this process may not run any more: {verdict.reason}")
-        if verdict.partial:
-            role.save(verdict.partial, self._manifest(verdict.do == "finish"))
-        if verdict.do in ("stop", "finish"):
-            return self._end(role, Ending(verdict.do == "finish", verdict.reason))
-        self._look.plan(*role.go_on(verdict, self.step), last)
+            leave(EXIT_MAY_NOT_RUN, f"this process may not run any more: {decision.reason}")
+        if decision.partial:
+            role.save(decision.partial, self._manifest(decision.do == "finish"))
+        if decision.do in ("stop", "finish"):
+            return self._end(role, Ending(decision.do == "finish", decision.reason))
+        self._schedule.plan(*role.go_on(decision, self.step), last)
         if self._sigterm.is_received and not several:
-            self._look.at_once()
+            self._schedule.at_once()
         return True
 
     def _end(self, role: RankRole, ending: Ending) -> bool:
@@ -299,7 +301,7 @@ class Lease:
 
     def _leave(self) -> NoReturn:
         """The state is durable, and the agent knows."""
-        if self._on_stop == "quick" and self._place.socket:
+        if self._on_stop == "quick" and self._environment.socket:
             end_quickly()
         raise SystemExit(0)
 
@@ -323,8 +325,8 @@ class Lease:
             batch_size=self.job_size.batch_size,
             total_steps=self.job_size.total_steps or 0,
             adapted=self.job_size.is_adapted,
-            world_size=self._place.world_size,
-            attempt=self._place.attempt,
+            world_size=self._environment.world_size,
+            attempt=self._environment.attempt,
             finished=finished,
         )
 
@@ -332,9 +334,9 @@ class Lease:
         found = role.open()
         opened = monotonic()
         if found is not None:
-            self._state.read(found, self._place)
+            self._state.read(found, self._environment)
             self.step = found.manifest.step
-        change = self.job_size.settle(self._place, found.manifest if found else None)
+        change = self.job_size.settle(self._environment, found.manifest if found else None)
         if found is not None and found.manifest.finished:  # of this total, not of one raised since
             self._no_more = found.manifest.total_steps == (self.job_size.total_steps or 0)
         role.loaded(self.step, monotonic() - opened if found else 0.0, change)
@@ -351,15 +353,15 @@ class Lease:
         self._running = False
 
     def _on_sigterm(self) -> None:
-        if self._place.world_size == 1:
-            self._look.at_once()
+        if self._environment.world_size == 1:
+            self._schedule.at_once()
 
     def _release(self) -> None:
         if self._role is not None:
             self._role.close()
             self._role = None
         self._sigterm.release()
-        self._look.no_more()
+        self._schedule.no_more()
 
 
 def _count_nowhere(step: int) -> None:

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairlead.client.exact_loader import ExactLoader
+from fairlead.client.json_state import decode_state, encode_state, is_state
 from fairlead.client.lease import Lease
-from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.client.rank_environment import read_rank_environment
 from fairlead.client.script_state import Position, part_name
 from fairlead.errors import ConfigError
@@ -92,7 +92,7 @@ class FairleadCallback(*_callback_bases()):  # type: ignore[misc]
             )
         if not hasattr(trainer.fit_loop, "_load_combined_loader_states"):
             raise ConfigError("this version of Lightning is not known: 2.2 to 2.6 are")
-        trainer.fit_loop._load_combined_loader_states = self._take_loader
+        trainer.fit_loop._load_combined_loader_states = self._wrap_loader
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if self.lease.step and not trainer.global_step:
@@ -175,7 +175,7 @@ class FairleadCallback(*_callback_bases()):  # type: ignore[misc]
             state = self._loader.state(batch)
         return Position(epoch, batch, encode_state(state, "the state of the loader"))
 
-    def _take_loader(self) -> None:
+    def _wrap_loader(self) -> None:
         """The Trainer has made its loaders ready: put ours around the one for training."""
         loaders = self._trainer.fit_loop._combined_loader
         if len(loaders.flattened) != 1:
@@ -189,4 +189,4 @@ class FairleadCallback(*_callback_bases()):  # type: ignore[misc]
         loaded = self.lease.loaded
         if first and self._path and is_state(loaded.loader_state):
             state = decode_state(loaded.loader_state)
-            loader.put_back(loaded.loader_epoch, loaded.batches, state)
+            loader.resume_at(loaded.loader_epoch, loaded.batches, state)

@@ -155,21 +155,21 @@ class RankFrames(Generic[Message]):
 
     def __init__(self, types: Any) -> None:
         self._types = types
-        self._rest = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """The messages that are whole with these bytes. Raises WireError where the peer does not speak our
         language; the stream cannot be used any more then."""
-        self._rest += data
-        while len(self._rest) >= HEAD.size:
-            (length,) = HEAD.unpack_from(self._rest)
+        self._buffer += data
+        while len(self._buffer) >= HEAD.size:
+            (length,) = HEAD.unpack_from(self._buffer)
             if length > LARGEST:
                 raise WireError(f"a message of {length} bytes, at most {LARGEST} are accepted")
             end = HEAD.size + length
-            if len(self._rest) < end:
+            if len(self._buffer) < end:
                 return
-            body = bytes(self._rest[HEAD.size : end])
-            del self._rest[:end]
+            body = bytes(self._buffer[HEAD.size : end])
+            del self._buffer[:end]
             yield self._decode(body)
 
     def _decode(self, body: bytes) -> Message:

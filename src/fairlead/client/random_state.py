@@ -131,7 +131,7 @@ def find_generators(*owners: Any) -> list[Any]:
         if is_generator(one):
             found.append(one)
         else:
-            waiting += _held_by(one)
+            waiting += _values_within(one)
     return found
 
 
@@ -164,13 +164,13 @@ def restore_generators(generators: Sequence[Any], states: Sequence[Any]) -> None
 def seed_generators(generators: Sequence[Any], seed: int) -> None:
     """Seed each of them differently."""
     for index, one in enumerate(generators):
-        own = derive_seed(seed, index)
+        seed_of_index = derive_seed(seed, index)
         if hasattr(one, "manual_seed"):
-            one.manual_seed(own)
+            one.manual_seed(seed_of_index)
         elif hasattr(one, "bit_generator"):
-            one.bit_generator.state = type(one.bit_generator)(own).state
+            one.bit_generator.state = type(one.bit_generator)(seed_of_index).state
         else:
-            one.seed(own & 0xFFFF_FFFF)
+            one.seed(seed_of_index & 0xFFFF_FFFF)
 
 
 def _state_of(one: Any) -> Any:
@@ -181,7 +181,7 @@ def _state_of(one: Any) -> Any:
     return one.get_state()
 
 
-def _held_by(one: Any) -> Iterator[Any]:
+def _values_within(one: Any) -> Iterator[Any]:
     """What an object holds and what may hold generators in turn."""
     if isinstance(one, dict):
         if len(one) <= MAX_ITEMS:
@@ -204,9 +204,9 @@ def _held_by(one: Any) -> Iterator[Any]:
         return
     if isinstance(one, type) or type(one).__module__ in {"torch", "numpy", "builtins"}:
         return
-    held = getattr(one, "__dict__", None)
-    if isinstance(held, dict):
-        yield from held.values()
+    attributes = getattr(one, "__dict__", None)
+    if isinstance(attributes, dict):
+        yield from attributes.values()
     yield from _top_level(type(one).__module__)
 
 

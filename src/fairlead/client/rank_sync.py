@@ -80,7 +80,7 @@ class Saved:
 Upward = Union[Join, RankStatus, Saved]
 Downward = Union[Begin, Decision]
 Idle = Callable[[], None]  # called while rank 0 waits
-Answer = TypeVar("Answer", Join, RankStatus, Saved)
+Reply = TypeVar("Reply", Join, RankStatus, Saved)
 
 
 class RankSync(Protocol):
@@ -88,7 +88,7 @@ class RankSync(Protocol):
 
     def open(self, idle: Idle) -> None: ...
     def tell(self, message: Begin | Decision) -> None: ...
-    def standings(self, idle: Idle) -> list[RankStatus]: ...
+    def statuses(self, idle: Idle) -> list[RankStatus]: ...
     def saved(self, idle: Idle) -> list[Saved]: ...
     def close(self) -> None: ...
 
@@ -98,7 +98,7 @@ class SingleRankSync:
 
     def open(self, idle: Idle) -> None: ...
     def tell(self, message: Begin | Decision) -> None: ...
-    def standings(self, idle: Idle) -> list[RankStatus]:  # noqa: ARG002
+    def statuses(self, idle: Idle) -> list[RankStatus]:  # noqa: ARG002
         return []
 
     def saved(self, idle: Idle) -> list[Saved]:  # noqa: ARG002
@@ -134,36 +134,41 @@ class Peer:
                 leave(EXIT_RANK_SYNC, f"{self.name} is gone")
         return self._arrived.pop(0) if self._arrived else None
 
-    def take(self, wanted: type[Answer], idle: Idle) -> Answer:
+    def take(self, reply_type: type[Reply], idle: Idle) -> Reply:
         """The next message, which has to be of this type."""
         while True:
             if not self._arrived and not select.select([self.socket], [], [], SLICE_S)[0]:
                 idle()
                 continue
             message = self.receive()
-            if isinstance(message, wanted):
+            if isinstance(message, reply_type):
                 return message
             if message is not None:
-                leave(EXIT_RANK_SYNC, f"{self.name}: {wanted.__name__} expected, got {message}")
+                leave(EXIT_RANK_SYNC, f"{self.name}: {reply_type.__name__} expected, got {message}")
 
 
 class RankZeroSync:
     """Rank 0 of several."""
 
-    def __init__(self, place: RankEnvironment) -> None:
-        self._place = place
+    def __init__(self, environment: RankEnvironment) -> None:
+        self._environment = environment
         self._peers: dict[int, Peer] = {}
 
     def open(self, idle: Idle) -> None:
         """Listen until all ranks have joined. Leaves the process where they do not come."""
-        assert self._place.rank_sync is not None
+        assert self._environment.rank_sync is not None
         try:
-            listening = socket.create_server(self._place.rank_sync, backlog=self._place.world_size)
+            listening = socket.create_server(
+                self._environment.rank_sync, backlog=self._environment.world_size
+            )
         except OSError as problem:
-            leave(EXIT_RANK_SYNC, f"cannot listen at {self._place.rank_sync}: {problem.strerror}")
+            leave(
+                EXIT_RANK_SYNC,
+                f"cannot listen at {self._environment.rank_sync}: {problem.strerror}",
+            )
         with listening:
             until = monotonic() + OPEN_S
-            while len(self._peers) < self._place.world_size - 1:
+            while len(self._peers) < self._environment.world_size - 1:
                 if monotonic() > until:
                     leave(EXIT_RANK_SYNC, f"{self._missing()} did not come within {OPEN_S:.0f} s")
                 if select.select([listening], [], [], SLICE_S)[0]:
@@ -174,7 +179,7 @@ class RankZeroSync:
         for peer in self._peers.values():
             peer.send(message)
 
-    def standings(self, idle: Idle) -> list[RankStatus]:
+    def statuses(self, idle: Idle) -> list[RankStatus]:
         return [peer.take(RankStatus, idle) for peer in self._peers.values()]
 
     def saved(self, idle: Idle) -> list[Saved]:
@@ -201,20 +206,23 @@ class RankZeroSync:
         self._peers[rank] = Peer(connected, Upward, f"rank {rank}")
 
     def _is_ours(self, join: Join) -> bool:
-        place = self._place
-        known = join.token == (place.sync_token or place.token) and join.attempt == place.attempt
-        return known and 0 < join.rank < place.world_size and join.rank not in self._peers
+        environment = self._environment
+        known = (
+            join.token == (environment.sync_token or environment.token)
+            and join.attempt == environment.attempt
+        )
+        return known and 0 < join.rank < environment.world_size and join.rank not in self._peers
 
     def _missing(self) -> str:
-        missing = [r for r in range(1, self._place.world_size) if r not in self._peers]
+        missing = [r for r in range(1, self._environment.world_size) if r not in self._peers]
         return f"rank {missing[0]}" if len(missing) == 1 else f"{len(missing)} ranks"
 
 
 class OtherRankSync:
     """Any other rank."""
 
-    def __init__(self, place: RankEnvironment) -> None:
-        self._place = place
+    def __init__(self, environment: RankEnvironment) -> None:
+        self._environment = environment
         self._peer: Peer | None = None
 
     def open(self) -> str:
@@ -222,22 +230,24 @@ class OtherRankSync:
         until = monotonic() + OPEN_S
         while (connected := self._connected()) is None:
             if monotonic() > until:
-                leave(EXIT_RANK_SYNC, f"rank 0 does not answer at {self._place.rank_sync}")
+                leave(EXIT_RANK_SYNC, f"rank 0 does not answer at {self._environment.rank_sync}")
             sleep(0.05)
         self._peer = Peer(connected, Downward, "rank 0")
-        place = self._place
-        self._peer.send(Join(place.sync_token or place.token, place.attempt, place.rank))
+        environment = self._environment
+        self._peer.send(
+            Join(environment.sync_token or environment.token, environment.attempt, environment.rank)
+        )
         begin = self._wait()
         assert isinstance(begin, Begin)
         return begin.checkpoint
 
-    def verdict(self, standing: RankStatus) -> Decision:
+    def exchange(self, status: RankStatus) -> Decision:
         """Say how this rank stands; what all ranks do now."""
         assert self._peer is not None
-        self._peer.send(standing)
-        verdict = self._wait()
-        assert isinstance(verdict, Decision)
-        return verdict
+        self._peer.send(status)
+        decision = self._wait()
+        assert isinstance(decision, Decision)
+        return decision
 
     def tell(self, saved: Saved) -> None:
         assert self._peer is not None
@@ -255,9 +265,9 @@ class OtherRankSync:
         return message
 
     def _connected(self) -> socket.socket | None:
-        assert self._place.rank_sync is not None
+        assert self._environment.rank_sync is not None
         try:
-            connected = socket.create_connection(self._place.rank_sync, timeout=5.0)
+            connected = socket.create_connection(self._environment.rank_sync, timeout=5.0)
         except OSError:
             return None
         connected.settimeout(None)

@@ -41,7 +41,7 @@ from fairlead.client.step_count import StepCount
 
 LOCK_S = 30.0  # how long another process may still hold the checkpoints
 POLL_S = 0.02  # between two looks at the agent's socket; one costs some 50 us when caches are cold
-ALONE_S = 0.1  # between two looks at the clock without an agent
+CLOCK_POLL_S = 0.1  # between two looks at the clock without an agent
 RETRY_S = 30.0  # at most, after a checkpoint that could not be saved
 
 
@@ -52,11 +52,11 @@ class RankRole(Protocol):
     def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None: ...
     def change(self, step: int, batch_size: int, total_steps: int) -> None: ...
     def count(self, step: int) -> None: ...
-    def decide(self, standing: RankStatus) -> Decision: ...
+    def decide(self, status: RankStatus) -> Decision: ...
     def save(self, partial: str, manifest: Manifest) -> bool: ...
-    def go_on(self, verdict: Decision, step: int) -> tuple[float, int]: ...
+    def go_on(self, decision: Decision, step: int) -> tuple[float, int]: ...
     def end(self, step: int, completed: bool, reason: str) -> None: ...
-    def want_checkpoint(self) -> None: ...
+    def request_checkpoint(self) -> None: ...
     def save_finishing(self, manifest: Manifest, terminated: bool) -> str: ...
     def close(self) -> None: ...
 
@@ -64,17 +64,17 @@ class RankRole(Protocol):
 class RankZero:
     """Rank 0: the agent's socket, the checkpoints, and the verdicts for all ranks."""
 
-    def __init__(self, place: RankEnvironment, state: ScriptState) -> None:
-        self._place = place
+    def __init__(self, environment: RankEnvironment, state: ScriptState) -> None:
+        self._environment = environment
         self._state = state
-        self._link = Link(place, state.checkpoint_s)
+        self._link = Link(environment, state.checkpoint_s)
         self._rank_sync: RankSync = (
-            RankZeroSync(place) if place.world_size > 1 else SingleRankSync()
+            RankZeroSync(environment) if environment.world_size > 1 else SingleRankSync()
         )
         self._pace = Pace()
-        directory = place.checkpoint_dir or state.directory
+        directory = environment.checkpoint_dir or state.directory
         self._store = Checkpoints(directory) if directory else None
-        self._steps = StepCount(Path(directory), place.job) if directory else None
+        self._steps = StepCount(Path(directory), environment.job) if directory else None
         self._saved_step = 0
         self._problem = ""  # why the newest checkpoint could not be saved
         self._save_s = 0.0
@@ -102,43 +102,43 @@ class RankZero:
         self._step = self._saved_step = step
         self._saved_at = monotonic()
         lost = -1 if self._steps is None else self._steps.go_on(step)
-        self._link.tell(Loaded(self._place.attempt, step, load_s, lost))
+        self._link.tell(Loaded(self._environment.attempt, step, load_s, lost))
         if change is not None:
             self.change(step, *change)
 
     def change(self, step: int, batch_size: int, total_steps: int) -> None:
         """From the next step on the job uses another batch size."""
-        self._link.tell(Adapt(self._place.attempt, batch_size, total_steps, step))
+        self._link.tell(Adapt(self._environment.attempt, batch_size, total_steps, step))
 
     def count(self, step: int) -> None:
         """So many steps are done."""
         if self._steps is not None:
             self._steps.write(step)
 
-    def decide(self, standing: RankStatus) -> Decision:
+    def decide(self, status: RankStatus) -> Decision:
         """What all ranks do at this step."""
-        self._step = standing.step
-        standings = [standing, *self._rank_sync.standings(self._idle)]
-        self._compare(standings)
+        self._step = status.step
+        statuses = [status, *self._rank_sync.statuses(self._idle)]
+        self._compare(statuses)
         now = monotonic()
-        verdict = self._judge(standings, now)
-        if self._place.world_size > 1:
-            verdict = replace(verdict, check_step=self._pace.next(standing.step, now))
-        if verdict.do in ("save", "stop", "finish"):
-            early = verdict.do == "finish" and standing.step != standing.total_steps
+        decision = self._judge(statuses, now)
+        if self._environment.world_size > 1:
+            decision = replace(decision, check_step=self._pace.next(status.step, now))
+        if decision.do in ("save", "stop", "finish"):
+            early = decision.do == "finish" and status.step != status.total_steps
             again = (
-                early and standing.total_steps != self._marked
+                early and status.total_steps != self._marked
             )  # else the next start would do more steps
-            verdict = replace(verdict, partial=self._partial(standing.step, again))
-        self._rank_sync.tell(verdict)
-        return verdict
+            decision = replace(decision, partial=self._partial(status.step, again))
+        self._rank_sync.tell(decision)
+        return decision
 
     def save(self, partial: str, manifest: Manifest) -> bool:
         """Save, together with the other ranks where each has a part. False: the disk would not have it."""
         assert self._store is not None
         began = monotonic()
         self._link.tell_saving()
-        mine = self._state.write_part(Path(partial), self._place.rank)
+        mine = self._state.write_part(Path(partial), self._environment.rank)
         others = self._rank_sync.saved(self._idle)
         problem = next((one.problem for one in (mine, *others) if one.problem), "")
         if not problem:
@@ -156,16 +156,16 @@ class RankZero:
         self._mark(manifest)
         return True
 
-    def go_on(self, verdict: Decision, step: int) -> tuple[float, int]:
+    def go_on(self, decision: Decision, step: int) -> tuple[float, int]:
         """Tell of the progress; when to look again: monotonic time (inf: not by time), and step."""
         now = monotonic()
-        self._progress(now, step, at_once=verdict.do == "save")
-        if self._place.world_size > 1:
-            return inf, verdict.check_step
-        if self._place.socket:
+        self._progress(now, step, at_once=decision.do == "save")
+        if self._environment.world_size > 1:
+            return inf, decision.check_step
+        if self._environment.socket:
             return now + POLL_S, NEVER
         due = max(self._retry_at, self._saved_at + self._link.checkpoint_s)
-        return min(now + ALONE_S, due), NEVER
+        return min(now + CLOCK_POLL_S, due), NEVER
 
     def end(self, step: int, completed: bool, reason: str) -> None:
         """The last word to the agent. reason: why it is over, where it is not completed."""
@@ -177,17 +177,17 @@ class RankZero:
             self.close()
             leave(EXIT_IO, f"step {step} {where}: work since step {self._saved_step} is lost")
         self._finishing = completed
-        tell = self._link.stay if completed else self._link.finish
+        tell = self._link.finish_and_stay if completed else self._link.finish
         tell(self._end_of(step, completed, reason))
 
-    def want_checkpoint(self) -> None:
+    def request_checkpoint(self) -> None:
         """At the next step."""
-        self._link.save_wanted = True
+        self._link.save_requested = True
 
     def save_finishing(self, manifest: Manifest, terminated: bool) -> str:
         """Save after the loop. Returns why the process has to stop now, "" = it may go on."""
         link, now = self._link, monotonic()
-        link.look(now)
+        link.poll(now)
         if link.refused:
             leave(EXIT_MAY_NOT_RUN, f"this process may not run any more: {link.refused}")
         if self._store is not None:
@@ -197,7 +197,7 @@ class RankZero:
                     self.save(partial, manifest)
             finally:
                 self._store.unlock()
-        link.look(monotonic())
+        link.poll(monotonic())
         reason = link.stop or ("SIGTERM" if terminated else "")
         if monotonic() >= link.lease_end:
             reason = reason or EXPIRED
@@ -211,7 +211,7 @@ class RankZero:
 
     def _end_of(self, step: int, completed: bool, reason: str) -> RankEnded:
         return RankEnded(
-            self._place.attempt, step, self._saved_step, self._save_s, completed, reason
+            self._environment.attempt, step, self._saved_step, self._save_s, completed, reason
         )
 
     def close(self) -> None:
@@ -223,27 +223,27 @@ class RankZero:
         if self._steps is not None:
             self._steps.close()
 
-    def _judge(self, standings: list[RankStatus], now: float) -> Decision:
+    def _judge(self, statuses: list[RankStatus], now: float) -> Decision:
         link = self._link
-        link.look(now)
+        link.poll(now)
         if link.refused:
             return Decision("abandon", link.refused)
-        if standings[0].finished or any(one.complete for one in standings):
+        if statuses[0].finished or any(one.complete for one in statuses):
             return Decision("finish")
-        if link.stop or any(one.terminated for one in standings):
+        if link.stop or any(one.terminated for one in statuses):
             return Decision("stop", link.stop or "SIGTERM")
         if now >= link.lease_end:
             return Decision("stop", EXPIRED)
         if self._store is not None and self._save_is_due(now):
-            link.save_wanted = False
+            link.save_requested = False
             return Decision("save")
         return Decision("go")
 
     def _save_is_due(self, now: float) -> bool:
         if self._step == self._saved_step:
-            self._link.save_wanted = False
+            self._link.save_requested = False
             return False
-        due = self._link.save_wanted or now >= self._saved_at + self._link.checkpoint_s
+        due = self._link.save_requested or now >= self._saved_at + self._link.checkpoint_s
         return due and now >= self._retry_at
 
     def _partial(self, step: int, again: bool = False) -> str:
@@ -275,9 +275,9 @@ class RankZero:
         step = self._saved_step
         return f"the one of step {step} stays" if step in steps else "there is none"
 
-    def _compare(self, standings: list[RankStatus]) -> None:
-        first = standings[0]
-        for other in standings[1:]:
+    def _compare(self, statuses: list[RankStatus]) -> None:
+        first = statuses[0]
+        for other in statuses[1:]:
             for field in ("step", "batch_size", "total_steps", "finished"):
                 mine, theirs = getattr(first, field), getattr(other, field)
                 if mine != theirs:
@@ -303,7 +303,7 @@ class RankZero:
     def _idle(self) -> None:
         """While rank 0 waits for others: keep the lease."""
         now = monotonic()
-        self._link.look(now)
+        self._link.poll(now)
         if self._step >= 0 or self._link.is_due(now):
             self._progress(now, self._step)
         if self._link.refused or now >= self._link.lease_end:
@@ -318,10 +318,10 @@ class RankZero:
 class OtherRank:
     """Every other rank."""
 
-    def __init__(self, place: RankEnvironment, state: ScriptState) -> None:
-        self._place = place
+    def __init__(self, environment: RankEnvironment, state: ScriptState) -> None:
+        self._environment = environment
         self._state = state
-        self._rank_sync = OtherRankSync(place)
+        self._rank_sync = OtherRankSync(environment)
 
     def open(self) -> Checkpoint | None:
         """The checkpoint that rank 0 has chosen and checked."""
@@ -334,13 +334,13 @@ class OtherRank:
 
     def count(self, step: int) -> None: ...
 
-    def decide(self, standing: RankStatus) -> Decision:
+    def decide(self, status: RankStatus) -> Decision:
         """What rank 0 says."""
-        return self._rank_sync.verdict(standing)
+        return self._rank_sync.exchange(status)
 
     def save(self, partial: str, manifest: Manifest) -> bool:
         """This rank's part, where each has one, and the state of its loader."""
-        rank = self._place.rank
+        rank = self._environment.rank
         saved = self._state.write_part(Path(partial), rank) if self._state.sharded else Saved({})
         if manifest.loader_state and not saved.problem:
             loader = write_loader_state(Path(partial), rank, manifest.loader_state)
@@ -348,12 +348,12 @@ class OtherRank:
         self._rank_sync.tell(saved)
         return True
 
-    def go_on(self, verdict: Decision, step: int) -> tuple[float, int]:  # noqa: ARG002
-        return inf, verdict.check_step
+    def go_on(self, decision: Decision, step: int) -> tuple[float, int]:  # noqa: ARG002
+        return inf, decision.check_step
 
     def end(self, step: int, completed: bool, reason: str) -> None: ...
 
-    def want_checkpoint(self) -> None: ...
+    def request_checkpoint(self) -> None: ...
 
     def save_finishing(self, manifest: Manifest, terminated: bool) -> str:  # noqa: ARG002
         return ""
@@ -362,6 +362,6 @@ class OtherRank:
         self._rank_sync.close()
 
 
-def rank_role(place: RankEnvironment, state: ScriptState) -> RankRole:
+def rank_role(environment: RankEnvironment, state: ScriptState) -> RankRole:
     """The side of this process's rank."""
-    return RankZero(place, state) if place.rank == 0 else OtherRank(place, state)
+    return RankZero(environment, state) if environment.rank == 0 else OtherRank(environment, state)

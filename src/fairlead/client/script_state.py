@@ -54,28 +54,28 @@ class ScriptState:
         self._load, self._save = load, save
         self._found: Checkpoint | None = None  # the checkpoint of this start
 
-    def read(self, found: Checkpoint, place: RankEnvironment) -> None:
+    def read(self, found: Checkpoint, environment: RankEnvironment) -> None:
         """Have the script load a checkpoint. Raises CheckpointError where other ranks have saved it."""
         manifest = found.manifest
-        if self.sharded and manifest.world_size != place.world_size:
+        if self.sharded and manifest.world_size != environment.world_size:
             raise CheckpointError(
                 f"{found.path} was saved by {manifest.world_size} ranks with save_ranks='all'; "
-                f"this job has {place.world_size}"
+                f"this job has {environment.world_size}"
             )
         self._found = found
         self.loaded = Position(
             manifest.loader_epoch,
             manifest.position,
-            _loader_state(found, place.rank),
+            _loader_state(found, environment.rank),
             manifest.world_size,
         )
-        self._load(found.path / part_name(place.rank if self.sharded else 0))
+        self._load(found.path / part_name(environment.rank if self.sharded else 0))
 
-    def read_again(self, place: RankEnvironment) -> int | None:
+    def read_again(self, environment: RankEnvironment) -> int | None:
         """Have the script load the checkpoint of this start once more. Its step, None: there was none."""
         if self._found is None:
             return None
-        self.read(self._found, place)
+        self.read(self._found, environment)
         return self._found.manifest.step
 
     def write_part(self, partial: Path, rank: int) -> Saved:

@@ -24,7 +24,7 @@ from fairlead.errors import WireError
 class StubAgent:
     """Listens at a path, lets the one job in, answers requests for its lease.
 
-    ``granting`` off: requests are not answered. ``said``: all that the rank has said, oldest first.
+    ``granting`` off: requests are not answered. ``received``: all that the rank has said, oldest first.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class StubAgent:
         self.job, self.attempt = job, 1
         self.token = secrets.token_hex(16)
         self.granting = True
-        self.said: list[FromRank] = []
+        self.received: list[FromRank] = []
         self.known = False  # the rank that is connected has said a good hello
         self._listening: socket.socket | None = None
         self._peer: socket.socket | None = None
@@ -50,13 +50,15 @@ class StubAgent:
 
     def environment(self, **more: str | int) -> dict[str, str]:
         """What the rank has to be told; ``more`` without the prefix: ``total_steps=100``."""
-        own: dict[str, str | int] = {
+        variables: dict[str, str | int] = {
             "socket": os.fspath(self.path),
             "job": self.job,
             "attempt": self.attempt,
             "token": self.token,
         }
-        return {f"FAIRLEAD_{name.upper()}": str(value) for name, value in (own | more).items()}
+        return {
+            f"FAIRLEAD_{name.upper()}": str(value) for name, value in (variables | more).items()
+        }
 
     def poll(self, wait_s: float) -> list[FromRank]:
         """What comes within this time; returns with the first of it."""
@@ -102,13 +104,13 @@ class StubAgent:
         except (OSError, WireError):
             data, messages = b"", []
         for message in messages:
-            self._answer(message)
-        self.said += messages
+            self._reply(message)
+        self.received += messages
         if not data:
             self.drop()
         return messages
 
-    def _answer(self, message: FromRank) -> None:
+    def _reply(self, message: FromRank) -> None:
         if isinstance(message, Hello):
             right = (self.job, self.attempt, self.token)
             self.known = (message.job, message.attempt, message.token) == right

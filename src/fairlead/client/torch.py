@@ -22,8 +22,8 @@ import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from fairlead.client.iterator import Iterator
+from fairlead.client.json_state import decode_state, encode_state, is_state
 from fairlead.client.lease import Lease
-from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.client.random_state import (
     capture_random,
     generator_states,
@@ -36,8 +36,8 @@ from fairlead.client.script_state import Position
 from fairlead.errors import CheckpointError, ConfigError
 
 FORMAT = 1
-OWN_GRADIENTS = "fairlead_gradients"  # in what a rank other than 0 keeps for itself
-KEPT_AS_TEXT = "fairlead_state"  # the one key of what stands for a value that PyTorch would pickle
+RANK_GRADIENTS = "fairlead_gradients"  # in what a rank other than 0 keeps for itself
+ENCODED_STATE = "fairlead_state"  # the one key of what stands for a value that PyTorch would pickle
 
 
 class TrainingState:
@@ -66,7 +66,9 @@ class TrainingState:
         self._weights_only = weights_only
         self._keep_gradients = keep_gradients
         self._synced = [one for one in objects.values() if isinstance(one, DistributedDataParallel)]
-        self._apart = False  # ranks had other gradients than rank 0 when they were loaded
+        self._gradients_differ = (
+            False  # ranks had other gradients than rank 0 when they were loaded
+        )
         self._objects = {name: _bare(name, one) for name, one in objects.items()}
         if not objects:
             raise ConfigError("TrainingState: expected at least one object, such as model=model")
@@ -76,10 +78,10 @@ class TrainingState:
 
         def load(path: Path) -> None:
             self.load(path)
-            self._take_own(batches.loaded_state)
+            self._load_rank_state(batches.loaded_state)
 
         batches: Iterator[Any] = Iterator(loader, load=load, save=self.save, **options)
-        batches.rank_state = self._own_state
+        batches.rank_state = self._rank_state
         return batches
 
     def lease(self, **options: Any) -> Lease:
@@ -119,21 +121,21 @@ class TrainingState:
     def _load_rank(self, path: Path, lease: Lease) -> None:
         self.load(path)
         if is_state(lease.loaded.loader_state):
-            own = decode_state(lease.loaded.loader_state)
-            restore_random(own)
-            self._take_own(own)
+            gradients = decode_state(lease.loaded.loader_state)
+            restore_random(gradients)
+            self._load_rank_state(gradients)
 
     def _random_position(self) -> Position:
         """The generators of each rank, for its own part of a checkpoint."""
-        state = {**capture_random(), **self._own_state()}
+        state = {**capture_random(), **self._rank_state()}
         return Position(loader_state=encode_state(state, "random"))
 
-    def _own_state(self) -> dict[str, Any]:
+    def _rank_state(self) -> dict[str, Any]:
         """The gradients of a rank other than 0, where they may not be those of rank 0."""
         if not self._keep_gradients or read_rank_environment(os.environ).rank == 0:
             return {}
         gradients = _gradients(self._objects)
-        for one in [] if self._apart else self._synced:
+        for one in [] if self._gradients_differ else self._synced:
             if one.require_forward_param_sync and not one.parameters_to_ignore:  # not in no_sync
                 equal = {id(weight) for weight in one.parameters()}
                 named = _parameters(self._objects)
@@ -142,16 +144,16 @@ class TrainingState:
             return {}
         file = io.BytesIO()
         torch.save(gradients, file)
-        return {OWN_GRADIENTS: file.getvalue()}
+        return {RANK_GRADIENTS: file.getvalue()}
 
-    def _take_own(self, state: dict[str, Any]) -> None:
-        if self._keep_gradients and OWN_GRADIENTS in state:
-            self._apart = True
-            file = io.BytesIO(state[OWN_GRADIENTS])
-            own = torch.load(file, map_location=self._map_location, weights_only=True)
+    def _load_rank_state(self, state: dict[str, Any]) -> None:
+        if self._keep_gradients and RANK_GRADIENTS in state:
+            self._gradients_differ = True
+            file = io.BytesIO(state[RANK_GRADIENTS])
+            gradients = torch.load(file, map_location=self._map_location, weights_only=True)
             for name, weight in _parameters(self._objects).items():
-                if name in own:
-                    weight.grad = own[name].to(weight.device)
+                if name in gradients:
+                    weight.grad = gradients[name].to(weight.device)
 
 
 def _parameters(objects: dict[str, Any]) -> dict[str, torch.nn.Parameter]:
@@ -214,7 +216,7 @@ def _is_sharded(one: Any) -> bool:
 def _state_of(one: Any) -> Any:
     if is_generator(one):
         (state,) = generator_states([one])
-        return {KEPT_AS_TEXT: encode_state(state, "generator").decode()}
+        return {ENCODED_STATE: encode_state(state, "generator").decode()}
     return dict(one) if type(one) is dict else one.state_dict()
 
 
@@ -233,17 +235,17 @@ def _restore(one: Any, state: Any) -> None:
 SAFE = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device)
 
 
-def _safe(value: Any, place: str) -> Any:
+def _safe(value: Any, path: str) -> Any:
     """The same in types that PyTorch reads without pickle. Raises ConfigError where there are none."""
     kind = type(value)
     if kind in SAFE or isinstance(value, torch.Tensor):
         return value
     if kind in (list, tuple, set):
-        return kind(_safe(one, f"{place}[{i}]") for i, one in enumerate(value))
+        return kind(_safe(one, f"{path}[{i}]") for i, one in enumerate(value))
     if isinstance(value, dict):
-        safe = {key: _safe(one, f"{place}[{key!r}]") for key, one in value.items()}
+        safe = {key: _safe(one, f"{path}[{key!r}]") for key, one in value.items()}
         return safe if kind is not OrderedDict else _like(value, safe)
-    return {KEPT_AS_TEXT: encode_state(value, place).decode()}
+    return {ENCODED_STATE: encode_state(value, path).decode()}
 
 
 def _like(value: Any, safe: dict[Any, Any]) -> Any:
@@ -256,8 +258,8 @@ def _like(value: Any, safe: dict[Any, Any]) -> Any:
 def _unsafe(value: Any) -> Any:
     """The other way round."""
     if isinstance(value, dict):
-        if len(value) == 1 and KEPT_AS_TEXT in value:
-            return decode_state(value[KEPT_AS_TEXT].encode())
+        if len(value) == 1 and ENCODED_STATE in value:
+            return decode_state(value[ENCODED_STATE].encode())
         for key, one in value.items():
             value[key] = _unsafe(one)
         return value

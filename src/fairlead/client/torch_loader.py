@@ -40,7 +40,7 @@ from fairlead.client.torch_order import (
     SampleOrder,
     SeededDataset,
     changed_attributes,
-    plain_attributes,
+    scalar_attributes,
 )
 from fairlead.errors import ConfigError
 
@@ -115,7 +115,7 @@ class SampledPasses:
         if self._fresh and getattr(loader, "_iterator", None) is not None:
             loader._iterator = None  # of a pass before ours, whose workers do not know of us
         self.length = known_length(loader)
-        order.plan(epoch, position, state, lambda: self._restore_own(state))
+        order.plan(epoch, position, state, lambda: self._restore_base_state(state))
         if self._fresh and epoch and not position and getattr(loader, "persistent_workers", False):
             order.start_from_here()  # a loader that lived on would not draw seeds for new workers
         self._fresh = False
@@ -143,17 +143,17 @@ class SampledPasses:
     @contextmanager
     def _installed(self) -> Iterator[None]:
         """The loader takes its samples and data from us while it opens a pass. (It refuses assignments.)"""
-        own = vars(self._loader)
-        before = {name: own[name] for name in (self._attribute, "dataset")}
-        own[self._attribute] = self._order
+        attributes = vars(self._loader)
+        before = {name: attributes[name] for name in (self._attribute, "dataset")}
+        attributes[self._attribute] = self._order
         if self._loader.num_workers > 0:
-            own["dataset"] = self._dataset
+            attributes["dataset"] = self._dataset
         try:
             yield
         finally:
-            own.update(before)
+            attributes.update(before)
 
-    def _restore_own(self, state: dict[str, Any]) -> None:
+    def _restore_base_state(self, state: dict[str, Any]) -> None:
         restore_generators(self._data_generators(), state["data_generators"])
         if self._loader.num_workers == 0:  # workers are given samples in advance
             restore_generators(self._order.generators, state["order_generators"])
@@ -184,7 +184,7 @@ class StreamedPasses:
         self.length: int | None = None
         self._loader = loader
         self._generators = find_generators(loader.dataset, loader.collate_fn, loader.generator)
-        self._built = plain_attributes(loader.dataset)
+        self._built = scalar_attributes(loader.dataset)
         self._start: dict[str, Any] = {}  # of the present pass
 
     def expected_length(self) -> int | None:
@@ -271,13 +271,13 @@ class StatefulLoaderPasses(StatefulPasses):
         loader = self._loader
         if not loader.num_workers or isinstance(loader.dataset, torch_data.IterableDataset):
             return super().open(epoch, batch_size)
-        own = vars(loader)
-        dataset = own["dataset"]
-        own["dataset"] = StatefulSeededDataset(dataset, loader.collate_fn)
+        attributes = vars(loader)
+        dataset = attributes["dataset"]
+        attributes["dataset"] = StatefulSeededDataset(dataset, loader.collate_fn)
         try:
             return super().open(epoch, batch_size)
         finally:
-            own["dataset"] = dataset
+            attributes["dataset"] = dataset
 
 
 def _stateful_passes(loader: Any) -> Passes:

@@ -29,7 +29,7 @@ from fairlead.client.random_state import (
 )
 from fairlead.errors import ConfigError
 
-PLAIN = (bool, int, float, str, type(None))
+SCALARS = (bool, int, float, str, type(None))
 
 
 class SampleOrder:
@@ -45,7 +45,7 @@ class SampleOrder:
         self._generator = generator
         self.generators = find_generators(sampler, generator)
         self.draws_at_once = _draws_at_once(sampler)
-        self._built = [plain_attributes(one) for one in _chain_of(sampler)]
+        self._built = [scalar_attributes(one) for one in _chain_of(sampler)]
         self.is_open = False
         self.epoch = self.position = 0
         self.saved: dict[str, Any] = {}
@@ -90,8 +90,8 @@ class SampleOrder:
     def worker_seed(self) -> int:
         """What the seeds of workers in the pass that begins are made of. As without Fairlead, that is the
         loader's generator or PyTorch's: a script that seeds only this repeats its runs."""
-        own = self._generator
-        state = torch.get_rng_state() if own is None else own.get_state()
+        attributes = self._generator
+        state = torch.get_rng_state() if attributes is None else attributes.get_state()
         return derive_seed(fingerprint(state), self.epoch)
 
     def snapshot(self) -> dict[str, Any]:
@@ -225,11 +225,11 @@ class SeededDataset:
         return [self._dataset[sample] for sample in load.samples]
 
     def _seed(self, seed: int) -> None:
-        own = vars(self)
-        if own["_own"] is None:
-            own["_own"] = find_generators(self._dataset, self._collate_fn)
+        attributes = vars(self)
+        if attributes["_own"] is None:
+            attributes["_own"] = find_generators(self._dataset, self._collate_fn)
         seed_random(seed)
-        seed_generators(own["_own"], seed)
+        seed_generators(attributes["_own"], seed)
 
 
 def _draws_at_once(sampler: Any) -> bool:
@@ -256,10 +256,10 @@ def _chain_of(sampler: Any) -> list[Any]:
 
 def changed_attributes(owner: Any, built: dict[str, Any]) -> dict[str, Any]:
     """The plain attributes that are not as they were: a state, where the others are settings."""
-    now = plain_attributes(owner)
+    now = scalar_attributes(owner)
     return {name: now[name] for name in now if name not in built or now[name] != built[name]}
 
 
-def plain_attributes(owner: Any) -> dict[str, Any]:
+def scalar_attributes(owner: Any) -> dict[str, Any]:
     """Return those of an object that are numbers, texts or None, by name."""
-    return {name: value for name, value in vars(owner).items() if type(value) in PLAIN}
+    return {name: value for name, value in vars(owner).items() if type(value) in SCALARS}

@@ -19,8 +19,8 @@ from typing import Any
 import torch.utils.data as torch_data
 from transformers import TrainerCallback
 
+from fairlead.client.json_state import decode_state, encode_state, is_state
 from fairlead.client.lease import Lease
-from fairlead.client.plain_state import decode_state, encode_state, is_state
 from fairlead.client.random_state import (
     RandomStream,
     capture_random,
@@ -120,10 +120,10 @@ class FairleadCallback(TrainerCallback):  # type: ignore[misc]
     def _save(self, path: Path) -> None:
         """As the Trainer saves, but below ``path``."""
         trainer = self._trainer
-        own = {"output_dir": os.fspath(path), "save_only_model": False, "push_to_hub": False}
-        before = {name: getattr(trainer.args, name) for name in own}
+        attributes = {"output_dir": os.fspath(path), "save_only_model": False, "push_to_hub": False}
+        before = {name: getattr(trainer.args, name) for name in attributes}
         path.mkdir()
-        vars(trainer.args).update(own)
+        vars(trainer.args).update(attributes)
         try:
             trainer._save_checkpoint(trainer.model, trial=None)
         finally:
@@ -150,9 +150,11 @@ class FairleadCallback(TrainerCallback):  # type: ignore[misc]
                 f"the order of a {kind} cannot be put back by the Trainer; leave "
                 "train_sampling_strategy and accelerator_config.use_seedable_sampler at their defaults"
             )
-        own = vars(base)
-        own["dataset"] = SeededSamples(own["dataset"], own["collate_fn"], self._seeds)
-        own["collate_fn"] = SeededCollate(own["collate_fn"], self._seeds)
+        attributes = vars(base)
+        attributes["dataset"] = SeededSamples(
+            attributes["dataset"], attributes["collate_fn"], self._seeds
+        )
+        attributes["collate_fn"] = SeededCollate(attributes["collate_fn"], self._seeds)
         return loader
 
 

@@ -154,7 +154,7 @@ class MeasuredRun:
         if gone[0] is not None and not self._inbox:
             what = f"ended with exit code {gone[0]}"
             without = (
-                "" if self.host.said else " without a word to Fairlead (no Iterator, no Lease?)"
+                "" if self.host.received else " without a word to Fairlead (no Iterator, no Lease?)"
             )
             raise ConfigError(f"{self._named()} {what}{without}{self._last_words()}")
         if monotonic() > until:

@@ -18,7 +18,7 @@ CONVERGED = REPORT_THRESHOLD / 5
 USER_CONVERGED = 0.1  # the same of a user's bias, and of the sigmas of his estimates
 
 
-class KnownKinds(NamedTuple):
+class KnownJobTypes(NamedTuple):
     """The job types that there have been, and how much they slow each other."""
 
     job_types: Sequence[JobType]
@@ -30,61 +30,68 @@ class Announcements:
     belief, whose name is twice the kind's row; a belief of a job's own is named twice its id plus one."""
 
     def __init__(self, slots: int) -> None:
-        self._kind_rate: Floats = np.zeros((0, slots))  # as it was announced, -1 = not yet
+        self._job_type_rate: Floats = np.zeros((0, slots))  # as it was announced, -1 = not yet
 
-    def cover(self, kinds: int) -> None:
+    def cover(self, job_types: int) -> None:
         """Make room for kinds of which nothing was announced, up to this number of them."""
-        missing = kinds - len(self._kind_rate)
+        missing = job_types - len(self._job_type_rate)
         if missing:
-            more = np.full((missing, self._kind_rate.shape[1]), -1.0)
-            self._kind_rate = np.vstack([self._kind_rate, more])
+            more = np.full((missing, self._job_type_rate.shape[1]), -1.0)
+            self._job_type_rate = np.vstack([self._job_type_rate, more])
 
     def widen(self, more: int) -> None:
         """Make room for more slot types."""
-        self._kind_rate = np.pad(self._kind_rate, ((0, 0), (0, more)), constant_values=-1.0)
+        self._job_type_rate = np.pad(self._job_type_rate, ((0, 0), (0, more)), constant_values=-1.0)
 
     def forget(self, jobs: EstimatedJobs) -> None:
         """The core knows nothing of this any more."""
         jobs.beliefs.name[:] = -1
-        self._kind_rate[:] = -1.0
+        self._job_type_rate[:] = -1.0
 
     def announce(
-        self, jobs: EstimatedJobs, rate: Floats, kind_rate: Floats, columns: Ints, known: KnownKinds
+        self,
+        jobs: EstimatedJobs,
+        rate: Floats,
+        job_type_rate: Floats,
+        columns: Ints,
+        known: KnownJobTypes,
     ) -> Beliefs | None:
         """Return what differs from what the core knows, None = nothing; the core knows it from now on. rate:
         (jobs, slots), kind_rate: (kinds, slots), both in steps/s with 0 = cannot run there; columns: the
         slots that the core knows."""
         evidence, beliefs = jobs.evidence, jobs.beliefs
-        moved = _differ(kind_rate, self._kind_rate)
-        shown = np.where(moved[:, None], kind_rate, self._kind_rate)
-        alike = ~_differ(rate, shown[evidence.kind])
-        name = np.where(alike, 2 * evidence.kind, 2 * evidence.id + 1)
+        moved = _differ(job_type_rate, self._job_type_rate)
+        shown = np.where(moved[:, None], job_type_rate, self._job_type_rate)
+        alike = ~_differ(rate, shown[evidence.job_type])
+        name = np.where(alike, 2 * evidence.job_type, 2 * evidence.id + 1)
         new = name != beliefs.name
-        used, again = np.zeros(len(kind_rate), np.bool_), np.zeros(len(kind_rate), np.bool_)
-        used[evidence.kind[alike]] = True
-        again[evidence.kind[new & alike]] = True  # it may have been forgotten meanwhile
-        kind_rows = np.flatnonzero((moved | again) & used)
-        self._kind_rate[kind_rows] = shown[kind_rows]
-        own = np.flatnonzero(~alike & (new | _differ(rate, beliefs.announced)))
-        beliefs.announced[own], beliefs.name[:] = rate[own], name
+        used, again = np.zeros(len(job_type_rate), np.bool_), np.zeros(len(job_type_rate), np.bool_)
+        used[evidence.job_type[alike]] = True
+        again[evidence.job_type[new & alike]] = True  # it may have been forgotten meanwhile
+        job_type_rows = np.flatnonzero((moved | again) & used)
+        self._job_type_rate[job_type_rows] = shown[job_type_rows]
+        individual = np.flatnonzero(~alike & (new | _differ(rate, beliefs.announced)))
+        beliefs.announced[individual], beliefs.name[:] = rate[individual], name
         changed = np.flatnonzero(new)
-        belief = np.concatenate([2 * kind_rows, 2 * evidence.id[own] + 1])
+        belief = np.concatenate([2 * job_type_rows, 2 * evidence.id[individual] + 1])
         pair, colocated_rate = self._pairs(jobs, belief, columns, known)
         if not len(changed) and not len(belief) and not len(pair):
             return None
-        announced = np.vstack([self._kind_rate[kind_rows], beliefs.announced[own]])[:, columns]
+        announced = np.vstack([self._job_type_rate[job_type_rows], beliefs.announced[individual]])[
+            :, columns
+        ]
         return Beliefs(evidence.id[changed], name[changed], belief, announced, pair, colocated_rate)
 
     def _pairs(
-        self, jobs: EstimatedJobs, belief: Ints, columns: Ints, known: KnownKinds
+        self, jobs: EstimatedJobs, belief: Ints, columns: Ints, known: KnownJobTypes
     ) -> tuple[Ints, Floats]:
         """Rates of pairs that are not as the table has them, of beliefs of which one is announced or whose
         slowing has changed."""
         names, first = np.unique(jobs.beliefs.name, return_index=True)
-        kind = jobs.evidence.kind[first]
-        of_kind = (names % 2 == 0)[:, None]
-        shown = np.where(of_kind, self._kind_rate[kind], jobs.beliefs.announced[first])
-        job_types = [known.job_types[k] for k in kind.tolist()]
+        job_type = jobs.evidence.job_type[first]
+        shared = (names % 2 == 0)[:, None]
+        shown = np.where(shared, self._job_type_rate[job_type], jobs.beliefs.announced[first])
+        job_types = [known.job_types[k] for k in job_type.tolist()]
         return known.pairs.announce(names, job_types, shown[:, columns], belief)
 
 
@@ -92,20 +99,20 @@ class PosteriorChanges:
     """What was believed of kinds and users when their jobs were last worked out."""
 
     def __init__(self) -> None:
-        self._kinds: Floats = np.zeros((0, 0))  # (kinds, 2 slots) deviations and their sigmas
+        self._posterior: Floats = np.zeros((0, 0))  # (kinds, 2 slots) deviations and their sigmas
         self._users: Floats = np.zeros((0, 3))  # (users, 3) bias and sigmas
 
     def moved(self, deviation: Floats, sigma: Floats, users: UserBias) -> tuple[Bools, Bools]:
         """Return (kinds,) and (users,) whose beliefs have changed so much that their jobs are to be
         worked out again, which is taken for done. deviation, sigma: (kinds, slots)."""
-        of_kinds = np.concatenate([deviation, sigma], axis=1)
+        posterior = np.concatenate([deviation, sigma], axis=1)
         everyone = np.arange(len(users.names()))
         of_users = np.column_stack([users.bias(everyone), np.sqrt(users.variance(everyone)).T])
-        kinds = _changed(self._kinds, of_kinds, CONVERGED)
+        job_types = _changed(self._posterior, posterior, CONVERGED)
         named = _changed(self._users, of_users, USER_CONVERGED)
-        self._kinds = np.where(kinds[:, None], of_kinds, _fill(self._kinds, of_kinds))
+        self._posterior = np.where(job_types[:, None], posterior, _fill(self._posterior, posterior))
         self._users = np.where(named[:, None], of_users, _fill(self._users, of_users))
-        return kinds, named
+        return job_types, named
 
 
 def _fill(before: Floats, now: Floats) -> Floats:

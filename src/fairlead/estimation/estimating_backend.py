@@ -161,7 +161,7 @@ class EstimatingBackend:
         columns = (event.jobs, event.batch, event.total_steps, event.steps_done)
         for job, batch, total, done in zip(*(c.tolist() for c in columns), strict=True):
             known = self._jobs[job]
-            known.kind, known.total = known.kind.with_batch_size(batch), total
+            known.job_type, known.total = known.job_type.with_batch_size(batch), total
             if self._round is not None and job in self._round.job_groups:
                 known.will_have = done
             else:
@@ -174,42 +174,42 @@ class EstimatingBackend:
         round_ = self._round
         if round_ is None or round_.round != event.round:
             return
-        units, steps = round_.job_groups, event.steps
-        there = units >= 0
+        groups, steps = round_.job_groups, event.steps
+        there = groups >= 0
         failed = ((event.outcome == RoundOutcome.FAILED) & there).any(axis=1)
         lost = ((event.outcome == RoundOutcome.LOST) & there).any(axis=1)
         steps = np.where((failed | lost)[:, None], 0.0, steps)
         paired = there.sum(axis=1) > 1
-        over = self._book(units, steps) | (event.outcome == RoundOutcome.ENDED)
+        over = self._apply_steps(groups, steps) | (event.outcome == RoundOutcome.ENDED)
         seconds = event.finish_s - round_.time_s - event.restart_s
         counts = there & (~lost & (seconds > 0))[:, None] & ~(paired[:, None] & over)
         counts &= failed[:, None] | (steps > 0)  # steps are 0 where work was lost, too
-        unit, member = np.nonzero(counts)
+        group, group_member = np.nonzero(counts)
         rows = zip(
-            units[unit, member].tolist(),
-            steps[unit, member].tolist(),
-            seconds[unit].tolist(),
-            failed[unit].tolist(),
+            groups[group, group_member].tolist(),
+            steps[group, group_member].tolist(),
+            seconds[group].tolist(),
+            failed[group].tolist(),
             strict=True,
         )
         exact = [(s, t) if f else self.measure(job, s, t) for job, s, t, f in rows]
         good = np.array([one is not None for one in exact], np.bool_)
-        unit, member = unit[good], member[good]
+        group, group_member = group[good], group_member[good]
         did = np.array([one for one in exact if one is not None], np.float64).reshape(-1, 2)
-        partner = np.full(len(unit), -1)
-        if units.shape[1] > 1:
-            partner = units[unit, 1 - member]
-        if len(unit):
-            jobs, slot = units[unit, member], round_.slot[unit]
-            amounts = (did[:, 0].copy(), did[:, 1].copy(), partner, failed[unit])
+        partner = np.full(len(group), -1)
+        if groups.shape[1] > 1:
+            partner = groups[group, 1 - group_member]
+        if len(group):
+            jobs, slot = groups[group, group_member], round_.slot[group]
+            amounts = (did[:, 0].copy(), did[:, 1].copy(), partner, failed[group])
             self.estimator.measured(Measurement(event.time_s, jobs, slot, *amounts))
 
-    def _book(self, units: Ints, steps: Floats) -> Bools:
+    def _apply_steps(self, groups: Ints, steps: Floats) -> Bools:
         """Count steps; (units, width) which jobs have done all of theirs."""
-        over = np.zeros(units.shape, np.bool_)
+        over = np.zeros(groups.shape, np.bool_)
         flat, known = over.reshape(-1), self._jobs
         for i, (job, did) in enumerate(
-            zip(units.reshape(-1).tolist(), steps.reshape(-1).tolist(), strict=True)
+            zip(groups.reshape(-1).tolist(), steps.reshape(-1).tolist(), strict=True)
         ):
             if job not in known:  # -1, or it has left meanwhile
                 continue
@@ -237,7 +237,7 @@ class EstimatingBackend:
         given = {job: name for job, name in given.items() if job in self._jobs}
         for job, name in given.items():
             known = self._jobs[job]
-            self._numbers.join(name, known.kind)
+            self._numbers.join(name, known.job_type)
             self._numbers.leave(known.name)
             known.name = name
         return self._numbers.event(time_s, given, beliefs)
@@ -247,7 +247,7 @@ class EstimatingBackend:
 class _Known:
     """A job in the system."""
 
-    kind: JobType
+    job_type: JobType
     total: float  # steps of the whole job
     done: float = 0.0
     will_have: float | None = None  # steps done after the round in force, as it counts them then
@@ -261,11 +261,11 @@ class _Numbers:
     def __init__(self) -> None:
         self._number: dict[int, int] = {}  # by name
         self._jobs: dict[int, int] = {}  # name -> how many go by it
-        self._kind: dict[int, JobType] = {}
+        self._job_type: dict[int, JobType] = {}
         self._free: list[int] = []  # a heap
         self._used = 0
 
-    def join(self, name: int, kind: JobType) -> None:
+    def join(self, name: int, job_type: JobType) -> None:
         """One more job of this kind goes by a belief."""
         if name < 0:
             return
@@ -275,7 +275,7 @@ class _Numbers:
             else:
                 self._number[name], self._used = self._used, self._used + 1
         self._jobs[name] = self._jobs.get(name, 0) + 1
-        self._kind[name] = kind
+        self._job_type[name] = job_type
 
     def leave(self, name: int) -> None:
         """A job no longer goes by a belief."""
@@ -284,15 +284,15 @@ class _Numbers:
         self._jobs[name] -= 1
         if not self._jobs[name]:
             heapq.heappush(self._free, self._number.pop(name))
-            del self._jobs[name], self._kind[name]
+            del self._jobs[name], self._job_type[name]
 
     def event(self, time_s: float, given: dict[int, int], beliefs: Beliefs) -> RatesLearned:
         """The event by which the core learns of beliefs. given: job -> name of its belief."""
         number = self._number
         used = [i for i, name in enumerate(beliefs.belief.tolist()) if name in number]
         belief = [int(name) for name in beliefs.belief[used].tolist()]
-        kinds = list(dict.fromkeys(self._kind[name] for name in belief))
-        at = {kind: i for i, kind in enumerate(kinds)}
+        job_types = list(dict.fromkeys(self._job_type[name] for name in belief))
+        at = {job_type: i for i, job_type in enumerate(job_types)}
         pairs = [i for i, (a, b) in enumerate(beliefs.pair.tolist()) if a in number and b in number]
         of = [number[name] for name in beliefs.pair[pairs].reshape(-1).tolist()]
         return RatesLearned(
@@ -300,8 +300,8 @@ class _Numbers:
             jobs=np.array(list(given), np.int64),
             name=np.array([number.get(name, -1) for name in given.values()], np.int64),
             belief=np.array([number[name] for name in belief], np.int64),
-            job_types=tuple(kinds),
-            job_type=np.array([at[self._kind[name]] for name in belief], np.int64),
+            job_types=tuple(job_types),
+            job_type=np.array([at[self._job_type[name]] for name in belief], np.int64),
             rate=np.ascontiguousarray(beliefs.rate[used]),
             pair=np.array(of, np.int64).reshape(-1, 2),
             colocated_rate=np.ascontiguousarray(beliefs.colocated_rate[pairs]),

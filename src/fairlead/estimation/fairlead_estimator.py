@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from fairlead.estimation.announcements import (
     CONVERGED,
     Announcements,
-    KnownKinds,
+    KnownJobTypes,
     PosteriorChanges,
 )
 from fairlead.estimation.exploration import Exploration
 from fairlead.estimation.gaussian_tree import GaussianTree
-from fairlead.estimation.job_posterior import JOB_COMMON, JOB_OWN, job_posterior, tell_kinds
+from fairlead.estimation.job_posterior import JOB_COMMON, JOB_SLOT, add_to_tree, job_posterior
 from fairlead.estimation.job_table import EstimatedJobs
 from fairlead.estimation.messages import Beliefs, Measurement
 from fairlead.estimation.pairs import Pairs
@@ -85,8 +85,8 @@ class FairleadEstimator:
         self._widen(throughputs.slots)
         at = {slot: i for i, slot in enumerate(self.slots)}
         self._columns = np.array([at[slot] for slot in throughputs.slots], np.int64)
-        kinds, evidence, beliefs = self._kinds, self.jobs.evidence, self.jobs.beliefs
-        evidence.cannot |= self._cannot([kinds[k] for k in evidence.kind.tolist()])
+        job_types, evidence, beliefs = self._job_types, self.jobs.evidence, self.jobs.beliefs
+        evidence.cannot |= self._cannot([job_types[k] for k in evidence.job_type.tolist()])
         evidence.cannot &= ~self._elsewhere()
         beliefs.explored_slot[:], beliefs.stale[:] = -1, True
         self._announced.forget(self.jobs)
@@ -106,8 +106,8 @@ class FairleadEstimator:
         tree, more = self.tree, len(new)
         self.slots = self.slots + new
         self.tree = GaussianTree(Prior(self._catalogue, self.slots))
-        for row, kind in enumerate(tree.kinds):
-            self.tree.kind(kind)
+        for row, job_type in enumerate(tree.job_types):
+            self.tree.job_type(job_type)
             info, shift = np.pad(tree.info[row], (0, more)), np.pad(tree.shift[row], (0, more))
             self.tree.add(np.array([row]), info[None], shift[None])
         self._announced.widen(more)
@@ -118,7 +118,7 @@ class FairleadEstimator:
         if not jobs:
             return
         at, here = self.jobs.add([job.id for job in jobs]), self.jobs.evidence
-        here.kind[at] = [self._kind(job.job_type) for job in jobs]
+        here.job_type[at] = [self._job_type_row(job.job_type) for job in jobs]
         here.user[at] = [self.users.row(job.tenant) for job in jobs]
         here.scale[at] = [job.scale_factor for job in jobs]
         here.cannot[at] = self._cannot([job.job_type for job in jobs])
@@ -130,20 +130,20 @@ class FairleadEstimator:
             )  # its user knows where it does not fit
         self._fresh = True
 
-    def _kind(self, kind: JobType) -> int:
-        row = self.tree.kind(kind)
-        self._announced.cover(len(self.tree.kinds))
+    def _job_type_row(self, job_type: JobType) -> int:
+        row = self.tree.job_type(job_type)
+        self._announced.cover(len(self.tree.job_types))
         return row
 
     @property
-    def _kinds(self) -> list[JobType]:
-        return list(self.tree.kinds)
+    def _job_types(self) -> list[JobType]:
+        return list(self.tree.job_types)
 
-    def _cannot(self, kinds: Sequence[JobType]) -> Bools:
+    def _cannot(self, job_types: Sequence[JobType]) -> Bools:
         """(kinds, slots) where the table has no rate; none where rates that it lacks are to be predicted."""
-        out: Bools = np.zeros((len(kinds), len(self.slots)), np.bool_)
-        if not self.settings.unseen and len(kinds):
-            row = [self._table.row(kind) for kind in kinds]
+        out: Bools = np.zeros((len(job_types), len(self.slots)), np.bool_)
+        if not self.settings.unseen and len(job_types):
+            row = [self._table.row(job_type) for job_type in job_types]
             known = np.array([r is not None for r in row], np.bool_)
             rate = self._table.rate[np.array([r or 0 for r in row], np.int64)]
             out[:, self._columns] = (rate <= 0) & known[:, None]
@@ -151,14 +151,14 @@ class FairleadEstimator:
 
     def adapted(self, jobs: Ints, batch: Ints) -> None:
         """They are of other kinds now, and begin anew."""
-        kinds = self._kinds
+        job_types = self._job_types
         here, beliefs = self.jobs.evidence, self.jobs.beliefs
         for job, now in zip(jobs.tolist(), batch.tolist(), strict=True):
             row = self.jobs.row(job)
             if row is None:
                 continue
-            other = kinds[here.kind[row]].measured.with_batch_size(now)
-            here.kind[row] = self._kind(other)
+            other = job_types[here.job_type[row]].measured.with_batch_size(now)
+            here.job_type[row] = self._job_type_row(other)
             here.cannot[row] = self._cannot([other])[0]
             here.weight[row], here.info[row], here.shift[row] = 0.0, 0.0, 0.0
             here.user_estimate[row], here.checked[row], here.doubted[row] = np.nan, False, False
@@ -172,11 +172,11 @@ class FairleadEstimator:
     def measured(self, report: Measurement) -> None:
         """A round is over: what its jobs did, alone and in pairs."""
         row = self.jobs.rows(report.jobs)
-        alone = (row >= 0) & (report.partner < 0) & ~report.failed
-        idle = alone & (report.steps <= 0)
+        unpaired = (row >= 0) & (report.partner < 0) & ~report.failed
+        idle = unpaired & (report.steps <= 0)
         self.jobs.evidence.cannot[row[idle], self._columns[report.slot[idle]]] = True
         self._fresh = self._fresh or bool(idle.any())
-        good = alone & ~idle
+        good = unpaired & ~idle
         slot = self._columns[report.slot]
         log_rate = np.log(np.where(good, report.steps, 1.0) / report.seconds)
         exact = self.noise.exactness(report.steps)
@@ -207,7 +207,7 @@ class FairleadEstimator:
         self._check_user_estimates(row, slot, log_rate)
         if tells.any():
             telling = np.unique(row[tells])
-            tell_kinds(jobs, telling, self.tree, self.noise.sigma)
+            add_to_tree(jobs, telling, self.tree, self.noise.sigma)
             self.jobs.beliefs.stale[telling] = True
             self._fresh = True
         self._exploration.measured(self.jobs.beliefs, row, slot)
@@ -235,9 +235,13 @@ class FairleadEstimator:
         both, mine, other = both[there], row[both[there]], partner[there]
         if not len(both):
             return
-        kind, partner_kind, slot = jobs.kind[mine], jobs.kind[other], report.slot[both]
-        names = self._kinds
-        pair = self.pairs.rows([names[k] for k in kind], [names[k] for k in partner_kind])
+        job_type, partner_job_type, slot = (
+            jobs.job_type[mine],
+            jobs.job_type[other],
+            report.slot[both],
+        )
+        names = self._job_types
+        pair = self.pairs.rows([names[k] for k in job_type], [names[k] for k in partner_job_type])
         stopped = report.failed[both] | (report.steps[both] <= 0)
         self.pairs.refuse(*(part[stopped] for part in (*pair, slot)))
         go = np.flatnonzero(~stopped)
@@ -247,22 +251,24 @@ class FairleadEstimator:
         log_rate = np.log(report.steps[both] / report.seconds[both])
         by, sure = self.pairs.slowing(first, second)
         pick = np.arange(len(go)), at
-        alone = jobs.weight[mine, slot] >= 0.5
+        unpaired = jobs.weight[mine, slot] >= 0.5
         noise = self.noise.sigma**2 / self.noise.exactness(report.steps[both])
         self._fresh = True
-        if alone.any():
-            off = log_rate[alone] - jobs.mean[mine[alone], slot[alone]]
-            variance = noise[alone] + self.noise.sigma**2 / jobs.weight[mine[alone], slot[alone]]
-            self.pairs.learn(first[alone], second[alone], at[alone], off, variance)
-        if not alone.all():
-            rest = ~alone
+        if unpaired.any():
+            off = log_rate[unpaired] - jobs.mean[mine[unpaired], slot[unpaired]]
+            variance = (
+                noise[unpaired] + self.noise.sigma**2 / jobs.weight[mine[unpaired], slot[unpaired]]
+            )
+            self.pairs.learn(first[unpaired], second[unpaired], at[unpaired], off, variance)
+        if not unpaired.all():
+            in_pair = ~unpaired
             worth = self.noise.sigma**2 / (noise + sure[pick] ** 2)
             guess = log_rate - by[pick]
-            self._learn(mine[rest], slot[rest], guess[rest], worth[rest])
+            self._learn(mine[in_pair], slot[in_pair], guess[in_pair], worth[in_pair])
 
     # --- what is believed ----------------------------------------------------------------------------------
 
-    def believed(self, rows: Ints) -> tuple[Floats, Floats]:
+    def posterior(self, rows: Ints) -> tuple[Floats, Floats]:
         """(rows, slots) means and standard deviations of log rates of jobs in the system."""
         self.tree.settle()
         return job_posterior(
@@ -279,11 +285,11 @@ class FairleadEstimator:
         if row is None:
             return None
         known, one = self.jobs.evidence, np.array([row])
-        mean, sigma = self.believed(one)
+        mean, sigma = self.posterior(one)
         measured = np.where(known.weight[row] > 0, np.exp(known.mean[row]), np.nan)
-        believed = np.where(known.cannot[row], 0.0, np.exp(mean[0]))
+        posterior = np.where(known.cannot[row], 0.0, np.exp(mean[0]))
         estimate = np.exp(known.user_estimate[row])
-        return ReportedRates(self.slots, estimate, measured, believed, sigma[0])
+        return ReportedRates(self.slots, estimate, measured, posterior, sigma[0])
 
     def beliefs(self) -> Beliefs | None:
         """Return the beliefs that differ from those that were announced, None = none do."""
@@ -292,74 +298,76 @@ class FairleadEstimator:
         self._fresh = False
         self.tree.settle()
         evidence, beliefs, tree = self.jobs.evidence, self.jobs.beliefs, self.tree
-        kind_rate = np.exp(tree.mean + tree.deviations.at)
-        own = self._have_own()
-        again = np.flatnonzero(own & (beliefs.stale | self._moved()))
-        beliefs.log_rate[again], beliefs.sigma[again] = self.believed(again)
+        job_type_rate = np.exp(tree.mean + tree.deviations.at)
+        individual = self._has_evidence()
+        again = np.flatnonzero(individual & (beliefs.stale | self._moved()))
+        beliefs.log_rate[again], beliefs.sigma[again] = self.posterior(again)
         beliefs.stale[again] = False
-        variance = np.einsum("kss->ks", tree.deviations.cov) + JOB_COMMON**2 + JOB_OWN**2
-        rate = np.where(own[:, None], np.exp(beliefs.log_rate), kind_rate[evidence.kind])
-        sigma = np.where(own[:, None], beliefs.sigma, np.sqrt(variance)[evidence.kind])
+        variance = np.einsum("kss->ks", tree.deviations.cov) + JOB_COMMON**2 + JOB_SLOT**2
+        rate = np.where(
+            individual[:, None], np.exp(beliefs.log_rate), job_type_rate[evidence.job_type]
+        )
+        sigma = np.where(individual[:, None], beliefs.sigma, np.sqrt(variance)[evidence.job_type])
         self._exploration.explore(self.jobs, rate, sigma)
-        kinds = self._kinds
+        job_types = self._job_types
         return self._announced.announce(
             self.jobs,
             np.where(evidence.cannot, 0.0, rate),
-            np.where(self._cannot(kinds), 0.0, kind_rate),
+            np.where(self._cannot(job_types), 0.0, job_type_rate),
             self._columns,
-            KnownKinds(kinds, self.pairs),
+            KnownJobTypes(job_types, self.pairs),
         )
 
     def _moved(self) -> Bools:
         """(jobs,) whether what is believed of their kinds or users has changed since they were worked out."""
         tree, jobs = self.tree, self.jobs.evidence
         sigma = np.sqrt(np.einsum("kss->ks", tree.deviations.cov))
-        kinds, users = self._changes.moved(tree.deviations.at, sigma, self.users)
-        return np.asarray(kinds[jobs.kind] | users[jobs.user])
+        job_types, users = self._changes.moved(tree.deviations.at, sigma, self.users)
+        return np.asarray(job_types[jobs.job_type] | users[jobs.user])
 
-    def _have_own(self) -> Bools:
+    def _has_evidence(self) -> Bools:
         """(jobs,) whether anything but its kind is known of a job."""
         jobs = self.jobs.evidence
         estimated = ~np.isnan(jobs.user_estimate).all(axis=1) & ~jobs.doubted
-        own: Bools = (jobs.weight > 0).any(axis=1) | estimated
-        return own
+        individual: Bools = (jobs.weight > 0).any(axis=1) | estimated
+        return individual
 
     # --- what lasts ------------------------------------------------------------
 
     def state_dict(self) -> Mapping[str, NDArray[Any]]:
         """What was learned of kinds and users, and the noise; pairs learn anew."""
-        books, users = self.users.state_dict()
-        kinds = self._kinds
+        biases, users = self.users.state_dict()
+        job_types = self._job_types
         return {
-            "families": np.array([kind.name for kind in kinds], np.str_),
-            "scales": np.array([kind.scale_factor for kind in kinds], np.int64),
+            "families": np.array([job_type.name for job_type in job_types], np.str_),
+            "scales": np.array([job_type.scale_factor for job_type in job_types], np.int64),
             "slots": np.array([f"{s.accelerator}|{s.locality.value}" for s in self.slots], np.str_),
             "info": self.tree.info.copy(),
             "shift": self.tree.shift.copy(),
             "prior": self.tree.mean.copy(),
             "users": np.array(users, np.str_),
-            "books": books,
+            "books": biases,
             "noise": self.noise.state_dict(),
         }
 
-    def load_state_dict(self, kept: Mapping[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take up what was kept; slot types that are not here are integrated out."""
-        names = [str(name).rpartition("|") for name in kept["slots"]]
+        names = [str(name).rpartition("|") for name in state["slots"]]
         theirs = [SlotType(name, Locality(locality)) for name, _, locality in names]
         self._widen(theirs)
         at = {slot: i for i, slot in enumerate(self.slots)}
         here: Ints = np.array([at[slot] for slot in theirs], np.int64)
-        kinds = zip(kept["families"].tolist(), kept["scales"].tolist(), strict=True)
-        for old, (family, scale) in enumerate(kinds):
-            row, n = self._kind(JobType.parse(family, scale)), len(self.slots)
+        job_types = zip(state["families"].tolist(), state["scales"].tolist(), strict=True)
+        for old, (family, scale) in enumerate(job_types):
+            row, n = self._job_type_row(JobType.parse(family, scale)), len(self.slots)
             info, shift = np.zeros((n, n)), np.zeros(n)
-            info[np.ix_(here, here)] = kept["info"][old]
+            info[np.ix_(here, here)] = state["info"][old]
             # Deviations were from what the table then had.
-            moved = kept["prior"][old] - self.tree.mean[row, here]
-            shift[here] = kept["shift"][old] + kept["info"][old] @ moved
+            moved = state["prior"][old] - self.tree.mean[row, here]
+            shift[here] = state["shift"][old] + state["info"][old] @ moved
             self.tree.add(np.array([row]), info[None], shift[None])
-        self.users.load_state_dict(kept["books"], kept["users"].tolist())
-        self.noise.load_state_dict(kept["noise"])
+        self.users.load_state_dict(state["books"], state["users"].tolist())
+        self.noise.load_state_dict(state["noise"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,5 +377,5 @@ class ReportedRates:
     slots: tuple[SlotType, ...]
     user_estimate: Floats
     measured: Floats
-    believed: Floats  # 0 = cannot run there
+    posterior: Floats  # 0 = cannot run there
     sigma: Floats  # of the natural logarithm of what is believed

@@ -28,24 +28,24 @@ class Regression(NamedTuple):
     """A level of the tree given the one above: ``pull`` times that, and what it has for itself."""
 
     pull: Floats  # (rows, slots, slots)
-    own: Floats  # (rows, slots, slots) covariance
+    residual: Floats  # (rows, slots, slots) covariance
 
-    def more(self, pull: Floats, own: Floats) -> "Regression":
+    def more(self, pull: Floats, residual: Floats) -> "Regression":
         """With one row more."""
-        return Regression(_more(self.pull, pull), _more(self.own, own))
+        return Regression(_more(self.pull, pull), _more(self.residual, residual))
 
     def upward(self, info: Floats, shift: Floats) -> tuple[Floats, Floats]:
         """Information on what this level deviates, as information on the level above it."""
         eye = np.eye(info.shape[1])
         damp = np.linalg.solve(
-            eye + info @ self.own, np.concatenate([info, shift[:, :, None]], axis=2)
+            eye + info @ self.residual, np.concatenate([info, shift[:, :, None]], axis=2)
         )
         turned = self.pull.transpose(0, 2, 1)
         return turned @ damp[:, :, :-1] @ self.pull, times(turned, damp[:, :, -1])
 
     def downward(self, at: Floats, cov: Floats) -> tuple[Floats, Floats]:
         """Mean and covariance of this level from those of the level above it."""
-        return times(self.pull, at), self.pull @ cov @ self.pull.transpose(0, 2, 1) + self.own
+        return times(self.pull, at), self.pull @ cov @ self.pull.transpose(0, 2, 1) + self.residual
 
 
 class GaussianTree:
@@ -53,7 +53,7 @@ class GaussianTree:
 
     def __init__(self, prior: Prior) -> None:
         self.prior = prior
-        self.kinds: dict[JobType, int] = {}
+        self.job_types: dict[JobType, int] = {}
         self._models: dict[str, int] = {}
         n = len(prior.slots)
         self.mean: Floats = np.zeros((0, n))  # (kinds, slots) log rate as the table has it
@@ -66,27 +66,27 @@ class GaussianTree:
         self.deviations = Deviations(np.zeros((0, n)), none, np.zeros((0, n)), none)
         self._stale = False
 
-    def kind(self, kind: JobType) -> int:
+    def job_type(self, job_type: JobType) -> int:
         """The row of a kind, new or not."""
-        row = self.kinds.get(kind)
+        row = self.job_types.get(job_type)
         if row is not None:
             return row
-        given = self.prior.kind(kind)
+        given = self.prior.job_type(job_type)
         if given.model not in self._models:
             self._models[given.model] = len(self._models)
-            self._given_root = self._given_root.more(given.model_pull, given.model_own)
+            self._given_root = self._given_root.more(given.model_pull, given.model_residual)
         self._model = np.append(self._model, self._models[given.model])
         self.mean = _more(self.mean, given.mean)
-        self._given_model = self._given_model.more(given.pull, given.own)
-        self.info = _more(self.info, np.zeros_like(given.own))
+        self._given_model = self._given_model.more(given.pull, given.residual)
+        self.info = _more(self.info, np.zeros_like(given.residual))
         self.shift = _more(self.shift, np.zeros_like(given.mean))
-        self.kinds[kind] = len(self.kinds)
+        self.job_types[job_type] = len(self.job_types)
         self._stale = True
-        return self.kinds[kind]
+        return self.job_types[job_type]
 
-    def add(self, kind: Ints, info: Floats, shift: Floats) -> None:
+    def add(self, job_type: Ints, info: Floats, shift: Floats) -> None:
         """Jobs tell more of their kinds, or (negative) take back. kind: (jobs,); the others as here."""
-        more_info, more_shift = _sum(info, shift, kind, len(self.kinds))
+        more_info, more_shift = _sum(info, shift, job_type, len(self.job_types))
         self.info += more_info
         self.shift += more_shift
         self._stale = True
@@ -106,9 +106,12 @@ class GaussianTree:
             top_shift.sum(axis=0) - top_shift,
         )
         at, cov = self._given_root.downward(at, cov)
-        own = self._model
+        residual = self._model
         at, cov = posterior(
-            at[own], cov[own], model_info[own] - up_info, model_shift[own] - up_shift
+            at[residual],
+            cov[residual],
+            model_info[residual] - up_info,
+            model_shift[residual] - up_shift,
         )
         outside = self._given_model.downward(at, cov)
         self.deviations = Deviations(*outside, *posterior(*outside, self.info, self.shift))

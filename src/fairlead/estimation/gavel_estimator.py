@@ -75,10 +75,10 @@ class Fingerprints:
         self.slowdown = slowdown
         self.choices = choices
         n = len(slowdown)
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self._factors = np.random.default_rng(seed)
-        wanted = n if choices.references is None else min(choices.references, n)
-        self.references: Ints = np.array(sorted(self._chance.sample(range(n), wanted)), np.int64)
+        references = n if choices.references is None else min(choices.references, n)
+        self.references: Ints = np.array(sorted(self._rng.sample(range(n), references)), np.int64)
         known = slowdown[np.ix_(self.references, self.references)]
         self._rows: Floats = np.clip(_by_type(known), 0.0, 1.0)  # (references, types x references)
 
@@ -88,7 +88,7 @@ class Fingerprints:
         length = float(np.linalg.norm(fingerprint))
         lengths = np.linalg.norm(self._rows, axis=1)
         if length == 0.0 or not (lengths > 0).any():
-            return int(self._chance.choice(self.references.tolist()))
+            return int(self._rng.choice(self.references.tolist()))
         cosine = np.divide(
             self._rows @ fingerprint,
             lengths * length,
@@ -100,7 +100,7 @@ class Fingerprints:
     def _profile(self, family: int) -> tuple[Floats, Bools]:
         """(types x references) measured slowdowns, and which were measured."""
         types, r = self.slowdown.shape[2], len(self.references)
-        draws = [self._chance.uniform(0, 1) for _ in range(types * r)]
+        draws = [self._rng.uniform(0, 1) for _ in range(types * r)]
         known = np.array(draws) <= self.choices.profiling
         row = _by_type(self.slowdown[family][None])[0]  # (types x families)
         column = np.add.outer(np.arange(types) * len(self.slowdown), self.references).reshape(-1)
@@ -127,13 +127,13 @@ class _Job:
     """A job in the system that may be packed."""
 
     job_type: JobType
-    kind: int  # row of the table
+    table_row: int  # row of the table
     like: int  # the kind that it is taken for
-    own: bool = False  # has it been measured in a pair?
+    measured_in_pair: bool = False  # has it been measured in a pair?
 
     def name(self, job: int) -> int:
         """Of its belief: jobs of one kind that are taken for the same reference share one."""
-        return 2 * job + 1 if self.own else 2 * (self.kind * _WIDE + self.like)
+        return 2 * job + 1 if self.measured_in_pair else 2 * (self.table_row * _WIDE + self.like)
 
 
 class GavelEstimator:
@@ -173,17 +173,17 @@ class GavelEstimator:
         )
         self._slowdown = _slowdown(table.rate, pair)
         best = pair.max(axis=2, initial=0.0)
-        packed = (best.max(axis=1, initial=0.0) > 0) | (best.max(axis=0, initial=0.0) > 0)
+        in_pairs = (best.max(axis=1, initial=0.0) > 0) | (best.max(axis=0, initial=0.0) > 0)
         side_by_side = [slot.locality is Locality.CONSOLIDATED for slot in table.slots]
         self._families: dict[int, list[int]] = {}  # scale factor -> kinds, in order of the table
         self._fingerprints: dict[int, Fingerprints] = {}
         for scale in sorted({one.scale_factor for one in table.job_types}):
             fitting = [one.scale_factor == scale for one in table.job_types]
-            kinds = [k for k in range(n) if packed[k] and fitting[k]]
-            if kinds:
-                known = self._slowdown[np.ix_(kinds, kinds)][:, :, side_by_side]
+            job_types = [k for k in range(n) if in_pairs[k] and fitting[k]]
+            if job_types:
+                known = self._slowdown[np.ix_(job_types, job_types)][:, :, side_by_side]
                 seed = self.seed + STREAM + 1000 * (scale - 1)
-                self._families[scale] = kinds
+                self._families[scale] = job_types
                 self._fingerprints[scale] = Fingerprints(known, self.choices, seed)
 
     # --- what it learns ---------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class GavelEstimator:
         jobs, self._jobs = self._jobs, {}
         self._users, self._announced, self._new = {}, set(), {}
         for job, one in jobs.items():
-            self._match(job, one.job_type, one.own)
+            self._match(job, one.job_type, one.measured_in_pair)
 
     def submitted(self, jobs: Sequence[Job], user_estimates: Floats | None) -> None:  # noqa: ARG002
         """Match each to a reference."""
@@ -231,11 +231,11 @@ class GavelEstimator:
         known = self._pairs.get(pair)
         if known is None:
             known = self._pairs[pair] = np.full((len(self._table.slots), 2), np.nan)
-            for member in pair:
-                if not self._jobs[member].own:
-                    self._leave(member)
-                    self._jobs[member].own = True
-                    self._enter(member)
+            for group_member in pair:
+                if not self._jobs[group_member].measured_in_pair:
+                    self._leave(group_member)
+                    self._jobs[group_member].measured_in_pair = True
+                    self._enter(group_member)
         before = known[slot, side]
         if abs(rate - before) <= DIFFERS * before:
             return
@@ -254,13 +254,13 @@ class GavelEstimator:
             self._pairs = {p: r for p, r in self._pairs.items() if not gone.intersection(p)}
             self._changed = {p: None for p in self._changed if not gone.intersection(p)}
 
-    def _match(self, job: int, job_type: JobType, own: bool = False) -> None:
-        kind, scale = self._table.row(job_type), job_type.scale_factor
+    def _match(self, job: int, job_type: JobType, in_pair: bool = False) -> None:
+        table_row, scale = self._table.row(job_type), job_type.scale_factor
         families = self._families.get(scale, [])
-        if kind is None or kind not in families:
+        if table_row is None or table_row not in families:
             return
-        like = families[self._fingerprints[scale].match(families.index(kind))]
-        self._jobs[job] = _Job(job_type, kind, like, own)
+        like = families[self._fingerprints[scale].match(families.index(table_row))]
+        self._jobs[job] = _Job(job_type, table_row, like, in_pair)
         self._enter(job)
 
     def _enter(self, job: int) -> None:
@@ -286,12 +286,14 @@ class GavelEstimator:
         names = [self._jobs[job].name(job) for job in new]
         first = {name: None for name in names if name not in self._announced}
         self._announced.update(first)
-        kind = np.array([self._jobs[next(iter(self._users[n]))].kind for n in first], np.int64)
+        table_row = np.array(
+            [self._jobs[next(iter(self._users[n]))].table_row for n in first], np.int64
+        )
         pair, colocated_rate = self._estimated(list(first))
         pairs = self._as_measured(pair, colocated_rate, [p for p in changed if p in self._pairs])
         ids = np.array(new, np.int64)
         belief = np.array(list(first), np.int64)
-        return Beliefs(ids, np.array(names, np.int64), belief, self._table.rate[kind], *pairs)
+        return Beliefs(ids, np.array(names, np.int64), belief, self._table.rate[table_row], *pairs)
 
     def _estimated(self, first: list[int]) -> tuple[Ints, Floats]:
         """Pairs of new beliefs with all others and among themselves, as their references are."""
@@ -304,11 +306,15 @@ class GavelEstimator:
         # Each pair once: of two new beliefs, where the other does not come first.
         a, b = np.nonzero(order[None, :] >= np.arange(len(mine))[:, None])
         a = mine[a]
-        kind = np.array([job.kind for job in one], np.int64)
+        table_row = np.array([job.table_row for job in one], np.int64)
         like = np.array([job.like for job in one], np.int64)
         rate, slow = self._table.rate, self._slowdown
         colocated_rate = np.stack(
-            [slow[like[a], like[b]] * rate[kind[a]], slow[like[b], like[a]] * rate[kind[b]]], axis=2
+            [
+                slow[like[a], like[b]] * rate[table_row[a]],
+                slow[like[b], like[a]] * rate[table_row[b]],
+            ],
+            axis=2,
         )
         names = np.array(everyone, np.int64)
         return np.column_stack([names[a], names[b]]), colocated_rate
@@ -339,7 +345,7 @@ class GavelEstimator:
         """(slots, 2) what is believed of a pair of jobs."""
         a, b, rate, slow = self._jobs[one], self._jobs[two], self._table.rate, self._slowdown
         guess = np.column_stack(
-            [slow[a.like, b.like] * rate[a.kind], slow[b.like, a.like] * rate[b.kind]]
+            [slow[a.like, b.like] * rate[a.table_row], slow[b.like, a.like] * rate[b.table_row]]
         )
         known = self._pairs[one, two]
         return np.where(np.isnan(known), guess, known)
@@ -347,5 +353,5 @@ class GavelEstimator:
 
 def _slowdown(rate: Floats, pair: Floats) -> Floats:
     """(kinds, kinds, slots) the rate of the first in a pair with the second over its rate alone."""
-    alone = np.broadcast_to(rate[:, None, :], pair.shape)
-    return np.divide(pair, alone, out=np.zeros_like(pair), where=alone > 0)
+    solo = np.broadcast_to(rate[:, None, :], pair.shape)
+    return np.divide(pair, solo, out=np.zeros_like(pair), where=solo > 0)

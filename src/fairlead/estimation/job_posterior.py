@@ -13,21 +13,21 @@ from fairlead.estimation.user_bias import UserBias
 from fairlead.model.arrays import Floats, Ints
 
 JOB_COMMON = 0.15  # sigma of what a job deviates from its kind, on all slots
-JOB_OWN = 0.08  # sigma of what it deviates besides, on each slot
+JOB_SLOT = 0.08  # sigma of what it deviates besides, on each slot
 
 
-def tell_kinds(evidence: JobEvidence, rows: Ints, tree: GaussianTree, noise_sigma: float) -> None:
+def add_to_tree(evidence: JobEvidence, rows: Ints, tree: GaussianTree, noise_sigma: float) -> None:
     """Bring up to date what jobs tell the tree of their kinds, from their measurements."""
     weight = evidence.weight[rows]
     seen = weight > 0
-    inverse = seen / (JOB_OWN**2 + noise_sigma**2 / np.where(seen, weight, 1.0))
+    inverse = seen / (JOB_SLOT**2 + noise_sigma**2 / np.where(seen, weight, 1.0))
     shared = JOB_COMMON**2 / (1 + JOB_COMMON**2 * inverse.sum(axis=1))
     info = -shared[:, None, None] * inverse[:, :, None] * inverse[:, None, :]
     every = np.arange(weight.shape[1])
     info[:, every, every] += inverse
-    off = np.where(seen, evidence.mean[rows] - tree.mean[evidence.kind[rows]], 0.0)
+    off = np.where(seen, evidence.mean[rows] - tree.mean[evidence.job_type[rows]], 0.0)
     shift = times(info, off)
-    tree.add(evidence.kind[rows], info - evidence.info[rows], shift - evidence.shift[rows])
+    tree.add(evidence.job_type[rows], info - evidence.info[rows], shift - evidence.shift[rows])
     evidence.info[rows], evidence.shift[rows] = info, shift
 
 
@@ -35,21 +35,21 @@ def job_posterior(
     evidence: JobEvidence, rows: Ints, *, tree: GaussianTree, users: UserBias, noise_sigma: float
 ) -> tuple[Floats, Floats]:
     """Return (rows, slots) means and standard deviations of log rates of jobs. The tree is settled."""
-    kind = evidence.kind[rows]
+    job_type = evidence.job_type[rows]
     at, cov = posterior(
-        tree.deviations.outside[kind],
-        tree.deviations.outside_cov[kind],
-        tree.info[kind] - evidence.info[rows],
-        tree.shift[kind] - evidence.shift[rows],
+        tree.deviations.outside[job_type],
+        tree.deviations.outside_cov[job_type],
+        tree.info[job_type] - evidence.info[rows],
+        tree.shift[job_type] - evidence.shift[rows],
     )
-    n, own = tree.mean.shape[1], evidence.user[rows]
+    n, slot_variance = tree.mean.shape[1], evidence.user[rows]
     # The last variable is what the user's estimates on the job are off in common. Jobs come last in these
     # arrays, so that the updates go through memory in order.
     wide = np.zeros((n + 1, n + 1, len(rows)))
     wide[:n, :n] = cov.transpose(1, 2, 0) + JOB_COMMON**2
-    wide[range(n), range(n)] += JOB_OWN**2
-    wide[n, n], error = users.variance(own)
-    mean = np.vstack([(tree.mean[kind] + at).T, users.bias(own)])
+    wide[range(n), range(n)] += JOB_SLOT**2
+    wide[n, n], error = users.variance(slot_variance)
+    mean = np.vstack([(tree.mean[job_type] + at).T, users.bias(slot_variance)])
     estimate = np.where(evidence.doubted[rows, None], np.nan, evidence.user_estimate[rows])
     for slot in range(n):
         weight = evidence.weight[rows, slot]
@@ -68,7 +68,7 @@ def _observe(mean: Floats, cov: Floats, of: Sequence[int], value: Floats, varian
     jobs), cov: (variables, variables, jobs), variance: (jobs,) of the observation, inf = there is none."""
     if np.isinf(variance).all():
         return
-    reach = cov[list(of)].sum(axis=0)
-    gain = reach / (reach[list(of)].sum(axis=0) + variance)
+    cross = cov[list(of)].sum(axis=0)
+    gain = cross / (cross[list(of)].sum(axis=0) + variance)
     mean += gain * (value - mean[list(of)].sum(axis=0))
-    cov -= gain[:, None] * reach[None]
+    cov -= gain[:, None] * cross[None]

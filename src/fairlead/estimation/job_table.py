@@ -13,7 +13,7 @@ class JobEvidence(GrowableTable):
 
     columns: ClassVar[dict[str, Any]] = {
         "id": np.int64,
-        "kind": np.int64,  # row of the tree
+        "job_type": np.int64,  # row of the tree
         "user": np.int64,
         "scale": np.int64,
         "weight": (np.float64, "slots"),  # rounds measured, those that were exact
@@ -26,7 +26,7 @@ class JobEvidence(GrowableTable):
         "shift": (np.float64, "slots"),  # and that times the mean
     }
     id: Ints
-    kind: Ints
+    job_type: Ints
     user: Ints
     scale: Ints
     weight: Floats

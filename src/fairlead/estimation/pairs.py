@@ -18,7 +18,7 @@ from fairlead.model.throughputs import Throughputs
 
 SUFFERS, PRESSES, SLOT = 0.3, 0.3, 0.5  # sd of the terms
 USUAL = -0.2  # mean of the slot's term
-REST = 0.15  # sd of what sensitivity and pressure leave over, as in Gavel's measured pairs
+RESIDUAL = 0.15  # sd of what sensitivity and pressure leave over, as in Gavel's measured pairs
 TABLE = 0.05  # sd of a slowing that the table has
 NOTABLE = 0.05  # of a logarithm: a difference that is worth saying
 
@@ -34,19 +34,24 @@ class Pairs:
 
     def table(self, table: Throughputs) -> None:
         """The table in force; what was measured stays, if its slot types are the same."""
-        same = bool(self._kinds) and table.slots == self._table.slots
+        same = bool(self._job_types) and table.slots == self._table.slots
         self._table = table
         if not same:
             self._forget()
             return
-        kinds, count, mean, refused = list(self._kinds), self._count, self._mean, self._refused
+        job_types, count, mean, refused = (
+            list(self._job_types),
+            self._count,
+            self._mean,
+            self._refused,
+        )
         self._forget()
-        self._add(kinds)
+        self._add(job_types)
         self._count[:], self._mean[:], self._refused[:] = count, mean, refused
 
     def _forget(self) -> None:
         n = len(self._table.slots)
-        self._kinds: dict[JobType, int] = {}
+        self._job_types: dict[JobType, int] = {}
         self._count: Floats = np.zeros((0, 0, n))  # sum of inverse variances of what was measured
         self._mean: Floats = np.zeros((0, 0, n))
         self._refused: Bools = np.zeros((0, 0, n), np.bool_)
@@ -62,8 +67,10 @@ class Pairs:
 
     def rows(self, first: Sequence[JobType], second: Sequence[JobType]) -> tuple[Ints, Ints]:
         """Numbers of kinds, old and new."""
-        self._add([kind for kind in (*first, *second) if kind not in self._kinds])
-        numbers = [[self._kinds[kind] for kind in kinds] for kinds in (first, second)]
+        self._add([job_type for job_type in (*first, *second) if job_type not in self._job_types])
+        numbers = [
+            [self._job_types[job_type] for job_type in job_types] for job_types in (first, second)
+        ]
         return np.array(numbers[0], np.int64), np.array(numbers[1], np.int64)
 
     def learn(
@@ -80,7 +87,7 @@ class Pairs:
             strict=True,
         ):
             if not self._count[a, b, t]:
-                self._complete(a, b, t, value, REST**2 + variance)
+                self._complete(a, b, t, value, RESIDUAL**2 + variance)
             worth = 1 / variance
             before = self._count[a, b, t]
             self._count[a, b, t] = before + worth
@@ -94,25 +101,25 @@ class Pairs:
 
     def _complete(self, a: int, b: int, t: int, value: float, variance: float) -> None:
         terms = [t, *self._terms(a, b)]
-        reach = self._cov[:, terms].sum(axis=1)
-        gain = reach / (reach[terms].sum() + variance)
+        cross = self._cov[:, terms].sum(axis=1)
+        gain = cross / (cross[terms].sum() + variance)
         self._at += gain * (value - self._at[terms].sum())
-        self._cov -= np.outer(gain, reach)
+        self._cov -= np.outer(gain, cross)
 
     def _terms(self, a: int, b: int) -> tuple[int, int]:
         n = len(self._table.slots)
         return n + 2 * a, n + 2 * b + 1
 
-    def _add(self, kinds: Sequence[JobType]) -> None:
-        new = list(dict.fromkeys(kinds))
+    def _add(self, job_types: Sequence[JobType]) -> None:
+        new = list(dict.fromkeys(job_types))
         if not new:
             return
-        before, more = len(self._kinds), len(new)
-        self._kinds.update({kind: before + i for i, kind in enumerate(new)})
+        before, more = len(self._job_types), len(new)
+        self._job_types.update({job_type: before + i for i, job_type in enumerate(new)})
         grow = ((0, more), (0, more), (0, 0))
         self._count, self._mean = np.pad(self._count, grow), np.pad(self._mean, grow)
         self._refused = np.pad(self._refused, grow)
-        self._listed, self._known = self._look_up()
+        self._listed, self._known = self._table_rates()
         listed = np.where(np.isnan(self._listed), 0.0, self._listed)
         listed[:before, :before] = self._announced
         self._announced = listed
@@ -124,27 +131,27 @@ class Pairs:
         self._cov = wide
         for a, b, t in np.argwhere(self._known).tolist():
             if a >= before or b >= before:
-                self._complete(a, b, t, float(self._listed[a, b, t]), REST**2)
+                self._complete(a, b, t, float(self._listed[a, b, t]), RESIDUAL**2)
 
-    def _look_up(self) -> tuple[Floats, Bools]:
+    def _table_rates(self) -> tuple[Floats, Bools]:
         """(kinds, kinds, slots) log slowing in the table and whether it may be taken as known."""
-        table, kinds = self._table, list(self._kinds)
-        row = [table.row(kind) for kind in kinds]
+        table, job_types = self._table, list(self._job_types)
+        row = [table.row(job_type) for job_type in job_types]
         at = np.array([0 if r is None else r for r in row], np.int64)
         there = np.array([r is not None for r in row], np.bool_)
-        alone = table.rate[at][:, None, :]
-        pair = np.zeros((len(kinds), len(kinds), len(table.slots)))
+        solo = table.rate[at][:, None, :]
+        pair = np.zeros((len(job_types), len(job_types), len(table.slots)))
         if table.colocated_rate is not None:
             pair = table.colocated_rate[np.ix_(at, at)]
-        can = (pair > 0) & (alone > 0) & there[:, None, None] & there[None, :, None]
+        can = (pair > 0) & (solo > 0) & there[:, None, None] & there[None, :, None]
         listed = np.full(pair.shape, np.nan)
-        listed[can] = np.log((pair / np.where(alone > 0, alone, 1.0))[can])
+        listed[can] = np.log((pair / np.where(solo > 0, solo, 1.0))[can])
         catalogue = self._catalogue
         mine = [
             catalogue is not None
-            and catalogue.row(kind) is not None
-            and kind.source is not RateSource.DECLARED
-            for kind in kinds
+            and catalogue.row(job_type) is not None
+            and job_type.source is not RateSource.DECLARED
+            for job_type in job_types
         ]
         known = np.array(mine, np.bool_)
         return listed, can & known[:, None, None] & known[None, :, None]
@@ -157,7 +164,7 @@ class Pairs:
         terms = np.column_stack([n + 2 * first, n + 2 * second + 1])
         two = self._cov[terms[:, :, None], terms[:, None, :]].sum(axis=(1, 2))
         with_slot = self._cov[terms[:, 0], :n] + self._cov[terms[:, 1], :n]
-        variance = two[:, None] + 2 * with_slot + np.diag(self._cov)[:n] + REST**2
+        variance = two[:, None] + 2 * with_slot + np.diag(self._cov)[:n] + RESIDUAL**2
         mean = self._at[terms].sum(axis=1)[:, None] + self._at[:n]
         known = self._known[first, second]
         mean = np.where(known, np.nan_to_num(self._listed[first, second]), mean)
@@ -168,7 +175,7 @@ class Pairs:
         return np.minimum(mean, 0.0), np.sqrt(1 / sure)
 
     def announce(
-        self, names: Ints, kinds: Sequence[JobType], rate: Floats, belief: Ints
+        self, names: Ints, job_types: Sequence[JobType], rate: Floats, belief: Ints
     ) -> tuple[Ints, Floats]:
         """Return the pairs of beliefs that the table has wrong and of which one is announced anew or whose
         slowing has changed, as in ``Beliefs``. names: (beliefs,) all, of these kinds, rate: (beliefs, slots)
@@ -176,7 +183,7 @@ class Pairs:
         none: Ints = np.zeros((0, 2), np.int64)
         if not self._learned or self._table.colocated_rate is None:
             return none, np.zeros((0, rate.shape[1], 2))
-        row, _ = self.rows(kinds, [])
+        row, _ = self.rows(job_types, [])
         used = np.unique(row)
         a, b = (part.ravel() for part in np.meshgrid(used, used, indexing="ij"))
         now = np.zeros(self._announced.shape)
@@ -185,14 +192,14 @@ class Pairs:
         refused = self._refused & ~np.isnan(self._listed)
         now = np.where(refused, -np.inf, np.where(can, now, 0.0))
         listed = np.where(np.isnan(self._listed), 0.0, self._listed)
-        odd, moved = _apart(now, listed), _apart(now, self._announced)
+        odd, moved = _differ(now, listed), _differ(now, self._announced)
         fresh = np.isin(names, belief)
         one, two = np.triu_indices(len(names))
         p, q = row[one], row[two]
-        wanted = (fresh[one] | fresh[two]) & (odd[p, q] | odd[q, p])
-        wanted |= moved[p, q] | moved[q, p]
-        wanted &= (one != two) | (names[one] % 2 == 0)
-        one, two, p, q = one[wanted], two[wanted], p[wanted], q[wanted]
+        affected = (fresh[one] | fresh[two]) & (odd[p, q] | odd[q, p])
+        affected |= moved[p, q] | moved[q, p]
+        affected &= (one != two) | (names[one] % 2 == 0)
+        one, two, p, q = one[affected], two[affected], p[affected], q[affected]
         self._announced[np.ix_(used, used)] = np.where(
             (moved | moved.transpose(1, 0))[:, :, None], now, self._announced
         )[np.ix_(used, used)]
@@ -207,7 +214,7 @@ class Pairs:
         return np.column_stack([names[one], names[two]]), colocated_rate
 
 
-def _apart(now: Floats, before: Floats) -> Bools:
+def _differ(now: Floats, before: Floats) -> Bools:
     """(kinds, kinds) whether they differ on any slot."""
     with np.errstate(invalid="ignore"):
         return np.asarray((np.abs(now - before) > NOTABLE).any(axis=2))

@@ -34,19 +34,19 @@ class Sigmas:
     type_: float = 0.87
     model: float = 2.5
     model_type: float = 0.22
-    kind: float = 0.12
-    kind_type: float = 0.07
-    kind_slot: float = 0.24
+    job_type: float = 0.12
+    job_type_accelerator: float = 0.07
+    job_type_slot: float = 0.24
     model_batch: float = 0.31  # slopes that a model has of its own
     model_scale: float = 0.09
-    model_apart: float = 0.31
+    model_scattered: float = 0.31
     table: float = 0.01  # of what stands in the table
 
 
 SIGMA = Sigmas()
 # What a kind that was made of the rates that a job brings deviates from its family, on all slots and on each:
 # its owner says that it is another one, and two programs of one name need have nothing in common.
-OWN_RATES, OWN_RATES_SLOT = 3.0, 2.0
+OWN_RATES_SIGMA, OWN_RATES_SLOT_SIGMA = 3.0, 2.0
 USUAL_SLOPES = (
     -0.5,
     0.85,
@@ -58,7 +58,7 @@ USUAL_SLOPES = (
 class _Cells:
     """Places of a table. Arrays are (cells,); numbers stand for names."""
 
-    kind: Ints
+    job_type: Ints
     model: Ints
     type_: Ints
     slot: Ints
@@ -66,21 +66,21 @@ class _Cells:
 
 
 @dataclass(frozen=True, slots=True)
-class KindPrior:
+class JobTypePrior:
     """A kind, given the table: rates on the slot types in force as ``mean`` + what the model deviates
     (``pull`` times that) + what the kind itself deviates."""
 
     mean: Floats  # (slots,) of log rate
     pull: Floats  # (slots, slots) on the deviation of its model
-    own: Floats  # (slots, slots) covariance
+    residual: Floats  # (slots, slots) covariance
     model: str
     model_pull: Floats  # (slots, slots) of the model's on the deviation common to all
-    model_own: Floats  # (slots, slots) covariance
+    model_residual: Floats  # (slots, slots) covariance
 
     def covariance(self, root: Floats) -> Floats:
         """(slots, slots) of the kind's log rates. root: of the deviation common to all."""
-        model = self.model_pull @ root @ self.model_pull.T + self.model_own
-        both: Floats = self.pull @ model @ self.pull.T + self.own
+        model = self.model_pull @ root @ self.model_pull.T + self.model_residual
+        both: Floats = self.pull @ model @ self.pull.T + self.residual
         return both
 
 
@@ -94,15 +94,15 @@ class Prior:
         self.slots = slots
         self.sigmas = sigmas
         self._numbers: dict[object, int] = {}
-        kinds: list[tuple[JobType, SlotType]] = []
+        job_types: list[tuple[JobType, SlotType]] = []
         log_rate: Floats = np.zeros(0)
         if table is not None:
             rows, columns = np.nonzero(table.rate > 0)
             known = [one.source is RateSource.MEASURED for one in table.job_types]
             at = [(r, c) for r, c in zip(rows.tolist(), columns.tolist(), strict=True) if known[r]]
-            kinds = [(table.job_types[r], table.slots[c]) for r, c in at]
+            job_types = [(table.job_types[r], table.slots[c]) for r, c in at]
             log_rate = np.log([table.rate[r, c] for r, c in at])
-        self._seen = self._cells(kinds)
+        self._seen = self._cells(job_types)
         self._solve(log_rate)
         self.root = self._conditional(self._root_cells(), _ROOT)[1]
 
@@ -111,8 +111,10 @@ class Prior:
         self._whitened: Floats = np.zeros(0)
         if not len(log_rate):
             return
-        own = self.sigmas.table**2 * np.eye(len(log_rate))
-        self._factor = np.ascontiguousarray(self._covariance(self._seen, self._seen, _ALL) + own)
+        residual = self.sigmas.table**2 * np.eye(len(log_rate))
+        self._factor = np.ascontiguousarray(
+            self._covariance(self._seen, self._seen, _ALL) + residual
+        )
         cholesky(self._factor)
         self._whitened = self._white((log_rate - _usual(self._seen))[:, None])[:, 0]
 
@@ -128,20 +130,20 @@ class Prior:
         likelihood of the standard deviations."""
         return self._whitened, self._factor
 
-    def kind(self, kind: JobType) -> KindPrior:
+    def job_type(self, job_type: JobType) -> JobTypePrior:
         """What is known of a kind, in the table or not."""
-        mine = self._cells([(kind.measured, slot) for slot in self.slots])
-        its = self._cells([(JobType(kind.family), slot) for slot in self.slots])
+        mine = self._cells([(job_type.measured, slot) for slot in self.slots])
+        its = self._cells([(JobType(job_type.family), slot) for slot in self.slots])
         n = len(self.slots)
         stacked = _stack(self._root_cells(), its, mine)
         level = np.repeat([_ROOT, _MODEL, _ALL], n)
         mean, joint = self._conditional(stacked, level)
-        root, middle, low = slice(0, n), slice(n, 2 * n), slice(2 * n, 3 * n)
-        model_pull, model_own = _regress(joint, middle, root)
-        pull, own = _regress(joint, low, middle)
-        if kind.source is RateSource.DECLARED:
-            own = own + OWN_RATES**2 + OWN_RATES_SLOT**2 * np.eye(n)
-        return KindPrior(mean[low], pull, own, kind.family, model_pull, model_own)
+        root, center, low = slice(0, n), slice(n, 2 * n), slice(2 * n, 3 * n)
+        model_pull, model_residual = _regress(joint, center, root)
+        pull, residual = _regress(joint, low, center)
+        if job_type.source is RateSource.DECLARED:
+            residual = residual + OWN_RATES_SIGMA**2 + OWN_RATES_SLOT_SIGMA**2 * np.eye(n)
+        return JobTypePrior(mean[low], pull, residual, job_type.family, model_pull, model_residual)
 
     def _conditional(self, cells: _Cells, level: "int | Ints") -> tuple[Floats, Floats]:
         """Mean and covariance of these, given the table; level: how many of the terms they have."""
@@ -157,16 +159,18 @@ class Prior:
     def _covariance(self, a: _Cells, b: _Cells, level: "int | Ints") -> Floats:
         """(a, b) of the sums of terms that cells have; those of less than all terms are latent."""
         s = self.sigmas
-        first = np.broadcast_to(level if a is b else _ALL, a.kind.shape)
-        common = np.minimum(first[:, None], np.broadcast_to(level, b.kind.shape))
+        first = np.broadcast_to(level if a is b else _ALL, a.job_type.shape)
+        common = np.minimum(first[:, None], np.broadcast_to(level, b.job_type.shape))
         type_, slot = _same(a.type_, b.type_), _same(a.slot, b.slot)
         model = _same(a.model, b.model) & (common >= _MODEL)
-        kind = _same(a.kind, b.kind) & (common >= _ALL)
+        job_type = _same(a.job_type, b.job_type) & (common >= _ALL)
         out = s.grand**2 + s.type_**2 * type_
         out = out + model * (s.model**2 + s.model_type**2 * type_)
-        out += kind * (s.kind**2 + s.kind_type**2 * type_ + s.kind_slot**2 * slot)
-        own = (s.model_batch, s.model_scale, s.model_apart)
-        for i, of_model in enumerate(own):
+        out += job_type * (
+            s.job_type**2 + s.job_type_accelerator**2 * type_ + s.job_type_slot**2 * slot
+        )
+        residual = (s.model_batch, s.model_scale, s.model_scattered)
+        for i, of_model in enumerate(residual):
             product = a.slopes[:, i, None] * b.slopes[None, :, i]
             shared = s.slope**2 + of_model**2 * _same(a.model, b.model)
             out += (common >= _ALL) * product * shared
@@ -175,14 +179,14 @@ class Prior:
 
     def _cells(self, places: Iterable[tuple[JobType, SlotType]]) -> _Cells:
         rows, slopes = [], []
-        for kind, slot in places:
-            scale = kind.scale_factor
-            apart = slot.locality is Locality.SCATTERED
-            names = (("kind", kind), ("model", kind.family))
-            where = (("type", slot.accelerator), ("slot", slot.accelerator, apart))
+        for job_type, slot in places:
+            scale = job_type.scale_factor
+            scattered = slot.locality is Locality.SCATTERED
+            names = (("kind", job_type), ("model", job_type.family))
+            where = (("type", slot.accelerator), ("slot", slot.accelerator, scattered))
             rows.append([self._number(name) for name in (*names, *where)])
-            batch = kind.batch_size or _USUAL
-            slopes.append([np.log(batch / _USUAL), np.log(scale), float(apart and scale > 1)])
+            batch = job_type.batch_size or _USUAL
+            slopes.append([np.log(batch / _USUAL), np.log(scale), float(scattered and scale > 1)])
         number, model, type_, slot_ = np.array(rows, np.int64).reshape(-1, 4).T
         return _Cells(number, model, type_, slot_, np.array(slopes, np.float64).reshape(-1, 3))
 

@@ -50,6 +50,6 @@ class CheckpointableEstimator(Protocol):
     def state_dict(self) -> Mapping[str, NDArray[Any]]:
         """All that was learned, as named arrays of its own."""
 
-    def load_state_dict(self, kept: Mapping[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take up what another estimator of the same sort has learned; called before all else but
         ``table``. The next ``beliefs`` returns what is believed of jobs anew."""

@@ -36,6 +36,6 @@ class RoundNoise:
         """(2,) measurements, and the sum of their squared errors."""
         return np.array([self._count, self._squares])
 
-    def load_state_dict(self, kept: Floats) -> None:
+    def load_state_dict(self, state: Floats) -> None:
         """Take up what was kept."""
-        self._count, self._squares = (float(x) for x in kept)
+        self._count, self._squares = (float(x) for x in state)

@@ -48,5 +48,5 @@ def known_part(table: Throughputs, part: float, seed: int) -> Throughputs | None
     if not rows:
         return None
     pair = None if table.colocated_rate is None else table.colocated_rate[np.ix_(rows, rows)]
-    kinds = tuple(table.job_types[i] for i in rows)
-    return replace(table, job_types=kinds, rate=table.rate[rows], colocated_rate=pair)
+    job_types = tuple(table.job_types[i] for i in rows)
+    return replace(table, job_types=job_types, rate=table.rate[rows], colocated_rate=pair)

@@ -29,13 +29,13 @@ class UserBias:
         self._row: dict[str, int] = {}
         error = START_SD**2 * (1 - BIAS_PART)
         self._fresh = (0.0, (1 - BIAS_PART) / BIAS_PART, SURE + 1, SURE * error)
-        self._books: Floats = np.zeros((0, 4))  # mean of bias, its weight, shape, scale
+        self._biases: Floats = np.zeros((0, 4))  # mean of bias, its weight, shape, scale
 
     def row(self, user: str) -> int:
         """The number of a user, old or new."""
         if user not in self._row:
             self._row[user] = len(self._row)
-            self._books = np.vstack([self._books, self._fresh])
+            self._biases = np.vstack([self._biases, self._fresh])
         return self._row[user]
 
     def names(self) -> list[str]:
@@ -44,12 +44,12 @@ class UserBias:
 
     def bias(self, rows: Ints) -> Floats:
         """(rows,) mean of log estimate over rate, beyond what is known of the rate."""
-        mean: Floats = self._books[rows, 0]
+        mean: Floats = self._biases[rows, 0]
         return mean
 
     def variance(self, rows: Ints) -> tuple[Floats, Floats]:
         """(rows,) of what all estimates on a job share (the bias included), and what each has of its own."""
-        _, weight, shape, scale = self._books[rows].T
+        _, weight, shape, scale = self._biases[rows].T
         error = scale / (shape - 1)
         return error * (COMMON + 1 / weight), error * (1 - COMMON)
 
@@ -59,7 +59,7 @@ class UserBias:
         as if they had just been within the bound, so that a single slip does not ruin a reputation, and many
         do.
         """
-        mean, weight, shape, scale = self._books[rows].T
+        mean, weight, shape, scale = self._biases[rows].T
         bound = GROSS * np.sqrt(scale / (shape - 1) * (1 + 1 / weight))
         gross: Bools = np.abs(off - mean) > bound
         off = mean + np.clip(off - mean, -bound, bound)
@@ -67,10 +67,10 @@ class UserBias:
         counts = np.bincount(at, worth)
         common = np.bincount(at, worth * off) / np.maximum(counts, 1e-9)
         within = np.bincount(at, worth * (off - common[at]) ** 2)
-        mean, weight, shape, scale = self._books[users].T
+        mean, weight, shape, scale = self._biases[users].T
         heavier = weight + counts
         between = weight * counts * (common - mean) ** 2 / heavier
-        self._books[users] = np.column_stack(
+        self._biases[users] = np.column_stack(
             [
                 (weight * mean + counts * common) / heavier,
                 heavier,
@@ -82,11 +82,11 @@ class UserBias:
 
     def state_dict(self) -> tuple[Floats, list[str]]:
         """All of it: (users, 4), names."""
-        return self._books.copy(), self.names()
+        return self._biases.copy(), self.names()
 
-    def load_state_dict(self, books: Floats, names: Sequence[str]) -> None:
+    def load_state_dict(self, biases: Floats, names: Sequence[str]) -> None:
         """Take up what was kept."""
-        self._books = np.array(books, np.float64).reshape(-1, 4)
+        self._biases = np.array(biases, np.float64).reshape(-1, 4)
         self._row = {name: i for i, name in enumerate(names)}
 
 
@@ -106,8 +106,8 @@ class Trusting:
         """Believe the estimates of users."""
         if user_estimates is None:
             return
-        kind = [self._table.row(job.job_type) for job in jobs]
-        table = self._table.rate[np.array(kind, np.int64)]
+        job_type = [self._table.row(job.job_type) for job in jobs]
+        table = self._table.rate[np.array(job_type, np.int64)]
         self._jobs.append(np.array([job.id for job in jobs], np.int64))
         self._rate.append(np.where(np.isnan(user_estimates) | (table <= 0), table, user_estimates))
 

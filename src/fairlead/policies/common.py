@@ -9,7 +9,7 @@ from fairlead.model.argument_checks import array_of, check_arguments, is_a
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.rates import first_slot
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.solve.expand import unit_shares
+from fairlead.policies.solve.expand import group_shares
 from fairlead.policies.solve.program import ProgramSolution
 from fairlead.policies.solve.share_problem import ShareProblem
 
@@ -49,16 +49,16 @@ def allocation(
 
 
 def by_class(
-    snapshot: Snapshot, problem: ShareProblem, answer: ProgramSolution, report: SolveReport
+    snapshot: Snapshot, problem: ShareProblem, solution: ProgramSolution, report: SolveReport
 ) -> Allocation:
     """An allocation from an answer by classes, with pairs if it has any: every job of a class alike.
     Shares that exceed what there is by the solver's tolerance are scaled down to it."""
-    over = max(1.0, answer.largest_use(problem))
-    answer = replace(answer, time=answer.time / over)
-    return Allocation(*unit_shares(problem, answer, snapshot), report)
+    over = max(1.0, solution.largest_use(problem))
+    solution = replace(solution, time=solution.time / over)
+    return Allocation(*group_shares(problem, solution, snapshot), report)
 
 
-def unit_ids(snapshot: Snapshot) -> Ints:
+def group_ids(snapshot: Snapshot) -> Ints:
     """(units, width) job ids, -1 behind the last; a copy."""
     ids = snapshot.jobs[snapshot.group_members]
     ids[snapshot.group_members < 0] = -1

@@ -10,7 +10,7 @@ from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import by_class
 from fairlead.policies.linear_objectives import (
-    NOTHING_LATE,
+    SHORTFALL_TOLERANCE,
     Interior,
     excess,
     keyed,
@@ -28,7 +28,7 @@ from fairlead.policies.solve.linear_objectives import (
     best_ratio,
     least_shortfall,
     ratio_bound,
-    sum_at_centre,
+    sum_analytic_centre,
 )
 from fairlead.policies.solve.share_problem import ShareProblem
 
@@ -57,12 +57,12 @@ class ThroughputPerCost:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ThroughputPerCostSlo:
+class ThroughputPerCostDeadlines:
     """max_x sum_ij T_ij / c_j x_ij  among the x with the least  sum_i (1 - t_i / n_i)+,  n_i = steps / time.
 
     ThroughputPerCost after deadlines: t_i is job i's throughput, n_i the steps that it has left over the
     seconds to its deadline, or its fastest rate where even that is too slow or the deadline has passed.
-    The report names the jobs that will be late. Lateness adds up the parts of their needs that jobs go
+    The report names the jobs that will be late. Shortfall adds up the parts of their needs that jobs go
     without, so a job that still can be in time comes before one of its size that cannot. Source:
     Gavel (OSDI'20), cost with SLOs; its release, max_sum_throughput_normalized_by_cost_perf_SLOs,
     which gives up every deadline when not all can be met (all_or_none; the shares are then at the analytic
@@ -76,10 +76,10 @@ class ThroughputPerCostSlo:
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified at the least lateness."""
-        return _dated(snapshot, prices(snapshot, self.name), self.all_or_none, space_sharing=False)[
-            0
-        ]
+        """The shares, certified at the least shortfall."""
+        return _with_deadlines(
+            snapshot, prices(snapshot, self.name), self.all_or_none, space_sharing=False
+        )[0]
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s per $/h, of all jobs."""
@@ -87,11 +87,11 @@ class ThroughputPerCostSlo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PackedThroughputPerCostSlo:
+class SpaceSharingThroughputPerCostDeadlines:
     """max_x sum_i sum_{c with i} sum_j T^i_cj / c_j x_cj  among the x with the least  sum_i (1 - t_i / n_i)+.
 
-    ThroughputPerCostSlo over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c.
-    Pairs are used only where they lower the lateness or, at the same lateness, raise the sum. Source:
+    ThroughputPerCostDeadlines over units c of one job or a pair of equal scale factor, T^i_cj the rate of i
+    in c. Pairs are used only where they lower the shortfall or, at the same shortfall, raise the sum. Source:
     the release's ``_packed_SLOs``, which gives up every deadline when not all can be met (all_or_none).
     """
 
@@ -102,13 +102,19 @@ class PackedThroughputPerCostSlo:
     work_conserving: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified at the least lateness."""
+        """The shares, certified at the least shortfall."""
         price = prices(snapshot, self.name)
-        packed, less = _dated(snapshot, price, self.all_or_none, space_sharing=True)
+        with_pairs, less = _with_deadlines(snapshot, price, self.all_or_none, space_sharing=True)
         if self.all_or_none:
-            return packed
-        plain, late = _dated(snapshot, price, self.all_or_none, space_sharing=False)
-        return packed if less < late - NOTHING_LATE else pairs_where_they_pay(plain, packed)
+            return with_pairs
+        without_pairs, late = _with_deadlines(
+            snapshot, price, self.all_or_none, space_sharing=False
+        )
+        return (
+            with_pairs
+            if less < late - SHORTFALL_TOLERANCE
+            else pairs_where_they_pay(without_pairs, with_pairs)
+        )
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s per $/h, of all jobs."""
@@ -139,16 +145,16 @@ class MinCost:
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The part of the money that is well spent."""
-        return _well_spent(snapshot, made, prices(snapshot, self.name))
+        return _without_waste(snapshot, made, prices(snapshot, self.name))
 
 
 @dataclass(frozen=True, slots=True)
-class MinCostSlo:
+class MinCostDeadlines:
     """max_x (sum_i t_i / b_i) / (sum_ij c_j s_i x_ij)  among the x with the least  sum_i (1 - t_i / n_i)+.
 
     MinCost after deadlines, n_i = steps left / time left. What deadlines ask for may cost more than the
-    best price; the ratio says how much. Lateness is that of ``ThroughputPerCostSlo``, and the report names
-    the jobs that will be late. Source: Gavel (OSDI'20), minimum cost subject to SLOs.
+    best price; the ratio says how much. Shortfall is that of ``ThroughputPerCostDeadlines``, and the report
+    names the jobs that will be late. Source: Gavel (OSDI'20), minimum cost subject to SLOs.
     """
 
     name: str = "min_cost_slo"
@@ -157,15 +163,15 @@ class MinCostSlo:
     work_conserving: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares, certified at the least lateness."""
+        """The shares, certified at the least shortfall."""
         problem, needs = _needs(snapshot, space_sharing=False, all_or_none=False)
-        return _say_unmet(
+        return _report_unmet(
             snapshot, _cheapest(snapshot, prices(snapshot, self.name), problem, needs)
         )
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The part of the money that is well spent."""
-        return _well_spent(snapshot, made, prices(snapshot, self.name))
+        return _without_waste(snapshot, made, prices(snapshot, self.name))
 
 
 def most_per_dollar(
@@ -176,16 +182,16 @@ def most_per_dollar(
     return largest(snapshot, worth, 1.0 / price, problem, Needs.none(problem), interior)
 
 
-def _dated(
+def _with_deadlines(
     snapshot: Snapshot, price: Floats, all_or_none: bool, space_sharing: bool
 ) -> tuple[Allocation, float]:
-    """The most throughput per cost at the least lateness, and the lateness. price: (slots,)."""
+    """The most throughput per cost at the least shortfall, and the shortfall. price: (slots,)."""
     problem, needs = _needs(snapshot, space_sharing, all_or_none)
     worth = np.ones(len(snapshot.jobs))
     made = largest(
-        snapshot, worth, 1.0 / price, problem, needs, sum_at_centre if all_or_none else None
+        snapshot, worth, 1.0 / price, problem, needs, sum_analytic_centre if all_or_none else None
     )
-    return _say_unmet(snapshot, made), needs.shortfall
+    return _report_unmet(snapshot, made), needs.shortfall
 
 
 def _needs(
@@ -199,12 +205,12 @@ def _needs(
     asked = rate[problem.classes.first]
     needs = least_shortfall(problem, asked)
     beyond = bool((asked > np.where(problem.can_run, problem.best, 0.0)).any())
-    if all_or_none and (beyond or needs.shortfall > NOTHING_LATE):
+    if all_or_none and (beyond or needs.shortfall > SHORTFALL_TOLERANCE):
         return problem, Needs.none(problem)
     return problem, needs
 
 
-def _say_unmet(snapshot: Snapshot, made: Allocation) -> Allocation:
+def _report_unmet(snapshot: Snapshot, made: Allocation) -> Allocation:
     late = unmet(snapshot, made, needed(snapshot))
     return replace(made, report=replace(made.report, unmet=late))
 
@@ -218,9 +224,9 @@ def _cheapest(snapshot: Snapshot, price: Floats, problem: ShareProblem, needs: N
         return Allocation(snapshot.jobs[:, None].copy(), nothing, report)
     value = np.tile(worth[:, None], len(price))
     ratio, proof = best_ratio(problem, value, price, needs)
-    answer = at_ratio(problem, value, price, needs, ratio)
-    made = by_class(snapshot, problem, answer, SolveReport("optimal"))
-    reached = _well_spent(snapshot, made, price)
+    solution = at_ratio(problem, value, price, needs, ratio)
+    made = by_class(snapshot, problem, solution, SolveReport("optimal"))
+    reached = _without_waste(snapshot, made, price)
     jobs = JobRates(snapshot.solo_rate, snapshot.job_scale)
     return check_allocation(
         replace(
@@ -230,7 +236,7 @@ def _cheapest(snapshot: Snapshot, price: Floats, problem: ShareProblem, needs: N
                 reached,
                 ratio_bound(problem, value, price, needs, prices=proof, jobs=jobs, reached=reached),
                 excess(snapshot, made),
-                answer.iterations,
+                solution.iterations,
             ),
         ),
         snapshot,
@@ -249,7 +255,7 @@ def _per_dollar(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
     return float(effective_throughput(made, worth_more(snapshot, 1.0 / price)).sum())
 
 
-def _well_spent(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
+def _without_waste(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
     """What the work would cost where each job is cheapest, over what it costs; 0 where there is none."""
     problem = ShareProblem.of(snapshot)
     worth = _best_prices(problem, price)[problem.classes.of]

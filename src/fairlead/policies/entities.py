@@ -43,7 +43,7 @@ class Entities:
     """A tree, parents before their children; the first is the root, which has fairness."""
 
     tree: tuple[Entity, ...] = (Entity("", 0),)
-    origin: str = ""  # the file; empty = there is only the root, and every job is its child
+    source_path: str = ""  # the file; empty = there is only the root, and every job is its child
 
     def __len__(self) -> int:
         return len(self.tree)
@@ -55,7 +55,7 @@ class Entities:
 
     def of(self, snapshot: Snapshot) -> Ints:
         """(jobs,) the entity of each job: that which its tenant names; the root where there is no file."""
-        if not self.origin:
+        if not self.source_path:
             return np.zeros(len(snapshot.jobs), np.int64)
         position = {entity.path: i for i, entity in enumerate(self.tree) if i}
         of_tenant = np.array([position.get(name, -1) for name in snapshot.tenants], np.int64)
@@ -65,7 +65,7 @@ class Entities:
             job = int(lost[0])
             name = snapshot.tenants[int(snapshot.tenant[job])]
             raise ConfigError(
-                f"{self.origin}: no entity {name!r}, which is the tenant of job {snapshot.jobs[job]}; "
+                f"{self.source_path}: no entity {name!r}, which is the tenant of job {snapshot.jobs[job]}; "
                 f"there are {', '.join(position)}"
             )
         return of
@@ -86,7 +86,7 @@ def read_entities(path: str | Path) -> Entities:
 
 
 def _entities(
-    origin: str, path: str, table: dict[str, Any], parent: int, position: int
+    source_path: str, path: str, table: dict[str, Any], parent: int, position: int
 ) -> Iterator[Entity]:
     """The entity at a path and those inside, which are to stand at ``position`` and behind."""
     field = path.replace("/", ".")
@@ -94,12 +94,12 @@ def _entities(
     is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
     if not is_number or not is_weight(weight):
         raise ConfigError(
-            f"{origin}: {field}.weight: must be a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}, "
+            f"{source_path}: {field}.weight: must be a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}, "
             f"got {weight!r}"
         )
     if policy not in POLICIES:
         known = " or ".join(repr(name) for name in POLICIES)
-        raise ConfigError(f"{origin}: {field}.policy: must be {known}, got {policy!r}")
+        raise ConfigError(f"{source_path}: {field}.policy: must be {known}, got {policy!r}")
     yield Entity(path, parent, float(weight), policy)
     at = position + 1
     for name, value in table.items():
@@ -107,10 +107,10 @@ def _entities(
             continue
         if not isinstance(value, dict):
             raise ConfigError(
-                f"{origin}: {field}.{name}: an entity has weight, policy and tables of entities, "
+                f"{source_path}: {field}.{name}: an entity has weight, policy and tables of entities, "
                 f"got {value!r}"
             )
-        inside = list(_entities(origin, f"{path}/{name}", value, position, at))
+        inside = list(_entities(source_path, f"{path}/{name}", value, position, at))
         yield from inside
         at += len(inside)
 

@@ -1,6 +1,6 @@
 """First in, first out: jobs in order of submission, each on one accelerator type.
 
-``FifoAwareShares`` and ``FifoShares`` give shares of 0 and 1 at each solve, as Gavel does;
+``FastestFirstFifo`` and ``FifoShares`` give shares of 0 and 1 at each solve, as Gavel does;
 ``FifoPlanner`` plans the rounds itself.
 """
 
@@ -18,7 +18,7 @@ from fairlead.policies.hash_random import hash_choice
 from fairlead.policies.rounds_only import RoundsOnlyPlanner
 
 
-class FifoAwareShares:
+class FastestFirstFifo:
     """x_ij = 1 for the type j with the largest T_ij among those with s_i devices left, jobs by id.
 
     From scratch at each solve. A job for which no type has enough devices left holds up those behind
@@ -41,7 +41,7 @@ class FifoAwareShares:
 
 
 def first_come(snapshot: Snapshot) -> tuple[Ints, int]:
-    """(jobs,) slots that ``FifoAwareShares`` gives, -1 = none, and the position of the job at the head of
+    """(jobs,) slots that ``FastestFirstFifo`` gives, -1 = none, and the position of the job at the head of
     the line, for which no type has enough devices left; the number of jobs if there is none."""
     slots = np.full(len(snapshot.jobs), -1, np.int64)
     free = snapshot.capacity.copy()
@@ -141,10 +141,10 @@ class _Queue:
         for job in waiting.tolist():
             if not (self.free > 0).any():
                 break
-            room = self.free[self.accelerator_of_slot] >= self.scale[job]
-            fits = room & (self.rate[job] > 0)
+            enough = self.free[self.accelerator_of_slot] >= self.scale[job]
+            fits = enough & (self.rate[job] > 0)
             if not fits.any():
-                if self.heterogeneity_aware and room.any():
+                if self.heterogeneity_aware and enough.any():
                     continue
                 break
             slot[job] = self._choose(job, fits)
@@ -154,14 +154,14 @@ class _Queue:
 
     def _keep(self, had: Ints, slot: Ints) -> None:
         """Jobs stay where they are, the earliest first where not all fit any more."""
-        held = np.flatnonzero(had >= 0)
-        accelerator_index, scale = self.accelerator_of_slot[had[held]], self.scale[held]
+        allocated = np.flatnonzero(had >= 0)
+        accelerator_index, scale = self.accelerator_of_slot[had[allocated]], self.scale[allocated]
         if (np.bincount(accelerator_index, scale, len(self.free)) <= self.free).all():
-            slot[held] = had[held]
+            slot[allocated] = had[allocated]
             self.free -= np.bincount(accelerator_index, scale, len(self.free))
             return
         for job, k, devices in zip(
-            held.tolist(), accelerator_index.tolist(), scale.tolist(), strict=True
+            allocated.tolist(), accelerator_index.tolist(), scale.tolist(), strict=True
         ):
             if devices <= self.free[k]:
                 slot[job] = had[job]

@@ -81,7 +81,7 @@ class AgnosticFinishTime:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PackedFinishTime:
+class SpaceSharingFinishTime:
     """min_x max_i  (a_i + n_i / sum_{c with i} sum_j T^i_cj x_cj) / (c_i + n_i / I_i)   s.t.  time, devices.
 
     FinishTime over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c. Pairs

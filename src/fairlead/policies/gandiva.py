@@ -12,7 +12,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation, by_slot
 from fairlead.policies.python_random_stream import PythonRandomStream
 
-KEPT = 1.0  # a pair stays while its normalised rates, summed over all types, reach this
+KEEP_PAIR_FROM = 1.0  # a pair stays while its normalised rates, summed over all types, reach this
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,18 +42,18 @@ class Gandiva:
         position = _position(snapshot)
         packs = snapshot.job_scale.sum() > snapshot.capacity.sum()
         if packs:
-            pairs, position = self._draw(snapshot, pairs, position)
+            pairs, position = self._pair_at_random(snapshot, pairs, position)
         in_force = pairs if packs else pairs[:0]
-        alone = np.setdiff1d(np.arange(len(snapshot.jobs)), in_force)
-        units = len(alone) + len(in_force)
+        solo = np.setdiff1d(np.arange(len(snapshot.jobs)), in_force)
+        groups = len(solo) + len(in_force)
         share = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
-        share[alone] = _equal_parts(snapshot, alone, units)
+        share[solo] = _equal_parts(snapshot, solo, groups)
         pair_share = np.zeros((len(pairs), len(snapshot.slots)))
-        pair_share[: len(in_force)] = _equal_parts(snapshot, in_force[:, 0], units)
+        pair_share[: len(in_force)] = _equal_parts(snapshot, in_force[:, 0], groups)
         report = SolveReport("closed-form", basis=(position.to_bytes(8, "little"),))
         return check_allocation(allocation(snapshot, share, report, pairs, pair_share), snapshot)
 
-    def _draw(self, snapshot: Snapshot, pairs: Ints, position: int) -> tuple[Ints, int]:
+    def _pair_at_random(self, snapshot: Snapshot, pairs: Ints, position: int) -> tuple[Ints, int]:
         """More pairs among the jobs that have no partner."""
         single = np.setdiff1d(np.arange(len(snapshot.jobs)), pairs).tolist()
         scale = snapshot.job_scale
@@ -84,16 +84,16 @@ def _lasting(snapshot: Snapshot) -> Ints:
     ids = previous.job_groups[previous.job_groups[:, 1] >= 0]
     pairs = np.searchsorted(snapshot.jobs, ids[np.isin(ids, snapshot.jobs).all(axis=1)])
     types = first_slot(snapshot)
-    job_type, alone = snapshot.job_type[pairs], snapshot.solo_rate[pairs][:, :, types]
+    job_type, solo = snapshot.job_type[pairs], snapshot.solo_rate[pairs][:, :, types]
     first = snapshot.colocated_rate[job_type[:, 0], job_type[:, 1]][:, types]
     second = snapshot.colocated_rate[job_type[:, 1], job_type[:, 0]][:, types]
     rate = np.stack([first, second], axis=1)  # (pairs, 2, types)
     runs = (rate > 0).all(axis=(1, 2))
-    relative = np.divide(rate, alone, out=np.zeros_like(rate), where=alone > 0).sum(axis=(1, 2))
-    return np.asarray(pairs[runs & (relative >= KEPT)])
+    relative = np.divide(rate, solo, out=np.zeros_like(rate), where=solo > 0).sum(axis=(1, 2))
+    return np.asarray(pairs[runs & (relative >= KEEP_PAIR_FROM)])
 
 
-def _equal_parts(snapshot: Snapshot, jobs: Ints, units: int) -> Floats:
+def _equal_parts(snapshot: Snapshot, jobs: Ints, groups: int) -> Floats:
     """(jobs, slots) what a unit with these jobs' devices gets if there are so many units."""
-    part = snapshot.capacity / units / snapshot.job_scale[jobs][:, None]
+    part = snapshot.capacity / groups / snapshot.job_scale[jobs][:, None]
     return by_slot(snapshot, part / np.maximum(part.sum(axis=1), 1.0)[:, None])

@@ -83,8 +83,8 @@ def fair_shares(snapshot: Snapshot, runs: Bools) -> Floats:
 def tenants(snapshot: Snapshot) -> Ints:
     """(jobs,) a number for each tenant; a job whose tenant has no name has one for itself."""
     named = np.array([name != "" for name in snapshot.tenants], np.bool_)[snapshot.tenant]
-    own = len(snapshot.tenants) + np.arange(len(snapshot.jobs))
-    return np.where(named, snapshot.tenant, own)
+    job_column = len(snapshot.tenants) + np.arange(len(snapshot.jobs))
+    return np.where(named, snapshot.tenant, job_column)
 
 
 def _traded(snapshot: Snapshot, rate: Floats, fair: Floats) -> Floats:
@@ -95,9 +95,9 @@ def _traded(snapshot: Snapshot, rate: Floats, fair: Floats) -> Floats:
     owner = owner.reshape(-1)
     scale = snapshot.job_scale.astype(np.float64)
     most = np.bincount(owner, scale).astype(np.float64)
-    held = np.zeros((len(first), fair.shape[1]))
-    np.add.at(held, owner, fair * scale[:, None])
-    pool = np.maximum(snapshot.capacity - held.sum(axis=0), 0.0)
-    market = TradeMarket(held, rate[first] / scale[first][:, None], most, pool)
+    allocated = np.zeros((len(first), fair.shape[1]))
+    np.add.at(allocated, owner, fair * scale[:, None])
+    pool = np.maximum(snapshot.capacity - allocated.sum(axis=0), 0.0)
+    market = TradeMarket(allocated, rate[first] / scale[first][:, None], most, pool)
     trade(market)
-    return (market.held / most[:, None])[owner]
+    return (market.allocated / most[:, None])[owner]

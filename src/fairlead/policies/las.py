@@ -18,7 +18,7 @@ from fairlead.policies.common import (
 from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE, least_migration
 from fairlead.policies.parametric_level import PAIR_PENALTY, RAISED
 from fairlead.policies.solve.job_classes import group
-from fairlead.policies.solve.level_problem import Levels
+from fairlead.policies.solve.level_problem import ParametricNeeds
 from fairlead.policies.solve.max_min import MaxMin, solve
 from fairlead.policies.solve.parametric_level import MIN_CLASSES
 from fairlead.policies.solve.parametric_level import solve_level as solve_levels
@@ -50,7 +50,7 @@ class Las:
         where hardly two jobs are alike, an interior point over jobs
         (``fairlead.policies.solve.parametric_level``)."""
         problem = las_problem(snapshot)
-        if has_many_rates(problem):
+        if exceeds_simplex_limit(problem):
             return las_by_jobs(snapshot)
         share, report = solve(problem, basis_of(snapshot))
         made = allocation(snapshot, share, report)
@@ -106,7 +106,7 @@ class AgnosticLas:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PackedLas:
+class SpaceSharingLas:
     """max_x min_i  s_i / (w_i p_i) * sum_{c with i} sum_j T^i_cj x_cj   s.t.  time, devices of each type.
 
     Las over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c; p_i from the
@@ -127,11 +127,13 @@ class PackedLas:
         worth = gain * snapshot.job_scale / snapshot.weight
         first, basis = problem.classes.first, basis_of(snapshot)
         found = max_min(problem, worth[first], gain[first], PAIR_PENALTY, basis)
-        plain = max_min(replace(problem, colocated_rate=None), worth[first], gain[first], 0.0)
-        if found.level <= plain.level * (1 + RAISED):
+        without_pairs = max_min(
+            replace(problem, colocated_rate=None), worth[first], gain[first], 0.0
+        )
+        if found.level <= without_pairs.level * (1 + RAISED):
             made = Las().allocate(snapshot)
             return replace(made, report=replace(made.report, bound=found.bound, basis=found.basis))
-        made = packed_shares(snapshot, problem, found, worth)
+        made = space_sharing_shares(snapshot, problem, found, worth)
         if made.report.objective:
             least = made.report.objective * (1 - OBJECTIVE_TOLERANCE) * gain_of(worth)
             made = least_migration(snapshot, made, least, space_sharing=True)
@@ -162,7 +164,7 @@ def las_problem(snapshot: Snapshot) -> MaxMin:
     )
 
 
-def has_many_rates(problem: MaxMin) -> bool:
+def exceeds_simplex_limit(problem: MaxMin) -> bool:
     """Whether the simplex method would take too long, or hardly two jobs are alike."""
     distinct_rates = 2 * len(problem.classes.id) > len(problem.job_class)
     most = MIN_CLASSES if distinct_rates else MAX_EXACT_RATES
@@ -173,7 +175,7 @@ def las_by_jobs(snapshot: Snapshot) -> Allocation:
     """The shares of ``Las`` as the least time theta = 1 / level in which each job meets its need."""
     scale = snapshot.job_scale.astype(np.float64)
     need = snapshot.weight * proportional_rate(snapshot) / scale
-    problem = Levels(
+    problem = ParametricNeeds(
         job_type=snapshot.job_class,
         rate=snapshot.solo_rate,
         scale=snapshot.job_scale,
@@ -191,17 +193,17 @@ def las_by_jobs(snapshot: Snapshot) -> Allocation:
     return check_allocation(allocation(snapshot, share, report), snapshot)
 
 
-def packed_shares(
+def space_sharing_shares(
     snapshot: Snapshot, problem: ShareProblem, found: LevelSolution, worth: Floats
 ) -> Allocation:
     """The shares of jobs and pairs that were found, with their report. worth: (jobs,)."""
-    made = by_class(snapshot, problem, found.answer, SolveReport("optimal"))
+    made = by_class(snapshot, problem, found.solution, SolveReport("optimal"))
     report = SolveReport(
         "optimal",
         objective=lowest(effective_throughput(made, snapshot), worth),
         bound=found.bound,
         iterations=found.iterations,
-        warm=found.answer.warm,
+        warm=found.solution.warm,
         basis=found.basis,
     )
     return replace(made, report=report)

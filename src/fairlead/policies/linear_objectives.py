@@ -26,7 +26,7 @@ from fairlead.policies.solve.linear_objectives import (
 from fairlead.policies.solve.share_problem import ShareProblem
 
 RAISED = 1e-6  # pairs must better the objective by this much, relative
-NOTHING_LATE = 1e-7  # a lateness below this is the solver's tolerance
+SHORTFALL_TOLERANCE = 1e-7  # a shortfall below this is the solver's tolerance
 DEADLINE_TOLERANCE = (
     1e-5  # a deadline is met at this much less than the throughput that it asks for, relative
 )
@@ -43,7 +43,7 @@ def largest(
     needs: Needs,
     interior: Interior | None = None,
 ) -> Allocation:
-    """max sum_i worth_i sum_j per_step_j T_ij x_ij with the needs met but for their lateness.
+    """max sum_i worth_i sum_j per_step_j T_ij x_ij with the needs met but for their shortfall.
 
     worth: (jobs,) the same for all jobs of a class; per_step: (slots,). interior: what to
     have instead of the shares at which the simplex method ends, where there are no pairs and all needs can
@@ -52,8 +52,8 @@ def largest(
     value = worth[problem.classes.first][:, None] * per_step
     previous = () if snapshot.previous is None else snapshot.previous.report.basis
     best = largest_sum(problem, value, needs, previous)
-    made = by_class(snapshot, problem, best.answer, SolveReport("optimal"))
-    if interior and problem.colocated_rate is None and needs.shortfall < NOTHING_LATE:
+    made = by_class(snapshot, problem, best.solution, SolveReport("optimal"))
+    if interior and problem.colocated_rate is None and needs.shortfall < SHORTFALL_TOLERANCE:
         inner = interior(problem, value, needs)
         if inner is not None:
             made = allocation(snapshot, inner[problem.classes.of], made.report)
@@ -66,21 +66,23 @@ def largest(
         objective=objective,
         bound=sum_bound(problem, value, needs, best.prices, jobs),
         violation=excess(snapshot, made),
-        iterations=best.answer.iterations,
-        warm=best.answer.warm,
-        basis=best.answer.basis,
+        iterations=best.solution.iterations,
+        warm=best.solution.warm,
+        basis=best.solution.basis,
     )
     return check_allocation(replace(made, report=report), snapshot)
 
 
-def pairs_where_they_pay(plain: Allocation, packed: Allocation) -> Allocation:
+def pairs_where_they_pay(without_pairs: Allocation, with_pairs: Allocation) -> Allocation:
     """The packed answer, or the plain one with the bound of the packed where pairs gain nothing."""
-    assert plain.report.objective is not None
-    assert packed.report.objective is not None
-    if packed.report.objective > plain.report.objective * (1 + RAISED):
-        return packed
-    report = replace(plain.report, bound=packed.report.bound, basis=packed.report.basis)
-    return replace(plain, report=report)
+    assert without_pairs.report.objective is not None
+    assert with_pairs.report.objective is not None
+    if with_pairs.report.objective > without_pairs.report.objective * (1 + RAISED):
+        return with_pairs
+    report = replace(
+        without_pairs.report, bound=with_pairs.report.bound, basis=with_pairs.report.basis
+    )
+    return replace(without_pairs, report=report)
 
 
 def excess(snapshot: Snapshot, made: Allocation) -> float:

@@ -66,7 +66,7 @@ class AgnosticMakespan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PackedMakespan:
+class SpaceSharingMakespan:
     """min_x max_i  n_i / sum_{c with i} sum_j T^i_cj x_cj   s.t.  time of each job, devices of each type.
 
     Makespan over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c. Pairs are

@@ -32,11 +32,13 @@ def least_migration(
     force, or with
     more than ``MAX_RATES`` rates, ``made`` itself; its report stays, for it is about the optimum.
     """
-    alone = snapshot.group_members[:, 1] < 0 if snapshot.space_sharing else slice(None)
-    kept = snapshot.share[alone]
-    if not (snapshot.restart_s.any() and kept.any()):
+    solo = snapshot.group_members[:, 1] < 0 if snapshot.space_sharing else slice(None)
+    current = snapshot.share[solo]
+    if not (snapshot.restart_s.any() and current.any()):
         return made
-    problem = ShareProblem.of(snapshot, _alike(snapshot, kept, need), space_sharing=space_sharing)
+    problem = ShareProblem.of(
+        snapshot, _multiplicity_keys(snapshot, current, need), space_sharing=space_sharing
+    )
     if np.count_nonzero(problem.rate) > MAX_RATES:
         return made
     classes = problem.classes
@@ -45,33 +47,38 @@ def least_migration(
     move = restart_s / INTERVAL_S * gain * problem.best
     least = np.minimum(need[classes.first], problem.best)
     program = Program(problem=problem, throughput=True, demand=least)
-    held = kept[classes.first] * (problem.rate > 0)
-    program.columns = _staying(program, problem, held, gain, move, least)
-    answer = program.load().maximise(LinearObjective(gain, np.zeros(len(snapshot.slots))))
-    if answer.columns[-1] > _MISSED:  # rounding: the needs cannot quite be met
+    in_force = current[classes.first] * (problem.rate > 0)
+    program.columns = _stay_columns(program, problem, in_force, gain, move, least)
+    solution = program.load().maximise(LinearObjective(gain, np.zeros(len(snapshot.slots))))
+    if solution.columns[-1] > _MISSED:  # rounding: the needs cannot quite be met
         return made
-    share = answer.per_job(problem)
-    share[np.nonzero(held)] += answer.columns[:-1]
-    pairs = pair_shares(problem, answer, snapshot) if space_sharing else ()
+    share = solution.per_job(problem)
+    share[np.nonzero(in_force)] += solution.columns[:-1]
+    pairs = pair_shares(problem, solution, snapshot) if space_sharing else ()
     new = allocation(snapshot, share[classes.of], made.report, *pairs)
     used, time = tally_allocation(new, snapshot)
     over = max(1.0, float((used / np.maximum(snapshot.capacity, 1.0)).max()), float(time.max()))
     return replace(new, share=new.share / over)
 
 
-def _alike(snapshot: Snapshot, kept: Floats, need: Floats) -> Ints:
+def _multiplicity_keys(snapshot: Snapshot, current: Floats, need: Floats) -> Ints:
     """(jobs,) the same key for jobs of one class with the same need and the same shares in force."""
-    rows = np.column_stack([snapshot.job_class, need, snapshot.restart_s, kept])
+    rows = np.column_stack([snapshot.job_class, need, snapshot.restart_s, current])
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _staying(
-    program: Program, problem: ShareProblem, held: Floats, gain: Floats, move: Floats, least: Floats
+def _stay_columns(
+    program: Program,
+    problem: ShareProblem,
+    in_force: Floats,
+    gain: Floats,
+    move: Floats,
+    least: Floats,
 ) -> ExtraColumns:
     """A way to run alone for every share in force, up to that share, that earns what a move costs; and,
     last, the part of all needs that is missed, which costs more than all else can earn: there may be no
     way to meet them before pairs have been found."""
-    first, slot = np.nonzero(held)
+    first, slot = np.nonzero(in_force)
     number, count = len(first), problem.classes.count[first]
     rate, accelerator = problem.rate[first, slot], problem.accelerator_of_slot[slot]
     devices = problem.scale[first] * count / np.maximum(problem.capacity, 1.0)[accelerator]
@@ -80,11 +87,11 @@ def _staying(
         [program.throughput_row(first), program.time_row(first), program.device_row(accelerator)]
     )
     asked = np.flatnonzero(least)
-    dear = 10.0 * float(problem.classes.count @ (gain * problem.best + move))
+    shortfall_cost = 10.0 * float(problem.classes.count @ (gain * problem.best + move))
     return ExtraColumns(
-        cost=np.append(count * (gain[first] * rate + move[first]), -dear),
+        cost=np.append(count * (gain[first] * rate + move[first]), -shortfall_cost),
         lower=np.zeros(number + 1),
-        upper=np.append(held[first, slot], 1.0),
+        upper=np.append(in_force[first, slot], 1.0),
         column=np.append(column, np.full(len(asked), number)),
         row=np.append(row, program.throughput_row(asked)),
         value=np.concatenate([rate, np.ones(number), devices, least[asked]]),

@@ -81,25 +81,25 @@ class StrategyProof:
         found = _solve(problem, weight)
         share = found.share[problem.classes.of]
         report = _report(snapshot, share, found, self.weighted)
-        kept = kept_parts(problem, weight, found)
-        share *= kept[problem.classes.of, None]
+        scaled = partial_allocation(problem, weight, found)
+        share *= scaled[problem.classes.of, None]
         return check_allocation(allocation(snapshot, share, report), snapshot)
 
 
-def kept_parts(problem: ShareProblem, weight: Floats, found: Equilibrium) -> Floats:
+def partial_allocation(problem: ShareProblem, weight: Floats, found: Equilibrium) -> Floats:
     """(classes,) the part f of its Nash shares that each job of a class keeps."""
     count = problem.classes.count
     with_all = _throughput(problem, found)
     pays = problem.scale * (found.share @ found.price[problem.accelerator_of_slot])
-    kept = np.ones(len(count))
+    fraction = np.ones(len(count))
     for c in np.flatnonzero(pays > _FREE * weight):
         others = count.copy()
         others[c] -= 1
         there = (others > 0) & problem.can_run
         without = _throughput(problem, _solve(problem, weight, others))
         loss = np.log(with_all[there]) - np.log(without[there])
-        kept[c] = np.exp(min(0.0, float((weight * others)[there] @ loss) / weight[c]))
-    return kept
+        fraction[c] = np.exp(min(0.0, float((weight * others)[there] @ loss) / weight[c]))
+    return fraction
 
 
 def _weights(snapshot: Snapshot, weighted: bool) -> Floats:
@@ -166,8 +166,8 @@ def _can_run(snapshot: Snapshot) -> Bools:
     return np.asarray((snapshot.solo_rate[:, usable] > 0).any(axis=1))
 
 
-def _mean(throughput: Floats, unit: Floats, weight: Floats) -> float:
+def _mean(throughput: Floats, unit_rate: Floats, weight: Floats) -> float:
     """The weighted geometric mean of throughput / unit; 0 where one is 0, or there is none."""
     if not len(throughput) or not throughput.min() > 0:
         return 0.0
-    return float(np.exp(weight @ np.log(throughput / unit) / weight.sum()))
+    return float(np.exp(weight @ np.log(throughput / unit_rate) / weight.sum()))

@@ -16,7 +16,7 @@ from fairlead.policies.common import (
     by_class,
 )
 from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE, least_migration
-from fairlead.policies.solve.level_problem import Levels
+from fairlead.policies.solve.level_problem import ParametricNeeds
 from fairlead.policies.solve.parametric_level import solve_level
 from fairlead.policies.solve.share_problem import ShareProblem
 from fairlead.policies.solve.space_sharing import min_level
@@ -67,7 +67,7 @@ def parametric_singles(
     """The best shares of jobs alone; agnostic: (jobs, slots) rates in place of the jobs' own; interior:
     what to have instead of the shares at which the simplex method ends."""
     rate = snapshot.solo_rate if agnostic is None else agnostic
-    problem = Levels(
+    problem = ParametricNeeds(
         job_type=snapshot.job_type,
         rate=rate,
         scale=snapshot.job_scale,
@@ -110,10 +110,10 @@ def parametric_pairs(
         made = inner
     else:
         single = replace(problem, colocated_rate=None)
-        plain = min_level(single, steps, age, isolated, gain, 0.0)
-        if plain.level <= found.level * (1 + RAISED):
-            problem, found = single, replace(plain, bound=found.bound)
-        made = by_class(snapshot, problem, found.answer, SolveReport("optimal"))
+        without_pairs = min_level(single, steps, age, isolated, gain, 0.0)
+        if without_pairs.level <= found.level * (1 + RAISED):
+            problem, found = single, replace(without_pairs, bound=found.bound)
+        made = by_class(snapshot, problem, found.solution, SolveReport("optimal"))
     reached = found.level if inner else need.level(effective_throughput(made, snapshot), say)
     report = SolveReport(
         "optimal", objective=reached, bound=found.bound, iterations=found.iterations

@@ -98,9 +98,9 @@ class Partition:
 def deal_devices(capacity: Floats, parts: int) -> Floats:
     """(parts, types) whole devices. Where a type leaves a rest, the next type goes on behind it."""
     out = np.tile(capacity // parts, (parts, 1))
-    rest = (capacity - out.sum(axis=0)).astype(np.int64)
-    turn = np.arange(rest.sum()) % parts
-    np.add.at(out, (turn, np.repeat(np.arange(len(rest)), rest)), 1.0)
+    leftover = (capacity - out.sum(axis=0)).astype(np.int64)
+    turn = np.arange(leftover.sum()) % parts
+    np.add.at(out, (turn, np.repeat(np.arange(len(leftover)), leftover)), 1.0)
     return out
 
 
@@ -118,8 +118,8 @@ def part_of(
     """The snapshot with only these jobs (positions, ascending), the pairs among them, and these devices."""
     position = np.full(len(snapshot.jobs) + 1, -1, np.int64)  # the last is that of no job
     position[jobs] = np.arange(len(jobs))
-    member = position[snapshot.group_members]
-    units = np.flatnonzero(((member >= 0) | (snapshot.group_members < 0)).all(axis=1))
+    group_member = position[snapshot.group_members]
+    groups = np.flatnonzero(((group_member >= 0) | (snapshot.group_members < 0)).all(axis=1))
     previous = None
     if basis and snapshot.previous is not None:
         report = replace(snapshot.previous.report, basis=basis)
@@ -139,14 +139,14 @@ def part_of(
         isolated_s=snapshot.isolated_s[jobs],
         restart_s=snapshot.restart_s[jobs],
         capacity=capacity,
-        group_members=member[units],
-        scale=snapshot.scale[units],
-        rate=snapshot.rate[units],
-        received_s=snapshot.received_s[units],
-        deficit_s=snapshot.deficit_s[units],
-        share=snapshot.share[units],
-        allocated=snapshot.allocated[units],
-        running_on=snapshot.running_on[units],
+        group_members=group_member[groups],
+        scale=snapshot.scale[groups],
+        rate=snapshot.rate[groups],
+        received_s=snapshot.received_s[groups],
+        deficit_s=snapshot.deficit_s[groups],
+        share=snapshot.share[groups],
+        allocated=snapshot.allocated[groups],
+        running_on=snapshot.running_on[groups],
         previous=previous,
     )
 
@@ -154,15 +154,15 @@ def part_of(
 def _join(made: Sequence[Allocation]) -> Allocation:
     """All units, those of one job first and by id, with what the reports have in common."""
     width = max(a.job_groups.shape[1] for a in made)
-    units = np.concatenate(
+    groups = np.concatenate(
         [
             np.pad(a.job_groups, ((0, 0), (0, width - a.job_groups.shape[1])), constant_values=-1)
             for a in made
         ]
     )
     share = np.concatenate([a.share for a in made])
-    size = np.count_nonzero(units >= 0, axis=1)
-    order = np.lexsort((*units.T[::-1], size))
+    size = np.count_nonzero(groups >= 0, axis=1)
+    order = np.lexsort((*groups.T[::-1], size))
     reports = [a.report for a in made]
     report = SolveReport(
         reports[0].status,
@@ -170,7 +170,7 @@ def _join(made: Sequence[Allocation]) -> Allocation:
         warm=all(r.warm for r in reports),
         unmet=tuple(sorted(job for r in reports for job in r.unmet)),
     )
-    return Allocation(units[order], share[order], report)
+    return Allocation(groups[order], share[order], report)
 
 
 def _joined_bases(made: Sequence[Allocation]) -> tuple[bytes, ...]:
@@ -184,11 +184,11 @@ def _split(previous: Allocation | None, parts: int) -> list[tuple[bytes, ...]]:
     nothing: list[tuple[bytes, ...]] = [()] * parts
     if previous is None or not previous.report.basis:
         return nothing
-    packed = previous.report.basis
-    if len(packed[0]) != 8 * parts:
+    basis = previous.report.basis
+    if len(basis[0]) != 8 * parts:
         return nothing
-    lengths = np.frombuffer(packed[0], np.int64)
+    lengths = np.frombuffer(basis[0], np.int64)
     ends = np.cumsum(lengths) + 1
-    if ends[-1] != len(packed):
+    if ends[-1] != len(basis):
         return nothing
-    return [packed[end - n : end] for n, end in zip(lengths.tolist(), ends.tolist(), strict=True)]
+    return [basis[end - n : end] for n, end in zip(lengths.tolist(), ends.tolist(), strict=True)]

@@ -57,8 +57,8 @@ class PythonRandomStream:
 
 def _digits(seed: int) -> list[int]:
     """The 32-bit digits of a seed, lowest first, without its sign."""
-    rest = abs(seed)
-    digits = [rest & 0xFFFFFFFF]
-    while rest := rest >> 32:
-        digits.append(rest & 0xFFFFFFFF)
+    remainder = abs(seed)
+    digits = [remainder & 0xFFFFFFFF]
+    while remainder := remainder >> 32:
+        digits.append(remainder & 0xFFFFFFFF)
     return digits

@@ -35,7 +35,7 @@ def in_force(snapshot: Snapshot) -> Ints:
     return np.where(share.max(axis=1, initial=0.0) > 0, share.argmax(axis=1), -1)
 
 
-def kept(snapshot: Snapshot) -> Ints:
+def jobs_in_force(snapshot: Snapshot) -> Ints:
     """(jobs,) slot of each job that has a share and keeps it, -1 = none. Where devices were lost, jobs
     give way from the last id on."""
     had = in_force(snapshot)

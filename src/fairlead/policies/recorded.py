@@ -16,13 +16,13 @@ from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.plan import BasePolicy
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import unit_ids
+from fairlead.policies.common import group_ids
 
 Shares: TypeAlias = dict[str, dict[str, float]]  # unit -> accelerator type -> share, zeros left out
 
 _LOG_SUFFIXES = (".log.json.gz", ".log.json")
 _CLASS_NAMES = {"allox": "allox_perf", "gandiva": "gandiva_packing"}  # as policy_name has them
-_UNIT = re.compile(r"^\(?(\d+)(?:, (\d+)\))?$")  # "7", or "(3, 7)" for a pair
+_GROUP = re.compile(r"^\(?(\d+)(?:, (\d+)\))?$")  # "7", or "(3, 7)" for a pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class RecordedSolve:
     """One recorded answer."""
 
     time_s: float
-    units: Ints  # (entries, 2) job ids, -1 = none
+    job_groups: Ints  # (entries, 2) job ids, -1 = none
     accelerator: tuple[str, ...]  # (entries,)
     share: Floats  # (entries,)
     jobs: frozenset[int]  # all jobs of the solve, those without a share included
@@ -60,18 +60,18 @@ class Recorded(BasePolicy):
     space_sharing: bool
     work_conserving: bool
     global_queue: bool  # one queue over all types, Gavel's option --enable_global_queue
-    origin: str
+    source_path: str
     solves: dict[float, tuple[RecordedSolve, ...]]
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The recorded shares; what the recording does not name is 0."""
         solve = self._find(snapshot)
-        units = unit_ids(snapshot)
-        share = np.zeros((len(units), len(snapshot.slots)))
-        row, known = _rows(units, solve.units)
+        groups = group_ids(snapshot)
+        share = np.zeros((len(groups), len(snapshot.slots)))
+        row, known = _rows(groups, solve.job_groups)
         column = self._columns(snapshot, solve)
         share[row[known], column[known]] = solve.share[known]
-        return Allocation(units, share, SolveReport("recorded"))
+        return Allocation(groups, share, SolveReport("recorded"))
 
     def _find(self, snapshot: Snapshot) -> RecordedSolve:
         found = self.solves.get(snapshot.now_s, ())
@@ -81,7 +81,7 @@ class Recorded(BasePolicy):
         if len(found) != 1:
             nearest = min(self.solves, key=lambda time_s: abs(time_s - snapshot.now_s))
             raise ConfigError(
-                f"{self.origin}: no allocation was recorded at {snapshot.now_s!r} s for these "
+                f"{self.source_path}: no allocation was recorded at {snapshot.now_s!r} s for these "
                 f"{len(snapshot.jobs)} jobs; the nearest solve is at {nearest!r} s"
             )
         return found[0]
@@ -92,7 +92,7 @@ class Recorded(BasePolicy):
         for name in solve.accelerator:
             if name not in column:
                 raise ConfigError(
-                    f"{self.origin}: the allocation at {solve.time_s!r} s has accelerator type "
+                    f"{self.source_path}: the allocation at {solve.time_s!r} s has accelerator type "
                     f"{name!r}, the cluster has {', '.join(column)}"
                 )
         return np.array([column[name] for name in solve.accelerator], np.int64)
@@ -115,7 +115,7 @@ def load(path: str) -> Recorded:
         space_sharing=traits.space_sharing,
         work_conserving=traits.work_conserving,
         global_queue=traits.global_queue,
-        origin=path,
+        source_path=path,
         solves={time_s: tuple(several) for time_s, several in solves.items()},
     )
 
@@ -169,45 +169,45 @@ def _traits(log: Path) -> RecordedTraits:
 def _named(policy: str, global_queue: bool) -> RecordedTraits:
     """Gavel's mechanism goes by parts of the policy's name; so does this."""
     name = policy.lower()
-    packed = "packing" in name
+    with_pairs = "packing" in name
     return RecordedTraits(
-        "perf" in name or packed, packed, not name.startswith("fifo"), global_queue
+        "perf" in name or with_pairs, with_pairs, not name.startswith("fifo"), global_queue
     )
 
 
-def _rows(units: Ints, wanted: Ints) -> tuple[Ints, Bools]:
+def _rows(groups: Ints, targets: Ints) -> tuple[Ints, Bools]:
     """(entries,) row of each wanted unit, and whether it is there."""
-    if units.shape[1] == 1:
-        units = np.column_stack([units[:, 0], np.full(len(units), -1)])
-    base = 2 + max(units.max(initial=0), wanted.max(initial=0))
-    key, want = (u[:, 0] * base + u[:, 1] + 1 for u in (units, wanted))
+    if groups.shape[1] == 1:
+        groups = np.column_stack([groups[:, 0], np.full(len(groups), -1)])
+    base = 2 + max(groups.max(initial=0), targets.max(initial=0))
+    key, target_key = (u[:, 0] * base + u[:, 1] + 1 for u in (groups, targets))
     order = np.argsort(key)
-    at = np.minimum(np.searchsorted(key, want, sorter=order), len(key) - 1)
+    at = np.minimum(np.searchsorted(key, target_key, sorter=order), len(key) - 1)
     row = order[at]
-    return row, key[row] == want
+    return row, key[row] == target_key
 
 
 def _solve(where: str, time_s: float, shares: Shares, jobs: Iterable[int | str]) -> RecordedSolve:
-    units: list[tuple[int, int]] = []
+    groups: list[tuple[int, int]] = []
     accelerator: list[str] = []
     share: list[float] = []
     for name, by_type in shares.items():
-        unit = _unit(where, name)
+        group = _group(where, name)
         for kind, value in by_type.items():
-            units.append(unit)
+            groups.append(group)
             accelerator.append(kind)
             share.append(value)
     return RecordedSolve(
         time_s=time_s,
-        units=np.array(units, np.int64).reshape(-1, 2),
+        job_groups=np.array(groups, np.int64).reshape(-1, 2),
         accelerator=tuple(accelerator),
         share=np.array(share, np.float64),
         jobs=frozenset(int(job) for job in jobs),
     )
 
 
-def _unit(where: str, name: str) -> tuple[int, int]:
-    match = _UNIT.match(name)
+def _group(where: str, name: str) -> tuple[int, int]:
+    match = _GROUP.match(name)
     if match is None:
         raise ConfigError(f"{where}: a unit is a job id or a pair like '(3, 7)', got {name!r}")
     return int(match[1]), int(match[2] or -1)

@@ -29,7 +29,7 @@ class RecordedRounds(RoundsOnlyPlanner):
     """
 
     name: str
-    origin: str
+    source_path: str
     rounds: tuple[tuple[Ints, Ints], ...]  # (jobs,) ids and (jobs,) a device id of each
     space_sharing: bool = False
 
@@ -41,22 +41,22 @@ class RecordedRounds(RoundsOnlyPlanner):
         """The next round."""
         none: Ints = np.zeros(0, np.int64)
         jobs, device = self.rounds[state] if state < len(self.rounds) else (none, none)
-        unit = np.searchsorted(snapshot.jobs, jobs)
-        there = unit < len(snapshot.jobs)
-        there[there] = snapshot.jobs[unit[there]] == jobs[there]
+        group = np.searchsorted(snapshot.jobs, jobs)
+        there = group < len(snapshot.jobs)
+        there[there] = snapshot.jobs[group[there]] == jobs[there]
         if not there.all():
             gone = jobs[np.flatnonzero(~there)[0]]
             raise ConfigError(
-                f"{self.origin}: per_round_schedule[{state}] has job {gone}, which is not there at "
+                f"{self.source_path}: per_round_schedule[{state}] has job {gone}, which is not there at "
                 f"{snapshot.now_s!r} s"
             )
         types = np.searchsorted(np.cumsum(snapshot.capacity), device, side="right")
         if (types >= len(snapshot.capacity)).any():
             raise ConfigError(
-                f"{self.origin}: per_round_schedule[{state}] has device {device.max()}, the cluster has "
+                f"{self.source_path}: per_round_schedule[{state}] has device {device.max()}, the cluster has "
                 f"{snapshot.capacity.sum():.0f}"
             )
-        return RoundPlan(unit, first_slot(snapshot)[types]), state + 1
+        return RoundPlan(group, first_slot(snapshot)[types]), state + 1
 
 
 def load_rounds(path: str) -> RecordedRounds | None:

@@ -18,21 +18,20 @@ from fairlead.policies import recorded
 from fairlead.policies.allox import AlloX
 from fairlead.policies.cost import (
     MinCost,
-    MinCostSlo,
-    PackedThroughputPerCostSlo,
+    MinCostDeadlines,
+    SpaceSharingThroughputPerCostDeadlines,
     ThroughputPerCost,
-    ThroughputPerCostSlo,
+    ThroughputPerCostDeadlines,
 )
 from fairlead.policies.entities import requested_entities
-from fairlead.policies.fifo import FifoAwareShares, FifoPlanner, FifoShares
-from fairlead.policies.fifo_packed import FifoPacked
-from fairlead.policies.finish_time import AgnosticFinishTime, FinishTime, PackedFinishTime
+from fairlead.policies.fifo import FastestFirstFifo, FifoPlanner, FifoShares
+from fairlead.policies.finish_time import AgnosticFinishTime, FinishTime, SpaceSharingFinishTime
 from fairlead.policies.gandiva import Gandiva
 from fairlead.policies.gandiva_fair import GandivaFair
 from fairlead.policies.gavel_reference import makers as gavel_reference
 from fairlead.policies.isolated import Isolated
-from fairlead.policies.las import AgnosticLas, Las, PackedLas
-from fairlead.policies.makespan import AgnosticMakespan, Makespan, PackedMakespan
+from fairlead.policies.las import AgnosticLas, Las, SpaceSharingLas
+from fairlead.policies.makespan import AgnosticMakespan, Makespan, SpaceSharingMakespan
 from fairlead.policies.nash import Nash, StrategyProof
 from fairlead.policies.partition import Partition
 from fairlead.policies.proportional import Proportional
@@ -44,15 +43,16 @@ from fairlead.policies.shockwave.planner import Shockwave
 from fairlead.policies.shockwave_reference import makers as shockwave_reference
 from fairlead.policies.shortest_job import ShortestJobFirst, ShortestRemainingTimeFirst
 from fairlead.policies.simple_share import SimpleShare
+from fairlead.policies.space_sharing_fifo import SpaceSharingFifo
 from fairlead.policies.tiresias import Tiresias
 from fairlead.policies.total_throughput import (
     NormalisedThroughput,
-    PackedThroughput,
+    SpaceSharingThroughput,
     TotalThroughput,
 )
 from fairlead.policies.water_filling import (
     AgnosticWaterFilling,
-    PackedWaterFilling,
+    SpaceSharingWaterFilling,
     WaterFilling,
 )
 
@@ -125,7 +125,7 @@ BUILT_IN = (
         "fifo_aware",
         ("fifo_perf",),
         lambda request: FifoPlanner(request.seed, True),
-        FifoAwareShares,
+        FastestFirstFifo,
     ),
     Entry(
         "las",
@@ -137,8 +137,8 @@ BUILT_IN = (
     Entry(
         "las_packed",
         ("max_min_fairness_packed",),
-        lambda _: PackedLas(),
-        PackedLas,
+        lambda _: SpaceSharingLas(),
+        SpaceSharingLas,
     ),
     Entry(
         "makespan", ("min_total_duration", "ossp"), lambda _: AgnosticMakespan(), AgnosticMakespan
@@ -152,8 +152,8 @@ BUILT_IN = (
     Entry(
         "makespan_packed",
         ("min_total_duration_packed",),
-        lambda _: PackedMakespan(),
-        PackedMakespan,
+        lambda _: SpaceSharingMakespan(),
+        SpaceSharingMakespan,
     ),
     Entry(
         "finish_time", ("finish_time_fairness",), lambda _: AgnosticFinishTime(), AgnosticFinishTime
@@ -167,10 +167,10 @@ BUILT_IN = (
     Entry(
         "finish_time_packed",
         ("finish_time_fairness_packed",),
-        lambda _: PackedFinishTime(),
-        PackedFinishTime,
+        lambda _: SpaceSharingFinishTime(),
+        SpaceSharingFinishTime,
     ),
-    Entry("fifo_packed", (), lambda _: FifoPacked(), FifoPacked),
+    Entry("fifo_packed", (), lambda _: SpaceSharingFifo(), SpaceSharingFifo),
     Entry("shortest_job_first", ("sjf",), lambda _: ShortestJobFirst(), ShortestJobFirst),
     Entry("srtf", (), lambda _: ShortestRemainingTimeFirst(), ShortestRemainingTimeFirst),
     Entry("tiresias", (), _tiresias, Tiresias, "[S,...,promote=K]"),
@@ -192,8 +192,8 @@ BUILT_IN = (
     Entry(
         "total_throughput_packed",
         ("max_sum_throughput_packed",),
-        lambda _: PackedThroughput(),
-        PackedThroughput,
+        lambda _: SpaceSharingThroughput(),
+        SpaceSharingThroughput,
     ),
     Entry(
         "throughput_per_cost",
@@ -204,17 +204,17 @@ BUILT_IN = (
     Entry(
         "throughput_per_cost_slo",
         ("max_sum_throughput_normalized_by_cost_perf_SLOs",),
-        lambda _: ThroughputPerCostSlo(),
-        ThroughputPerCostSlo,
+        lambda _: ThroughputPerCostDeadlines(),
+        ThroughputPerCostDeadlines,
     ),
     Entry(
         "throughput_per_cost_packed_slo",
         ("max_sum_throughput_normalized_by_cost_packed_SLOs",),
-        lambda _: PackedThroughputPerCostSlo(),
-        PackedThroughputPerCostSlo,
+        lambda _: SpaceSharingThroughputPerCostDeadlines(),
+        SpaceSharingThroughputPerCostDeadlines,
     ),
     Entry("min_cost", (), lambda _: MinCost(), MinCost),
-    Entry("min_cost_slo", (), lambda _: MinCostSlo(), MinCostSlo),
+    Entry("min_cost_slo", (), lambda _: MinCostDeadlines(), MinCostDeadlines),
     Entry("nash", ("proportional_fairness",), lambda _: Nash(), Nash),
     Entry(
         "strategy_proof",
@@ -240,8 +240,8 @@ BUILT_IN = (
     Entry(
         "water_filling_packed",
         ("max_min_fairness_water_filling_packed",),
-        lambda request: PackedWaterFilling(entities=requested_entities(request.argument)),
-        PackedWaterFilling,
+        lambda request: SpaceSharingWaterFilling(entities=requested_entities(request.argument)),
+        SpaceSharingWaterFilling,
         "[ENTITIES.toml]",
     ),
     Entry(

@@ -9,7 +9,7 @@ from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
-from fairlead.policies.ranked import fill, in_force, kept, time_left
+from fairlead.policies.ranked import fill, in_force, jobs_in_force, time_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ShortestJobFirst:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
-        slot = kept(snapshot)
+        slot = jobs_in_force(snapshot)
         length = snapshot.total_steps / np.maximum(_fastest(snapshot), 1e-300)
         order = np.argsort(length, kind="stable")
         fill(snapshot, order, slot, lambda job, fits, _: _quickest(snapshot.solo_rate[job], fits))

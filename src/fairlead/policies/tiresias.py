@@ -78,9 +78,9 @@ class Tiresias(RoundsOnlyPlanner):
         rows = [(float(job), *since) for job, since in state.promoted.items()]
         return {"promoted": np.array(rows).reshape(-1, 3)}
 
-    def load_state_dict(self, kept: Mapping[str, Floats]) -> TiresiasState:
+    def load_state_dict(self, arrays: Mapping[str, Floats]) -> TiresiasState:
         """From what was kept."""
-        rows = kept["promoted"].tolist()
+        rows = arrays["promoted"].tolist()
         return TiresiasState({int(job): (ran_s, age_s) for job, ran_s, age_s in rows})
 
     def plan(self, snapshot: Snapshot, state: TiresiasState) -> tuple[RoundPlan, TiresiasState]:
@@ -124,8 +124,8 @@ class _Choice:
             self.needed[shot.accelerator_of_slot[here]] -= shot.job_scale[job]
             if fits[here]:
                 return here
-        spare = fits & ((free - self.needed)[shot.accelerator_of_slot] >= shot.job_scale[job])
-        among = np.flatnonzero(spare if spare.any() else fits)
+        not_needed = fits & ((free - self.needed)[shot.accelerator_of_slot] >= shot.job_scale[job])
+        among = np.flatnonzero(not_needed if not_needed.any() else fits)
         _, first = np.unique(
             shot.accelerator_of_slot[among], return_index=True
         )  # one slot of each type

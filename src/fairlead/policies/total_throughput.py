@@ -60,7 +60,7 @@ class NormalisedThroughput:
 
 
 @dataclass(frozen=True, slots=True)
-class PackedThroughput:
+class SpaceSharingThroughput:
     """max_x sum_i sum_{c with i} sum_j T^i_cj x_cj   s.t.  time of each job, devices of each type.
 
     TotalThroughput over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c.

@@ -60,7 +60,7 @@ class WaterFilling:
         table = _Table.of(snapshot, self.entities)
         jobs = table.jobs(snapshot)
         best = jobs.job_types.best[jobs.job_type]
-        rows = Rows(table.tree, table.classes.count, gain_of(jobs.unit) * best)
+        rows = Rows(table.tree, table.classes.count, gain_of(jobs.unit_rate) * best)
         if not rows.cap.any():
             return table.nothing(snapshot)
         previous = () if snapshot.previous is None else snapshot.previous.report.basis
@@ -121,7 +121,7 @@ class AgnosticWaterFilling:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PackedWaterFilling:
+class SpaceSharingWaterFilling:
     """lexmax_x sort_i  s_i / (w_i p_i) * sum_{c with i} sum_j T^i_cj x_cj   s.t.  time, devices of types.
 
     WaterFilling over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c; p_i
@@ -141,7 +141,7 @@ class PackedWaterFilling:
         table = _Table.of(snapshot, self.entities)
         problem = ShareProblem.of(snapshot, table.key, space_sharing=True)
         per_height = proportional_rate(snapshot) / snapshot.job_scale
-        unit = per_height[problem.classes.first]
+        unit_rate = per_height[problem.classes.first]
         best = np.where(problem.can_run, problem.best, 0.0)
         if (
             problem.colocated_rate is not None
@@ -151,23 +151,23 @@ class PackedWaterFilling:
                 problem.job_type
             ]
             best = np.where(problem.can_run, np.maximum(best, paired), 0.0)
-        rows = Rows(table.tree, problem.classes.count, best * gain_of(unit))
+        rows = Rows(table.tree, problem.classes.count, best * gain_of(unit_rate))
         if not rows.cap.any():
             return table.nothing(snapshot)
         previous = () if snapshot.previous is None else snapshot.previous.report.basis
-        oracle = InPairs(problem=problem, unit=unit, cap=rows.cap, basis=previous)
+        oracle = InPairs(problem=problem, unit_rate=unit_rate, cap=rows.cap, basis=previous)
         filled = fill(rows, oracle)
-        answer = oracle.fewest_pairs(0.0 if self.always else PAIR_PENALTY)
+        solution = oracle.fewest_pairs(0.0 if self.always else PAIR_PENALTY)
         report = SolveReport(
             "optimal", iterations=oracle.iterations, warm=oracle.warm, basis=oracle.basis
         )
-        made = by_class(snapshot, problem, answer, report)
+        made = by_class(snapshot, problem, solution, report)
         height, of = effective_throughput(made, snapshot) * gain_of(per_height), problem.classes.of
-        least = np.full(len(unit), np.inf)
+        least = np.full(len(unit_rate), np.inf)
         np.minimum.at(least, of, height)
         used, time = tally_allocation(made, snapshot)
         use = max(float((used / np.maximum(snapshot.capacity, 1.0)).max()), float(time.max()))
-        total = np.bincount(of, height, len(unit)).astype(np.float64)
+        total = np.bincount(of, height, len(unit_rate)).astype(np.float64)
         seen = FillCertificate(least, total, use, alike=True)
         return check_allocation(
             replace(made, report=table.report(report, rows, filled, seen)), snapshot
@@ -223,7 +223,7 @@ class _Table:
             job_types=job_types,
             job_type=job_type,
             count=self.classes.count,
-            unit=p / scale[job_type],
+            unit_rate=p / scale[job_type],
             accelerator_of_slot=snapshot.accelerator_of_slot,
             capacity=snapshot.capacity,
             agnostic=agnostic,

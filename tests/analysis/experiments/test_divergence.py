@@ -58,7 +58,7 @@ def test_a_queue_that_grows_to_its_length_is_none() -> None:
 
 
 def test_jobs_that_starve_end_a_run_whose_queue_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(divergence, "MANY", 1000)
+    monkeypatch.setattr(divergence, "MIN_SUBMISSIONS", 1000)
     short = [20] * 1500
     assert not fed(short)()
     seen = fed(short, measured=200)

@@ -271,7 +271,7 @@ def test_costs_and_missed_deadlines(tmp_path: Path) -> None:
             point, cost=50.0 if cheap else 80.0, slo_jobs=200, slo_violations=70 if cheap else 0
         )
 
-    found = gavel_cost.cost_slo(Bench(of, tmp_path))
+    found = gavel_cost.cost_deadlines(Bench(of, tmp_path))
     gain = row(found, "over cost of the policy", "throughput per $")
     assert (gain.ours, gain.published) == (1.6, 1.4)
     missed = row(found, "Deadlines missed", "throughput per $")

@@ -52,7 +52,7 @@ def test_nobody_at_the_address_is_one_sentence(bound: socket.socket) -> None:
 def test_nobody_who_answers_is_one_sentence(
     bound: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_address, "ANSWER_S", 1.0)
+    monkeypatch.setattr(ray_address, "REPLY_TIMEOUT_S", 1.0)
     bound.listen()
     address = address_of(bound)
     with pytest.raises(ConfigError, match=f"--ray-address {address}: who listens there is not"):

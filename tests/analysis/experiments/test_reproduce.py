@@ -105,10 +105,10 @@ def test_the_command_names_the_data_that_were_used(tmp_path: Path) -> None:
 def test_names_are_those_of_the_published_modules() -> None:
     known = r.reproductions()
     assert list(known) == sorted(known)
-    assert [one.name for one in r.wanted(["all"])] == list(known)
-    assert r.wanted(["all", next(iter(known))]) == list(known.values())
+    assert [one.name for one in r.select_reproductions(["all"])] == list(known)
+    assert r.select_reproductions(["all", next(iter(known))]) == list(known.values())
     with pytest.raises(ConfigError, match=r"'no-such' is not known \(choose from all, .*shockwave"):
-        r.wanted(["all", "no-such"])
+        r.select_reproductions(["all", "no-such"])
 
 
 def test_data_that_is_missing_is_named(tmp_path: Path) -> None:

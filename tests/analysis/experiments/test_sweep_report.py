@@ -23,7 +23,7 @@ from fairlead.analysis.experiments.sweep_charts import (
     sweep_charts,
 )
 from fairlead.analysis.experiments.sweep_page import sweep_report
-from fairlead.analysis.report.figure_style import SeedSpread
+from fairlead.analysis.report.figure_style import SeedInterval
 from fairlead.errors import ConfigError
 
 WHY = "the queue grew without bound"
@@ -75,12 +75,12 @@ def test_a_curve_is_the_mean_of_the_seeds_between_least_and_greatest(tmp_path: P
     assert las.low.tolist() == pytest.approx([1, 2, 3])
     assert las.high.tolist() == pytest.approx([2, 4, 6])
     assert np.isnan(fifo.y[2])  # a seed of it diverged
-    assert chart.y_most == pytest.approx(8 * 1.5)
+    assert chart.y_max == pytest.approx(8 * 1.5)
 
 
 def test_error_bars_can_be_confidence_intervals(tmp_path: Path) -> None:
     one = swept(tmp_path)
-    ((_, chart),) = sweep_charts([one], "jct-load", spread=SeedSpread.CONFIDENCE)
+    ((_, chart),) = sweep_charts([one], "jct-load", interval=SeedInterval.CONFIDENCE)
     las = chart.series[1]
     assert las.low is not None
     assert las.high is not None

@@ -40,7 +40,7 @@ def test_bins_of_many_rounds_keep_the_total() -> None:
     seconds = rng.uniform(1.0, 360.0, 5000)
     start = np.concatenate([[0.0], np.cumsum(seconds)[:-1]])
     busy = rng.uniform(0.0, 2.0, 5000) * seconds
-    over = over_time(rounds(start.tolist(), seconds.tolist(), busy.tolist()), most_bins=100)
+    over = over_time(rounds(start.tolist(), seconds.tolist(), busy.tolist()), max_bins=100)
     assert over is not None
     assert over.edges_s.size == 101
     got = (over.utilization["v100"] * 2 * np.diff(over.edges_s)).sum()
@@ -68,7 +68,7 @@ def test_a_packed_pair_shares_its_row_whether_listed_once_or_twice(both: bool) -
 
 def test_a_timeline_shows_the_first_devices_of_each_type_and_says_how_many_there_are() -> None:
     frame = intervals((1, None, [40], 0, 10))
-    shown = timeline(frame, {"k80": 40, "v100": 2}, (0.0, 10.0), most_rows=10)
+    shown = timeline(frame, {"k80": 40, "v100": 2}, (0.0, 10.0), max_rows=10)
     assert shown is not None
     assert shown.groups == (("k80", 8, 40), ("v100", 2, 2))
     assert shown.rows[-2:] == (("v100", 40), ("v100", 41))

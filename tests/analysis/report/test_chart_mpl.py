@@ -15,7 +15,7 @@ from fairlead.analysis.report.chart import (
     x_range,
     y_range,
 )
-from fairlead.analysis.report.chart_mpl import draw, draw_for_paper, look, write_chart
+from fairlead.analysis.report.chart_mpl import draw, draw_for_paper, matplotlib_style, write_chart
 from fairlead.analysis.report.figure_style import FigureStyle
 from fairlead.errors import ConfigError
 
@@ -36,7 +36,7 @@ PAIR = Chart(
         curve("las", 1.05, published=True),
         curve("AlloX", 2.0, published=True),
     ),
-    y_most=50.0,
+    y_max=50.0,
     marks=((3.0, "sustainable"),),
 )
 BARS = Chart(
@@ -160,7 +160,7 @@ def test_nothing_of_a_figure_for_a_paper_collides_or_is_cut_off(
 ) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    with look(style):
+    with matplotlib_style(style):
         figure = draw_for_paper(chart, style)
         FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
     whole = figure.bbox

@@ -28,7 +28,7 @@ def test_a_short_wait_shows_nothing(
 def test_a_long_wait_shows_a_bar_on_stderr(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, total: float | None
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(module, "SHOW_AFTER_S", 0.01)
     with progress("simulating [las]", total, enabled=True) as update:
         time.sleep(0.02)
         update(5.0, "round 17")
@@ -39,7 +39,7 @@ def test_a_long_wait_shows_a_bar_on_stderr(
 
 
 def test_the_bar_goes_away_with_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(module, "SHOW_AFTER_S", 0.0)
 
     def work() -> None:
         with progress("simulating", 10.0, enabled=True) as update:

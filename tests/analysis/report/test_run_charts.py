@@ -19,8 +19,8 @@ from tests.small import job, run
 from fairlead.analysis.report.aggregate import over_time
 from fairlead.analysis.report.downloads import (
     chart_table,
+    compressed,
     metric_table,
-    packed,
 )
 from fairlead.analysis.report.fair_share import fair_share_s, received_s
 from fairlead.analysis.report.run_charts import (
@@ -93,7 +93,7 @@ def test_idle_devices_are_stranded_only_while_jobs_wait() -> None:
     assert over is not None
     assert over.stranded.tolist() == [0.75, 0.0]
     assert over.busy.tolist() == [0.25, 0.25]
-    assert over.spread.tolist() == [0.5, 0.0]
+    assert over.scattered.tolist() == [0.5, 0.0]
     assert over.lost_s.tolist() == [30.0, 0.0]
     assert over.preempted.tolist() == [2.0, 1.0]
 
@@ -129,15 +129,15 @@ def test_every_figure_can_be_made_of_one_run_and_of_eight() -> None:
     for n in (1, 8):
         runs = [some_run(f"p{i}", **more) for i in range(n)]
         names = [name for name, _ in run_charts(runs)]
-        assert set(names) == {figure.name for figure in RUN_FIGURES} - {"spread", "lost-work"}
+        assert set(names) == {figure.name for figure in RUN_FIGURES} - {"scattered", "lost-work"}
     empty = PlottedRun("x", {}, {}, pl.DataFrame(), pl.DataFrame())
     assert run_charts([empty]) == []
 
 
 def test_tables_in_pages_are_small_and_whole() -> None:
     table = pl.DataFrame({"a": [1.23456789, None], "b": ["x", '"<']})
-    text = packed(table)
-    assert text == packed(table)
+    text = compressed(table)
+    assert text == compressed(table)
     back = json.loads(gzip.decompress(base64.b64decode(text)))
     assert back == {"a": [1.234568, None], "b": ["x", '"<']}
     flat = metric_table(

@@ -21,7 +21,7 @@ from fairlead.policies import registry
 from fairlead.policies.shockwave.options import (
     DEFAULT,
     RELEASED,
-    Lateness,
+    FinishTimeOrigin,
     Share,
     ShockwaveOptions,
     read_options,
@@ -113,17 +113,17 @@ def test_weights_are_bounded_and_start_at_one() -> None:
     assert np.isfinite(released._weights(snapshot, view, target, 10_000.0)).all()
 
 
-def test_lateness_does_not_fade_as_the_cluster_ages() -> None:
+def test_the_finish_time_ratio_does_not_fade_as_the_cluster_ages() -> None:
     young, old = (
         replace(shot([row(40, age_s=3_000.0)]), now_s=now_s) for now_s in (3_000.0, 3_000_000.0)
     )
-    for lateness, fades in ((Lateness.SUBMISSION, False), (Lateness.START, True)):
-        planner = Shockwave(replace(DEFAULT, lateness=lateness))
+    for lateness, fades in ((FinishTimeOrigin.SUBMISSION, False), (FinishTimeOrigin.START, True)):
+        planner = Shockwave(replace(DEFAULT, finish_time_origin=lateness))
         ratios = []
         for snapshot in (young, old):
             view = planner._view(snapshot, planner.start())
             fair = np.array([snapshot.now_s - 3_000.0 + 1_000.0])
-            ratios.append(planner._lateness(snapshot, view, fair, snapshot.now_s)[0])
+            ratios.append(planner._finish_time_ratio(snapshot, view, fair, snapshot.now_s)[0])
         assert (ratios[0] > 1.01 * ratios[1]) == fades
 
 

@@ -15,13 +15,13 @@ def market(held: list[list[float]], value: list[list[float]], most: float = 100.
 
 
 def worth(m: TradeMarket) -> Floats:
-    return np.asarray((m.held * m.value).sum(axis=1))
+    return np.asarray((m.allocated * m.value).sum(axis=1))
 
 
 def test_two_owners_trade_at_the_smaller_ratio_until_one_has_nothing_left() -> None:
     m = market([[6.0, 6.0], [6.0, 6.0]], [[4.0, 1.0], [2.0, 1.0]])
     assert trade(m) == 1
-    assert m.held == pytest.approx(np.array([[9.0, 0.0], [3.0, 12.0]]))  # 3 fast for 6 slow
+    assert m.allocated == pytest.approx(np.array([[9.0, 0.0], [3.0, 12.0]]))  # 3 fast for 6 slow
     assert worth(m) == pytest.approx(
         [36.0, 18.0]
     )  # from 30 and 18: the second ratio is the seller's
@@ -30,14 +30,14 @@ def test_two_owners_trade_at_the_smaller_ratio_until_one_has_nothing_left() -> N
 def test_the_price_is_the_second_largest_ratio() -> None:
     m = market([[4.0, 4.0]] * 3, [[4.0, 1.0], [2.0, 1.0], [1.0, 1.0]])
     trade(m)
-    assert m.held == pytest.approx(np.array([[6.0, 0.0], [6.0, 2.0], [0.0, 10.0]]))
+    assert m.allocated == pytest.approx(np.array([[6.0, 0.0], [6.0, 2.0], [0.0, 10.0]]))
     assert worth(m) == pytest.approx([24.0, 14.0, 10.0])  # from 20, 12 and 8
 
 
 def test_an_owner_that_can_use_no_more_devices_trades_one_for_one_or_not_at_all() -> None:
     m = market([[2.0, 2.0], [2.0, 2.0]], [[4.0, 1.0], [1.0, 2.0]], most=4.0)
     trade(m)
-    assert m.held == pytest.approx(np.array([[4.0, 0.0], [0.0, 4.0]]))
+    assert m.allocated == pytest.approx(np.array([[4.0, 0.0], [0.0, 4.0]]))
     still = market([[2.0, 2.0], [2.0, 2.0]], [[4.0, 1.0], [2.0, 1.0]], most=4.0)
     assert trade(still) == 0
 
@@ -46,7 +46,7 @@ def test_free_devices_go_one_for_one_to_those_who_gain_most() -> None:
     held = np.array([[1.0, 3.0], [1.0, 3.0]])
     m = TradeMarket(held, np.array([[2.0, 1.0], [3.0, 1.0]]), np.full(2, 4.0), np.array([4.0, 0.0]))
     trade(m)
-    assert m.held == pytest.approx(np.array([[2.0, 2.0], [4.0, 0.0]]))
+    assert m.allocated == pytest.approx(np.array([[2.0, 2.0], [4.0, 0.0]]))
     assert m.pool == pytest.approx(np.array([0.0, 4.0]))
 
 
@@ -66,9 +66,9 @@ def test_nobody_loses_nothing_is_lost_and_it_ends(seed: int, owners: int, types:
     m = TradeMarket(held.copy(), value, most, rng.uniform(0, 2, types) * rng.integers(0, 2))
     total, before = held.sum(axis=0) + m.pool, worth(m)
     trade(m)
-    assert m.held.sum(axis=0) + m.pool == pytest.approx(total)
+    assert m.allocated.sum(axis=0) + m.pool == pytest.approx(total)
     assert (worth(m) >= before * (1 - 1e-7) - 1e-7).all()
-    assert (m.held.sum(axis=1) <= most * (1 + 1e-7) + 1e-7).all()
-    assert m.held.min() >= 0
+    assert (m.allocated.sum(axis=1) <= most * (1 + 1e-7) + 1e-7).all()
+    assert m.allocated.min() >= 0
     assert m.pool.min() >= -1e-9
     assert trade(m) == 0

@@ -64,10 +64,10 @@ def test_expansion_gives_every_job_of_a_class_the_same(seed: int) -> None:
     problem = ShareProblem.of(snapshot, space_sharing=True)
     worth = 1 / problem.best
     found = max_min(problem, worth, worth, 0.0)
-    pairs, share = pair_shares(problem, found.answer, snapshot)
+    pairs, share = pair_shares(problem, found.solution, snapshot)
     assert (pairs[:, 0] < pairs[:, 1]).all()
     assert len(np.unique(pairs, axis=0)) == len(pairs)
-    alone = found.answer.per_job(problem)[problem.classes.of]
+    alone = found.solution.per_job(problem)[problem.classes.of]
     made = check_allocation(
         allocation(snapshot, alone, SolveReport("optimal"), pairs, share), snapshot
     )
@@ -83,7 +83,7 @@ def test_running_pairs_stay_together() -> None:
     snapshot = paired(3, jobs=16, kinds=1)
     problem = ShareProblem.of(snapshot, space_sharing=True)
     worth = 1 / problem.best
-    answer = max_min(problem, worth, worth, 0.0).answer
+    answer = max_min(problem, worth, worth, 0.0).solution
     pairs, _ = pair_shares(problem, answer, snapshot)
     assert len(pairs)
     crossed = np.sort(np.array([[0, 15], [3, 9], [4, 8], [1, 14]]), axis=1)
@@ -103,6 +103,6 @@ def test_a_warm_start_ends_at_the_same_objective() -> None:
     first = max_min(old, 1 / old.best, 1 / old.best, 0.0)
     cold = max_min(new, 1 / new.best, 1 / new.best, 0.0)
     warm = max_min(new, 1 / new.best, 1 / new.best, 0.0, first.basis)
-    assert warm.answer.warm
+    assert warm.solution.warm
     assert warm.level == pytest.approx(cold.level, rel=1e-9)
     assert warm.bound == pytest.approx(cold.level, rel=1e-7)

@@ -17,7 +17,7 @@ TREE = EntityTree(
 
 
 def test_an_entitys_weight_goes_to_its_children_by_weight_or_in_order() -> None:
-    tree_with_room = TREE.with_room(np.full(5, 10.0))
+    tree_with_room = TREE.with_capacity(np.full(5, 10.0))
     assert tree_with_room.full == 20.0
     assert tree_with_room.fill(1.0) == pytest.approx([1, 0.5, 1.5, 1, 0])
     assert tree_with_room.fill(8.0) == pytest.approx(
@@ -27,7 +27,7 @@ def test_an_entitys_weight_goes_to_its_children_by_weight_or_in_order() -> None:
 
 
 def test_a_full_row_gives_way() -> None:
-    tree_with_room = TREE.with_room(np.array([10.0, 10.0, 0.0, 0.0, 10.0]))
+    tree_with_room = TREE.with_capacity(np.array([10.0, 10.0, 0.0, 0.0, 10.0]))
     assert tree_with_room.fill(1.0) == pytest.approx([1, 2, 0, 0, 1])
 
 
@@ -48,7 +48,7 @@ def test_what_goes_in_is_what_entities_take(
     room: list[float], level: float, weight: list[float]
 ) -> None:
     tree = EntityTree(TREE.parent, np.array(weight), TREE.rank, TREE.fifo)
-    rise = tree.with_room(np.array(room)).fill(level)
+    rise = tree.with_capacity(np.array(room)).fill(level)
     assert (rise >= 0).all()
     assert (rise <= np.array(room)).all()
     for entity, rows in ((6, [1, 2]), (7, [3, 4])):

@@ -8,7 +8,8 @@ before, and in the last it was never short. A burst makes a long queue, but not 
 first hours make a growing one, but not a long one.
 
 Where a policy starves single jobs the queue may stay short for ever while a measured job does not end. Such
-a run is ended once ``MANY`` jobs, and ``TIMES`` as many as it takes to get all measured ones, have come.
+a run is ended once ``MIN_SUBMISSIONS`` jobs, and ``MEASURED_MULTIPLE`` as many as it takes to get all
+measured ones, have come.
 """
 
 from dataclasses import dataclass, field
@@ -22,8 +23,8 @@ from fairlead.model.events import Event, JobsSubmitted
 
 CROWDED = 10.0  # jobs in the system for each device
 SPANS = 5
-TIMES, MANY = 4, 20_000
-EVERY = 64  # submissions between two looks
+MEASURED_MULTIPLE, MIN_SUBMISSIONS = 4, 20_000
+CHECK_EVERY = 64  # submissions between two looks
 
 
 @dataclass
@@ -50,25 +51,29 @@ class DivergenceDetector:
         self._time_s.append(event.time_s)
         self._queue.append(self.active)
         self._come += len(event.jobs)
-        if len(self._queue) % EVERY == 0:
-            self._look()
+        if len(self._queue) % CHECK_EVERY == 0:
+            self._check()
 
     def command(self, command: Command) -> None:
         """Count those who go."""
         if isinstance(command, EndJobs):
             self.active -= len(command.jobs)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self.active > CROWDED * self.devices:
-            self._look_at_queue()
-        if self.measured and self._come >= max(MANY, TIMES * self.measured) and not self.reason:
+            self._check_queue()
+        if (
+            self.measured
+            and self._come >= max(MIN_SUBMISSIONS, MEASURED_MULTIPLE * self.measured)
+            and not self.reason
+        ):
             hours = self._time_s[-1] / 3600
             self.reason = (
                 f"jobs starve: of the first {self.measured:,} some have not ended after {hours:,.0f} hours, "
                 f"when {self._come:,} have come"
             )
 
-    def _look_at_queue(self) -> None:
+    def _check_queue(self) -> None:
         time_s, queue = np.array(self._time_s), np.array(self._queue, np.float64)
         edges = np.linspace(time_s[-1] / 2, time_s[-1], SPANS + 1)
         cuts = np.searchsorted(time_s, edges)

@@ -81,7 +81,7 @@ class SweepExecutor(Protocol):
     """Something that runs points."""
 
     def run(
-        self, points: Sequence[Point], limits: Limits, done: Done, told: "SweepProgress"
+        self, points: Sequence[Point], limits: Limits, done: Done, progress: "SweepProgress"
     ) -> None:
         """Run all of them; returns when ``done`` has been called for each."""
 
@@ -126,13 +126,13 @@ def run_points(
     """Each point's outcome, in this order. What the store has is not run again, but for what failed, and
     for what ran out of a shorter time. Equal points are run once. Every answer is kept at once, so that
     what is stopped goes on. show: as that of ``SweepProgress``; ended: told of each new outcome."""
-    wanted = list(dict.fromkeys(map(_Hashed, points)))
+    distinct = list(dict.fromkeys(map(_Hashed, points)))
     known: dict[_Hashed, PointResult] = {}
-    for one in wanted:
+    for one in distinct:
         outcome = _known(store, one.point, limits)
         if outcome is not None:
             known[one] = outcome
-    missing = [one for one in wanted if one not in known]
+    missing = [one for one in distinct if one not in known]
     progress = SweepProgress(lambda done, note: show(len(known_before) + done, note))
     known_before = tuple(known)
 
@@ -204,11 +204,11 @@ class Worker:
         child = self._child
         return None if child is None else child.process.pid
 
-    def run(self, point: Point, told: ReportProgress) -> PointAnswer:
+    def run(self, point: Point, progress: ReportProgress) -> PointAnswer:
         """The point's answer. Only a death that may be another's fault gives it a second try."""
         for number in range(TRIES):
             try:
-                return self._tried(point, told)
+                return self._run_once(point, progress)
             except _DeathError as death:
                 self.close()
                 if death.final or number == TRIES - 1:
@@ -229,12 +229,12 @@ class Worker:
                 self._child.close()
             self._child = None
 
-    def _tried(self, point: Point, told: ReportProgress) -> PointAnswer:
-        child = self._living()
+    def _run_once(self, point: Point, progress: ReportProgress) -> PointAnswer:
+        child = self._live_child()
         child.points += 1
         try:
             child.connection.send_bytes(msgspec.msgpack.encode(point))
-            answer = self._heard(child, told)
+            answer = self._await_answer(child, progress)
         except (EOFError, OSError):
             if self._closed:
                 raise StoppedError("stopped") from None
@@ -246,14 +246,14 @@ class Worker:
             self.close()
         return answer
 
-    def _heard(self, child: "_WorkerProcess", told: ReportProgress) -> PointAnswer:
+    def _await_answer(self, child: "_WorkerProcess", progress: ReportProgress) -> PointAnswer:
         limits, began_s = self.limits, time.monotonic()
         while True:
             if child.connection.poll(POLL_S):
-                said = msgspec.msgpack.decode(child.connection.recv_bytes(), type=WorkerMessage)
-                if said.answer is not None:
-                    return said.answer
-                told(said.done, said.note)
+                message = msgspec.msgpack.decode(child.connection.recv_bytes(), type=WorkerMessage)
+                if message.answer is not None:
+                    return message.answer
+                progress(message.done, message.note)
             rss_mib = child.rss_mib()
             if limits.memory_mib is not None and rss_mib > limits.memory_mib:
                 raise _DeathError(
@@ -269,7 +269,7 @@ class Worker:
                     final=True,
                 )
 
-    def _living(self) -> "_WorkerProcess":
+    def _live_child(self) -> "_WorkerProcess":
         with self._lock:
             if self._closed:
                 raise StoppedError("stopped")
@@ -376,7 +376,9 @@ class Processes:
 
     count: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
-    def run(self, points: Sequence[Point], limits: Limits, done: Done, told: SweepProgress) -> None:
+    def run(
+        self, points: Sequence[Point], limits: Limits, done: Done, progress: SweepProgress
+    ) -> None:
         """Run all points, the first ones first."""
         count = min(self.count, len(points))
         limits = limits.shared_by(count)
@@ -389,7 +391,7 @@ class Processes:
         def serve(worker: Worker) -> None:
             while (number := _next(todo)) is not None:
                 try:
-                    answers.put((number, _with_progress(worker, points[number], number, told)))
+                    answers.put((number, _with_progress(worker, points[number], number, progress)))
                 except StoppedError:
                     return
                 except BaseException as problem:
@@ -403,22 +405,24 @@ class Processes:
                 try:
                     number, answer = answers.get(timeout=POLL_S)
                 except queue.Empty:
-                    told.show()
+                    progress.show()
                     continue
                 if isinstance(answer, BaseException):
                     raise answer
                 done(number, answer)
                 left -= 1
-                told.show()
+                progress.show()
 
 
-def _with_progress(worker: Worker, point: Point, number: int, told: SweepProgress) -> PointAnswer:
+def _with_progress(
+    worker: Worker, point: Point, number: int, progress: SweepProgress
+) -> PointAnswer:
     name = f"{label(point)} [{number + 1}]"
-    told.part(name, 0.0, "")
+    progress.part(name, 0.0, "")
     try:
-        return worker.run(point, lambda part, note: told.part(name, part, note))
+        return worker.run(point, lambda part, note: progress.part(name, part, note))
     finally:
-        told.end(name)
+        progress.end(name)
 
 
 def _next(todo: "queue.SimpleQueue[int]") -> int | None:

@@ -61,7 +61,7 @@ class RunContext:
         name = MEASURED.get(table, table.removeprefix(DATA))
         if name == table:
             return point
-        if table in MEASURED and not any((place / name).exists() for place in self._places()):
+        if table in MEASURED and not any((folder / name).exists() for folder in self._places()):
             self.notes[table] = (
                 f"Rates of two jobs on one device are modelled here: those that were measured are in {name}, "
                 "in a directory that --data names."
@@ -75,10 +75,10 @@ class RunContext:
     def shared(self, name: str) -> Path:
         """A file of real traces or reference results, under the directory that ``--data`` names."""
         places = self._places()
-        for place in places:
-            if (place / name).exists():
+        for folder in places:
+            if (folder / name).exists():
                 self.used_data = True
-                return place / name
+                return folder / name
         looked = " or ".join(map(str, places)) or "no directory of data was found"
         raise ConfigError(
             f"{name}: {self.name} needs this file; name its directory with --data ({looked})"

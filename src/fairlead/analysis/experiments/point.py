@@ -21,8 +21,8 @@ class Point:
     def key(self, version: str) -> str:
         """Names the result: a digest of all that differs from the defaults, and of the code's version. A
         new option with a default leaves the names of old points as they are."""
-        plain = Input()
-        given = {k: v for k, v in asdict(self.input).items() if v != getattr(plain, k)}
+        defaults = Input()
+        given = {k: v for k, v in asdict(self.input).items() if v != getattr(defaults, k)}
         text = msgspec.json.encode([version, self.policy, self.profile, given], order="sorted")
         return hashlib.sha256(text).hexdigest()[:20]
 

@@ -5,7 +5,7 @@ import socket
 
 from fairlead.errors import ConfigError
 
-ANSWER_S = 15.0  # in which a cluster must accept a connection, and then say that it is one
+REPLY_TIMEOUT_S = 15.0  # in which a cluster must accept a connection, and then say that it is one
 
 # How an HTTP/2 client begins (RFC 9113, section 3.4): the preface, and a SETTINGS frame without settings. The
 # server answers with a SETTINGS frame of its own.
@@ -18,15 +18,17 @@ _SETTINGS = 4
 def check_ray_address(address: str) -> None:
     """Raise ConfigError unless a gRPC server listens at HOST:PORT, as that of Ray does: Ray itself would try
     for minutes, or for ever. Other addresses ("auto", "local", none) are left to Ray."""
-    place = address.rpartition("://")[2].partition("/")[0]
-    host, colon, port = place.rpartition(":")
+    endpoint = address.rpartition("://")[2].partition("/")[0]
+    host, colon, port = endpoint.rpartition(":")
     if not (colon and port.isdecimal()):
         return
     try:
-        connection = socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S)
+        connection = socket.create_connection(
+            (host.strip("[]"), int(port)), timeout=REPLY_TIMEOUT_S
+        )
     except (OSError, OverflowError) as problem:
-        said = getattr(problem, "strerror", None) or problem
-        raise ConfigError(f"--ray-address {address}: no Ray cluster answers ({said})") from None
+        reason = getattr(problem, "strerror", None) or problem
+        raise ConfigError(f"--ray-address {address}: no Ray cluster answers ({reason})") from None
     with connection:
         if os.environ.get("RAY_USE_TLS", "0") != "0":
             return  # with certificates that only Ray knows of

@@ -56,13 +56,15 @@ class RayExecutor:
         self.count = count
         self.address = address
 
-    def run(self, points: Sequence[Point], limits: Limits, done: Done, told: SweepProgress) -> None:
+    def run(
+        self, points: Sequence[Point], limits: Limits, done: Done, progress: SweepProgress
+    ) -> None:
         """Run all points, the first ones first."""
         ray = _ray()
         with _connected(ray, self.address):
             cores = int(ray.cluster_resources().get("CPU", 1))
             count = min(self.count or cores, cores, len(points))
-            _Crew(ray, limits, count).run(points, done, told)
+            _Crew(ray, limits, count).run(points, done, progress)
 
 
 class _Crew:
@@ -76,25 +78,25 @@ class _Crew:
         self.busy: dict[Any, tuple[Any, int]] = {}  # by the answer to come: actor and point
         self.tries: dict[int, int] = {}
 
-    def run(self, points: Sequence[Point], done: Done, told: SweepProgress) -> None:
+    def run(self, points: Sequence[Point], done: Done, progress: SweepProgress) -> None:
         """Give each actor a point, and another when it has answered."""
         todo = list(range(len(points)))[::-1]
-        idle = [self._hired() for _ in range(self.count)]
+        idle = [self._start_workers() for _ in range(self.count)]
         self._same_version(idle[0])
         try:
             while todo or self.busy:
                 while idle and todo:
-                    self._give(idle.pop(), todo.pop(), points, told)
+                    self._assign(idle.pop(), todo.pop(), points, progress)
                 ready, _ = self.ray.wait(list(self.busy), timeout=POLL_S * 5)
-                told.show()
+                progress.show()
                 for answer in ready:
                     actor, number = self.busy.pop(answer)
-                    told.end(_name(points, number))
+                    progress.end(_name(points, number))
                     try:
                         content = self.ray.get(answer)
                     except self.ray.exceptions.RayActorError as problem:
-                        idle.append(self._hired())
-                        self._again(number, problem, todo, done)
+                        idle.append(self._start_workers())
+                        self._retry(number, problem, todo, done)
                         continue
                     idle.append(actor)
                     done(number, msgspec.msgpack.decode(content, type=PointAnswer))
@@ -102,7 +104,7 @@ class _Crew:
             for actor in [*idle, *(actor for actor, _ in self.busy.values())]:
                 self.ray.kill(actor)
 
-    def _hired(self) -> Any:
+    def _start_workers(self) -> Any:
         return self.remote.remote(self.limits)
 
     def _same_version(self, actor: Any) -> None:
@@ -113,19 +115,21 @@ class _Crew:
                 "would differ"
             )
 
-    def _give(self, actor: Any, number: int, points: Sequence[Point], told: SweepProgress) -> None:
+    def _assign(
+        self, actor: Any, number: int, points: Sequence[Point], progress: SweepProgress
+    ) -> None:
         self.tries[number] = self.tries.get(number, 0) + 1
-        told.part(_name(points, number), 0.0, "")
+        progress.part(_name(points, number), 0.0, "")
         answer = actor.run.remote(msgspec.msgpack.encode(points[number]))
         self.busy[answer] = actor, number
 
-    def _again(self, number: int, problem: Exception, todo: list[int], done: Done) -> None:
+    def _retry(self, number: int, problem: Exception, todo: list[int], done: Done) -> None:
         """The node is lost, or the actor on it: the point is not to blame."""
         if self.tries[number] < TRIES:
             todo.append(number)
             return
-        said = str(problem).strip().partition("\n")[0]
-        done(number, PointAnswer(Status.FAILED, reason=f"its node was lost {TRIES} times: {said}"))
+        text = str(problem).strip().partition("\n")[0]
+        done(number, PointAnswer(Status.FAILED, reason=f"its node was lost {TRIES} times: {text}"))
 
 
 def _name(points: Sequence[Point], number: int) -> str:
@@ -155,9 +159,9 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as problem:
-        said = " ".join(str(problem).split())
+        text = " ".join(str(problem).split())
         where = "--executor ray" if address is None else f"--ray-address {address}"
-        raise ConfigError(f"{where}: {said}") from None
+        raise ConfigError(f"{where}: {text}") from None
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, terminate)  # Ray has put its own in the place of ours
     try:

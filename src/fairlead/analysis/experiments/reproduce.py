@@ -56,7 +56,7 @@ def reproductions() -> dict[str, Reproduction]:
     return dict(sorted(found.items()))
 
 
-def wanted(names: Sequence[str]) -> list[Reproduction]:
+def select_reproductions(names: Sequence[str]) -> list[Reproduction]:
     """Those of these names; "all" is every one."""
     known = reproductions()
     for name in names:
@@ -132,8 +132,8 @@ def reproduce(one: Reproduction, bench: RunContext) -> tuple[Findings, Reproduct
     )
     if not bench.fresh:
         record = _as_run(record, bench.folder / RECORD)
-    ran = [RunRecord(key, o.point, o.status, o.reason, o.seconds) for key, o in points.items()]
-    _write(bench.folder / "points.json", _json(ran))
+    runs = [RunRecord(key, o.point, o.status, o.reason, o.seconds) for key, o in points.items()]
+    _write(bench.folder / "points.json", _json(runs))
     _write(bench.folder / "charts.json", _json(findings.charts))
     _write(bench.folder / "table.csv", as_csv(findings.tables))
     _write(bench.folder / "table.md", as_markdown(findings.tables))
@@ -150,8 +150,8 @@ def _as_run(record: ReproductionRecord, path: Path) -> ReproductionRecord:
         return record
     if earlier.n_points != record.n_points or not record.n_points:
         return record
-    told = ("ended", "version", "code", "cores", "wall_s", "cpu_s", "n_known")
-    return replace(record, **{name: getattr(earlier, name) for name in told})
+    names = ("ended", "version", "code", "cores", "wall_s", "cpu_s", "n_known")
+    return replace(record, **{name: getattr(earlier, name) for name in names})
 
 
 def command(one: Reproduction, bench: RunContext) -> str:
@@ -280,7 +280,7 @@ def _read(path: Path) -> ReproductionRecord:
 
 
 def _json(content: Any) -> str:
-    def plain(value: Any) -> Any:
+    def as_builtin(value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return [one if np.isfinite(one) else None for one in value.tolist()]
         if isinstance(value, np.floating):
@@ -288,7 +288,8 @@ def _json(content: Any) -> str:
         raise NotImplementedError(type(value))
 
     return (
-        msgspec.json.format(msgspec.json.encode(content, enc_hook=plain), indent=1).decode() + "\n"
+        msgspec.json.format(msgspec.json.encode(content, enc_hook=as_builtin), indent=1).decode()
+        + "\n"
     )
 
 

@@ -51,7 +51,7 @@ def _files(path: Path) -> list[Path]:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredResult:
     """Content of ``KEY.json``: a point and its result."""
 
     version: str
@@ -108,13 +108,13 @@ class ResultStore:
     def last(self, point: Point) -> PointResult | None:
         """What came of the point when it was last run, if it ever was."""
         key = self.key(point)
-        kept = self._read(key)
-        if kept is None and self.any_version:
+        stored = self._read(key)
+        if stored is None and self.any_version:
             found = self._of_other_version(point)
             if found is not None:
-                key, kept = found
-                self.foreign[kept.version] = self.foreign.get(kept.version, 0) + 1
-        return None if kept is None else self._outcome(key, point, kept)
+                key, stored = found
+                self.foreign[stored.version] = self.foreign.get(stored.version, 0) + 1
+        return None if stored is None else self._outcome(key, point, stored)
 
     def timing(self, point: Point) -> PointTiming | None:
         """How long it took."""
@@ -130,7 +130,7 @@ class ResultStore:
             else:
                 self._path(key, name).unlink(missing_ok=True)
         self._write(key, "timing.json", _text(timing))
-        kept = Kept(
+        stored = StoredResult(
             version=code_version(),
             files=digests(point),
             point=point,
@@ -139,8 +139,8 @@ class ResultStore:
             reason=answer.reason,
             jobs=bool(answer.jobs),
         )
-        self._write(key, "json", _text(kept))
-        return replace(self._outcome(key, point, kept), seconds=timing.seconds)
+        self._write(key, "json", _text(stored))
+        return replace(self._outcome(key, point, stored), seconds=timing.seconds)
 
     @property
     def _folder(self) -> Path:
@@ -153,32 +153,34 @@ class ResultStore:
         with write_atomically(self._path(key, name)) as partial:
             partial.write_bytes(content)
 
-    def _read(self, key: str) -> Kept | None:
-        return _decoded(self._path(key, "json"), Kept)
+    def _read(self, key: str) -> StoredResult | None:
+        return _decoded(self._path(key, "json"), StoredResult)
 
-    def _outcome(self, key: str, point: Point, kept: Kept) -> PointResult:
+    def _outcome(self, key: str, point: Point, stored: StoredResult) -> PointResult:
         timing = _decoded(self._path(key, "timing.json"), PointTiming)
         return PointResult(
             point,
-            kept.status,
-            kept.metrics,
-            kept.reason,
+            stored.status,
+            stored.metrics,
+            stored.reason,
             0.0 if timing is None else timing.seconds,
-            str(self._path(key, "parquet")) if kept.jobs else "",
+            str(self._path(key, "parquet")) if stored.jobs else "",
         )
 
-    def _of_other_version(self, point: Point) -> tuple[str, Kept] | None:
+    def _of_other_version(self, point: Point) -> tuple[str, StoredResult] | None:
         """A result of the same point by other code, the same files given; the one written last."""
         if self._others is None:
             self._others = {}
             paths = sorted(self._folder.glob("*.json"), key=lambda p: p.stat().st_mtime)
             for path in paths:
-                kept = None if path.name.endswith(".timing.json") else _decoded(path, Kept)
-                if kept is not None and kept.status in ENDED:
-                    self._others[_key(kept.point, "", kept.files)] = path.stem
+                stored = (
+                    None if path.name.endswith(".timing.json") else _decoded(path, StoredResult)
+                )
+                if stored is not None and stored.status in ENDED:
+                    self._others[_key(stored.point, "", stored.files)] = path.stem
         key = self._others.get(_key(point, "", digests(point)))
-        kept = None if key is None else self._read(key)
-        return None if key is None or kept is None else (key, kept)
+        stored = None if key is None else self._read(key)
+        return None if key is None or stored is None else (key, stored)
 
 
 def _key(point: Point, version: str, files: dict[str, str]) -> str:

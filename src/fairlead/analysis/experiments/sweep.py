@@ -22,7 +22,7 @@ Axis: TypeAlias = Literal["rates", "jobs", "none"]
 SUSTAINED = (
     2.0  # a load is sustained while the mean JCT is at most this many times that at the lowest load
 )
-MOST_STEPS = 200  # of automatic rates
+MAX_STEPS = 200  # of automatic rates
 RESULT = "sweep.json"
 RunAll: TypeAlias = Callable[[Sequence[Point]], list[PointResult]]
 
@@ -71,13 +71,13 @@ class Spec:
 
     def lines(self) -> dict[str, "tuple[SweepLine, Input]"]:
         """The curves by name, with the input that their points share."""
-        many = len(self.profiles) > 1
+        several = len(self.profiles) > 1
         found = {}
         for profile in self.profiles:
             for policy in self.policies:
                 for values in _combinations(self.vary):
                     shown = {k: _shown(v) for k, v in values.items() if len(self.vary[k]) > 1}
-                    words = [f"({profile})"] if many else []
+                    words = [f"({profile})"] if several else []
                     words += [f"{key}={value}" for key, value in shown.items()]
                     name = " ".join([policy, *words])
                     line = SweepLine(name, policy, profile, shown)
@@ -131,14 +131,14 @@ def run_sweep(spec: Spec, run: RunAll) -> SweepResult:
 
 def _at_loads(spec: Spec, run: RunAll) -> list[SweepCell]:
     loads: tuple[float | None, ...] = spec.loads or (None,)
-    places = [
+    combinations = [
         (line, load, seed)
         for load in sorted(loads, key=lambda x: -(x or 0.0))  # what takes longest begins first
         for line in spec.lines()
         for seed in spec.seeds
         if load is None or load < spec.cutoffs.get(line, float("inf"))
     ]
-    return _cells(spec, run, places)
+    return _cells(spec, run, combinations)
 
 
 def _climbed(spec: Spec, run: RunAll) -> list[SweepCell]:
@@ -151,7 +151,7 @@ def _climbed(spec: Spec, run: RunAll) -> list[SweepCell]:
     }
     cells: list[SweepCell] = []
     climbing = list(step)
-    for number in range(MOST_STEPS):
+    for number in range(MAX_STEPS):
         at = {
             name: round((automatic.first or step[name]) + number * step[name], 10)
             for name in climbing
@@ -159,8 +159,8 @@ def _climbed(spec: Spec, run: RunAll) -> list[SweepCell]:
         climbing = [name for name in climbing if at[name] < spec.cutoffs.get(name, float("inf"))]
         if not climbing:
             break
-        places = [(name, at[name], seed) for name in climbing for seed in spec.seeds]
-        found = _cells(spec, run, places)
+        combinations = [(name, at[name], seed) for name in climbing for seed in spec.seeds]
+        found = _cells(spec, run, combinations)
         cells += found
         climbing = [
             name
@@ -177,12 +177,12 @@ def _saturated(outcomes: list[PointResult], threshold: float) -> bool:
 
 
 def _cells(
-    spec: Spec, run: RunAll, places: Sequence[tuple[str, float | None, int]]
+    spec: Spec, run: RunAll, combinations: Sequence[tuple[str, float | None, int]]
 ) -> list[SweepCell]:
-    outcomes = run([spec.point(*place) for place in places])
+    outcomes = run([spec.point(*combination) for combination in combinations])
     return [
-        SweepCell(*place, replace(one, seconds=0.0, jobs=_relative(one.jobs)))
-        for place, one in zip(places, outcomes, strict=True)
+        SweepCell(*combination, replace(one, seconds=0.0, jobs=_relative(one.jobs)))
+        for combination, one in zip(combinations, outcomes, strict=True)
     ]
 
 

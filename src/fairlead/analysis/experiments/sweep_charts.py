@@ -13,7 +13,7 @@ from fairlead.analysis.experiments.point import PointResult, Status
 from fairlead.analysis.experiments.sweep import SweepResult
 from fairlead.analysis.report.aggregate import rho_of
 from fairlead.analysis.report.chart import Chart, Series
-from fairlead.analysis.report.figure_style import SeedSpread
+from fairlead.analysis.report.figure_style import SeedInterval
 from fairlead.analysis.report.metric_catalogue import (
     AVERAGE_JCT,
     COST,
@@ -156,7 +156,7 @@ def _curve(swept: Swept, line: str, prefix: str) -> SweepCurve:
 def sweep_charts(
     sweeps: Sequence[Swept],
     *names: str,
-    spread: SeedSpread = SeedSpread.RANGE,
+    interval: SeedInterval = SeedInterval.RANGE,
     relative_to: str = "",
 ) -> list[tuple[str, Chart]]:
     """The figures of these names (all, where none is named) that the sweeps can give, by name. There are
@@ -170,7 +170,7 @@ def sweep_charts(
 
     def against_load(figure: LoadFigure) -> Chart | None:
         if reference is None:
-            return load_chart(figure, lines, axis, spread)
+            return load_chart(figure, lines, axis, interval)
         return difference_chart(figure, lines, reference, axis)
 
     charts = [
@@ -198,11 +198,11 @@ def load_chart(
     figure: LoadFigure,
     lines: Sequence[SweepCurve],
     axis: str,
-    spread: SeedSpread = SeedSpread.RANGE,
+    interval: SeedInterval = SeedInterval.RANGE,
 ) -> Chart | None:
     """The mean over the seeds, with their spread as error bars. There is no point where a seed is not
     complete: the mean of the others would flatter."""
-    values = [_over_seeds(_values(figure, line), spread) for line in lines]
+    values = [_over_seeds(_values(figure, line), interval) for line in lines]
     known = np.concatenate([v[0] for v in values] or [np.empty(0)])
     known = known[np.isfinite(known)]
     if not known.size or not known.any():
@@ -212,8 +212,8 @@ def load_chart(
         most = min(largest, CEILING * float(known.min()))
     unit = unit_for(figure.kind, [most])
     label = f"{figure.label} ({unit.name})" if unit.name else figure.label
-    cut = most / unit.size if most < largest else None
-    return _drawn(figure.title, label, lines, values, unit, axis, y_most=cut)
+    y_limit = most / unit.size if most < largest else None
+    return _drawn(figure.title, label, lines, values, unit, axis, y_max=y_limit)
 
 
 def difference_chart(
@@ -232,7 +232,7 @@ def difference_chart(
                 [_less(value, known.get(key)) for key, value in at_load.items()]
                 for at_load in _by_seed(figure, line)
             ],
-            SeedSpread.CONFIDENCE,
+            SeedInterval.CONFIDENCE,
         )
         for line in others
     ]
@@ -254,14 +254,14 @@ def _drawn(
     unit: Unit,
     axis: str,
     *,
-    y_most: float | None = None,
+    y_max: float | None = None,
 ) -> Chart:
     """Values (3, loads) of each line against the load, or as bars where there is no load."""
     if axis == "none":
         names = tuple(line.name for line in lines)
         return Chart(title, "", label, (_bars(values, unit),), "bars", names)
     series = tuple(_series(line, v, unit) for line, v in zip(lines, values, strict=True))
-    return Chart(title, AXES[axis], label, series, y_most=y_most)
+    return Chart(title, AXES[axis], label, series, y_max=y_max)
 
 
 def _values(figure: LoadFigure, line: SweepCurve) -> list[list[float | None]]:
@@ -288,7 +288,7 @@ def _less(value: float | None, other: float | None) -> float | None:
     return None if value is None or other is None else value - other
 
 
-def _over_seeds(values: Sequence[Sequence[float | None]], spread: SeedSpread) -> Floats:
+def _over_seeds(values: Sequence[Sequence[float | None]], interval: SeedInterval) -> Floats:
     """(3, loads) mean over the seeds, and the ends of the error bars; nan where a seed has no value.
 
     values: (loads, seeds).
@@ -300,7 +300,7 @@ def _over_seeds(values: Sequence[Sequence[float | None]], spread: SeedSpread) ->
             found.append((np.nan,) * 3)
             continue
         mean = float(known.mean())
-        if spread is SeedSpread.RANGE:
+        if interval is SeedInterval.RANGE:
             found.append((mean, float(known.min()), float(known.max())))
         else:
             half = confidence_half_width(known)
@@ -379,19 +379,19 @@ def lost_tables(sweeps: Sequence[Swept]) -> list[str]:
     """A sentence for each sweep that lacks tables of jobs which distributions need: which, and how to
     make them again."""
     lines = curves(sweeps)
-    load, told = shared_load(lines), []
+    load, sentences = shared_load(lines), []
     for folder in dict.fromkeys(swept.folder for swept in sweeps):
         paths = [path for line in lines if line.folder == folder for path in _tables(line, load)]
         problems = [(path, why) for path in paths if (why := _unreadable(path))]
         if problems:
             path, why = problems[0]
             more = f" (and {len(problems) - 1} more of its points)" if problems[1:] else ""
-            told.append(
+            sentences.append(
                 f"{why}{more}; figures of how jobs differ are left out. To make a point again, remove "
                 f"its .json file ({path.with_suffix('.json')}) and run: "
                 f"fairlead sweep --resume {shlex.quote(str(folder))}"
             )
-    return told
+    return sentences
 
 
 def _unreadable(path: Path) -> str:

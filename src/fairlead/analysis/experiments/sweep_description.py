@@ -16,7 +16,7 @@ from fairlead.policies import registry
 from fairlead.simulator.inputs import Input
 from fairlead.simulator.traces.cluster_files import parse_cluster
 
-OWN = ("policies", "profiles", "seeds", "rates", "jobs", "utilization_threshold", "cutoff")
+SWEEP_KEYS = ("policies", "profiles", "seeds", "rates", "jobs", "utilization_threshold", "cutoff")
 POLICIES = ("las", "las_aware")
 _TYPES = get_type_hints(Input)
 _LISTS = ("restart_cost",)  # whose values are lists themselves
@@ -39,17 +39,17 @@ class _Reader:
         self.table, self.where, self.names = table, where, names
 
     def spec(self) -> Spec:
-        keys = [*OWN, *(key for field, key in self.names.items() if field != "seed")]
+        keys = [*SWEEP_KEYS, *(key for field, key in self.names.items() if field != "seed")]
         for key in self.table:
             if key not in keys:
-                raise self._wrong(key, f"is not a key of a sweep (known: {', '.join(keys)})")
+                raise self._error(key, f"is not a key of a sweep (known: {', '.join(keys)})")
         given = self._input()
         fixed = {name: values[0] for name, values in given.items() if len(values) == 1}
         vary = {name: values for name, values in given.items() if len(values) > 1}
         spec = Spec(
-            policies=self._many("policies", str, POLICIES),
-            profiles=self._many("profiles", str, ("default",)),
-            seeds=self._many("seeds", int, (0,)),
+            policies=self._list("policies", str, POLICIES),
+            profiles=self._list("profiles", str, ("default",)),
+            seeds=self._list("seeds", int, (0,)),
             input=Input(**fixed),
             vary=vary,
         )
@@ -72,22 +72,22 @@ class _Reader:
                 continue
             several = value if isinstance(value, list) else [value]
             if not several:
-                raise self._wrong(key, "expected at least one value, got none")
+                raise self._error(key, "expected at least one value, got none")
             values = [self._typed(key, one, _TYPES[field.name]) for one in several]
             found[field.name] = [one for at, one in enumerate(values) if one not in values[:at]]
         return found
 
-    def _many(self, key: str, kind: type, default: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _list(self, key: str, kind: type, default: tuple[Any, ...]) -> tuple[Any, ...]:
         """One value or a list of them."""
         if key not in self.table:
             return default
         value = self.table[key]
         several = value if isinstance(value, list) else [value]
         if not several:
-            raise self._wrong(key, "expected at least one value, got none")
+            raise self._error(key, "expected at least one value, got none")
         found = [self._typed(key, one, kind) for one in several]
         if kind is int and min(found) < 0:
-            raise self._wrong(key, f"must be >= 0, got {min(found)}")
+            raise self._error(key, f"must be >= 0, got {min(found)}")
         return tuple(dict.fromkeys(found))
 
     def _costs(self, key: str, value: Any) -> list[str]:
@@ -95,8 +95,8 @@ class _Reader:
         several = value if isinstance(value, list) else [value]
         for one in several:
             if isinstance(one, bool) or not isinstance(one, (int, float, str)):
-                said = f"expected seconds or FAMILY=SECONDS, or a list of them, got {one!r}"
-                raise self._wrong(key, said)
+                text = f"expected seconds or FAMILY=SECONDS, or a list of them, got {one!r}"
+                raise self._error(key, text)
         return [str(one) for one in several]
 
     def _typed(self, key: str, value: Any, kind: Any) -> Any:
@@ -104,9 +104,9 @@ class _Reader:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
             words = [text for one, text in _KINDS.items() if one in _members(kind)]
-            raise self._wrong(key, f"expected {' or '.join(words)}, got {value!r}") from None
+            raise self._error(key, f"expected {' or '.join(words)}, got {value!r}") from None
 
-    def _wrong(self, key: str, problem: object) -> ConfigError:
+    def _error(self, key: str, problem: object) -> ConfigError:
         return ConfigError(f"{self.where}: {key}: {problem}")
 
     # --- loads -----------------------------------------------------------------------------------
@@ -114,17 +114,17 @@ class _Reader:
     def _with_loads(self, spec: Spec) -> Spec:
         rates, jobs = (self._texts(key) for key in ("rates", "jobs"))
         if rates is not None and jobs is not None:
-            raise self._wrong(
+            raise self._error(
                 "rates", "goes without jobs: loads are either rates or numbers of jobs"
             )
         automatic = rates is not None and str(rates[0]).partition(":")[0] == "auto"
         if "utilization_threshold" in self.table and not automatic:
-            raise self._wrong("utilization_threshold", "goes with rates = auto")
+            raise self._error("utilization_threshold", "goes with rates = auto")
         traces = spec.input.trace is not None or "trace" in spec.vary
         if traces:
             for key in ("rates", "jobs"):
                 if key in self.table:
-                    raise self._wrong(key, "goes with generated jobs, not with a trace")
+                    raise self._error(key, "goes with generated jobs, not with a trace")
             return replace(spec, axis="none")
         if jobs is not None:
             return replace(spec, axis="jobs", loads=self._loads("jobs", jobs, True))
@@ -140,14 +140,14 @@ class _Reader:
         value = self.table[key]
         several = value if isinstance(value, list) else [value]
         if not several:
-            raise self._wrong(key, "expected at least one load, got none")
+            raise self._error(key, "expected at least one load, got none")
         return [self._typed(key, one, float | str) for one in several]
 
     def _loads(self, key: str, texts: list[str | float], whole: bool) -> tuple[float, ...]:
         try:
             return loads(texts, whole)
         except ConfigError as problem:
-            raise self._wrong(key, problem) from None
+            raise self._error(key, problem) from None
 
     def _automatic(self, rates: list[str | float]) -> Automatic:
         """``auto`` or ``auto:FIRST:STEP``."""
@@ -155,14 +155,14 @@ class _Reader:
             "utilization_threshold", self.table.get("utilization_threshold", 0.98), float
         )
         if not 0 < threshold <= 1:
-            raise self._wrong("utilization_threshold", f"must be in (0, 1], got {threshold}")
+            raise self._error("utilization_threshold", f"must be in (0, 1], got {threshold}")
         _, *parts = str(rates[0]).split(":")
         try:
             first, step = map(float, parts) if parts else (None, None)
         except ValueError:
             first, step = 0.0, 0.0
         if len(rates) > 1 or (first is not None and not (first > 0 and step and step > 0)):
-            raise self._wrong("rates", f"expected auto or auto:FIRST:STEP, got {rates[0]!r}")
+            raise self._error("rates", f"expected auto or auto:FIRST:STEP, got {rates[0]!r}")
         return Automatic(threshold, first, step)
 
     # --- what can be told only together ----------------------------------------------------------
@@ -175,16 +175,16 @@ class _Reader:
         try:
             content = msgspec.convert(json.loads(path.read_text()), dict[str, dict[str, float]])
         except OSError as problem:
-            raise self._wrong("cutoff", f"{path}: cannot be read ({problem.strerror})") from None
+            raise self._error("cutoff", f"{path}: cannot be read ({problem.strerror})") from None
         except (ValueError, msgspec.ValidationError) as problem:
-            said = f"{path}: expected JSON as {{cluster: {{policy: rate}}}}: {problem}"
-            raise self._wrong("cutoff", said) from None
+            text = f"{path}: expected JSON as {{cluster: {{policy: rate}}}}: {problem}"
+            raise self._error("cutoff", text) from None
         found = {}
         for name, (line, given) in spec.lines().items():
             for cluster, by_policy in content.items():
-                limits = {_plain(policy): rate for policy, rate in by_policy.items()}
-                if _same(cluster, given.cluster) and _plain(line.policy) in limits:
-                    found[name] = limits[_plain(line.policy)]
+                limits = {_canonical_name(policy): rate for policy, rate in by_policy.items()}
+                if _same(cluster, given.cluster) and _canonical_name(line.policy) in limits:
+                    found[name] = limits[_canonical_name(line.policy)]
         return replace(spec, cutoffs=found)
 
     def _check(self, spec: Spec) -> None:
@@ -212,7 +212,7 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-def _plain(policy: str) -> str:
+def _canonical_name(policy: str) -> str:
     """A policy's own name, for one of its aliases."""
     name, colon, argument = policy.partition(":")
     for known in registry.describe():

@@ -66,8 +66,8 @@ def step_of(point: Point) -> float:
     every device busy, if each ran for the same time on every device. point: one of the line, that takes
     generated jobs; its load does not matter."""
     kind = (point.input.generate or "").split(",")
-    told = [part for part in kind if part.partition("=")[0] not in ("interarrival", "jobs")]
-    spec = ",".join([*told, "interarrival=1", f"jobs={SAMPLE}"])
+    options = [part for part in kind if part.partition("=")[0] not in ("interarrival", "jobs")]
+    spec = ",".join([*options, "interarrival=1", f"jobs={SAMPLE}"])
     run = replace(point.input, generate=spec, window=None).run(point.policy, point.profile)
     table, cluster = run.throughputs.columns(run.cluster.slots), run.cluster
     work_s = []  # device-seconds

@@ -42,7 +42,7 @@ from fairlead.analysis.report.page import (
 from fairlead.analysis.report.sortable_tables import SortableColumn, sortable
 
 MAIN = "jct-load"
-MOST_POINTS = 1500  # rows of the table of points; the download has all
+MAX_POINTS = 1500  # rows of the table of points; the download has all
 _OF_POINTS = (AVERAGE_JCT, P99_JCT, UTILIZATION, WORST_RHO, COST, LOST)
 
 
@@ -169,7 +169,7 @@ def _incomplete(sweeps: Sequence[Swept], axis: str) -> Html:
         for swept in sweeps
         for cell in swept.result.cells
         if cell.outcome.status is not Status.COMPLETE
-    ][:MOST_POINTS]
+    ][:MAX_POINTS]
     if not cells:
         return Html()
     columns = [
@@ -189,7 +189,7 @@ def _point_table(sweeps: Sequence[Swept], axis: str) -> Html:
         for cell in swept.result.cells
         if cell.outcome.status is Status.COMPLETE
     ]
-    shown = cells[:MOST_POINTS]
+    shown = cells[:MAX_POINTS]
     words = "Click a heading to sort."
     if len(shown) < len(cells):
         words = f"The first {len(shown):,} of {len(cells):,}; the download has all. {words}"
@@ -223,7 +223,7 @@ def _points(sweeps: Sequence[Swept]) -> list[tuple[dict[str, object], dict[str, 
 def _spec(swept: Swept) -> dict[str, object]:
     """What was swept, in one level; options at their defaults are left out."""
     spec = asdict(swept.result.spec)
-    given, plain = spec.pop("input"), asdict(type(swept.result.spec.input)())
-    changed = {key: value for key, value in given.items() if value != plain[key]}
+    given, defaults = spec.pop("input"), asdict(type(swept.result.spec.input)())
+    changed = {key: value for key, value in given.items() if value != defaults[key]}
     known = {key: value for key, value in spec.items() if value not in (None, (), {}, [])}
     return {**known, **changed}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fairlead.simulator.simulation_run import SimulationRun
 
 READY = b"ready"
-TOLD_EVERY_S = 0.5
+REPORT_EVERY_S = 0.5
 OF_THE_PROCESSOR = ("cpu_s", "solve_s")  # metrics that differ from run to run
 _PR_SET_PDEATHSIG = 1
 
@@ -61,30 +61,30 @@ def main(fd: int, parent: int) -> None:
             return
 
 
-def answer_for(point: Point, told: ReportProgress) -> PointAnswer:
+def answer_for(point: Point, report: ReportProgress) -> PointAnswer:
     """Run a point; whatever goes wrong is the answer."""
     began = time.process_time()
     try:
-        answer = _measured(point, told)
+        answer = _measured(point, report)
     except FairleadError as problem:
         answer = PointAnswer(Status.FAILED, reason=str(problem))
     except MemoryError:
         answer = PointAnswer(Status.FAILED, reason="out of memory")
     except Exception as problem:
-        said = str(problem).partition("\n")[0]
-        reason = type(problem).__name__ + (f": {said}" if said else "")
+        text = str(problem).partition("\n")[0]
+        reason = type(problem).__name__ + (f": {text}" if text else "")
         answer = PointAnswer(Status.FAILED, reason=reason, trace=traceback.format_exc())
     return replace(answer, seconds=time.process_time() - began)
 
 
-def _measured(point: Point, told: ReportProgress) -> PointAnswer:
+def _measured(point: Point, report: ReportProgress) -> PointAnswer:
     from fairlead.analysis.experiments.divergence import DivergenceDetector
 
     run = point.input.run(point.policy, point.profile)
     total = run.n_measured
 
     def watch(done: float, note: str = "") -> None:
-        told(done / total if total else nan, note)
+        report(done / total if total else nan, note)
 
     window = run.options.measured_jobs
     divergence = DivergenceDetector(int(run.cluster.capacity.sum()), window[1] if window else 0)
@@ -122,7 +122,7 @@ class _ProgressSender:
     def __call__(self, done: float, note: str) -> None:
         now_s = time.monotonic()
         if now_s >= self.next_s:
-            self.next_s = now_s + TOLD_EVERY_S
+            self.next_s = now_s + REPORT_EVERY_S
             self.socket.send_bytes(msgspec.msgpack.encode(WorkerMessage(done, note)))
 
 

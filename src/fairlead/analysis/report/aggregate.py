@@ -23,34 +23,36 @@ class OverTime:
     average: Mapping[str, float]  # the same over the whole run
     busy: Floats  # (bins,) busy over available, of all types
     stranded: Floats  # (bins,) idle though jobs wait, over available
-    spread: Floats  # (bins,) of the busy ones, held by jobs on more servers than they need
+    scattered: Floats  # (bins,) of the busy ones, held by jobs on more servers than they need
     lost_s: Floats  # (bins,) device-seconds of work that does not count
     preempted: Floats  # (bins,) jobs that had to stop
 
 
-def over_time(rounds: pl.DataFrame, most_bins: int = 400) -> OverTime | None:
+def over_time(rounds: pl.DataFrame, max_bins: int = 400) -> OverTime | None:
     """Exact averages per bin; a bin is a round where the rounds are few. None without rounds."""
     start, seconds = _column(rounds, "time_s"), _column(rounds, "seconds")
     if not start.size or not seconds.sum() > 0:
         return None
     end = start + seconds
-    if start.size <= most_bins:
+    if start.size <= max_bins:
         edges = np.unique(np.concatenate([start, end]))
     else:
-        edges = np.linspace(start[0], end.max(), most_bins + 1)
-    ran = np.maximum.accumulate(np.column_stack([start, end]).ravel())
-    held = np.maximum.accumulate(np.append(start, end[-1]))  # capacity lasts through idle gaps
+        edges = np.linspace(start[0], end.max(), max_bins + 1)
+    run_edges = np.maximum.accumulate(np.column_stack([start, end]).ravel())
+    capacity_edges = np.maximum.accumulate(
+        np.append(start, end[-1])
+    )  # capacity lasts through idle gaps
 
     def in_bins(amount: Floats) -> Floats:
         total = np.concatenate([[0.0], np.cumsum(amount)])
-        return np.diff(np.interp(edges, ran, np.repeat(total, 2)[1:-1]))
+        return np.diff(np.interp(edges, run_edges, np.repeat(total, 2)[1:-1]))
 
     def mean(count: Floats) -> Floats:
         return in_bins(count * seconds) / np.diff(edges)
 
     def available(capacity: Floats) -> Floats:
-        total = np.concatenate([[0.0], np.cumsum(capacity * np.diff(held))])
-        return np.diff(np.interp(edges, held, total))
+        total = np.concatenate([[0.0], np.cumsum(capacity * np.diff(capacity_edges))])
+        return np.diff(np.interp(edges, capacity_edges, total))
 
     shares, average = {}, {}
     busy_s, there_s, stranded_s = (np.zeros(len(edges) - 1) for _ in range(3))
@@ -72,7 +74,7 @@ def over_time(rounds: pl.DataFrame, most_bins: int = 400) -> OverTime | None:
         average,
         busy=_ratio(busy_s, there_s),
         stranded=_ratio(stranded_s, there_s),
-        spread=_ratio(in_bins(_column(rounds, "spread_s")), busy_s),
+        scattered=_ratio(in_bins(_column(rounds, "spread_s")), busy_s),
         lost_s=in_bins(_column(rounds, "lost_s")),
         preempted=in_bins(_column(rounds, "preempted")),
     )
@@ -151,7 +153,7 @@ def timeline(
     window_s: tuple[float, float],
     *,
     columns: int = 1000,
-    most_rows: int = 96,
+    max_rows: int = 96,
 ) -> Timeline | None:
     """The placement intervals inside a window of time, on the first devices of each type; None where
     there are none.
@@ -162,7 +164,7 @@ def timeline(
     start_s, end_s = window_s
     if not intervals.height or not end_s > start_s:
         return None
-    shown = _shown_devices(intervals, sizes, most_rows)
+    shown = _shown_devices(intervals, sizes, max_rows)
     rows = [(name, device) for name, (ids, _) in shown.items() for device in ids]
     column = [
         ((pl.col(name) - start_s) / (end_s - start_s) * columns - 0.5)
@@ -199,28 +201,28 @@ def _members(intervals: pl.DataFrame) -> pl.DataFrame:
     job, partner = pl.col("job").cast(pl.Int64), pl.col("partner").cast(pl.Int64)
     half = pl.when(partner.is_null()).then(0).when(job < partner).then(1).otherwise(2)
     ours = intervals.with_columns(job, half.cast(pl.Int64).alias("half"))
-    packed = ours.filter(partner.is_not_null())
-    theirs = packed.with_columns(job=partner, half=3 - pl.col("half"))  # whether listed or not
+    colocated = ours.filter(partner.is_not_null())
+    theirs = colocated.with_columns(job=partner, half=3 - pl.col("half"))  # whether listed or not
     return pl.concat([ours.select(keep), theirs.select(keep)])
 
 
 def _merged(bars: pl.DataFrame) -> pl.DataFrame:
     """Bars of one job on one device that touch or overlap, as one."""
-    place = ["row", "half", "job"]
-    ordered = bars.select(*place, "first", "last").sort("row", "half", "first", "job")
-    fresh = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in place) | (
+    keys = ["row", "half", "job"]
+    ordered = bars.select(*keys, "first", "last").sort("row", "half", "first", "job")
+    fresh = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in keys) | (
         pl.col("first") > pl.col("last").shift(1)
     )
     return (
         ordered.with_columns(run=fresh.fill_null(True).cum_sum())
-        .group_by(*place, "run", maintain_order=True)
+        .group_by(*keys, "run", maintain_order=True)
         .agg(pl.col("first").min(), pl.col("last").max())
         .drop("run")
     )
 
 
 def _shown_devices(
-    intervals: pl.DataFrame, sizes: Mapping[str, int], most_rows: int
+    intervals: pl.DataFrame, sizes: Mapping[str, int], max_rows: int
 ) -> dict[str, tuple[list[int], int]]:
     """Accelerator type -> (ids of the devices shown, number of devices)."""
     every = _numbered(sizes)
@@ -229,12 +231,12 @@ def _shown_devices(
     for name in others:
         used = intervals.filter(pl.col("accelerator") == name)["devices"].explode().drop_nulls()
         every[name] = sorted(used.unique().to_list())
-    most = max(most_rows // max(len(every), 1), 2)
-    spare = most_rows - sum(min(len(ids), most) for ids in every.values())
+    most = max(max_rows // max(len(every), 1), 2)
+    free_rows = max_rows - sum(min(len(ids), most) for ids in every.values())
     shown: dict[str, tuple[list[int], int]] = {}
     for name, ids in every.items():
-        extra = max(min(len(ids) - most, spare), 0)
-        spare -= extra
+        extra = max(min(len(ids) - most, free_rows), 0)
+        free_rows -= extra
         shown[name] = (ids[: most + extra], len(ids))
     return shown
 
@@ -252,9 +254,9 @@ def _numbered(sizes: Mapping[str, int]) -> dict[str, list[int]]:
 def busiest_window(over: OverTime, share: float) -> tuple[float, float]:
     """The part of the run, so long, around the time with the most jobs running."""
     start, end = float(over.edges_s[0]), float(over.edges_s[-1])
-    middle = float(over.edges_s[int(np.argmax(over.running))])
+    center = float(over.edges_s[int(np.argmax(over.running))])
     half = share * (end - start) / 2
-    first = min(max(middle - half, start), end - 2 * half)
+    first = min(max(center - half, start), end - 2 * half)
     return first, first + 2 * half
 
 

@@ -33,7 +33,7 @@ class Chart:
     categories: tuple[str, ...] = ()  # names of bars
     log_x: bool = False
     log_y: bool = False
-    y_most: float | None = (
+    y_max: float | None = (
         None  # the top of the axis: what is above (near divergence) leaves the chart
     )
     marks: tuple[tuple[float, str], ...] = ()  # vertical lines: x and name
@@ -83,14 +83,17 @@ def y_range(chart: Chart) -> tuple[float, float]:
     every = np.concatenate([values[np.isfinite(values)] for values in found] or [np.empty(0)])
     every = every[every > 0] if chart.log_y else every
     least, most = _wide(every, chart.log_y)
-    if chart.y_most is not None:
-        most = chart.y_most
+    if chart.y_max is not None:
+        most = chart.y_max
     if chart.log_y:
-        return least / 1.15, most if chart.y_most is not None else most * 1.15
+        return least / 1.15, most if chart.y_max is not None else most * 1.15
     if least >= 0 and (chart.kind == "bars" or least < 2 / 3 * most):
         least = 0.0
-    room = 0.06 * (most - least)
-    return least if least == 0 else least - room, most if chart.y_most is not None else most + room
+    margin = 0.06 * (most - least)
+    return (
+        least if least == 0 else least - margin,
+        most if chart.y_max is not None else most + margin,
+    )
 
 
 def _drawn(chart: Chart, series: Series) -> Bools:

@@ -45,7 +45,7 @@ HATCHES = ("", "////", "\\\\\\\\", "xxx", "...", "---", "+++")
 MARKS_PER_LINE = 6  # markers of a line with many points, in a figure with line styles
 MIN_MARKED_POINTS = 40  # a line of at most so many points has a marker at each
 WIDTH, HEIGHT = 5.4, 3.4  # inches: of the axes
-BAR_ROOM = 0.8  # of the distance between categories
+BAR_GROUP_WIDTH = 0.8  # of the distance between categories
 _STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so it is there on every machine
     "font.size": 10,
@@ -86,7 +86,7 @@ def write_chart(
     style: of a figure for a paper, which has exactly that size; None: as large as its axes and its legend
     need, as on a page of results.
     """
-    with look(style):
+    with matplotlib_style(style):
         figure = draw(chart) if style is None else draw_for_paper(chart, style)
         written = []
         for kind in formats:
@@ -99,7 +99,7 @@ def write_chart(
 
 
 @contextmanager
-def look(style: FigureStyle | None) -> Iterator[None]:
+def matplotlib_style(style: FigureStyle | None) -> Iterator[None]:
     """Our look, whatever the user's own settings of matplotlib are."""
     import matplotlib.style
 
@@ -173,15 +173,15 @@ def draw(chart: Chart) -> "Figure":
 
 def _fill(axes: "Axes", chart: Chart, style: FigureStyle | None) -> None:
     """Draw everything inside the axes, and their ticks."""
-    told_apart = style is not None and style.line_styles
+    vary_style = style is not None and style.line_styles
     if chart.log_x:
         axes.set_xscale("log")
     if chart.log_y:
         axes.set_yscale("log")
     if chart.kind == "bars":
-        _draw_bars(axes, chart, told_apart)
+        _draw_bars(axes, chart, vary_style)
     else:
-        _draw_lines(axes, chart, told_apart)
+        _draw_lines(axes, chart, vary_style)
     axes.set_ylim(*y_range(chart))
     width = WIDTH if style is None else 0.8 * style.width
     height = 2 * HEIGHT if style is None else style.height
@@ -193,19 +193,19 @@ def _bars(chart: Chart) -> int:
     return len(chart.series) * len(chart.categories)
 
 
-def _draw_lines(axes: "Axes", chart: Chart, told_apart: bool) -> None:
+def _draw_lines(axes: "Axes", chart: Chart, vary_style: bool) -> None:
     for series in chart.series:
         number = chart.names.index(series.name)
-        few = _few(series)
+        has_markers = _has_markers(series)
         axes.plot(
             series.x,
             series.y,
             label=series.name,
             color=colour(number),
-            linestyle=_line_style(number, series.published, told_apart),
+            linestyle=_line_style(number, series.published, vary_style),
             drawstyle="steps-post" if series.steps else "default",
-            marker=MARKERS[number % len(MARKERS)] if few or told_apart else "",
-            markevery=1 if few else _places(chart, series, number),
+            marker=MARKERS[number % len(MARKERS)] if has_markers or vary_style else "",
+            markevery=1 if has_markers else _places(chart, series, number),
             markerfacecolor="white" if series.published else colour(number),
             zorder=2 if series.published else 3,
         )
@@ -223,11 +223,11 @@ def _draw_lines(axes: "Axes", chart: Chart, told_apart: bool) -> None:
     if chart.log_x:
         axes.set_xlim(low / 1.08, high * 1.08)
     else:
-        room = 0.03 * (high - low)
-        axes.set_xlim(0.0 if low == 0 else low - room, high + room)
+        margin = 0.03 * (high - low)
+        axes.set_xlim(0.0 if low == 0 else low - margin, high + margin)
 
 
-def _few(series: Series) -> bool:
+def _has_markers(series: Series) -> bool:
     """Whether a line has so few points that each is marked."""
     return bool(np.isfinite(series.y).sum() <= MIN_MARKED_POINTS and not series.steps)
 
@@ -240,33 +240,33 @@ def _places(chart: Chart, series: Series, number: int) -> list[int]:
         return []
     at = (np.arange(MARKS_PER_LINE) + (number + 0.5) / len(chart.names)) / MARKS_PER_LINE
     x = np.log(series.x[known]) if chart.log_x else series.x[known]
-    wanted = x[0] + at * (x[-1] - x[0])
-    found = known[np.minimum(np.searchsorted(x, wanted), len(known) - 1)]
-    return [int(place) for place in np.unique(found)]
+    target = x[0] + at * (x[-1] - x[0])
+    found = known[np.minimum(np.searchsorted(x, target), len(known) - 1)]
+    return [int(position) for position in np.unique(found)]
 
 
-def _line_style(number: int, published: bool, told_apart: bool) -> Any:
+def _line_style(number: int, published: bool, vary_style: bool) -> Any:
     """A dash pattern of matplotlib."""
-    if told_apart:
+    if vary_style:
         return LINE_STYLES[number % len(LINE_STYLES)]
     return DASHES if published else "-"
 
 
-def _draw_bars(axes: "Axes", chart: Chart, told_apart: bool) -> None:
+def _draw_bars(axes: "Axes", chart: Chart, vary_style: bool) -> None:
     """Series side by side in each category; published ones are empty, with a broken edge."""
-    thick = BAR_ROOM / max(len(chart.series), 1)
-    for place, series in enumerate(chart.series):
+    thick = BAR_GROUP_WIDTH / max(len(chart.series), 1)
+    for position, series in enumerate(chart.series):
         number = chart.names.index(series.name)
-        at = series.x + (place + 0.5) * thick - BAR_ROOM / 2
+        at = series.x + (position + 0.5) * thick - BAR_GROUP_WIDTH / 2
         axes.bar(
             at,
             series.y,
             0.88 * thick,
-            color="white" if series.published or _hatch(number, told_apart) else colour(number),
+            color="white" if series.published or _hatch(number, vary_style) else colour(number),
             edgecolor=colour(number),
             linestyle="--" if series.published else "-",
             linewidth=1.2,
-            hatch=_hatch(number, told_apart),
+            hatch=_hatch(number, vary_style),
             zorder=3,
         )
         if series.low is not None and series.high is not None:
@@ -278,16 +278,16 @@ def _draw_bars(axes: "Axes", chart: Chart, told_apart: bool) -> None:
     axes.grid(visible=False, axis="x")
 
 
-def _hatch(number: int, told_apart: bool) -> str | None:
-    return HATCHES[number % len(HATCHES)] if told_apart else None
+def _hatch(number: int, vary_style: bool) -> str | None:
+    return HATCHES[number % len(HATCHES)] if vary_style else None
 
 
 def _errors(series: Series) -> Floats:
     """(2, points) how far the ends of the error bars are from the points; 0 where that is not known."""
     assert series.low is not None
     assert series.high is not None
-    apart = np.stack([series.y - series.low, series.high - series.y])
-    return np.where(np.isfinite(apart), np.maximum(apart, 0.0), 0.0)
+    errors = np.stack([series.y - series.low, series.high - series.y])
+    return np.where(np.isfinite(errors), np.maximum(errors, 0.0), 0.0)
 
 
 def _ticks(axes: "Axes", chart: Chart, width_in: float, height_in: float, font_pt: float) -> None:
@@ -301,8 +301,8 @@ def _ticks(axes: "Axes", chart: Chart, width_in: float, height_in: float, font_p
     ):
         if log:
             numbers = 3 * math.log10(high / low)
-            room = axis is axes.yaxis or numbers * 4.5 * _em(font_pt) < width_in
-            short = high / low < 1000 and room
+            margin = axis is axes.yaxis or numbers * 4.5 * _em(font_pt) < width_in
+            short = high / low < 1000 and margin
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,)))
             axis.set_minor_formatter(NullFormatter())
             axis.set_minor_locator(NullLocator())
@@ -341,20 +341,20 @@ def _entries(chart: Chart, style: FigureStyle | None) -> tuple[list[Any], list[s
     from matplotlib.patches import Patch
 
     bars = chart.kind == "bars"
-    told_apart = style is not None and style.line_styles
+    vary_style = style is not None and style.line_styles
 
     def sign(color: str, number: int | None, dashed: bool) -> "Line2D | Patch":
         if bars:
             fill = "white" if dashed else color
-            hatch = None if number is None else _hatch(number, told_apart)
+            hatch = None if number is None else _hatch(number, vary_style)
             line: Literal["--", "-"] = "--" if dashed else "-"
             return Patch(
                 facecolor="white" if hatch else fill, edgecolor=color, linestyle=line, hatch=hatch
             )
-        marker = MARKERS[(number or 0) % len(MARKERS)] if number is not None or told_apart else ""
-        marked = told_apart or all(map(_few, chart.series))
+        marker = MARKERS[(number or 0) % len(MARKERS)] if number is not None or vary_style else ""
+        marked = vary_style or all(map(_has_markers, chart.series))
         return Line2D(
-            [], [], color=color, linestyle=_line_style(number or 0, dashed, told_apart),
+            [], [], color=color, linestyle=_line_style(number or 0, dashed, vary_style),
             marker=marker if marked else "", markerfacecolor="white" if dashed else color,
         )  # fmt: skip
 

@@ -25,9 +25,9 @@ from fairlead.analysis.report.svg import (
     empty,
     grid_x,
     grid_y,
+    label_height,
     log_ticks,
     picture,
-    room_below,
     slanted,
     ticks,
     write,
@@ -38,7 +38,7 @@ BARE = Unit("", 1.0, 0)
 MIN_MARKED_POINTS = 40  # a line of at most so many points has a dot at each
 MAX_SERIES = 1500  # points of a line that are drawn; of longer ones an even selection
 PUBLISHED = "6 4"
-BAR_ROOM = 0.8  # of the distance between categories
+BAR_GROUP_WIDTH = 0.8  # of the distance between categories
 WIDE = (1120, 400)  # px; alone in a row
 
 
@@ -69,13 +69,13 @@ def part(title: str, drawn: Sequence[tuple[str, Chart]], names: Sequence[str]) -
 
 def key(chart: Chart) -> Html:
     """What each colour means; nothing where there is only one thing to be seen."""
-    entries = [(name, *_look(number, dashed)) for name, number, dashed in chart.entries]
+    entries = [(name, *_line_style(number, dashed)) for name, number, dashed in chart.entries]
     if chart.paired:
         entries.append(("published", FAINT, PUBLISHED))
     return page.line_legend(entries) if len(entries) > 1 else Html()
 
 
-def _look(number: int, published: bool) -> tuple[str, str]:
+def _line_style(number: int, published: bool) -> tuple[str, str]:
     """Colour and dashes of a line."""
     return colour(number), PUBLISHED if published else dashes(number)
 
@@ -85,13 +85,13 @@ def draw(chart: Chart, *, size: tuple[int, int] = (560, 300)) -> Html:
     if not any(np.isfinite(series.y).any() for series in chart.series):
         return empty("There is nothing to show.", size)
     y_low, y_high = y_range(chart)
-    levels = log_ticks(y_low, y_high) if chart.log_y else ticks(y_low, y_high, 6)
-    left = max(max((len(f"{t:,.10g}") for t in levels), default=1) * CHARACTER + 14, 36)
+    gridlines = log_ticks(y_low, y_high) if chart.log_y else ticks(y_low, y_high, 6)
+    left = max(max((len(f"{t:,.10g}") for t in gridlines), default=1) * CHARACTER + 14, 36)
     below = 44.0
     if chart.kind == "bars":
         pitch = (size[0] - left - 20) / max(len(chart.categories), 1)
         level = _level(chart, pitch)
-        below = (22 if level else room_below(chart.categories)) + (22 if chart.x_label else 4)
+        below = (22 if level else label_height(chart.categories)) + (22 if chart.x_label else 4)
     frame = PlotFrame(*size, left=left, top=26, bottom_margin=below)
     x = Axis(*x_range(chart), frame.left, frame.right, chart.log_x and chart.kind == "lines")
     y = Axis(y_low, y_high, frame.bottom, frame.top, chart.log_y)
@@ -119,7 +119,7 @@ def _lines(chart: Chart, x: Axis, y: Axis) -> str:
 
 def _line(chart: Chart, series: Series, x: Axis, y: Axis) -> str:
     number = chart.names.index(series.name)
-    stroke, dash = _look(number, series.published)
+    stroke, dash = _line_style(number, series.published)
     name = f"{series.name} (published)" if series.published else series.name
     at = _thinned(series)
     right, up = x.all(series.x[at]), y.all(series.y[at])
@@ -136,10 +136,10 @@ def _line(chart: Chart, series: Series, x: Axis, y: Axis) -> str:
     if known.sum() <= MIN_MARKED_POINTS and not series.steps:
         fill = "#fff" if series.published else stroke
         for i in np.flatnonzero(known):
-            told = _told(name, brief(float(series.x[i])), series, int(i))
+            tooltip = _tooltip(name, brief(float(series.x[i])), series, int(i))
             parts.append(
                 f'<circle cx="{right[i]:.1f}" cy="{up[i]:.1f}" r="3.5" fill="{fill}" '
-                f'stroke="{stroke}"><title>{clean(told)}</title></circle>'
+                f'stroke="{stroke}"><title>{clean(tooltip)}</title></circle>'
             )
     return "".join(parts)
 
@@ -168,7 +168,7 @@ def _path(right: Floats, up: Floats, steps: bool) -> str:
     return path + "".join(f"L{a:.1f} {b:.1f}" for a, b in points[1:])
 
 
-def _told(name: str, where: str, series: Series, i: int) -> str:
+def _tooltip(name: str, where: str, series: Series, i: int) -> str:
     """What a point says of itself."""
     words = f"{name}, {where}: {brief(float(series.y[i]))}"
     if series.low is None or series.high is None or not series.high[i] > series.low[i]:
@@ -192,27 +192,27 @@ def _whiskers(series: Series, right: Floats, y: Axis, stroke: str) -> str:
 def _bars(chart: Chart, x: Axis, y: Axis) -> str:
     """Series side by side in each category; published ones are empty, with a broken edge."""
     pitch = x.at(1.0) - x.at(0.0)
-    thick = BAR_ROOM * pitch / max(len(chart.series), 1)
+    thick = BAR_GROUP_WIDTH * pitch / max(len(chart.series), 1)
     floor = y.at(max(y.low, 0.0))
     parts = []
-    for place, series in enumerate(chart.series):
-        stroke, dash = _look(chart.names.index(series.name), series.published)
-        look = (
+    for position, series in enumerate(chart.series):
+        stroke, dash = _line_style(chart.names.index(series.name), series.published)
+        attributes = (
             f'fill="#fff" stroke="{stroke}" stroke-dasharray="{dash}"'
             if series.published
             else f'fill="{stroke}"'
         )
         name = f"{series.name} (published)" if series.published else series.name
-        middle = x.all(series.x) + (place + 0.5) * thick - BAR_ROOM * pitch / 2
+        center = x.all(series.x) + (position + 0.5) * thick - BAR_GROUP_WIDTH * pitch / 2
         for i in np.flatnonzero(np.isfinite(series.y)):
             top = y.at(float(series.y[i]))
-            told = _told(name, chart.categories[int(series.x[i])], series, int(i))
+            tooltip = _tooltip(name, chart.categories[int(series.x[i])], series, int(i))
             parts.append(
-                f'<g><title>{clean(told)}</title><rect x="{middle[i] - 0.44 * thick:.1f}" '
+                f'<g><title>{clean(tooltip)}</title><rect x="{center[i] - 0.44 * thick:.1f}" '
                 f'y="{min(top, floor):.1f}" width="{0.88 * thick:.1f}" '
-                f'height="{abs(floor - top):.1f}" {look}/></g>'
+                f'height="{abs(floor - top):.1f}" {attributes}/></g>'
             )
-        parts.append(_whiskers(series, middle, y, INK))
+        parts.append(_whiskers(series, center, y, INK))
     return "".join(parts)
 
 
@@ -227,8 +227,8 @@ def _categories(chart: Chart, frame: PlotFrame, x: Axis) -> str:
         for i, name in enumerate(chart.categories)
     )
     base = f'<path d="M{frame.left:g} {frame.bottom:g}H{frame.right:g}" stroke="{FAINT}"/>'
-    middle = (frame.left + frame.right) / 2
-    label = write(middle, frame.height - 6, chart.x_label, anchor="middle") if chart.x_label else ""
+    center = (frame.left + frame.right) / 2
+    label = write(center, frame.height - 6, chart.x_label, anchor="middle") if chart.x_label else ""
     return "".join(names) + base + label
 
 

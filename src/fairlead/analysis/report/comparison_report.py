@@ -14,7 +14,7 @@ from fairlead.analysis.report.aggregate import (
 )
 from fairlead.analysis.report.chart import Chart
 from fairlead.analysis.report.downloads import (
-    MOST_ROWS,
+    MAX_ROWS,
     chart_table,
     downloads,
     metric_table,
@@ -64,7 +64,7 @@ from fairlead.analysis.report.run_charts import (
 from fairlead.analysis.report.sortable_tables import SortableColumn, sortable
 from fairlead.model.arrays import Floats
 
-_OVER_TIME = ("utilisation", "fragmentation", "spread", "queue")
+_OVER_TIME = ("utilisation", "fragmentation", "scattered", "queue")
 Run = tuple[str, Mapping[str, object], Mapping[str, object], pl.DataFrame, pl.DataFrame]
 
 
@@ -79,8 +79,8 @@ def comparison_report(runs: Sequence[Run], reference: int | None = None) -> Html
     configs = [run[1] for run in runs]
     given = setting(configs[0], metrics[0]) if runs else ""
     drawn = run_charts([PlottedRun(*run) for run in runs])
-    apart = len({str(config.get("policy")) for config in configs}) == len(runs)
-    heading = f"{len(runs)} {'policies' if apart else 'runs'} compared"
+    one_policy_each = len({str(config.get("policy")) for config in configs}) == len(runs)
+    heading = f"{len(runs)} {'policies' if one_policy_each else 'runs'} compared"
     return page(
         "Fairlead: comparison",
         [
@@ -116,18 +116,20 @@ def _overview(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) ->
 
 def _downloads(runs: Sequence[Run], drawn: Sequence[tuple[str, Chart]]) -> Html:
     """What the page holds as files; of the jobs as many as have room, the same number of each run."""
-    each = MOST_ROWS // max(len(runs), 1)
+    each = MAX_ROWS // max(len(runs), 1)
     jobs = [
         jobs.head(each).select(pl.lit(label).alias("run"), pl.all())
         for label, _, _, jobs, _ in runs
         if jobs.width
     ]
-    said = f"jobs; the first {each:,} of a run" if any(r[3].height > each for r in runs) else "jobs"
+    scope = (
+        f"jobs; the first {each:,} of a run" if any(r[3].height > each for r in runs) else "jobs"
+    )
     return downloads(
         [
             ("metrics", "all numbers", metric_table([({"run": r[0]}, r[2]) for r in runs])),
             ("figures", "the points of the figures", chart_table(drawn)),
-            ("jobs", said, pl.concat(jobs, how="diagonal_relaxed") if jobs else pl.DataFrame()),
+            ("jobs", scope, pl.concat(jobs, how="diagonal_relaxed") if jobs else pl.DataFrame()),
         ]
     )
 
@@ -286,8 +288,8 @@ def _comparison_row(quantity: Metric, metrics: Sequence[Mapping[str, object]]) -
     cells = []
     for i, value in enumerate(values):
         style, mark = ("n best", " ★") if i in best else ("n", "")
-        apart = by_how_much and best and i not in best and value is not None
-        more = tag("small", f"+{100 * (value / least - 1):.1f} %") if apart and value else None
+        marked = by_how_much and best and i not in best and value is not None
+        more = tag("small", f"+{100 * (value / least - 1):.1f} %") if marked and value else None
         cells.append(tag("td", unit.bare(value), mark, more, class_=style))
     name = f"{quantity.name} ({unit.name})" if unit.name else quantity.name
     return tag("tr", tag("td", name, class_="what", title=quantity.meaning), *cells)

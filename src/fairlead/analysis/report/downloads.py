@@ -14,7 +14,7 @@ from fairlead.analysis.report.metric_catalogue import number
 from fairlead.analysis.report.page import note, section
 
 DIGITS = 7  # significant ones of embedded numbers; the Parquet tables hold all
-MOST_ROWS = 20_000  # of one table
+MAX_ROWS = 20_000  # of one table
 
 
 def downloads(tables: Sequence[tuple[str, str, pl.DataFrame]]) -> Html:
@@ -24,10 +24,10 @@ def downloads(tables: Sequence[tuple[str, str, pl.DataFrame]]) -> Html:
     return section("Download", join(note(words), table((), rows, class_="downloads")))
 
 
-def _row(name: str, words: str, held: pl.DataFrame) -> Html:
-    if held.height > MOST_ROWS:
-        words = f"{words}; the first {MOST_ROWS:,} of {held.height:,} rows"
-        held = held.head(MOST_ROWS)
+def _row(name: str, words: str, table: pl.DataFrame) -> Html:
+    if table.height > MAX_ROWS:
+        words = f"{words}; the first {MAX_ROWS:,} of {table.height:,} rows"
+        table = table.head(MAX_ROWS)
     buttons = [
         tag("button", kind.upper(), type="button", data_format=kind) for kind in ("csv", "json")
     ]
@@ -35,11 +35,11 @@ def _row(name: str, words: str, held: pl.DataFrame) -> Html:
         "tr",
         tag("td", name),
         tag("td", words),
-        tag("td", *buttons, data_name=name, data_table=packed(held)),
+        tag("td", *buttons, data_name=name, data_table=compressed(table)),
     )
 
 
-def packed(table: pl.DataFrame) -> str:
+def compressed(table: pl.DataFrame) -> str:
     """A table as JSON by columns, gzip and base64; the same table gives the same text."""
     short = table.with_columns(pl.col(pl.Float64, pl.Float32).round_sig_figs(DIGITS))
     columns = {column.name: column.to_list() for column in short}

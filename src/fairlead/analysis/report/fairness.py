@@ -21,11 +21,11 @@ def machine_form(metrics: Mapping[str, Any]) -> dict[str, Any]:
     rho is above 1, 1.05 and 1.1 (``unfair_1``, ``unfair_105``, ``unfair_11``). What is measured of each
     definition of rho stands under ``fairness``, because ``rho`` is that of the jobs.
     """
-    rest = {name: value for name, value in metrics.items() if name != "rho"}
+    others = {name: value for name, value in metrics.items() if name != "rho"}
     fairness = metrics.get("rho", {})
     static = fairness.get("static", {})
     top = {name: static[key] for name, key in _NAMES.items() if key in static}
-    return {**rest, "fairness": fairness, **top}
+    return {**others, "fairness": fairness, **top}
 
 
 def rho_of_jobs(metrics: Mapping[str, Any], jobs: pl.DataFrame) -> dict[str, float | None]:

@@ -12,7 +12,7 @@ ASPECT = 0.65  # height over width
 FONT_PT = 8.0
 
 
-class SeedSpread(StrEnum):
+class SeedInterval(StrEnum):
     """What error bars over seeds show."""
 
     RANGE = "range"  # the least and the greatest

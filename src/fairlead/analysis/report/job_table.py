@@ -12,7 +12,7 @@ from fairlead.analysis.report.page import note
 from fairlead.analysis.report.sortable_tables import SortableColumn, sortable
 from fairlead.simulator.recording.adaptation_columns import in_words
 
-MOST_JOBS = 500  # rows of the table
+MAX_JOBS = 500  # rows of the table
 
 
 def values_of(frame: pl.DataFrame, name: str) -> list[object]:
@@ -38,7 +38,7 @@ class _Column:
     always: bool = False  # shown even if nothing is known
 
 
-def _plain(column: str) -> Callable[[pl.DataFrame], list[object]]:
+def _values_of(column: str) -> Callable[[pl.DataFrame], list[object]]:
     return lambda jobs: values_of(jobs, column)
 
 
@@ -68,26 +68,26 @@ def _weight(jobs: pl.DataFrame) -> list[object]:
 
 
 JOB_COLUMNS = (
-    _Column("Job", _plain("job"), MetricKind.COUNT, always=True),
-    _Column("Family", _plain("family"), always=True),
-    _Column("Devices", _plain("scale_factor"), MetricKind.COUNT, always=True),
-    _Column("Mode", _plain("mode")),
+    _Column("Job", _values_of("job"), MetricKind.COUNT, always=True),
+    _Column("Family", _values_of("family"), always=True),
+    _Column("Devices", _values_of("scale_factor"), MetricKind.COUNT, always=True),
+    _Column("Mode", _values_of("mode")),
     _Column("Batch size from epoch", _batch_sizes),
-    _Column("Tenant", _plain("tenant")),
+    _Column("Tenant", _values_of("tenant")),
     _Column("Weight", _weight, MetricKind.RATIO),
-    _Column("Arrival", _plain("arrival_s"), MetricKind.TIME, always=True),
+    _Column("Arrival", _values_of("arrival_s"), MetricKind.TIME, always=True),
     _Column("Waited", _waited, MetricKind.TIME),
-    _Column("Run time", _plain("run_s"), MetricKind.TIME),
-    _Column("JCT", _plain("jct_s"), MetricKind.TIME, always=True),
-    _Column("Ended", _plain("end"), always=True),
+    _Column("Run time", _values_of("run_s"), MetricKind.TIME),
+    _Column("JCT", _values_of("jct_s"), MetricKind.TIME, always=True),
+    _Column("Ended", _values_of("end"), always=True),
     _Column("Steps done", _steps_done, MetricKind.SHARE),
-    _Column("Rho, isolated", _plain("rho_isolated"), MetricKind.RATIO),
-    _Column("Rho, static", _plain("rho_static"), MetricKind.RATIO),
-    _Column("Rho, Themis", _plain("rho_themis"), MetricKind.RATIO),
-    _Column("Cost", _plain("cost"), MetricKind.MONEY),
-    _Column("Restarts", _plain("restarts"), MetricKind.COUNT),
-    _Column("Moves", _plain("moves"), MetricKind.COUNT),
-    _Column("Lost to restarts", _plain("restart_lost_s"), MetricKind.TIME),
+    _Column("Rho, isolated", _values_of("rho_isolated"), MetricKind.RATIO),
+    _Column("Rho, static", _values_of("rho_static"), MetricKind.RATIO),
+    _Column("Rho, Themis", _values_of("rho_themis"), MetricKind.RATIO),
+    _Column("Cost", _values_of("cost"), MetricKind.MONEY),
+    _Column("Restarts", _values_of("restarts"), MetricKind.COUNT),
+    _Column("Moves", _values_of("moves"), MetricKind.COUNT),
+    _Column("Lost to restarts", _values_of("restart_lost_s"), MetricKind.TIME),
     _Column("Deadline", _deadline),
 )
 
@@ -96,7 +96,7 @@ def job_table(jobs: pl.DataFrame) -> Html:
     """The table of jobs, of the worst ones where there are many."""
     if not jobs.height:
         return note("There were no jobs.")
-    shown = worst_jobs(jobs, MOST_JOBS)
+    shown = worst_jobs(jobs, MAX_JOBS)
     words = "Click a heading to sort."
     if shown.height < jobs.height:
         words = (
@@ -112,4 +112,4 @@ def _known(column: _Column, jobs: pl.DataFrame) -> SortableColumn | None:
     values = column.of(jobs)
     if not column.always and all(value is None or value == "" for value in values):
         return None
-    return SortableColumn(column.name, values, column.kind, plain=column.name == "Job")
+    return SortableColumn(column.name, values, column.kind, is_name=column.name == "Job")

@@ -52,9 +52,9 @@ def head(
     policy: Content-Security-Policy of a page that no server sends; nonce: of the style, under a policy that
     asks for one.
     """
-    told = {"viewport": "width=device-width, initial-scale=1", **about}
+    metadata = {"viewport": "width=device-width, initial-scale=1", **about}
     guard = tag("meta", http_equiv="Content-Security-Policy", content=policy) if policy else None
-    metas = [tag("meta", name=name, content=content) for name, content in told.items()]
+    metas = [tag("meta", name=name, content=content) for name, content in metadata.items()]
     metas = [tag("meta", charset="utf-8"), *metas]
     return tag(
         "head",

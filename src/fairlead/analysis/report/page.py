@@ -174,13 +174,17 @@ def configurations(labels: Sequence[str], configs: Sequence[Mapping[str, object]
         for key in keys
         if len({brief(config.get(key)) for config in configs}) == 1
     }
-    own = [key for key in keys if key not in common]
-    headings = [tag("th"), *(tag("th", key, scope="col") for key in own)]
+    varying = [key for key in keys if key not in common]
+    headings = [tag("th"), *(tag("th", key, scope="col") for key in varying)]
     rows = (
-        tag("tr", tag("td", label), *(tag("td", brief(config.get(k)), class_="name") for k in own))
+        tag(
+            "tr",
+            tag("td", label),
+            *(tag("td", brief(config.get(k)), class_="name") for k in varying),
+        )
         for label, config in zip(labels, configs, strict=True)
     )
-    differing = table(headings, rows) if own else None
+    differing = table(headings, rows) if varying else None
     return tag(
         "div",
         tag("div", configuration(common)),

@@ -18,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-PATIENCE_S = 2.0  # shorter waits need no bar
+SHOW_AFTER_S = 2.0  # shorter waits need no bar
 REFRESH_S = 0.1
 
 
@@ -52,14 +52,14 @@ def _ignore(done: float, note: str = "") -> None:
 
 
 class _Bar:
-    """A bar that appears once the work has lasted ``PATIENCE_S``; it draws in the caller's thread."""
+    """A bar that appears once the work has lasted ``SHOW_AFTER_S``; it draws in the caller's thread."""
 
     def __init__(self, description: str, total: float | None, terminal: bool | None) -> None:
         self._description = description
         self._total = total
         self._terminal = terminal
         self._start_s = time.monotonic()
-        self._next_s = self._start_s + PATIENCE_S
+        self._next_s = self._start_s + SHOW_AFTER_S
         self._drawn: tuple[Progress, TaskID] | None = None
 
     def update(self, done: float, note: str = "") -> None:

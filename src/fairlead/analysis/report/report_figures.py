@@ -29,8 +29,8 @@ from fairlead.analysis.report.svg import (
     fit,
     grid_x,
     grid_y,
+    label_height,
     picture,
-    room_below,
     slanted,
     write,
 )
@@ -112,7 +112,7 @@ def utilization_over_time(over: OverTime, *, width: int = 560, strip: int = 78) 
         y = Axis(0.0, 1.0, top + strip, top)
         part = PlotFrame(width, top + strip, top=top, bottom_margin=0)
         body += [
-            grid_y(part, y, Unit("%", 0.01, 0), most_ticks=3),
+            grid_y(part, y, Unit("%", 0.01, 0), max_ticks=3),
             _area(
                 x,
                 y,
@@ -152,14 +152,14 @@ def bars(
     scale = Axis(0.0, top, gutter, width - margin)
     body = []
     for i, row in enumerate(rows):
-        middle = i * pitch + pitch / 2
+        center = i * pitch + pitch / 2
         long = max(scale.at(row.value or 0.0) - gutter, 0.0)
         body += [
             f'<g><title>{clean(row.label)}: {clean(row.text)}</title>'
-            f'<rect x="{gutter:.1f}" y="{middle - thick / 2:.1f}" width="{long:.1f}" height="{thick}" '
+            f'<rect x="{gutter:.1f}" y="{center - thick / 2:.1f}" width="{long:.1f}" height="{thick}" '
             f'fill="{colour(row.series)}"/></g>',
-            write(gutter - 6, middle + 4, fit(row.label, gutter - 6), anchor="end"),
-            write(gutter + long + 5, middle + 4, row.text + (" ★" if row.best else ""),
+            write(gutter - 6, center + 4, fit(row.label, gutter - 6), anchor="end"),
+            write(gutter + long + 5, center + 4, row.text + (" ★" if row.best else ""),
                   weight="bold" if row.best else ""),
         ]  # fmt: skip
     return picture(width, pitch * len(rows) + 4, title, "".join(body))
@@ -175,7 +175,7 @@ def panels(rows: Sequence[Relative], labels: Sequence[str], reference: int) -> H
     width, gap = 1120, 24
     each = (width - gap * (columns - 1)) / columns
     pitch = (each - 60) / max(len(labels), 1)
-    below = room_below(labels)
+    below = label_height(labels)
     tall = 220 + below
     body = []
     for i, row in enumerate(rows):
@@ -198,17 +198,17 @@ def _panel(
         grid_y(frame, y, Unit("", unit.size, unit.decimals)),
     ]
     for i, (label, value, ratio) in enumerate(zip(labels, row.values, row.ratios, strict=True)):
-        middle, at = frame.left + (i + 0.5) * pitch, y.at(value or 0.0)
+        center, at = frame.left + (i + 0.5) * pitch, y.at(value or 0.0)
         fill, weight = (colour(0), "bold") if i == reference else (OTHERS, "")
-        told = f"{label}: {unit.full(value)}, {times(ratio, '×')} that of {labels[reference]}"
+        tooltip = f"{label}: {unit.full(value)}, {times(ratio, '×')} that of {labels[reference]}"
         words = unit.full(value) if ratio is None else times(ratio, "×")
         body += [
-            f'<g><title>{clean(told)}</title><rect x="{middle - 0.36 * pitch:.1f}" y="{at:.1f}" '
+            f'<g><title>{clean(tooltip)}</title><rect x="{center - 0.36 * pitch:.1f}" y="{at:.1f}" '
             f'width="{0.72 * pitch:.1f}" height="{frame.bottom - at:.1f}" fill="{fill}"/></g>',
-            slanted(middle + 4, frame.bottom + 14, label, weight),
+            slanted(center + 4, frame.bottom + 14, label, weight),
         ]
         if pitch > len(words) * 0.8 * CHARACTER:
-            body.append(write(middle, at - 5, words, anchor="middle", weight=weight))
+            body.append(write(center, at - 5, words, anchor="middle", weight=weight))
     base = f'<path d="M{frame.left:g} {frame.bottom:g}H{frame.right:g}" stroke="{FAINT}"/>'
     return "".join(body) + base
 
@@ -244,8 +244,8 @@ def device_timeline(
         "tops": " ".join(str(top) for top in tops),
         "rows": "|".join(f"{accelerator} device {device}" for accelerator, device in shown.rows),
     }
-    told = "".join(f' data-{key}="{clean(value)}"' for key, value in data.items())
-    return picture(width, bottom + 44, title, "".join(body), f'class="timeline"{told}')
+    tooltip = "".join(f' data-{key}="{clean(value)}"' for key, value in data.items())
+    return picture(width, bottom + 44, title, "".join(body), f'class="timeline"{tooltip}')
 
 
 def _value_axis(
@@ -283,8 +283,8 @@ def _percentiles(x: Axis, y: Axis, sample: Floats) -> str:
         value = float(np.quantile(sample, share))
         at, level = x.at(value), y.at(share)
         words = f"{name}: {text(MetricKind.TIME, value, 3)}"
-        room = at + 8 + len(words) * CHARACTER < x.end + 10
-        x_text, y_text, anchor = (at + 8, level + 16, "") if room else (x.end, level + 19, "end")
+        fits = at + 8 + len(words) * CHARACTER < x.end + 10
+        x_text, y_text, anchor = (at + 8, level + 16, "") if fits else (x.end, level + 19, "end")
         marks.append(f'<circle cx="{at:.1f}" cy="{level:.1f}" r="4" fill="{colour(1)}"/>')
         marks.append(write(x_text, y_text, words, anchor=anchor))
     return f"<g {HALO}>{''.join(marks)}</g>"
@@ -373,6 +373,6 @@ def _strokes(
         at = f"M{left + first * scale:.1f} {tops[row] + offset:g}h{(last - first) * scale:.1f}"
         paths.setdefault(half > 0, []).append(at)
     return "".join(
-        f'<path d="{"".join(path)}" stroke-width="{(row_height - 1) / (2 if packed else 1):g}"/>'
-        for packed, path in paths.items()
+        f'<path d="{"".join(path)}" stroke-width="{(row_height - 1) / (2 if colocated else 1):g}"/>'
+        for colocated, path in paths.items()
     )

@@ -26,8 +26,8 @@ from fairlead.analysis.report.metric_catalogue import (
 )
 from fairlead.model.arrays import Floats
 
-MOST_RATIO = 2.0  # what received more is drawn here: a few short jobs would squeeze all others
-MOST_TENANTS = 12
+MAX_RATIO = 2.0  # what received more is drawn here: a few short jobs would squeeze all others
+MAX_TENANTS = 12
 _NONE: Floats = np.empty(0)
 
 
@@ -60,14 +60,14 @@ def distribution(
         return None
     largest = max(float(sample[-1]) for _, sample in known)
     unit = unit_for(kind, [largest])
-    middle = max(float(np.median(sample)) for _, sample in known)
+    median = max(float(np.median(sample)) for _, sample in known)
     positive = all(sample[0] > 0 for _, sample in known)
     return Chart(
         title,
         f"{axis} ({unit.name})" if unit.name else axis,
         "Share of jobs (%)",
         tuple(_stairs(name, sample, unit, largest) for name, sample in samples),
-        log_x=positive and largest > 25 * middle,
+        log_x=positive and largest > 25 * median,
     )
 
 
@@ -136,7 +136,7 @@ def _over(name: str, edges: Floats, values: Floats) -> Series:
     return Series(name, edges, np.append(values, values[-1:]), steps=True)
 
 
-def _sums(amount: Floats) -> Floats:
+def _cumulative(amount: Floats) -> Floats:
     """What has added up at each edge of the bins."""
     return np.append(0.0, np.cumsum(amount))
 
@@ -156,12 +156,12 @@ def _stranded(runs: Sequence[PlottedRun]) -> Chart | None:
     )
 
 
-def _spread(runs: Sequence[PlottedRun]) -> Chart | None:
+def _scattered(runs: Sequence[PlottedRun]) -> Chart | None:
     return _in_time(
         runs,
         "Fragmentation: jobs on more servers than they need",
         "Devices of such jobs (% of busy ones)",
-        lambda over: 100 * over.spread,
+        lambda over: 100 * over.scattered,
     )
 
 
@@ -174,12 +174,14 @@ def _lost(runs: Sequence[PlottedRun]) -> Chart | None:
         runs,
         "Lost work: starts, failed attempts and lost nodes",
         "Device-hours lost so far",
-        lambda over: _sums(over.lost_s) / 3600,
+        lambda over: _cumulative(over.lost_s) / 3600,
     )
 
 
 def _preempted(runs: Sequence[PlottedRun]) -> Chart | None:
-    return _in_time(runs, "Preemptions", "Preemptions so far", lambda over: _sums(over.preempted))
+    return _in_time(
+        runs, "Preemptions", "Preemptions so far", lambda over: _cumulative(over.preempted)
+    )
 
 
 def _promised(runs: Sequence[PlottedRun]) -> Chart | None:
@@ -201,7 +203,7 @@ def _promised(runs: Sequence[PlottedRun]) -> Chart | None:
     )
 
 
-def _entitled(runs: Sequence[PlottedRun]) -> Chart | None:
+def _fair_shares(runs: Sequence[PlottedRun]) -> Chart | None:
     """Device time over an equal share of the cluster."""
     samples = []
     for run in runs:
@@ -219,7 +221,7 @@ def _entitled(runs: Sequence[PlottedRun]) -> Chart | None:
 def _ratios(got: pl.Series, due: pl.Series) -> Floats:
     """Increasing; of those to whom something is due."""
     known = pl.DataFrame({"got": got, "due": due}).drop_nulls().filter(pl.col("due") > 1.0)
-    ratio = (known["got"] / known["due"]).clip(0.0, MOST_RATIO).to_numpy()
+    ratio = (known["got"] / known["due"]).clip(0.0, MAX_RATIO).to_numpy()
     return np.sort(ratio)
 
 
@@ -230,7 +232,7 @@ def _ratio_chart(
     if chart is None:
         return None
     most = max(float(series.x[-1]) for series in chart.series if series.x.size)
-    end = f" (at {MOST_RATIO:g}: that or more)" if most >= MOST_RATIO else ""
+    end = f" (at {MAX_RATIO:g}: that or more)" if most >= MAX_RATIO else ""
     return Chart(title, axis + end, chart.y_label, chart.series, marks=((1.0, mark),), log_x=False)
 
 
@@ -240,7 +242,7 @@ def _tenants(runs: Sequence[PlottedRun]) -> Chart | None:
     if not parts:
         return None
     names = sorted({str(name) for _, part in parts for name in part["tenant"]})
-    biggest = sorted(names, key=lambda name: -_part(parts[0][1], name, "due"))[:MOST_TENANTS]
+    biggest = sorted(names, key=lambda name: -_part(parts[0][1], name, "due"))[:MAX_TENANTS]
     shown = sorted(biggest)
     series = [
         Series(
@@ -267,8 +269,8 @@ def _parts(run: PlottedRun) -> pl.DataFrame | None:
     if due_s is None or run.jobs["tenant"].n_unique() < 2:
         return None
     both = pl.DataFrame({"tenant": run.jobs["tenant"], "got": received_s(run.jobs), "due": due_s})
-    sums = both.group_by("tenant").agg(pl.col("got").sum(), pl.col("due").sum())
-    return sums.with_columns(
+    totals = both.group_by("tenant").agg(pl.col("got").sum(), pl.col("due").sum())
+    return totals.with_columns(
         (100 * pl.col(name) / pl.col(name).sum()).fill_nan(0.0).alias(name)
         for name in ("got", "due")
     )
@@ -330,10 +332,10 @@ RUN_FIGURES = (
     RunFigure("static-rho", "CDF of rho, static (not with a window)", _static_rho),
     RunFigure("utilisation", "utilisation over time", _utilization),
     RunFigure("fragmentation", "devices idle while jobs wait, over time", _stranded),
-    RunFigure("spread", "devices of jobs on more servers than they need, over time", _spread),
+    RunFigure("scattered", "devices of jobs on more servers than they need, over time", _scattered),
     RunFigure("queue", "jobs in the system over time", _queue),
     RunFigure("promised", "CDF of time received over time promised by the policy", _promised),
-    RunFigure("equal-split", "CDF of device time received over an equal split", _entitled),
+    RunFigure("equal-split", "CDF of device time received over an equal split", _fair_shares),
     RunFigure("tenants", "device time of tenants, received and promised by weight", _tenants),
     RunFigure("preemptions", "preemptions over time", _preempted),
     RunFigure("lost-work", "device time lost to starts and failures, over time", _lost),
@@ -342,7 +344,7 @@ RUN_FIGURES = (
 )
 
 # What stands together on a page.
-OVER_TIME = ("fragmentation", "spread")
+OVER_TIME = ("fragmentation", "scattered")
 SHARES = ("promised", "equal-split", "tenants")
 CHANGES = ("preemptions", "lost-work", "changes", "cost")
 

@@ -18,7 +18,7 @@ from fairlead.analysis.report.aggregate import (
     worst_jobs,
 )
 from fairlead.analysis.report.downloads import (
-    MOST_ROWS,
+    MAX_ROWS,
     chart_table,
     downloads,
     metric_table,
@@ -112,7 +112,7 @@ def run_report(
                         metric_table([({"policy": policy}, metrics)]),
                     ),
                     ("figures", "the points of the figures", chart_table(drawn)),
-                    ("jobs", "the jobs", worst_jobs(jobs, MOST_ROWS)),
+                    ("jobs", "the jobs", worst_jobs(jobs, MAX_ROWS)),
                 ]
             ),
             section("How to reproduce this run", reproduce([config], "simulate")),

@@ -19,7 +19,7 @@ class SortableColumn:
     name: str
     values: Sequence[object]
     kind: MetricKind | None = None  # None for words
-    plain: bool = False  # a name that is a number: without a unit, as it is
+    is_name: bool = False  # a name that is a number: without a unit, as it is
 
 
 def sortable(columns: Sequence[SortableColumn]) -> Html:
@@ -35,7 +35,7 @@ def _column(column: SortableColumn) -> tuple[Html, list[Html]]:
     if column.kind is None:
         words = [tag("td", value or DASH, class_="name") for value in column.values]
         return _heading(column.name, ""), words
-    if column.plain:
+    if column.is_name:
         cells = [tag("td", value, class_="n", data_v=str(value)) for value in column.values]
         return _heading(column.name, "n"), cells
     numbers = [number(value) for value in column.values]

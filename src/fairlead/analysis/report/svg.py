@@ -108,15 +108,15 @@ def grid_x(frame: PlotFrame, x: Axis, unit: Unit, label: str, *, lines: bool = T
         )
         marks.append(write(at, frame.bottom + 17, f"{tick:,.10g}", anchor="middle", fill=FAINT))
     base = f'<path d="M{frame.left:g} {frame.bottom:g}H{frame.right:g}" stroke="{FAINT}"/>'
-    middle = (frame.left + frame.right) / 2
-    return "".join(marks) + base + write(middle, frame.bottom + 36, label, anchor="middle")
+    center = (frame.left + frame.right) / 2
+    return "".join(marks) + base + write(center, frame.bottom + 36, label, anchor="middle")
 
 
-def grid_y(frame: PlotFrame, y: Axis, unit: Unit, most_ticks: int = 6) -> str:
+def grid_y(frame: PlotFrame, y: Axis, unit: Unit, max_ticks: int = 6) -> str:
     """Lines and numbers of the vertical axis."""
     marks = []
     low, high = y.low / unit.size, y.high / unit.size
-    for tick in log_ticks(low, high) if y.log else ticks(low, high, most_ticks):
+    for tick in log_ticks(low, high) if y.log else ticks(low, high, max_ticks):
         at = y.at(tick * unit.size)
         marks.append(f'<path d="M{frame.left:g} {at:.1f}H{frame.right:g}" stroke="{GRID}"/>')
         name = f"{tick:,.10g}" + (f" {unit.name}" if unit.name else "")
@@ -156,7 +156,7 @@ def slanted(x: float, y: float, label: str, weight: str = "") -> str:
     return f'<g transform="rotate({-degrees(SLANT):.0f} {x:.1f} {y:.1f})">{words}</g>'
 
 
-def room_below(labels: Sequence[str]) -> float:
+def label_height(labels: Sequence[str]) -> float:
     """px that slanted labels take."""
     return 14 + min(max(map(len, labels), default=0) * CHARACTER, SLANTED) * sin(SLANT)
 

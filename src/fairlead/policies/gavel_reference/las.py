@@ -10,21 +10,21 @@ from fairlead.model.arrays import Floats
 from fairlead.model.rates import gain_of, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
-from fairlead.policies.gavel_reference.centre import (
-    centre_with_pairs,
-    max_min_at_centre,
-    shares_of_centre,
+from fairlead.policies.gavel_reference.analytic_centre import (
+    allocation_of_shares,
+    analytic_centre_with_pairs,
+    max_min_analytic_centre,
 )
 from fairlead.policies.las import (
     AgnosticLas,
     Las,
-    PackedLas,
+    SpaceSharingLas,
     basis_of,
-    has_many_rates,
+    exceeds_simplex_limit,
     las_by_jobs,
     las_problem,
     lowest,
-    packed_shares,
+    space_sharing_shares,
 )
 from fairlead.policies.solve.max_min import MaxMin
 from fairlead.policies.solve.share_problem import ShareProblem
@@ -38,9 +38,9 @@ class ReleasedLas(Las):
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         problem = las_problem(snapshot)
-        if has_many_rates(problem):
+        if exceeds_simplex_limit(problem):
             return las_by_jobs(snapshot)
-        share, report = max_min_at_centre(problem, basis_of(snapshot))
+        share, report = max_min_analytic_centre(problem, basis_of(snapshot))
         return check_allocation(allocation(snapshot, share, report), snapshot)
 
 
@@ -60,35 +60,35 @@ class ReleasedAgnosticLas(AgnosticLas):
             accelerator_of_slot=snapshot.accelerator_of_slot,
             capacity=snapshot.capacity,
         )
-        share, report = max_min_at_centre(problem)
+        share, report = max_min_analytic_centre(problem)
         return check_allocation(allocation(snapshot, share, report), snapshot)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReleasedPackedLas(PackedLas):
-    """``PackedLas`` at the analytic centre of the optima, with pairs wherever the program has them."""
+class ReleasedSpaceSharingLas(SpaceSharingLas):
+    """``SpaceSharingLas`` at the analytic centre of the optima, with pairs wherever the program has them."""
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         problem = ShareProblem.of(snapshot, space_sharing=True)
         gain = gain_of(proportional_rate(snapshot))
         worth = gain * snapshot.job_scale / snapshot.weight
-        made = _packed_at_centre(snapshot, problem, worth)
+        made = _las_analytic_centre(snapshot, problem, worth)
         if made is None:
             first = problem.classes.first
             found = max_min(problem, worth[first], gain[first], 0.0, basis_of(snapshot))
-            made = packed_shares(snapshot, problem, found, worth)
+            made = space_sharing_shares(snapshot, problem, found, worth)
         return check_allocation(made, snapshot)
 
 
-def _packed_at_centre(
+def _las_analytic_centre(
     snapshot: Snapshot, problem: ShareProblem, worth: Floats
 ) -> Allocation | None:
     """The analytic centre of the best shares of jobs alone and in pairs; None where it was not found."""
-    found = centre_with_pairs(snapshot, snapshot.solo_rate, True, worth)
+    found = analytic_centre_with_pairs(snapshot, snapshot.solo_rate, True, worth)
     if found is None:
         return None
-    made, first = shares_of_centre(snapshot, found), problem.classes.first
+    made, first = allocation_of_shares(snapshot, found), problem.classes.first
     bound = max_min_bound(
         problem, worth[first], found.value[first], found.time_price[first], found.device_price
     )

@@ -22,7 +22,7 @@ class ReleasedWaterFilling(WaterFilling):
         self, filling: Filling, shares: Callable[[], Floats], report: SolveReport
     ) -> Allocation:
         """The analytic centre; where it was not found, the shares that the simplex method ends at."""
-        return _at_centre(filling, report) or filling.allocation(shares(), report)
+        return _centre_allocation(filling, report) or filling.allocation(shares(), report)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,17 +31,17 @@ class ReleasedAgnosticWaterFilling(AgnosticWaterFilling):
 
     def chosen(self, filling: Filling, share: Floats, report: SolveReport) -> Allocation:
         """The analytic centre; where it was not found, the shares spread as the devices are."""
-        return _at_centre(filling, report) or filling.allocation(share, report)
+        return _centre_allocation(filling, report) or filling.allocation(share, report)
 
 
-def _at_centre(filling: Filling, report: SolveReport) -> Allocation | None:
+def _centre_allocation(filling: Filling, report: SolveReport) -> Allocation | None:
     """The analytic centre of all shares that give the heights; None where it was not found precisely."""
-    share, steps = _centre(filling.jobs, filling.filled.height)
+    share, steps = _filling_analytic_centre(filling.jobs, filling.filled.height)
     found = filling.allocation(share, replace(report, iterations=report.iterations + steps))
     return found if found.report.gap is not None and found.report.gap <= CENTRED else None
 
 
-def _centre(jobs: FillJobs, height: Floats) -> tuple[Floats, int]:
+def _filling_analytic_centre(jobs: FillJobs, height: Floats) -> tuple[Floats, int]:
     """(rows, slots) the analytic centre of all shares of a job that give these heights, as near as the
     interior-point method comes, and its steps."""
     need = jobs.need(height)

@@ -42,13 +42,15 @@ class MeasuredProgress:
     def after(self, snapshot: Snapshot, ended: int) -> "MeasuredProgress":
         """With the round that has just ended, and whose number this is."""
         new = self.of(snapshot.jobs)
-        ran = np.flatnonzero(snapshot.running_on >= 0)
-        rate = snapshot.solo_rate[ran, snapshot.running_on[ran]]
-        batch = np.ones(len(ran))
+        running = np.flatnonzero(snapshot.running_on >= 0)
+        rate = snapshot.solo_rate[running, snapshot.running_on[running]]
+        batch = np.ones(len(running))
         if snapshot.regimes is not None:
-            batch = snapshot.regimes.batch[ran, snapshot.regimes.now[ran]].astype(np.float64)
-        new.samples[ran] += batch * rate * snapshot.round_s * (ended - new.round[ran])
-        new.round[ran] = ended
+            batch = snapshot.regimes.batch[running, snapshot.regimes.now[running]].astype(
+                np.float64
+            )
+        new.samples[running] += batch * rate * snapshot.round_s * (ended - new.round[running])
+        new.round[running] = ended
         return new
 
     def calibrated(self, snapshot: Snapshot) -> "MeasuredProgress":

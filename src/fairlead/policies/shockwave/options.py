@@ -18,8 +18,8 @@ class ProfileCalibration(StrEnum):
     """Whether measured rates correct the profiled times of epochs."""
 
     OFF = "off"
-    OWN_TIME = "own_time"  # by the time in which the job itself ran
-    CLUSTER_TIME = "cluster_time"  # the release's: time before arrival and waiting counts as well
+    RUN_TIME = "run_time"  # by the time in which the job itself ran
+    WALL_TIME = "wall_time"  # the release's: time before arrival and waiting counts as well
 
 
 class EpochTime(StrEnum):
@@ -52,7 +52,7 @@ class Regulariser(StrEnum):
     SECONDS = "seconds"  # the release's, whose k spans eight orders of magnitude
 
 
-class Lateness(StrEnum):
+class FinishTimeOrigin(StrEnum):
     """From where the times of finishing are counted when they are compared."""
 
     SUBMISSION = "submission"  # so that it is the finish-time fairness rho
@@ -82,10 +82,10 @@ class ShockwaveOptions:
     epoch_time: EpochTime = EpochTime.PRESENT
     predictor: Predictor = Predictor.POSTERIOR
     prior: float = 1.0  # weight of the prior against what is seen
-    calibration: ProfileCalibration = ProfileCalibration.OWN_TIME
+    calibration: ProfileCalibration = ProfileCalibration.RUN_TIME
     tolerance: float = 0.1  # relative difference from which times are corrected
     share: Share = Share.BY_JOB
-    lateness: Lateness = Lateness.SUBMISSION
+    finish_time_origin: FinishTimeOrigin = FinishTimeOrigin.SUBMISSION
     stickiness: float = 3.0  # a running job's weight in the order of rounds is larger by this part
 
 
@@ -103,8 +103,8 @@ RELEASED = replace(
     whole_epochs=True,
     capped=False,
     epoch_time=EpochTime.HISTORY,
-    calibration=ProfileCalibration.CLUSTER_TIME,
-    lateness=Lateness.START,
+    calibration=ProfileCalibration.WALL_TIME,
+    finish_time_origin=FinishTimeOrigin.START,
     stickiness=0.0,
 )
 LONGEST = 100  # rounds of a window; their order takes time by more than the square

@@ -17,7 +17,7 @@ from fairlead.policies.shockwave.fair_targets import Targets
 from fairlead.policies.shockwave.measured_progress import MeasuredProgress
 from fairlead.policies.shockwave.options import (
     DEFAULT,
-    Lateness,
+    FinishTimeOrigin,
     ProfileCalibration,
     Regulariser,
     Share,
@@ -109,21 +109,21 @@ class Shockwave:
         out |= {name: getattr(state, name).copy() for name in ("jobs", "slot", "left_s")}
         return {**out, "rounds": np.array([state.round, state.first])}
 
-    def load_state_dict(self, kept: Mapping[str, NDArray[Any]]) -> ShockwaveState:
+    def load_state_dict(self, arrays: Mapping[str, NDArray[Any]]) -> ShockwaveState:
         """From what was kept."""
-        targets = Targets(**{one.name: kept[f"targets.{one.name}"] for one in fields(Targets)})
+        targets = Targets(**{one.name: arrays[f"targets.{one.name}"] for one in fields(Targets)})
         measured = MeasuredProgress(
-            **{one.name: kept[f"measured.{one.name}"] for one in fields(MeasuredProgress)}
+            **{one.name: arrays[f"measured.{one.name}"] for one in fields(MeasuredProgress)}
         )
-        number, first = kept["rounds"].tolist()
+        number, first = arrays["rounds"].tolist()
         return ShockwaveState(
             round=number,
             targets=targets,
             measured=measured,
             first=first,
-            jobs=kept["jobs"],
-            slot=kept["slot"],
-            left_s=kept["left_s"],
+            jobs=arrays["jobs"],
+            slot=arrays["slot"],
+            left_s=arrays["left_s"],
         )
 
     def due(self, now_s: float, changed: Change, stalled: bool, state: ShockwaveState) -> bool:  # noqa: ARG002
@@ -176,22 +176,22 @@ class Shockwave:
 
     def plan(self, snapshot: Snapshot, state: ShockwaveState) -> tuple[RoundPlan, ShockwaveState]:
         """The schedule's next column, and whoever fits on what it leaves."""
-        unit, slot = self._planned(snapshot, state)
-        unit, slot = _fill(snapshot, unit, slot, self._waiting(snapshot, state, unit))
+        group, slot = self._planned(snapshot, state)
+        group, slot = _fill(snapshot, group, slot, self._waiting(snapshot, state, group))
         measured = self._measured(snapshot, state)
-        return RoundPlan(unit, slot), replace(state, round=state.round + 1, measured=measured)
+        return RoundPlan(group, slot), replace(state, round=state.round + 1, measured=measured)
 
     # --- the window ------------------------------------------------------------------------------
 
     def _view(self, snapshot: Snapshot, state: ShockwaveState) -> RemainingWork:
-        if self.options.calibration is not ProfileCalibration.CLUSTER_TIME:
+        if self.options.calibration is not ProfileCalibration.WALL_TIME:
             return remaining_work(snapshot, self.options)
         measured = self._measured(snapshot, state).calibrated(snapshot)
         return remaining_work(snapshot, self.options, measured.factor)
 
     def _measured(self, snapshot: Snapshot, state: ShockwaveState) -> MeasuredProgress:
         """Up to and with the round that has just ended, however often it is asked for."""
-        if self.options.calibration is not ProfileCalibration.CLUSTER_TIME:
+        if self.options.calibration is not ProfileCalibration.WALL_TIME:
             return state.measured
         return state.measured.after(snapshot, state.round - 1)
 
@@ -223,12 +223,12 @@ class Shockwave:
         """(jobs,) weights as their owners set them; the release, which counts whole epochs, has none."""
         return np.ones(len(snapshot.jobs)) if self.options.whole_epochs else snapshot.weight
 
-    def _lateness(
+    def _finish_time_ratio(
         self, snapshot: Snapshot, view: RemainingWork, target: Floats, now: float
     ) -> Floats:
         """(jobs,) expected over fair time of finishing; above 1 = late."""
         expected = now + view.mean_left_s / self._share(snapshot)
-        if self.options.lateness is Lateness.START:
+        if self.options.finish_time_origin is FinishTimeOrigin.START:
             return np.asarray(expected / np.maximum(target, 1e-9))
         submitted = snapshot.now_s - snapshot.age_s
         return np.asarray((expected - submitted) / np.maximum(target - submitted, 1e-9))
@@ -238,7 +238,7 @@ class Shockwave:
     ) -> Floats:
         """(jobs,) v_j."""
         options = self.options
-        ratio = self._lateness(snapshot, view, target, now)
+        ratio = self._finish_time_ratio(snapshot, view, target, now)
         soon = view.mean_left_s < snapshot.round_s
         power = np.where(soon, options.urgent_power, options.power)
         late = ratio > options.rho
@@ -253,22 +253,22 @@ class Shockwave:
     ) -> tuple[PlanningProblem, RoundCounts]:
         """The rounds that each job gets. The release first asks that all finish in time, which
         practically never can be; with its whole epochs so do we."""
-        window = self._window(snapshot, view)
-        if self.options.whole_epochs and window.speed is None:
-            least = self._in_time(snapshot, window, target, now)
+        problem = self._planning_problem(snapshot, view)
+        if self.options.whole_epochs and problem.speed is None:
+            least = self._in_time(snapshot, problem, target, now)
             if least is not None:
-                strict = solve_counts(replace(window, at_least=least))
+                strict = solve_counts(replace(problem, at_least=least))
                 if strict.feasible:
-                    return window, strict
-        window = replace(window, utility=window.utility * weight[:, None])
-        return window, solve_counts(window)
+                    return problem, strict
+        problem = replace(problem, utility=problem.utility * weight[:, None])
+        return problem, solve_counts(problem)
 
-    def _window(self, snapshot: Snapshot, view: RemainingWork) -> PlanningProblem:
+    def _planning_problem(self, snapshot: Snapshot, view: RemainingWork) -> PlanningProblem:
         """The problem with all weights 1. Tables are by rounds on each job's fastest type. Jobs that can
         run nowhere at the moment have nothing left, or nobody else's rest would count."""
         options, n = self.options, len(view.epochs)
-        room = snapshot.capacity >= snapshot.job_scale[:, None]
-        runs = room & (view.epoch_s < NEVER_S)
+        fits = snapshot.capacity >= snapshot.job_scale[:, None]
+        runs = fits & (view.epoch_s < NEVER_S)
         able: Bools = np.asarray(runs.any(axis=1))
         rows = np.arange(n)
         best = np.where(runs | ~able[:, None], view.epoch_s, np.inf).argmin(axis=1)
@@ -302,13 +302,13 @@ class Shockwave:
         )
 
     def _in_time(
-        self, snapshot: Snapshot, window: PlanningProblem, target: Floats, now: float
+        self, snapshot: Snapshot, problem: PlanningProblem, target: Floats, now: float
     ) -> Ints | None:
         """(jobs,) rounds without which a job would finish late; None if some job does whatever it gets."""
         share = self._share(snapshot)
-        end = now + window.rounds * snapshot.round_s
+        end = now + problem.rounds * snapshot.round_s
         latest = (target * self.options.rho - end) * share
-        fine: Bools = window.remaining <= latest[:, None] + 1e-6
+        fine: Bools = problem.remaining <= latest[:, None] + 1e-6
         return fine.argmax(axis=1) if fine[:, -1].all() else None
 
     # --- rounds ----------------------------------------------------------------------------------
@@ -321,20 +321,20 @@ class Shockwave:
             return none, none
         rows = np.flatnonzero(state.slot[:, column] >= 0)
         at, here = rows_of(snapshot.jobs, state.jobs[rows])
-        unit, slot = at[here], state.slot[rows[here], column]
-        accelerator_index, scale = snapshot.accelerator_of_slot[slot], snapshot.scale[unit]
-        used = np.zeros(len(unit), np.int64)
+        group, slot = at[here], state.slot[rows[here], column]
+        accelerator_index, scale = snapshot.accelerator_of_slot[slot], snapshot.scale[group]
+        used = np.zeros(len(group), np.int64)
         for t in range(len(snapshot.capacity)):
             used[accelerator_index == t] = np.cumsum(scale[accelerator_index == t])
         fits = used <= snapshot.capacity[accelerator_index]
-        return unit[fits], slot[fits]
+        return group[fits], slot[fits]
 
-    def _waiting(self, snapshot: Snapshot, state: ShockwaveState, unit: Ints) -> Ints:
+    def _waiting(self, snapshot: Snapshot, state: ShockwaveState, group: Ints) -> Ints:
         """Rows of the others, the longest first; those that came after the plan last."""
         left_s = _by_id(snapshot.jobs, state.jobs, state.left_s, -np.inf)
         order = np.argsort(-left_s, kind="stable")
         waits = np.ones(len(order), np.bool_)
-        waits[unit] = False
+        waits[group] = False
         return order[waits[order]]
 
 
@@ -354,22 +354,22 @@ def _by_id(jobs: Ints, known: Ints, values: Floats, missing: float) -> Floats:
     return out
 
 
-def _fill(snapshot: Snapshot, unit: Ints, slot: Ints, waiting: Ints) -> tuple[Ints, Ints]:
+def _fill(snapshot: Snapshot, group: Ints, slot: Ints, waiting: Ints) -> tuple[Ints, Ints]:
     """First fit on what is left, each job on the fastest type that has room for it."""
     accelerator_index = snapshot.accelerator_of_slot[slot]
-    used = np.bincount(accelerator_index, snapshot.scale[unit], len(snapshot.capacity))
+    used = np.bincount(accelerator_index, snapshot.scale[group], len(snapshot.capacity))
     free = snapshot.capacity - used
     more: list[tuple[int, int]] = []
     rate, firsts = snapshot.solo_rate, first_slot(snapshot)
     for row in waiting.tolist():
         if free.max(initial=0.0) < 1:
             break
-        room = (free >= snapshot.scale[row]) & (rate[row, firsts] > 0)
-        if room.any():
-            best = int(np.where(room, rate[row, firsts], -1.0).argmax())
+        fits = (free >= snapshot.scale[row]) & (rate[row, firsts] > 0)
+        if fits.any():
+            best = int(np.where(fits, rate[row, firsts], -1.0).argmax())
             free[best] -= snapshot.scale[row]
             more.append((row, int(firsts[best])))
     if not more:
-        return unit, slot
+        return group, slot
     extra = np.array(more, np.int64)
-    return np.concatenate([unit, extra[:, 0]]), np.concatenate([slot, extra[:, 1]])
+    return np.concatenate([group, extra[:, 0]]), np.concatenate([slot, extra[:, 1]])

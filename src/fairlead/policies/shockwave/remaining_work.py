@@ -45,7 +45,7 @@ def remaining_work(
     epoch_s = _epoch_times(snapshot, regimes, options.whole_epochs)
     if measured is not None:
         epoch_s = epoch_s * measured[:, None, None]
-    if options.calibration is ProfileCalibration.OWN_TIME:
+    if options.calibration is ProfileCalibration.RUN_TIME:
         epoch_s = epoch_s * _run_time(snapshot, regimes, epoch_s, options.tolerance)[:, None, None]
     progress, left = _progress(snapshot, regimes, options)
     seen = _seen(regimes, progress, options)

@@ -32,8 +32,8 @@ class ReleasedAlloX:
         share = snapshot.share.copy()
         holds = share.sum(axis=1) == 1.0
         of_type = snapshot.accelerator_of_slot[share[holds].argmax(axis=1)]
-        held = np.bincount(of_type, minlength=len(snapshot.capacity))
-        free = np.maximum(snapshot.capacity - held, 0.0)
+        allocated = np.bincount(of_type, minlength=len(snapshot.capacity))
+        free = np.maximum(snapshot.capacity - allocated, 0.0)
         waiting = np.flatnonzero(~holds)
         waiting = waiting[np.argsort(-snapshot.age_s[waiting], kind="stable")]
         waiting = waiting[: max(int(self.alpha * len(waiting)), int(free.sum()))]

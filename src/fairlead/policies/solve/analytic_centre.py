@@ -25,7 +25,7 @@ from fairlead.policies.solve.dense_linear_algebra import max_step
 
 STEPS = 200
 CENTRING = 5
-CENTRE_FROM = 1e-4
+ANALYTIC_CENTRE_GAP = 1e-4
 _STEP = 0.99
 
 
@@ -65,7 +65,7 @@ def analytic_centre(
     """The analytic centre of the best answers; None where rounding kept it from being found. b: (rows,) and
     c: (columns,) of one row and of one column, whatever it stands for."""
     multiplicity = multiplicity or Multiplicity(np.ones(len(c)), np.ones(len(b)))
-    program = _CentreProgram(
+    program = _BarrierProgram(
         start=a.start,
         row=a.index,
         value=a.value,
@@ -74,7 +74,7 @@ def analytic_centre(
         copies=multiplicity.columns,
         count_of_row=multiplicity.rows,
     )
-    x, price, gap, residual = _centre(program, tolerance)
+    x, price, gap, residual = _path_to_centre(program, tolerance)
     found = gap < 100 * tolerance and residual < 100 * tolerance
     return AnalyticCentre(x, price) if found else None
 
@@ -132,7 +132,7 @@ def _back(factor: Floats, right: Floats) -> None:
         right[i] = total / row[i]
 
 
-class _CentreProgram(NamedTuple):
+class _BarrierProgram(NamedTuple):
     """The program, by columns, and how often each column and row counts."""
 
     start: Ints1  # (columns + 1,)
@@ -144,7 +144,7 @@ class _CentreProgram(NamedTuple):
     count_of_row: Floats1  # (rows,)
 
 
-class _CentrePoint(NamedTuple):
+class _BarrierPoint(NamedTuple):
     """A point, or a step from it. w is the dual of x >= 0, and y, the price of a row, that of its slack s."""
 
     x: Floats1  # (columns,)
@@ -160,8 +160,8 @@ class _Residuals(NamedTuple):
     dual: Floats1  # (columns,) of A' y - w = c
 
 
-@kernel("void(_CentreProgram, _CentrePoint, _Residuals)")
-def _measure(program: _CentreProgram, point: _CentrePoint, lacks: _Residuals) -> None:
+@kernel("void(_BarrierProgram, _BarrierPoint, _Residuals)")
+def _measure(program: _BarrierProgram, point: _BarrierPoint, lacks: _Residuals) -> None:
     """The residuals at a point, into ``lacks``."""
     start, index, value, b, c, copies, count = program
     x, w, s, y = point
@@ -175,8 +175,8 @@ def _measure(program: _CentreProgram, point: _CentrePoint, lacks: _Residuals) ->
         dual[k] = -total
 
 
-@kernel("void(_CentreProgram, _CentrePoint, f8[:,::1])")
-def _factor_at(program: _CentreProgram, point: _CentrePoint, matrix: Floats) -> None:
+@kernel("void(_BarrierProgram, _BarrierPoint, f8[:,::1])")
+def _factor_at(program: _BarrierProgram, point: _BarrierPoint, matrix: Floats) -> None:
     """The factor of the normal equations in the step of y, into ``matrix``, (rows, rows)."""
     start, index, value, _, c, copies, count = program
     x, w, s, y = point
@@ -192,14 +192,14 @@ def _factor_at(program: _CentreProgram, point: _CentrePoint, matrix: Floats) -> 
     _factor(matrix)
 
 
-@kernel("void(_CentreProgram, _CentrePoint, _Residuals, _Residuals, f8[:,::1], _CentrePoint)")
+@kernel("void(_BarrierProgram, _BarrierPoint, _Residuals, _Residuals, f8[:,::1], _BarrierPoint)")
 def _solve_step(
-    program: _CentreProgram,
-    point: _CentrePoint,
+    program: _BarrierProgram,
+    point: _BarrierPoint,
     lacks: _Residuals,
     target: _Residuals,
     factor: Floats,
-    step: _CentrePoint,
+    step: _BarrierPoint,
 ) -> None:
     """The step, into ``step``, that removes the residuals and changes the products by ``target``: its dual
     part is of x w, its primal part of s y."""
@@ -223,44 +223,48 @@ def _solve_step(
     ds[:] = (target.primal - s * dy) / y
 
 
-@kernel("Tuple((f8, f8))(_CentrePoint, _CentrePoint)")
-def _reach(point: _CentrePoint, step: _CentrePoint) -> tuple[float, float]:
+@kernel("Tuple((f8, f8))(_BarrierPoint, _BarrierPoint)")
+def _max_steps(point: _BarrierPoint, step: _BarrierPoint) -> tuple[float, float]:
     """The largest parts of a step, of x and s and of w and y, that stay above 0."""
     forward = min(max_step(point.x, step.x), max_step(point.s, step.s))
     backward = min(max_step(point.w, step.w), max_step(point.y, step.y))
     return forward, backward
 
 
-@kernel("f8(_CentreProgram, _CentrePoint)")
-def _products(program: _CentreProgram, point: _CentrePoint) -> float:
+@kernel("f8(_BarrierProgram, _BarrierPoint)")
+def _products(program: _BarrierProgram, point: _BarrierPoint) -> float:
     """The sum of all complementarity products."""
     by_column = _dot(point.x, point.w, program.copies)
     return by_column + _dot(point.s, point.y, program.count_of_row)
 
 
-@kernel("_Residuals(_CentreProgram, _CentrePoint, _CentrePoint, f8, f8)")
+@kernel("_Residuals(_BarrierProgram, _BarrierPoint, _BarrierPoint, f8, f8)")
 def _corrected(
-    program: _CentreProgram, point: _CentrePoint, step: _CentrePoint, mu: float, all_products: float
+    program: _BarrierProgram,
+    point: _BarrierPoint,
+    step: _BarrierPoint,
+    mu: float,
+    all_products: float,
 ) -> _Residuals:
     """Mehrotra's corrector: what the products are to change by after a step that would make them 0. mu:
     their mean; all_products: how many they are."""
     x, w, s, y = point
     dx, dw, ds, dy = step
-    forward, backward = _reach(point, step)
+    forward, backward = _max_steps(point, step)
     after = _products(
         program,
-        _CentrePoint(x + forward * dx, w + backward * dw, s + forward * ds, y + backward * dy),
+        _BarrierPoint(x + forward * dx, w + backward * dw, s + forward * ds, y + backward * dy),
     )
     goal = mu * (after / all_products / mu) ** 3
     return _Residuals(goal - s * y - ds * dy, goal - x * w - dx * dw)
 
 
-@kernel("_CentrePoint(_CentrePoint, _CentrePoint)")
-def _moved(point: _CentrePoint, step: _CentrePoint) -> _CentrePoint:
+@kernel("_BarrierPoint(_BarrierPoint, _BarrierPoint)")
+def _moved(point: _BarrierPoint, step: _BarrierPoint) -> _BarrierPoint:
     """The point after most of a step."""
-    forward, backward = _reach(point, step)
+    forward, backward = _max_steps(point, step)
     forward, backward = min(1.0, _STEP * forward), min(1.0, _STEP * backward)
-    return _CentrePoint(
+    return _BarrierPoint(
         np.maximum(point.x + forward * step.x, 1e-300),
         np.maximum(point.w + backward * step.w, 1e-300),
         np.maximum(point.s + forward * step.s, 1e-300),
@@ -268,10 +272,10 @@ def _moved(point: _CentrePoint, step: _CentrePoint) -> _CentrePoint:
     )
 
 
-@kernel("_CentrePoint(i8, i8, f8)")
-def _filled(columns: int, rows: int, value: float) -> _CentrePoint:
+@kernel("_BarrierPoint(i8, i8, f8)")
+def _filled(columns: int, rows: int, value: float) -> _BarrierPoint:
     """The same value everywhere."""
-    return _CentrePoint(
+    return _BarrierPoint(
         np.full(columns, value),
         np.full(columns, value),
         np.full(rows, value),
@@ -279,8 +283,10 @@ def _filled(columns: int, rows: int, value: float) -> _CentrePoint:
     )
 
 
-@kernel("Tuple((f8[::1], f8[::1], f8, f8))(_CentreProgram, f8)")
-def _centre(program: _CentreProgram, tolerance: float) -> tuple[Floats, Floats, float, float]:
+@kernel("Tuple((f8[::1], f8[::1], f8, f8))(_BarrierProgram, f8)")
+def _path_to_centre(
+    program: _BarrierProgram, tolerance: float
+) -> tuple[Floats, Floats, float, float]:
     """x, prices of the rows, the gap of the products relative to the objective, and the largest residual
     relative to b, c."""
     b, c, copies = program.b, program.c, program.copies
@@ -302,7 +308,7 @@ def _centre(program: _CentreProgram, tolerance: float) -> tuple[Floats, Floats, 
             break
         _factor_at(program, point, matrix)
         x, w, s, y = point
-        if gap < CENTRE_FROM and residual < 1e-6 and centred < CENTRING:
+        if gap < ANALYTIC_CENTRE_GAP and residual < 1e-6 and centred < CENTRING:
             centred += 1
             target = _Residuals(mu - s * y, mu - x * w)
         else:
@@ -314,7 +320,7 @@ def _centre(program: _CentreProgram, tolerance: float) -> tuple[Floats, Floats, 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CentralShares:
+class AnalyticCentreShares:
     """Shares, and the prices that prove how good they are."""
 
     share: Floats  # (jobs, slots) of jobs alone
@@ -325,7 +331,7 @@ class CentralShares:
     device_price: Floats  # (types,) per device
 
 
-def central_shares(
+def analytic_centre_shares(
     *,
     rate: Floats,
     scale: Ints,
@@ -334,7 +340,7 @@ def central_shares(
     job_type: Ints,
     colocated_rate: Floats | None,
     worth: Floats,
-) -> CentralShares | None:
+) -> AnalyticCentreShares | None:
     """The analytic centre of the best shares of jobs alone, and of pairs; None where it was not found.
     Every pair of jobs of equal scale factor is offered, whatever it is worth, as in Gavel's programs; equal
     jobs have the same shares.
@@ -355,15 +361,15 @@ def central_shares(
         colocated_rate=colocated_rate,
     )
     groups = program.groups()
-    centre = _central(program, groups, accelerator_of_slot, capacity)
-    if centre is None:
+    result = _solve_groups(program, groups, accelerator_of_slot, capacity)
+    if result is None:
         return None
-    found = centre.x[:-1].reshape(len(groups.one), rate.shape[1])
+    found = result.x[:-1].reshape(len(groups.one), rate.shape[1])
     found[:, capacity[accelerator_of_slot] <= 0] = 0.0
     pairs = np.zeros((0, 2), np.int64) if colocated_rate is None else _equal_pairs(scale)
     classes = len(first)
-    of_worth, of_time, of_type = np.split(centre.price, [classes, 2 * classes])
-    return CentralShares(
+    of_worth, of_time, of_type = np.split(result.price, [classes, 2 * classes])
+    return AnalyticCentreShares(
         share=found[of],
         pairs=pairs,
         of_pairs=found[groups.of_pairs(of[pairs], classes)],
@@ -409,13 +415,13 @@ class _Program:
 
     def groups(self) -> "_Groups":
         """A job of each class alone, and pairs of jobs of equal scale factor."""
-        alone = np.arange(len(self.rate))
+        solo = np.arange(len(self.rate))
         if self.colocated_rate is None:
-            return _Groups(alone, alone, np.zeros(len(alone), np.bool_))
-        i, j = np.triu_indices(len(alone))
+            return _Groups(solo, solo, np.zeros(len(solo), np.bool_))
+        i, j = np.triu_indices(len(solo))
         both = (self.scale[i] == self.scale[j]) & ((i != j) | (self.count[i] > 1))
-        one, two = np.concatenate([alone, i[both]]), np.concatenate([alone, j[both]])
-        return _Groups(one, two, np.arange(len(one)) >= len(alone))
+        one, two = np.concatenate([solo, i[both]]), np.concatenate([solo, j[both]])
+        return _Groups(one, two, np.arange(len(one)) >= len(solo))
 
     def rates(self, groups: "_Groups") -> tuple[Floats, Floats]:
         """(groups, slots) rates of the first job of each group, and of the second, 0 where there is none."""
@@ -439,19 +445,19 @@ class _Program:
         return self.worth / np.where(largest > 0, largest, 1.0)
 
 
-def _central(
+def _solve_groups(
     of: _Program, groups: _Groups, accelerator_of_slot: Ints, capacity: Floats
 ) -> AnalyticCentre | None:
     """The analytic centre of the best shares of one group of each class of groups on each slot type, with the
     level as the last column."""
     one, two, pair = groups.one, groups.two, groups.pair
-    n, slots, units, count = len(of.rate), len(accelerator_of_slot), len(one), of.count
+    n, slots, columns, count = len(of.rate), len(accelerator_of_slot), len(one), of.count
     mine, yours = of.rates(groups)
     same = pair & (one == two)  # both jobs have their rows in one
     other = pair & ~same
     largest, worth = of.largest, of.scaled
-    row = np.empty((units, slots, 5), np.int64)
-    value = np.zeros((units, slots, 5))
+    row = np.empty((columns, slots, 5), np.int64)
+    value = np.zeros((columns, slots, 5))
     row[:, :, 0], value[:, :, 0] = one[:, None], -worth[one][:, None] * mine
     value[same, :, 0] -= worth[one[same]][:, None] * yours[same]
     row[:, :, 1], value[:, :, 1] = two[:, None], -worth[two][:, None] * yours * other[:, None]
@@ -470,7 +476,7 @@ def _central(
         np.append(value[there], count[says] / largest[says]),
     )
     start = np.cumsum(np.concatenate([[0], there.sum(axis=2).ravel(), [len(says)]]))
-    c = np.append(np.zeros(units * slots), 1.0)
+    c = np.append(np.zeros(columns * slots), 1.0)
     multiplicity = Multiplicity(
         np.append(np.repeat(copies, slots), 1.0),
         np.concatenate([count, count, np.ones(len(capacity))]),

@@ -68,12 +68,12 @@ def _completion_positions(scale: Ints, devices: int) -> Ints:
     if (scale == 1).all():
         return np.arange(len(scale)) // max(devices, 1) + 1
     position = np.ones(len(scale), np.int64)
-    k, room = 1, devices
+    k, free = 1, devices
     for i, width in enumerate(scale.tolist()):
-        if width > room:
-            k, room = k + 1, devices
+        if width > free:
+            k, free = k + 1, devices
         position[i] = k
-        room -= width
+        free -= width
     return position
 
 
@@ -82,7 +82,7 @@ class _Program:
 
     def __init__(self, time_s: Floats, scale: Floats, devices: Floats) -> None:
         self.time_s, self.scale, self.devices = time_s, scale, devices
-        self.unit = float(time_s.min(axis=1).mean()) or 1.0  # cost of order one
+        self.unit_rate = float(time_s.min(axis=1).mean()) or 1.0  # cost of order one
 
     def solve(self) -> tuple[Ints, float, int]:
         """(jobs,) types, the bound, and simplex iterations. Opens more positions until some are free."""
@@ -129,7 +129,7 @@ class _Program:
         index = np.column_stack([job, jobs + node]).astype(np.int32)
         value = np.column_stack([np.ones(columns), self.scale[job]])
         program = LinearProgram(
-            cost=-cost[job, node] / self.unit,
+            cost=-cost[job, node] / self.unit_rate,
             col_lower=np.zeros(columns),
             col_upper=np.full(columns, INFINITY),
             row_lower=np.append(np.ones(jobs), np.full(nodes, -INFINITY)),
@@ -143,7 +143,7 @@ class _Program:
         optimum: Optimum = model.maximise()
         share = np.zeros((jobs, nodes))
         share[job, node] = optimum.value
-        return share, optimum.dual[jobs:] * self.unit, optimum.iterations
+        return share, optimum.dual[jobs:] * self.unit_rate, optimum.iterations
 
     def _basis(self, start: Ints, job: Ints, node: Ints) -> Basis:
         """Every job in its node of the start, every node with room to spare."""

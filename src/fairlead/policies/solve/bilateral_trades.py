@@ -20,9 +20,9 @@ _LITTLE = 1e-9  # of a device, or of a gain: not worth a trade
 
 @dataclass(frozen=True, slots=True)
 class TradeMarket:
-    """Owners and what they hold. ``trade`` changes ``held`` and ``pool`` in place."""
+    """Owners and what they hold. ``trade`` changes ``allocated`` and ``pool`` in place."""
 
-    held: Floats  # (owners, types) devices
+    allocated: Floats  # (owners, types) devices
     value: Floats  # (owners, types) what a device of the type is worth to the owner
     most: Floats  # (owners,) devices that an owner can use at once
     pool: Floats  # (types,) devices that nobody holds: to be had for another one each
@@ -48,12 +48,12 @@ def _swap_with_pool(market: TradeMarket, a: int, b: int) -> int:
     relative[(market.value[:, b] <= 0) & (gain > 0)] = np.inf
     swaps = 0
     for owner in np.argsort(-relative, kind="stable").tolist():
-        amount = min(market.pool[a], market.held[owner, b])
+        amount = min(market.pool[a], market.allocated[owner, b])
         if relative[owner] <= _LITTLE or market.pool[a] <= _LITTLE:
             break
         if amount > _LITTLE:
-            market.held[owner, a] += amount
-            market.held[owner, b] -= amount
+            market.allocated[owner, a] += amount
+            market.allocated[owner, b] -= amount
             market.pool[a] -= amount
             market.pool[b] += amount
             swaps += 1
@@ -78,24 +78,24 @@ class _Pair:
         buyer, seller, trades = 0, len(self.owners) - 1, 0
         while buyer < seller and self.speedup[buyer] > self.speedup[seller] * (1 + _LITTLE):
             s, b = int(self.owners[seller]), int(self.owners[buyer])
-            if self.market.held[b, self.b] <= _LITTLE:
+            if self.market.allocated[b, self.b] <= _LITTLE:
                 buyer += 1
-            elif self.market.held[s, self.a] <= _LITTLE:
+            elif self.market.allocated[s, self.a] <= _LITTLE:
                 seller -= 1
             else:
                 price = self._price(buyer, seller)
-                if price > 1 and self._room(s) <= _LITTLE:
+                if price > 1 and self._tradable(s) <= _LITTLE:
                     seller -= 1
-                elif price < 1 and self._room(b) <= _LITTLE:
+                elif price < 1 and self._tradable(b) <= _LITTLE:
                     buyer += 1
                 else:
                     self._exchange(s, b, price)
                     trades += 1
         return trades
 
-    def _room(self, owner: int) -> float:
+    def _tradable(self, owner: int) -> float:
         """Devices that the owner could use beyond those it holds."""
-        return float(self.market.most[owner] - self.market.held[owner].sum())
+        return float(self.market.most[owner] - self.market.allocated[owner].sum())
 
     def _price(self, buyer: int, seller: int) -> float:
         """Devices of b for one of a: the second largest speed-up; or 1, if both gain by it, where one of
@@ -104,19 +104,19 @@ class _Pair:
         price = min(float(self.speedup[buyer + 1]), max(self.dearest, low))
         if np.isinf(high):  # what the buyer pays in is worthless to it
             price = max(price, 1.0)
-        ends_room = self._room(int(self.owners[seller if price > 1 else buyer]))
-        return 1.0 if ends_room <= _LITTLE and low <= 1.0 <= high else price
+        limit = self._tradable(int(self.owners[seller if price > 1 else buyer]))
+        return 1.0 if limit <= _LITTLE and low <= 1.0 <= high else price
 
     def _exchange(self, seller: int, buyer: int, price: float) -> None:
         """As many devices as both have, and can use."""
-        held = self.market.held
-        amount = held[seller, self.a]
+        allocated = self.market.allocated
+        amount = allocated[seller, self.a]
         if price > 0:
-            amount = min(amount, held[buyer, self.b] / price)
+            amount = min(amount, allocated[buyer, self.b] / price)
         if price > 1:
-            amount = min(amount, self._room(seller) / (price - 1))
+            amount = min(amount, self._tradable(seller) / (price - 1))
         elif price < 1:
-            amount = min(amount, self._room(buyer) / (1 - price))
+            amount = min(amount, self._tradable(buyer) / (1 - price))
         for owner, sign in ((buyer, 1.0), (seller, -1.0)):
-            held[owner, self.a] = max(0.0, held[owner, self.a] + sign * amount)
-            held[owner, self.b] = max(0.0, held[owner, self.b] - sign * amount * price)
+            allocated[owner, self.a] = max(0.0, allocated[owner, self.a] + sign * amount)
+            allocated[owner, self.b] = max(0.0, allocated[owner, self.b] - sign * amount * price)

@@ -71,17 +71,17 @@ def breakpoint_cost(rate: Floats, scale: Floats, breakpoints: Floats, price: Flo
     out = np.zeros_like(breakpoints)
     for c in range(len(breakpoints)):
         for k in range(breakpoints.shape[1]):
-            want = breakpoints[c, k]
-            if want <= 0:
+            level = breakpoints[c, k]
+            if level <= 0:
                 continue
             least = np.inf
             for b in range(slots):
-                if rate[c, b] < want:
+                if rate[c, b] < level:
                     continue
-                least = min(least, price[b] * want / rate[c, b])
+                least = min(least, price[b] * level / rate[c, b])
                 for a in range(slots):
-                    if 0 < rate[c, a] < want:
-                        part = (want - rate[c, a]) / (rate[c, b] - rate[c, a])
+                    if 0 < rate[c, a] < level:
+                        part = (level - rate[c, a]) / (rate[c, b] - rate[c, a])
                         least = min(least, price[a] + (price[b] - price[a]) * part)
             out[c, k] = scale[c] * least
     return out

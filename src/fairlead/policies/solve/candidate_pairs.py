@@ -25,9 +25,9 @@ def proven_time_price(problem: ShareProblem, value: Floats, time: Floats, cost: 
     value: (classes,) or (classes, slots) per step/s of a job; cost: (slots,) per device.
     """
     value = value_by_slot(value, problem)
-    alone = value * problem.rate - problem.scale[:, None] * cost
-    alone[problem.rate <= 0] = 0.0
-    time = np.maximum(time, alone.max(axis=1, initial=0.0))
+    solo_gain = value * problem.rate - problem.scale[:, None] * cost
+    solo_gain[problem.rate <= 0] = 0.0
+    time = np.maximum(time, solo_gain.max(axis=1, initial=0.0))
     if problem.colocated_rate is None:
         return time
     return time + CandidatePairs.of(problem).excess(value, time, cost) / 2
@@ -94,8 +94,8 @@ class CandidatePairs:
         low, high = np.minimum(first, second), np.maximum(first, second)
         classes, slots = len(number), len(cost)
         code = (low * classes + high) * slots + slot
-        held = have.second >= 0
-        known = (have.first[held] * classes + have.second[held]) * slots + have.slot[held]
+        is_pair = have.second >= 0
+        known = (have.first[is_pair] * classes + have.second[is_pair]) * slots + have.slot[is_pair]
         code = np.setdiff1d(code, known)
         if not len(code):
             return None

@@ -29,8 +29,8 @@ class CarriedBasis:
         self, configurations: Configurations, problem: ShareProblem, throughput: bool, front: int
     ) -> Basis | None:
         """For these configurations: those of jobs alone, then ``pairs``."""
-        n = configurations.alone
-        alone = self.status[configurations.first[:n], configurations.slot[:n]]
+        n = configurations.solo_count
+        solo_status = self.status[configurations.first[:n], configurations.slot[:n]]
         slots = problem.rate.shape[1]
         if len(self.frame) < front:
             return None
@@ -38,17 +38,18 @@ class CarriedBasis:
         if throughput:
             rows.insert(0, self.status[:, slots])
         return Basis(
-            np.concatenate([self.frame[:front], alone, self.pair_status]), np.concatenate(rows)
+            np.concatenate([self.frame[:front], solo_status, self.pair_status]),
+            np.concatenate(rows),
         )
 
 
-def pack_basis(
+def encode_basis(
     ended: Any, configurations: Configurations, problem: ShareProblem, throughput: bool, front: int
 ) -> tuple[bytes, ...]:
     """The packed basis of a solve that has ended."""
     basis = listed(ended)
     classes, slots = problem.rate.shape
-    n = configurations.alone
+    n = configurations.solo_count
     status = np.full((classes, slots + 2), LOWER)
     columns = basis.columns[front:]
     status[configurations.first[:n], configurations.slot[:n]] = columns[:n]
@@ -75,53 +76,53 @@ def pack_basis(
     )
 
 
-def packed_basis(ids: Ints, status: Statuses, frame: Statuses) -> tuple[bytes, ...]:
+def encode_matching_basis(ids: Ints, status: Statuses, frame: Statuses) -> tuple[bytes, ...]:
     """A basis made by hand, to be a program's ``previous``. ids: (classes,) ascending; status: (classes,
     slots + 2) of each class's configurations alone, throughput row and time row; frame: of the further
     columns, the device rows and the further rows."""
     return ids.tobytes(), status.tobytes(), frame.tobytes(), b"", b""
 
 
-def unpack_basis(
-    packed: tuple[bytes, ...], problem: ShareProblem, pairs: CandidatePairs | None
+def decode_basis(
+    encoded: tuple[bytes, ...], problem: ShareProblem, pairs: CandidatePairs | None
 ) -> CarriedBasis | None:
     """The basis for the classes of today; a class that is new runs where it is fastest. None where the
     packed basis is of another shape."""
     classes, slots = problem.rate.shape
-    if len(packed) != 5 or len(packed[0]) % 8 or not len(packed[0]):
+    if len(encoded) != 5 or len(encoded[0]) % 8 or not len(encoded[0]):
         return None
-    old_id = np.frombuffer(packed[0], np.int64)
-    if len(packed[1]) != len(old_id) * (slots + 2):
+    old_id = np.frombuffer(encoded[0], np.int64)
+    if len(encoded[1]) != len(old_id) * (slots + 2):
         return None
-    old = np.frombuffer(packed[1], np.uint8).reshape(-1, slots + 2)
+    old = np.frombuffer(encoded[1], np.uint8).reshape(-1, slots + 2)
     status = np.full((classes, slots + 2), LOWER)
     status[np.arange(classes), problem.rate.argmax(axis=1)] = BASIC
     status[:, slots + 1] = BASIC
     at, known = _find_ids(old_id, problem.classes.id)
     status[known] = old[at[known]]
-    kept = np.frombuffer(packed[3], np.int64).reshape(-1, 3)
-    position, there = _find_ids(problem.classes.id, kept[:, :2])
-    stay = there.all(axis=1) & (pairs is not None)
+    columns = np.frombuffer(encoded[3], np.int64).reshape(-1, 3)
+    position, there = _find_ids(problem.classes.id, columns[:, :2])
+    usable = there.all(axis=1) & (pairs is not None)
     low, high = position.min(axis=1, initial=classes), position.max(axis=1, initial=0)
-    stay &= (low != high) | (problem.classes.count[np.minimum(low, classes - 1)] >= 2)
+    usable &= (low != high) | (problem.classes.count[np.minimum(low, classes - 1)] >= 2)
     none: Ints = np.zeros(0, np.int64)
     configurations = Configurations(none, none, none, np.zeros((0, 2)))
     runs = problem.rate > 0  # a type may have lost its devices since
-    slot = kept[:, 2]
-    stay &= runs[np.minimum(low, classes - 1), slot] & runs[np.minimum(high, classes - 1), slot]
-    if pairs is not None and stay.any():
-        configurations = pairs.configurations(low[stay], high[stay], kept[stay, 2])
+    slot = columns[:, 2]
+    usable &= runs[np.minimum(low, classes - 1), slot] & runs[np.minimum(high, classes - 1), slot]
+    if pairs is not None and usable.any():
+        configurations = pairs.configurations(low[usable], high[usable], columns[usable, 2])
     return CarriedBasis(
         configurations,
-        np.frombuffer(packed[4], np.uint8)[stay],
+        np.frombuffer(encoded[4], np.uint8)[usable],
         status,
-        np.frombuffer(packed[2], np.uint8),
+        np.frombuffer(encoded[2], np.uint8),
     )
 
 
-def _find_ids(ids: Ints, wanted: Ints) -> tuple[Ints, Bools]:
+def _find_ids(ids: Ints, targets: Ints) -> tuple[Ints, Bools]:
     """Where each wanted id stands in ascending ids, and whether it is there."""
     if not len(ids):
-        return np.zeros(wanted.shape, np.int64), np.zeros(wanted.shape, np.bool_)
-    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-    return at, np.asarray(ids[at] == wanted)
+        return np.zeros(targets.shape, np.int64), np.zeros(targets.shape, np.bool_)
+    at = np.minimum(np.searchsorted(ids, targets), len(ids) - 1)
+    return at, np.asarray(ids[at] == targets)

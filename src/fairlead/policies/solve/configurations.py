@@ -21,7 +21,7 @@ class Configurations:
     rate: Floats  # (configurations, 2) steps/s of the member of first, and of the member of second
 
     @property
-    def alone(self) -> int:
+    def solo_count(self) -> int:
         """How many are of one job."""
         return int(np.count_nonzero(self.second < 0))
 

@@ -19,41 +19,41 @@ from fairlead.policies.solve.share_problem import ShareProblem
 
 
 def pair_shares(
-    problem: ShareProblem, answer: ProgramSolution, snapshot: Snapshot
+    problem: ShareProblem, solution: ProgramSolution, snapshot: Snapshot
 ) -> tuple[Ints, Floats]:
     """(pairs, 2) positions of jobs, ascending, and (pairs, slots) their shares.
 
     Jobs that run in a pair now come first in their classes, next to each other, so that pairs which go
     on are mostly the same; apart from that in order of submission.
     """
-    return _laid_out(problem, answer, snapshot, np.arange(len(snapshot.jobs)), 0)
+    return _laid_out(problem, solution, snapshot, np.arange(len(snapshot.jobs)), 0)
 
 
-def unit_shares(
-    problem: ShareProblem, answer: ProgramSolution, snapshot: Snapshot
+def group_shares(
+    problem: ShareProblem, solution: ProgramSolution, snapshot: Snapshot
 ) -> tuple[Ints, Floats]:
     """(units, 2) ids of jobs, -1 = none, and (units, slots) their shares: all jobs alone, then the pairs
     as ``pair_shares`` has them."""
     n = len(snapshot.jobs)
-    units, share = _laid_out(problem, answer, snapshot, snapshot.jobs, n)
+    units, share = _laid_out(problem, solution, snapshot, snapshot.jobs, n)
     units[:n, 0], units[:n, 1] = snapshot.jobs, -1
-    np.take(answer.per_job(problem), problem.classes.of, axis=0, out=share[:n], mode="clip")
+    np.take(solution.per_job(problem), problem.classes.of, axis=0, out=share[:n], mode="clip")
     return units, share
 
 
 def _laid_out(
-    problem: ShareProblem, answer: ProgramSolution, snapshot: Snapshot, name: Ints, front: int
+    problem: ShareProblem, solution: ProgramSolution, snapshot: Snapshot, name: Ints, front: int
 ) -> tuple[Ints, Floats]:
     """The pairs, by the names (jobs,) of their jobs, and their shares, behind ``front`` empty rows."""
-    configurations = answer.configurations
-    used = np.flatnonzero((configurations.second >= 0) & (answer.time > 0))
+    configurations = solution.configurations
+    used = np.flatnonzero((configurations.second >= 0) & (solution.time > 0))
     slots = problem.rate.shape[1]
     classes = len(problem.scale)
     code, which = np.unique(
         configurations.first[used] * classes + configurations.second[used], return_inverse=True
     )
     time = np.zeros((len(code), slots))
-    time[which, configurations.slot[used]] = answer.time[used]
+    time[which, configurations.slot[used]] = solution.time[used]
     first, second = code // max(classes, 1), code % max(classes, 1)
     members, begin = _members(problem, snapshot)
     n, m = (problem.classes.count[row].astype(np.int64) for row in (first, second))

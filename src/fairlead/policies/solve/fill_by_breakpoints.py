@@ -10,14 +10,14 @@ import numpy as np
 
 from fairlead.model.arrays import Floats
 from fairlead.policies.solve import breakpoints as breakpoint_weights
-from fairlead.policies.solve.carried_basis import packed_basis
+from fairlead.policies.solve.carried_basis import encode_matching_basis
 from fairlead.policies.solve.configurations import LinearObjective
 from fairlead.policies.solve.fill_jobs import FillJobs
 from fairlead.policies.solve.highs import BASIC, LOWER
 from fairlead.policies.solve.job_classes import JobClassSizes
 from fairlead.policies.solve.program import ExtraColumns, Program
 from fairlead.policies.solve.share_problem import ShareProblem
-from fairlead.policies.solve.water_filling import Cut
+from fairlead.policies.solve.water_filling import LevelCut
 
 SIMPLEX_LIMIT = (
     512  # job types and breakpoints from which on a start from scratch is made from a sample ...
@@ -49,11 +49,11 @@ class PriceCut:
 
     @property
     def budget(self) -> float:
-        """See ``Cut``."""
+        """See ``LevelCut``."""
         return float(self.price @ self.jobs.capacity)
 
     def cost(self, height: Floats) -> float:
-        """See ``Cut``."""
+        """See ``LevelCut``."""
         jobs = self.jobs
         need = jobs.need(height)
         return breakpoint_weights.total_cost(
@@ -61,7 +61,7 @@ class PriceCut:
         )
 
     def slack_at_price(self, height: Floats) -> tuple[Floats, Floats]:
-        """See ``Cut``."""
+        """See ``LevelCut``."""
         jobs, job_types = self.jobs, self.jobs.job_types
         price_tolerance = (
             self.price_tolerance
@@ -77,7 +77,9 @@ class PriceCut:
             price_tolerance,
         )
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(jobs.unit > 0, most / jobs.unit, np.inf), marginal * jobs.unit
+            return np.where(
+                jobs.unit_rate > 0, most / jobs.unit_rate, np.inf
+            ), marginal * jobs.unit_rate
 
 
 @dataclass(slots=True)
@@ -91,18 +93,18 @@ class ByBreakpoints:
     _of_breakpoint: Floats = field(init=False)
     _need: Floats = field(init=False)
 
-    def query(self, height: Floats) -> tuple[float, Cut]:
+    def query(self, height: Floats) -> tuple[float, LevelCut]:
         """See ``FeasibilityOracle``."""
         jobs, job_types = self.jobs, self.jobs.job_types
         self._need = jobs.need(height)
-        many = breakpoint_weights.multiplicities(
+        multiplicity = breakpoint_weights.multiplicities(
             jobs.job_type, jobs.count, self._need, job_types.breakpoints
         )
-        job_type, breakpoints = np.nonzero(breakpoint_weights.needed(many))
+        job_type, breakpoints = np.nonzero(breakpoint_weights.needed(multiplicity))
         like = ShareProblem(
             classes=JobClassSizes(
                 job_types.id[job_type] * job_types.breakpoints.shape[1] + breakpoints,
-                many[job_type, breakpoints],
+                multiplicity[job_type, breakpoints],
                 job_type,
                 job_type,
             ),
@@ -124,15 +126,15 @@ class ByBreakpoints:
             column=np.zeros(len(types), np.int64), row=program.device_row(types), value=-np.ones(len(types)),
         )  # fmt: skip
         nothing = LinearObjective(np.zeros(len(job_type)), np.zeros(len(jobs.accelerator_of_slot)))
-        answer = program.load().maximise(nothing)
-        self.warm = self.warm or (bool(self.basis) and answer.warm)
-        self.basis = answer.basis
-        self.iterations += answer.iterations
+        solution = program.load().maximise(nothing)
+        self.warm = self.warm or (bool(self.basis) and solution.warm)
+        self.basis = solution.basis
+        self.iterations += solution.iterations
         self._of_breakpoint = np.zeros(
             (*job_types.breakpoints.shape, len(jobs.accelerator_of_slot))
         )
-        self._of_breakpoint[job_type, breakpoints] = answer.per_job(like)
-        return float(answer.columns[0]), PriceCut.of(jobs, answer.device_price)
+        self._of_breakpoint[job_type, breakpoints] = solution.per_job(like)
+        return float(solution.columns[0]), PriceCut.of(jobs, solution.device_price)
 
     def _price_of_some(self, height: Floats) -> Floats:
         """(types,) prices when every eighth row stands for eight."""
@@ -141,7 +143,7 @@ class ByBreakpoints:
             jobs,
             job_type=jobs.job_type[some],
             count=jobs.count[some] * CERTIFY_EVERY,
-            unit=jobs.unit[some],
+            unit_rate=jobs.unit_rate[some],
         )
         sample = ByBreakpoints(fewer)
         _, cut = sample.query(height[some])
@@ -177,4 +179,4 @@ def _crash(problem: ShareProblem, need: Floats, price: Floats) -> tuple[bytes, .
     )
     frame = np.full(1 + len(price), BASIC)
     frame[1 + int((used / problem.capacity.clip(1.0)).argmax())] = LOWER
-    return packed_basis(problem.classes.id, status, frame)
+    return encode_matching_basis(problem.classes.id, status, frame)

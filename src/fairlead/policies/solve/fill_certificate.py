@@ -46,7 +46,7 @@ class _JobRows(NamedTuple):
     type_rate: Floats2  # (job types, slots) steps/s
     type_scale: Floats1  # (job types,) devices
     weight: Floats1  # (rows,) of a job
-    unit: Floats1  # (rows,) steps/s of a job at height 1
+    unit_rate: Floats1  # (rows,) steps/s of a job at height 1
     accelerator_of_slot: Ints1  # (slots,)
     capacity: Floats1  # (types,) devices
 
@@ -58,7 +58,7 @@ def measure(jobs: FillJobs, single: JobShares, weight: Floats) -> FillCertificat
         type_rate=jobs.job_types.rate,
         type_scale=jobs.job_types.scale,
         weight=weight,
-        unit=jobs.unit,
+        unit_rate=jobs.unit_rate,
         accelerator_of_slot=jobs.accelerator_of_slot,
         capacity=jobs.capacity,
     )
@@ -69,7 +69,7 @@ def measure(jobs: FillJobs, single: JobShares, weight: Floats) -> FillCertificat
 def _measure(jobs: JobShares, rows: _JobRows) -> tuple[Floats, Floats, float, bool]:
     """The fields of a ``FillCertificate``."""
     of, share, rate, scale, weight = jobs
-    job_type, unit, capacity = rows.job_type, rows.unit, rows.capacity
+    job_type, unit_rate, capacity = rows.job_type, rows.unit_rate, rows.capacity
     least, total = np.full(len(job_type), np.inf), np.zeros(len(job_type))
     used = np.zeros(len(capacity))
     use = 0.0
@@ -86,7 +86,7 @@ def _measure(jobs: JobShares, rows: _JobRows) -> tuple[Floats, Floats, float, bo
             got += rate[i, j] * share[i, j]
             time += share[i, j]
             used[k] += scale[i] * share[i, j]
-        height = got / unit[row] if unit[row] > 0 else 0.0
+        height = got / unit_rate[row] if unit_rate[row] > 0 else 0.0
         least[row] = min(least[row], height)
         total[row] += height
         use = max(use, time)

@@ -10,7 +10,7 @@ from fairlead.policies.solve.candidate_pairs import proven_time_price
 from fairlead.policies.solve.configurations import LinearObjective
 from fairlead.policies.solve.program import ExtraColumns, Program, ProgramSolution
 from fairlead.policies.solve.share_problem import ShareProblem
-from fairlead.policies.solve.water_filling import Cut
+from fairlead.policies.solve.water_filling import LevelCut
 
 TOLERANCE = 1e-9  # part of the heights that the second phase may give up
 
@@ -26,11 +26,11 @@ class PairCut:
     price: Floats  # (types,)
 
     def cost(self, height: Floats) -> float:
-        """See ``Cut``."""
+        """See ``LevelCut``."""
         return float(self.worth @ height)
 
     def slack_at_price(self, height: Floats) -> tuple[Floats, Floats]:
-        """See ``Cut``."""
+        """See ``LevelCut``."""
         worth = self.worth / self.count
         free = worth * self.cap <= 1e-9 * (worth * self.cap).max(initial=0.0)
         return np.where(free, np.inf, height), np.where(free, np.inf, worth)
@@ -41,7 +41,7 @@ class InPairs:
     """The largest part of all heights at once, over jobs alone and in pairs."""
 
     problem: ShareProblem  # its classes are the rows
-    unit: Floats  # (rows,) steps/s of a job at height 1
+    unit_rate: Floats  # (rows,) steps/s of a job at height 1
     cap: Floats  # (rows,) the largest height
     basis: tuple[bytes, ...] = ()
     iterations: int = 0
@@ -49,9 +49,9 @@ class InPairs:
     _program: Program = field(init=False)
     _found: float = field(init=False)
 
-    def query(self, height: Floats) -> tuple[float, Cut]:
+    def query(self, height: Floats) -> tuple[float, LevelCut]:
         """See ``FeasibilityOracle``."""
-        problem, need = self.problem, height * self.unit
+        problem, need = self.problem, height * self.unit_rate
         some = np.flatnonzero(need > 0)
         program = Program(problem=problem, throughput=True, previous=self.basis)
         program.columns = ExtraColumns(
@@ -59,18 +59,22 @@ class InPairs:
             column=np.zeros(len(some), np.int64), row=program.throughput_row(some), value=-need[some],
         )  # fmt: skip
         slots = len(problem.accelerator_of_slot)
-        answer = program.load().maximise(LinearObjective(np.zeros(len(need)), np.zeros(slots)))
-        self.basis, self._program, self._found = answer.basis, program, float(answer.columns[0])
-        self.iterations += answer.iterations
-        self.warm = self.warm or answer.warm
-        value, price = answer.throughput_price, answer.device_price
+        solution = program.load().maximise(LinearObjective(np.zeros(len(need)), np.zeros(slots)))
+        self.basis, self._program, self._found = solution.basis, program, float(solution.columns[0])
+        self.iterations += solution.iterations
+        self.warm = self.warm or solution.warm
+        value, price = solution.throughput_price, solution.device_price
         time = proven_time_price(
-            problem, value, answer.time_price, price[problem.accelerator_of_slot]
+            problem, value, solution.time_price, price[problem.accelerator_of_slot]
         )
         count = problem.classes.count
         budget = float(count @ time + price @ problem.capacity)
         cut = PairCut(
-            worth=value * self.unit * count, count=count, cap=self.cap, budget=budget, price=price
+            worth=value * self.unit_rate * count,
+            count=count,
+            cap=self.cap,
+            budget=budget,
+            price=price,
         )
         return 1.0 / self._found - 1.0, cut
 
@@ -80,7 +84,7 @@ class InPairs:
         program, slots = self._program, len(self.problem.accelerator_of_slot)
         program.bound(0, min(self._found, 1.0) * (1.0 - TOLERANCE), np.inf)
         program.pair_penalty = pair_penalty
-        nothing = LinearObjective(np.zeros(len(self.unit)), np.zeros(slots))
-        answer = program.maximise(nothing, np.zeros(1))
-        self.iterations += answer.iterations
-        return answer
+        nothing = LinearObjective(np.zeros(len(self.unit_rate)), np.zeros(slots))
+        solution = program.maximise(nothing, np.zeros(1))
+        self.iterations += solution.iterations
+        return solution

@@ -15,11 +15,11 @@ class FillJobs:
     job_types: JobClasses
     job_type: Ints  # (rows,) row of job types
     count: Floats  # (rows,)
-    unit: Floats  # (rows,) steps/s of a job at height 1
+    unit_rate: Floats  # (rows,) steps/s of a job at height 1
     accelerator_of_slot: Ints  # (slots,)
     capacity: Floats  # (types,) devices
     agnostic: bool = False  # is every rate taken for 1?
 
     def need(self, height: Floats) -> Floats:
         """(rows,) steps/s of a job at a height."""
-        return np.minimum(height * self.unit, self.job_types.best[self.job_type])
+        return np.minimum(height * self.unit_rate, self.job_types.best[self.job_type])

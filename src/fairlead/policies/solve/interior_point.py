@@ -29,7 +29,7 @@ from fairlead.policies.solve.dense_linear_algebra import (
 
 STEPS = 100
 CENTRING = 5  # steps to the analytic centre of the optimal face ...
-CENTRE_FROM = 1e-4  # ... when the gap is this small
+CENTERING_GAP = 1e-4  # ... when the gap is this small
 _STEP = 0.99  # part of the way to the boundary
 _FLOOR = 1e-14  # rounding must not put a value on the boundary
 
@@ -115,18 +115,18 @@ def _solve_classes(t: float, classes: MaxMinClasses, point: _Iterate, system: _S
     primal, dual, products = point.primal, point.dual, system.target.products
     solved, residual, h = system.solved, system.residual, system.h
     accelerator_of_slot, slots = classes.accelerator_of_slot, worth.shape[1]
-    level, spare = slots, slots + 1  # columns of the two slacks
+    level, slack = slots, slots + 1  # columns of the two slacks
     for c in range(len(worth)):
         residual[c, 0] = primal[c, level] + t
-        residual[c, 1] = primal[c, spare] - 1.0
+        residual[c, 1] = primal[c, slack] - 1.0
         for j in range(slots):
             residual[c, 0] -= worth[c, j] * primal[c, j]
             residual[c, 1] += primal[c, j]
-        b = dual[c, spare] / primal[c, spare]
-        two = (products[c, spare] + dual[c, spare] * residual[c, 1]) / primal[c, spare]
+        b = dual[c, slack] / primal[c, slack]
+        two = (products[c, slack] + dual[c, slack] * residual[c, 1]) / primal[c, slack]
         # h = diagonal + b 1 1'
         for j in range(slots):
-            cost = dual[c, spare] + scale[c] * price[accelerator_of_slot[j]]
+            cost = dual[c, slack] + scale[c] * price[accelerator_of_slot[j]]
             r_dual = cost - worth[c, j] * dual[c, level] - dual[c, j]
             solved[c, j, :] = 0.0
             solved[c, j, 0] = products[c, j] / primal[c, j] - r_dual - two
@@ -194,17 +194,17 @@ def _step_classes(
     primal, dual, products = point.primal, point.dual, system.target.products
     d_primal, d_dual, d_price = step.primal, step.dual, step.price
     slots, types = worth.shape[1], len(classes.capacity)
-    level, spare = slots, slots + 1
+    level, slack = slots, slots + 1
     for c in range(len(worth)):
         d_primal[c, level] = -dt - residual[c, 0]
-        d_primal[c, spare] = -residual[c, 1]
+        d_primal[c, slack] = -residual[c, 1]
         for j in range(slots):
             change = solved[c, j, 0] + solved[c, j, 1] * dt
             for q in range(types):
                 change += solved[c, j, 2 + q] * d_price[q]
             d_primal[c, j] = change
             d_primal[c, level] += worth[c, j] * change
-            d_primal[c, spare] -= change
+            d_primal[c, slack] -= change
         for i in range(slots + 2):
             d_dual[c, i] = (products[c, i] - dual[c, i] * d_primal[c, i]) / primal[c, i]
 
@@ -254,7 +254,7 @@ def _start(classes: MaxMinClasses, free: Floats) -> tuple[Floats, Floats, float]
 
 
 @kernel("Tuple((f8, f8))(_Iterate, _Iterate)")
-def _reach(point: _Iterate, step: _Iterate) -> tuple[float, float]:
+def _max_steps(point: _Iterate, step: _Iterate) -> tuple[float, float]:
     """The largest parts of a step, of the primal and of the dual variables, that stay above 0."""
     forward = min(
         max_step(point.primal.ravel(), step.primal.ravel()), max_step(point.free, step.free)
@@ -293,12 +293,12 @@ def max_min(classes: MaxMinClasses, tolerance: float) -> tuple[Floats, Floats, F
         if gap < tolerance:
             break
         mu /= pairs
-        if gap < CENTRE_FROM and centred < CENTRING:
+        if gap < CENTERING_GAP and centred < CENTRING:
             centred += 1
             target = _Target(mu - primal * dual, mu - free * price)
         else:
             _newton(classes, point, t, _Target(-primal * dual, -free * price), step)
-            forward, backward = _reach(point, step)
+            forward, backward = _max_steps(point, step)
             after = _products(
                 _Iterate(
                     primal + forward * step.primal,
@@ -314,7 +314,7 @@ def max_min(classes: MaxMinClasses, tolerance: float) -> tuple[Floats, Floats, F
                 goal - free * price - step.free * step.price,
             )
         dt = _newton(classes, point, t, target, step)
-        forward, backward = _reach(point, step)
+        forward, backward = _max_steps(point, step)
         forward, backward = min(1.0, _STEP * forward), min(1.0, _STEP * backward)
         t += forward * dt
         primal = np.maximum(primal + forward * step.primal, _FLOOR)

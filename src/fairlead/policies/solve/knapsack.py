@@ -21,7 +21,7 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Floats2, Ints1, Ints2
 
-MAX_REACH = 1 << 13  # beyond it, a filling is not proven to be the best
+MAX_CARRY = 1 << 13  # beyond it, a filling is not proven to be the best
 
 
 def exchange_range(sizes: Ints) -> tuple[int, bool]:
@@ -31,8 +31,8 @@ def exchange_range(sizes: Ints) -> tuple[int, bool]:
     """
     largest = int(sizes[-1])
     chain = not np.any(sizes[1:] % sizes[:-1])
-    reach = 2 * largest if chain else largest * (largest + 2)
-    return min(reach, MAX_REACH), reach <= MAX_REACH
+    max_carry = 2 * largest if chain else largest * (largest + 2)
+    return min(max_carry, MAX_CARRY), max_carry <= MAX_CARRY
 
 
 class NearestItems(NamedTuple):
@@ -45,7 +45,7 @@ class NearestItems(NamedTuple):
 
 @kernel("i8[::1](i8[::1], NearestItems, NearestItems, i8, i8, i8)")
 def exchange(
-    sizes: Ints, above: NearestItems, below: NearestItems, low: int, high: int, reach: int
+    sizes: Ints, above: NearestItems, below: NearestItems, low: int, high: int, max_carry: int
 ) -> Ints:
     """How many items of each size to put in (> 0) or take out (< 0): (classes,), most value for a change
     of the weight within low .. high; zeros if no change is within.
@@ -53,9 +53,9 @@ def exchange(
     sizes: (classes,); above: items that may be put in; below: those that may be taken out.
     """
     classes = len(sizes)
-    width = 2 * reach + 1
+    width = 2 * max_carry + 1
     best = np.full(width, -np.inf)
-    best[reach] = 0.0
+    best[max_carry] = 0.0
     chosen = np.zeros((classes, width), np.int64)
     for c in range(classes):
         before = best.copy()
@@ -70,7 +70,7 @@ def exchange(
                     best[at + shift] = value
                     chosen[c, at + shift] = change
     at = -1
-    for place in range(max(0, reach + low), min(width, reach + high + 1)):
+    for place in range(max(0, max_carry + low), min(width, max_carry + high + 1)):
         if best[place] > -np.inf and (at < 0 or best[place] > best[at]):
             at = place
     changes = np.zeros(classes, np.int64)
@@ -83,10 +83,10 @@ def exchange(
 
 @kernel("NearestItems(f8[::1], i8[::1], i8[::1], i8, i8, i8)")
 def _nearest(
-    worth: Floats, class_of: Ints, sizes: Ints, start: int, direction: int, reach: int
+    worth: Floats, class_of: Ints, sizes: Ints, start: int, direction: int, max_carry: int
 ) -> NearestItems:
     """The items of each size from a place on, in one direction (1 or -1), as far as they may matter."""
-    classes, most = len(sizes), min(len(worth), reach // sizes[0])
+    classes, most = len(sizes), min(len(worth), max_carry // sizes[0])
     total, item = np.zeros((classes, most)), np.zeros((classes, most), np.int64)
     found = np.zeros(classes, np.int64)
     unfinished = len(sizes)
@@ -94,18 +94,20 @@ def _nearest(
     while 0 <= at < len(worth) and unfinished > 0:
         c = class_of[at]
         n = found[c]
-        if n < total.shape[1] and (n + 1) * sizes[c] <= reach:
+        if n < total.shape[1] and (n + 1) * sizes[c] <= max_carry:
             total[c, n] = worth[at] + (total[c, n - 1] if n > 0 else 0.0)
             item[c, n] = at
             found[c] += 1
-            if (n + 2) * sizes[c] > reach:
+            if (n + 2) * sizes[c] > max_carry:
                 unfinished -= 1
         at += direction
     return NearestItems(total, item, found)
 
 
 @kernel("b1[::1](f8[::1], i8[::1], i8[::1], i8, i8, i8)")
-def choose(worth: Floats, class_of: Ints, sizes: Ints, low: int, high: int, reach: int) -> Bools:
+def choose(
+    worth: Floats, class_of: Ints, sizes: Ints, low: int, high: int, max_carry: int
+) -> Bools:
     """Which items to take, (items,), for the most worth with a weight within low .. high; if no weight near
     that of the greedy filling is, some that weigh no more than ``high``.
 
@@ -123,9 +125,9 @@ def choose(worth: Floats, class_of: Ints, sizes: Ints, low: int, high: int, reac
     least = low - (high - left)
     if (broke == items or left == 0) and least <= 0:
         return taken
-    above = _nearest(worth, class_of, sizes, broke, 1, reach)
-    below = _nearest(worth, class_of, sizes, broke - 1, -1, reach)
-    changes = exchange(sizes, above, below, max(least, -reach), left, reach)
+    above = _nearest(worth, class_of, sizes, broke, 1, max_carry)
+    below = _nearest(worth, class_of, sizes, broke - 1, -1, max_carry)
+    changes = exchange(sizes, above, below, max(least, -max_carry), left, max_carry)
     for c in range(len(sizes)):
         for n in range(changes[c]):
             taken[above.item[c, n]] = True

@@ -21,8 +21,8 @@ from fairlead.policies.solve.level_problem import (
     STEPS,
     TOLERANCE,
     LevelJobTypes,
-    Levels,
     LevelShares,
+    ParametricNeeds,
 )
 from fairlead.policies.solve.program import ExtraColumns, Program, ProgramSolution
 from fairlead.policies.solve.share_problem import ShareProblem
@@ -32,7 +32,7 @@ MIN_LEVEL = 1e-12  # part of all jobs that a rate counts for which none needs: i
 
 
 def level_by_breakpoints(
-    problem: Levels,
+    problem: ParametricNeeds,
     job_types: LevelJobTypes,
     steps: Floats,
     level: float,
@@ -55,11 +55,11 @@ def level_by_breakpoints(
         start = root.newton(start, 1e-4)
     jobs = (job_types.of, steps, problem.age, problem.isolated)
     end = _LevelRoot(problem, job_types, jobs, 1.0, level).newton(start, REQUIREMENT_TOLERANCE)
-    program, answer = end.program, end.answer
+    program, solution = end.program, end.solution
     assert program is not None
-    assert answer is not None
-    price, level, iterations = answer.device_price, end.level, end.iterations
-    basis = answer.basis
+    assert solution is not None
+    price, level, iterations = solution.device_price, end.level, end.iterations
+    basis = solution.basis
     if gain is not None:
         value = np.zeros(len(job_types.id))
         value[job_types.of] = gain
@@ -67,9 +67,9 @@ def level_by_breakpoints(
             np.repeat(value, job_types.breakpoints.shape[1]),
             np.zeros(len(problem.accelerator_of_slot)),
         )
-        answer = largest_ratio(program, answer, more)
-        iterations += answer.iterations
-    breakpoint_of = answer.per_job(program.problem).reshape(*job_types.breakpoints.shape, -1)
+        solution = largest_ratio(program, solution, more)
+        iterations += solution.iterations
+    breakpoint_of = solution.per_job(program.problem).reshape(*job_types.breakpoints.shape, -1)
     share = np.empty((len(steps), breakpoint_of.shape[2]))
     _expand(*jobs, job_types.breakpoints, level, breakpoint_of, share)
     return LevelShares(
@@ -99,14 +99,14 @@ class _WarmStart:
     iterations: int = 0
     warm: bool = False
     program: Program | None = None
-    answer: ProgramSolution | None = None
+    solution: ProgramSolution | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _LevelRoot:
     """The level at which lambda is 1, sought for jobs each of which may stand for several."""
 
-    problem: Levels
+    problem: ParametricNeeds
     job_types: LevelJobTypes
     jobs: tuple[Ints, Floats, Floats, Floats]  # their job types, steps, age and isolated time
     each: float  # how many jobs each of them stands for
@@ -126,11 +126,11 @@ class _LevelRoot:
                 program = _program(self.problem, job_types, count, start.basis)
             else:
                 program.recount(count)
-            answer = program.maximise(nothing)
-            iterations += answer.iterations
-            warm = warm or answer.warm
-            excess = float(answer.columns[0])
-            falls = self._slope_of_cost(answer, slope)
+            solution = program.maximise(nothing)
+            iterations += solution.iterations
+            warm = warm or solution.warm
+            excess = float(solution.columns[0])
+            falls = self._slope_of_cost(solution, slope)
             after = max(self.floor, level - excess / falls) if falls < 0 else level
             if abs(excess) <= tolerance or abs(after - level) <= STALL_TOLERANCE * level:
                 return _WarmStart(
@@ -139,16 +139,16 @@ class _LevelRoot:
                     iterations=iterations,
                     warm=warm,
                     program=program,
-                    answer=answer,
+                    solution=solution,
                 )
             level = after
         raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
 
-    def _slope_of_cost(self, answer: ProgramSolution, slope: Floats) -> float:
+    def _slope_of_cost(self, solution: ProgramSolution, slope: Floats) -> float:
         """How fast what all jobs need costs less as the level rises, at the answer's prices. slope: (job
         types, breakpoints) of the jobs that need each rate."""
         job_types = self.job_types
-        price = answer.device_price[self.problem.accelerator_of_slot]
+        price = solution.device_price[self.problem.accelerator_of_slot]
         cost = breakpoint_cost(job_types.rate, job_types.scale, job_types.breakpoints, price)
         return float((cost * slope).sum()) * self.each
 
@@ -208,7 +208,7 @@ def _expand(
 
 
 def _program(
-    problem: Levels, job_types: LevelJobTypes, count: Floats, basis: tuple[bytes, ...]
+    problem: ParametricNeeds, job_types: LevelJobTypes, count: Floats, basis: tuple[bytes, ...]
 ) -> Program:
     """min lambda. Classes are the jobs that need exactly one of their job type's rates."""
     shape = job_types.breakpoints.shape

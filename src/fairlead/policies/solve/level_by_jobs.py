@@ -4,14 +4,14 @@ import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
 from fairlead.policies.solve.interior_point import MaxMinClasses, max_min
-from fairlead.policies.solve.level_problem import STEPS, LevelJobTypes, Levels, LevelShares
+from fairlead.policies.solve.level_problem import STEPS, LevelJobTypes, LevelShares, ParametricNeeds
 
 _NOTHING = 1e-8  # share that stands for none
 _CLOSE = 1e-8  # relative gap that the interior point is asked for; it stalls near 1e-10
 
 
 def level_by_jobs(
-    problem: Levels, job_types: LevelJobTypes, steps: Floats, floor: float
+    problem: ParametricNeeds, job_types: LevelJobTypes, steps: Floats, floor: float
 ) -> LevelShares:
     """Newton's method on z, the largest part of all requirements that can be met at once, a max-min
     problem per step. Where all jobs of a job type have the same requirement, by job types."""
@@ -63,7 +63,7 @@ def level_by_jobs(
     return LevelShares(level=max(level, floor), share=share, price=full, iterations=iterations)
 
 
-def _rows(problem: Levels, job_types: LevelJobTypes, steps: Floats) -> tuple[Ints, Floats]:
+def _rows(problem: ParametricNeeds, job_types: LevelJobTypes, steps: Floats) -> tuple[Ints, Floats]:
     """Positions of jobs that stand for others, and how many each stands for."""
     first = np.empty(len(job_types.id), np.int64)
     first[job_types.of] = np.arange(len(steps))

@@ -8,7 +8,7 @@ import numpy as np
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.policies.solve.breakpoints import breakpoint_cost, segment
-from fairlead.policies.solve.level_problem import LevelJobTypes, Levels, LevelShares
+from fairlead.policies.solve.level_problem import LevelJobTypes, LevelShares, ParametricNeeds
 
 
 @kernel(
@@ -77,7 +77,7 @@ def _measured(
 
 
 def certified_level(
-    problem: Levels, job_types: LevelJobTypes, steps: Floats, found: LevelShares
+    problem: ParametricNeeds, job_types: LevelJobTypes, steps: Floats, found: LevelShares
 ) -> tuple[Floats, float, float, float]:
     """(shares made feasible, their level, a bound on it, violation)."""
     args = (steps, problem.age, problem.isolated)
@@ -94,6 +94,6 @@ def certified_level(
         found.price[problem.accelerator_of_slot],
     )
     total, slope = _cost_of_all(job_types.of, *args, job_types.breakpoints, cost, found.level)
-    spare = float(found.price @ problem.capacity)
-    bound = found.level + (total - spare) / -slope if slope < 0 else 0.0
+    budget = float(found.price @ problem.capacity)
+    bound = found.level + (total - budget) / -slope if slope < 0 else 0.0
     return share, level, bound, max(0.0, use - 1.0)

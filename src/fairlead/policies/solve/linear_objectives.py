@@ -4,7 +4,7 @@
 
 over the programs of ``fairlead.policies.solve.program``. A deadline asks for a throughput of need_i.
 Not all can
-be met in general, so a first phase finds the least lateness, L* = min sum_i u_i / n with
+be met in general, so a first phase finds the least shortfall, L* = min sum_i u_i / n with
 t_i >= (1 - u_i) need_i: u_i in [0, 1] is the part of its need that job i goes without, n the number of jobs
 with deadlines. A second phase holds it, up to the solver's tolerance, and maximises the objective.
 
@@ -12,7 +12,7 @@ A ratio is made linear by Charnes and Cooper's change of variables (Naval Res. L
 times a factor f >= 0 that is chosen so that the cost is 1. Its optimum may be tiny shares (any multiple of
 the best shares has the same ratio), so that a further phase holds the ratio and maximises the sum.
 
-Bounds hold for any prices >= 0 of devices p, needs m and lateness l: with r_i the most that any way of
+Bounds hold for any prices >= 0 of devices p, needs m and shortfall l: with r_i the most that any way of
 running earns per unit of a job's time at values value_ij + m_i and these costs,
 
     sum_k p_k N_k + l L* + sum_i (r_i + max(0, m_i need_i - l / n) - m_i need_i).
@@ -38,7 +38,7 @@ TOLERANCE = 1e-9  # part of an optimum that the next phase may give up
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What deadlines ask for, and the lateness that cannot be avoided."""
+    """What deadlines ask for, and the shortfall that cannot be avoided."""
 
     rate: Floats  # (classes,) steps/s that each job must get; 0 = no deadline, and never above its fastest
     shortfall: float  # L*, per job with a deadline
@@ -56,7 +56,7 @@ class Needs:
 
     @property
     def allowed(self) -> float:
-        """The lateness that later phases may have."""
+        """The shortfall that later phases may have."""
         return self.shortfall + TOLERANCE
 
     def part(self, problem: ShareProblem) -> Floats:
@@ -87,20 +87,20 @@ class JobRates:
 class Best:
     """An optimum and its prices."""
 
-    answer: ProgramSolution
+    solution: ProgramSolution
     prices: Prices
 
 
 def largest_sum(
     problem: ShareProblem, value: Floats, needs: Needs, previous: tuple[bytes, ...] = ()
 ) -> Best:
-    """max sum_ij value_ij T_ij x_ij, with the needs met but for their lateness. value: (classes, slots)."""
+    """max sum_ij value_ij T_ij x_ij, with the needs met but for their shortfall. value: (classes, slots)."""
     program = _program(problem, needs, needs.basis or previous)
-    answer = program.maximise(LinearObjective(value, _no_cost(problem)))
-    return Best(answer, _prices(answer, 0))
+    solution = program.maximise(LinearObjective(value, _no_cost(problem)))
+    return Best(solution, _prices(solution, 0))
 
 
-def sum_at_centre(problem: ShareProblem, value: Floats, needs: Needs) -> Floats | None:
+def sum_analytic_centre(problem: ShareProblem, value: Floats, needs: Needs) -> Floats | None:
     """(classes, slots) shares of one job, alone, at the analytic centre of those with the largest sum, all
     needs met; None where it was not found, or there are too many classes to look for it."""
     first, slot = np.nonzero(problem.rate > 0)
@@ -134,7 +134,7 @@ def sum_at_centre(problem: ShareProblem, value: Floats, needs: Needs) -> Floats 
 
 
 def least_shortfall(problem: ShareProblem, rate: Floats, previous: tuple[bytes, ...] = ()) -> Needs:
-    """Needs with the least lateness. rate: (classes,) steps/s asked of each job, 0 = nothing."""
+    """Needs with the least shortfall. rate: (classes,) steps/s asked of each job, 0 = nothing."""
     asked = Needs(np.where(problem.can_run, np.minimum(rate, problem.best), 0.0), np.inf)
     dated = asked.dated
     if not len(dated):
@@ -158,16 +158,18 @@ def best_ratio(
     """max sum_ij value_ij T_ij x_ij / sum_ij cost_j s_i x_ij, and what proves it. cost: (slots,) > 0."""
     budget = float(cost @ problem.capacity[problem.accelerator_of_slot]) or 1.0
     program = _homogeneous(problem, cost / budget, needs)
-    answer = program.maximise(LinearObjective(value, _no_cost(problem)))
-    return answer.objective / budget, _prices(answer, 1)
+    solution = program.maximise(LinearObjective(value, _no_cost(problem)))
+    return solution.objective / budget, _prices(solution, 1)
 
 
 def at_ratio(
     problem: ShareProblem, value: Floats, cost: Floats, needs: Needs, ratio: float
 ) -> ProgramSolution:
     """The largest sum among shares with this ratio, less ``TOLERANCE`` of it."""
-    held = ConstraintRow(LinearObjective(value, cost * ratio * (1 - TOLERANCE)), 0.0, np.inf)
-    program = _program(problem, needs, (), [held])
+    at_ratio_row = ConstraintRow(
+        LinearObjective(value, cost * ratio * (1 - TOLERANCE)), 0.0, np.inf
+    )
+    program = _program(problem, needs, (), [at_ratio_row])
     return program.maximise(LinearObjective(value, _no_cost(problem)))
 
 
@@ -192,16 +194,16 @@ def ratio_bound(
 
 
 def _least_cost(problem: ShareProblem, cost: Floats, needs: Needs) -> float:
-    """What the needs cost where each job is cheapest, the dearest given up as far as lateness allows."""
+    """What the needs cost where each job is cheapest, the dearest given up as far as shortfall allows."""
     per_step = np.full(problem.rate.shape, np.inf)
     np.divide(problem.scale[:, None] * cost, problem.rate, out=per_step, where=problem.rate > 0)
     dated = needs.dated
     each = needs.rate[dated] * per_step[dated].min(axis=1)
     order = np.argsort(-each)
     part = needs.part(problem)[order]
-    kept = part - np.clip(needs.allowed - (np.cumsum(part) - part), 0.0, part)
+    unmet = part - np.clip(needs.allowed - (np.cumsum(part) - part), 0.0, part)
     jobs = problem.classes.count[dated].sum()
-    return float(each[order] @ kept * jobs)
+    return float(each[order] @ unmet * jobs)
 
 
 # --- programs ------------------------------------------------------------------------------------
@@ -275,11 +277,13 @@ def _nothing(problem: ShareProblem) -> LinearObjective:
 # --- bounds ----------------------------------------------------------------------------------------
 
 
-def _prices(answer: ProgramSolution, further: int) -> Prices:
-    """further: rows behind that of lateness."""
-    has = len(answer.row_price) > further
-    late = float(answer.row_price[0]) if has else 0.0
-    return Prices(answer.device_price, answer.time_price, answer.throughput_price, max(0.0, late))
+def _prices(solution: ProgramSolution, further: int) -> Prices:
+    """further: rows behind that of shortfall."""
+    has = len(solution.row_price) > further
+    late = float(solution.row_price[0]) if has else 0.0
+    return Prices(
+        solution.device_price, solution.time_price, solution.throughput_price, max(0.0, late)
+    )
 
 
 def _bound(

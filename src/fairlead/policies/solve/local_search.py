@@ -48,11 +48,11 @@ def _worth(jobs: SearchJobs, job: int, progress: float) -> float:
 
 
 @kernel("void(SearchJobs, SearchState, i8, i8, i8)")
-def _shift(jobs: SearchJobs, state: SearchState, job: int, origin: int, to: int) -> None:
+def _shift(jobs: SearchJobs, state: SearchState, job: int, source: int, to: int) -> None:
     """Move one round of a job from a type, or nowhere (-1), to another, or nowhere."""
-    if origin >= 0:
-        state.counts[job, origin] -= 1
-        state.free[origin] += jobs.scale[job]
+    if source >= 0:
+        state.counts[job, source] -= 1
+        state.free[source] += jobs.scale[job]
     if to >= 0:
         state.counts[job, to] += 1
         state.free[to] -= jobs.scale[job]
@@ -67,7 +67,7 @@ def _gain(jobs: SearchJobs, state: SearchState, job: int, to: int) -> tuple[floa
     """What a job gains by one more round on a type, and whence it had best be taken: -1 = nowhere."""
     counts, progress = state.counts, state.progress[job]
     now = _worth(jobs, job, progress)
-    best, origin = -np.inf, -1
+    best, source = -np.inf, -1
     if counts[job].sum() < jobs.rounds:
         at = progress + jobs.speed[job, to]
         best = _worth(jobs, job, at) - now
@@ -76,8 +76,8 @@ def _gain(jobs: SearchJobs, state: SearchState, job: int, to: int) -> tuple[floa
             at = progress + jobs.speed[job, to] - jobs.speed[job, accelerator]
             gain = _worth(jobs, job, at) - now
             if gain > best:
-                best, origin = gain, accelerator
-    return best, origin
+                best, source = gain, accelerator
+    return best, source
 
 
 @kernel("Tuple((f8, i8))(SearchJobs, SearchState, i8, i8)")
@@ -108,8 +108,8 @@ def _add(jobs: SearchJobs, state: SearchState, accelerator: int, min_gain: float
         if worth[job] <= min_gain:
             break
         if scale[job] <= free[accelerator]:
-            _, origin = _gain(jobs, state, job, accelerator)
-            _shift(jobs, state, job, origin, accelerator)
+            _, source = _gain(jobs, state, job, accelerator)
+            _shift(jobs, state, job, source, accelerator)
             changed = True
     return changed
 
@@ -127,26 +127,26 @@ def _victims(victims: Victims, scale: Ints, job: int, short: int, out: Ints) -> 
     """The jobs that lose least by making room for ``short`` devices: a number of them, in ``out``; 0 if
     there is no room to be made."""
     loss = victims.loss
-    n, room, several = 0, 0, 0.0
+    n, free, several = 0, 0, 0.0
     single = -1
     for other in victims.order:
         if loss[other] == np.inf:
             break
-        if room >= short and loss[other] * short >= several * scale[other]:
+        if free >= short and loss[other] * short >= several * scale[other]:
             break  # nobody from here on makes the room at less
         if other == job or victims.touched[other]:
             continue
-        if room < short:
+        if free < short:
             out[n] = other
             n += 1
-            room += scale[other]
+            free += scale[other]
             several += loss[other]
         if scale[other] >= short and (single < 0 or loss[other] < loss[single]):
             single = other
-    if single >= 0 and (room < short or loss[single] <= several):
+    if single >= 0 and (free < short or loss[single] <= several):
         out[0] = single
         return 1
-    return n if room >= short else 0
+    return n if free >= short else 0
 
 
 @kernel("b1(SearchJobs, SearchState, i8, f8)")
@@ -182,12 +182,12 @@ def _exchange(jobs: SearchJobs, state: SearchState, accelerator: int, min_gain: 
             less, went[i] = _loss(jobs, state, out[i], accelerator)
             _shift(jobs, state, out[i], accelerator, went[i])
             cost += less
-        got, origin = _gain(jobs, state, job, accelerator)
+        got, source = _gain(jobs, state, job, accelerator)
         if got - cost <= min_gain:
             for i in range(n):
                 _shift(jobs, state, out[i], went[i], accelerator)
             continue
-        _shift(jobs, state, job, origin, accelerator)
+        _shift(jobs, state, job, source, accelerator)
         touched[job] = changed = True
         for i in range(n):
             touched[out[i]] = True
@@ -206,10 +206,10 @@ def _gather(jobs: SearchJobs, state: SearchState) -> None:
         for accelerator in range(types):
             if counts[job, accelerator] == 0:
                 continue
-            wanted = int(np.ceil(progress[job] / jobs.speed[job, accelerator] - 1e-9))
-            more = (wanted - counts[job, accelerator]) * jobs.scale[job]
-            if wanted < least and more <= free[accelerator]:
-                best, least = accelerator, wanted
+            needed = int(np.ceil(progress[job] / jobs.speed[job, accelerator] - 1e-9))
+            more = (needed - counts[job, accelerator]) * jobs.scale[job]
+            if needed < least and more <= free[accelerator]:
+                best, least = accelerator, needed
         if best >= 0:
             for accelerator in range(types):
                 free[accelerator] += counts[job, accelerator] * jobs.scale[job]

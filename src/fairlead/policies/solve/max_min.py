@@ -281,17 +281,17 @@ def _pack(basis: Basis, problem: MaxMin) -> tuple[bytes, ...]:
     return problem.classes.id.tobytes(), status.tobytes(), frame.tobytes()
 
 
-def _unpack(packed: tuple[bytes, ...], problem: MaxMin) -> Basis | None:
+def _unpack(encoded: tuple[bytes, ...], problem: MaxMin) -> Basis | None:
     """A basis for the classes of today. A class that is new runs on the slot type that is worth most to
     it, just at the level; None where the packed basis does not fit."""
     (classes, slots), types = problem.class_worth.shape, len(problem.capacity)
-    if len(packed) != 3 or len(packed[2]) != types + 1 or len(packed[0]) % 8:
+    if len(encoded) != 3 or len(encoded[2]) != types + 1 or len(encoded[0]) % 8:
         return None
-    old_id = np.frombuffer(packed[0], np.int64)
-    if len(packed[1]) != len(old_id) * (slots + 2) or not len(old_id):
+    old_id = np.frombuffer(encoded[0], np.int64)
+    if len(encoded[1]) != len(old_id) * (slots + 2) or not len(old_id):
         return None
-    old = np.frombuffer(packed[1], np.uint8).reshape(-1, slots + 2)
-    frame: Statuses = np.frombuffer(packed[2], np.uint8)
+    old = np.frombuffer(encoded[1], np.uint8).reshape(-1, slots + 2)
+    frame: Statuses = np.frombuffer(encoded[2], np.uint8)
     status = np.full((classes, slots + 2), LOWER)
     status[np.arange(classes), problem.class_worth.argmax(axis=1)] = BASIC
     status[:, slots + 1] = BASIC

@@ -134,7 +134,7 @@ def _solve_classes(market: NashMarket, point: _MarketPoint, system: _MarketSyste
     rate, weight, scale = market.rate, market.weight, market.scale
     primal, dual, price, matrix = point.primal, point.dual, point.price, system.matrix
     accelerator_of_slot, slots = market.accelerator_of_slot, rate.shape[1]
-    made, spare = slots, slots + 1
+    made, slack = slots, slots + 1
     for c in range(len(rate)):
         side, aim = system.solved[c], system.aim[c]
         side[:] = 0.0
@@ -147,19 +147,19 @@ def _solve_classes(market: NashMarket, point: _MarketPoint, system: _MarketSyste
                 continue
             throughput += rate[c, j] * x
             time += x
-            rent = dual[c, spare] / dual[c, made]
+            rent = dual[c, slack] / dual[c, made]
             cost = scale[c] / weight[c] * price[accelerator_of_slot[j]] / dual[c, made]
             matrix[j, j] = dual[c, j] / dual[c, made]
             matrix[j, made] = -rate[c, j]
             matrix[made, j] = dual[c, made] * rate[c, j] * x
-            matrix[j, spare] = rent
-            matrix[spare, j] = -dual[c, spare] * x
+            matrix[j, slack] = rent
+            matrix[slack, j] = -dual[c, slack] * x
             side[j, 0] = aim / x / dual[c, made] - (rent + cost - rate[c, j])
             side[j, 1 + accelerator_of_slot[j]] = -cost
         matrix[made, made] = primal[c, made] * dual[c, made]
-        matrix[spare, spare] = primal[c, spare] * dual[c, spare]
+        matrix[slack, slack] = primal[c, slack] * dual[c, slack]
         side[made, 0] = 1.0 - dual[c, made] * throughput
-        side[spare, 0] = aim - dual[c, spare] * (1.0 - time)
+        side[slack, 0] = aim - dual[c, slack] * (1.0 - time)
         solve_general(matrix, side)
 
 
@@ -218,7 +218,7 @@ def _newton(market: NashMarket, point: _MarketPoint, goal: float, step: _MarketP
 
 
 @kernel("f8(f8[::1])")
-def _reach(up: Floats) -> float:
+def _max_step(up: Floats) -> float:
     """The part of a step, at most 1, that stays within the boundary."""
     least = 0.0
     for i in range(len(up)):
@@ -256,12 +256,12 @@ def _start(market: NashMarket) -> _MarketPoint:
     """A point inside: all linear conditions met, no product above order one."""
     rate, weight, count, scale, accelerator_of_slot, capacity = market
     classes, slots = rate.shape
-    made, spare = slots, slots + 1
+    made, slack = slots, slots + 1
     primal, dual = np.zeros((classes, slots + 2)), np.ones((classes, slots + 2))
     demand, supply = (count * scale).sum(), capacity.sum()
     free, price = capacity.copy(), np.full(len(capacity), min(1.0 / supply, (weight / scale).min()))
     for c in range(classes):
-        primal[c, spare] = 1.0
+        primal[c, slack] = 1.0
         for j in range(slots):
             if rate[c, j] <= 0:
                 continue
@@ -269,7 +269,7 @@ def _start(market: NashMarket) -> _MarketPoint:
             x = 0.5 * min(1.0 / slots, capacity[k] / demand / np.sum(accelerator_of_slot == k))
             primal[c, j] = x
             primal[c, made] += rate[c, j] * x
-            primal[c, spare] -= x
+            primal[c, slack] -= x
             free[k] -= count[c] * scale[c] * x
         dual[c, made] = 1.0 / primal[c, made]
         rent = 0.0
@@ -277,7 +277,7 @@ def _start(market: NashMarket) -> _MarketPoint:
             cost = scale[c] / weight[c] * price[accelerator_of_slot[j]]
             rent = max(rent, dual[c, made] * rate[c, j] - cost)
         rent += 0.5 * dual[c, made] * primal[c, made]
-        dual[c, spare] = rent
+        dual[c, slack] = rent
         for j in range(slots):
             if rate[c, j] > 0:
                 cost = scale[c] / weight[c] * price[accelerator_of_slot[j]]
@@ -304,8 +304,8 @@ def _follow(market: NashMarket) -> tuple[Floats, Floats, int]:
             break
         steps += 1
         _newton(market, point, _SHRINK * gap / products, step)
-        forward = min(_reach(step.primal.ravel()), _reach(step.free))
-        backward = min(_reach(step.dual.ravel()), _reach(step.price))
+        forward = min(_max_step(step.primal.ravel()), _max_step(step.free))
+        backward = min(_max_step(step.dual.ravel()), _max_step(step.price))
         _move(point.primal.ravel(), step.primal.ravel(), forward)
         _move(point.free, step.free, forward)
         _move(point.dual.ravel(), step.dual.ravel(), backward)

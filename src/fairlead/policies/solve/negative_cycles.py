@@ -37,37 +37,37 @@ class _Arcs(NamedTuple):
 
 @kernel("f8(RoundJobs, UniTuple(i8, 2), i8, i8, i8, i8[::1])")
 def _movers(
-    jobs: RoundJobs, arc: tuple[int, int], accelerator: int, c: int, many: int, out: Ints
+    jobs: RoundJobs, arc: tuple[int, int], accelerator: int, c: int, members: int, out: Ints
 ) -> float:
-    """The best ``many`` jobs of one size to move along an arc, from one round to another, and what their
+    """The best ``members`` jobs of one size to move along an arc, from one round to another, and what their
     move costs; inf if there are not so many. Those worth most go to an earlier round, those worth least to
     a later one."""
-    origin, to = arc
+    source, to = arc
     n_jobs = jobs.grid.shape[1]
     found, total = 0, 0.0
     for i in range(n_jobs):
-        job = i if to < origin else n_jobs - 1 - i
-        runs = jobs.class_of[job] == c and jobs.grid[origin, job] == accelerator
+        job = i if to < source else n_jobs - 1 - i
+        runs = jobs.class_of[job] == c and jobs.grid[source, job] == accelerator
         if runs and jobs.grid[to, job] == -1:
             out[found] = job
             found += 1
             total += jobs.worth[job]
-            if found == many:
-                return float(total * (to - origin))
+            if found == members:
+                return float(total * (to - source))
     return np.inf
 
 
 @kernel("void(RoundJobs, _Arcs, i8, i8, i8)")
-def _arc(jobs: RoundJobs, arcs: _Arcs, origin: int, to: int, accelerator: int) -> None:
+def _arc(jobs: RoundJobs, arcs: _Arcs, source: int, to: int, accelerator: int) -> None:
     """The shortest arc between two rounds for a load of the largest of the sizes, into ``arcs``."""
     sizes = jobs.sizes
     load = sizes[-1]
-    arcs.length[origin, to] = np.inf
+    arcs.length[source, to] = np.inf
     for c in range(len(sizes)):
         if load % sizes[c] == 0:
-            cost = _movers(jobs, (origin, to), accelerator, c, load // sizes[c], arcs.movers)
-            if cost < arcs.length[origin, to]:
-                arcs.length[origin, to], arcs.by[origin, to] = cost, c
+            cost = _movers(jobs, (source, to), accelerator, c, load // sizes[c], arcs.movers)
+            if cost < arcs.length[source, to]:
+                arcs.length[source, to], arcs.by[source, to] = cost, c
 
 
 @kernel("i8(f8[:,::1], i8[::1])")
@@ -84,9 +84,9 @@ def negative_cycle(length: Floats, cycle: Ints) -> int:
         last = -1
         for a in range(nodes):
             for b in range(nodes):
-                reach = label[a] + length[a, b]
-                if reach < label[b] - _SURE * (abs(label[b]) + abs(label[a])):
-                    label[b], before[b], last = reach, a, b
+                length_here = label[a] + length[a, b]
+                if length_here < label[b] - _SURE * (abs(label[b]) + abs(label[a])):
+                    label[b], before[b], last = length_here, a, b
         if last < 0:
             return 0
     for _ in range(nodes):  # labels still fall: the nodes before this one form a cycle

@@ -89,7 +89,7 @@ def _searched(problem: PlanningProblem, start: Ints, limit: float) -> tuple[Ints
         SearchJobs(
             speed=speed,
             utility=np.ascontiguousarray(problem.utility),
-            need=np.minimum(need, _most(problem)),
+            need=np.minimum(need, _max_progress(problem)),
             shortfall_price=1e3 * (stake + 1.0),
             scale=problem.scale,
             rounds=problem.rounds,
@@ -136,7 +136,7 @@ def _round_s(problem: PlanningProblem) -> float:
     return float(-np.diff(problem.remaining, axis=1).min())
 
 
-def _most(problem: PlanningProblem) -> Floats:
+def _max_progress(problem: PlanningProblem) -> Floats:
     """(jobs,): the progress of a job that runs in every round where it is fastest."""
     most: Floats = speed_of(problem).max(axis=1) * problem.rounds
     return most
@@ -170,7 +170,7 @@ class _Relaxed:
         jobs, types, n = len(p.scale), len(p.devices), len(self.job)
         owner, width, slope = stretches(p.utility)
         line_job, tangent, height, floor = self._lines()
-        unit = max(float(p.remaining.max()), 1.0)  # of M: rows of order one
+        scale_of_makespan = max(float(p.remaining.max()), 1.0)  # of M: rows of order one
         lines = len(line_job)
         m_column = n + len(owner)
         # rows: progress 0.., time jobs.., lines 2 jobs.., capacity after those
@@ -185,17 +185,22 @@ class _Relaxed:
             self.speed,
             np.ones(n),
             p.scale[self.job] / p.devices[self.accelerator],
-            -tangent[line] * self.speed[repeated] / unit,
+            -tangent[line] * self.speed[repeated] / scale_of_makespan,
         ]
         row += [owner, 2 * jobs + np.arange(lines)]
         column += [n + np.arange(len(owner)), np.full(lines, m_column)]
         entry += [np.full(len(owner), -1.0), np.ones(lines)]
         program = _by_columns(
-            cost=np.concatenate((np.zeros(n), slope, [-p.penalty * unit])),
-            col_lower=np.concatenate((np.zeros(m_column), [floor / unit])),
+            cost=np.concatenate((np.zeros(n), slope, [-p.penalty * scale_of_makespan])),
+            col_lower=np.concatenate((np.zeros(m_column), [floor / scale_of_makespan])),
             col_upper=np.concatenate((np.full(n, float(p.rounds)), width, [INFINITY])),
             row_lower=np.concatenate(
-                (p.at_least, np.full(jobs, -INFINITY), height / unit, np.full(types, -INFINITY))
+                (
+                    p.at_least,
+                    np.full(jobs, -INFINITY),
+                    height / scale_of_makespan,
+                    np.full(types, -INFINITY),
+                )
             ),
             row_upper=np.concatenate(
                 (
@@ -214,13 +219,17 @@ class _Relaxed:
         best = model.maximise()
         rounds = np.zeros((jobs, types))
         rounds[self.job, self.accelerator] = best.value[:n]
-        return best.objective + float(p.utility[:, 0].sum()), rounds, best.value[-1] * unit
+        return (
+            best.objective + float(p.utility[:, 0].sum()),
+            rounds,
+            best.value[-1] * scale_of_makespan,
+        )
 
     def _lines(self) -> tuple[Ints, Floats, Floats, float]:
         """Lines below what remains, M >= height + tangent * progress, of the job of each, where they are
         above what nobody can go below; and the latter."""
         p = self.problem
-        at = np.minimum(_most(p), float(p.rounds))
+        at = np.minimum(_max_progress(p), float(p.rounds))
         rows = np.arange(len(at))
         column = np.minimum(at.astype(np.int64), p.rounds - 1)
         fall = np.diff(p.remaining, axis=1)

@@ -132,13 +132,13 @@ class _Search:
         problem = self.problem
         at_least, scale = problem.at_least, problem.scale
         job = self.raises.items // problem.rounds
-        spare = self.capacity - int(scale @ at_least)
-        if spare < 0 or (at_least > self.most).any():
+        free = self.capacity - int(scale @ at_least)
+        if free < 0 or (at_least > self.most).any():
             return infeasible(len(scale), 1)
         limits = np.append(self.raises.before, self.raises.floor)  # each M that may be the best
         first = np.flatnonzero(np.diff(limits, prepend=np.inf) < 0)  # raises that it implies
         weight = np.concatenate(([0], np.cumsum(scale[job])))[first]
-        first = first[weight <= spare]
+        first = first[weight <= free]
         limits = limits[first]
         bound = np.full(len(first), np.inf)
         while True:
@@ -161,20 +161,20 @@ class _Search:
         problem = self.problem
         scale, penalty = problem.scale, problem.penalty
         least = problem.at_least + np.bincount(job[: first[at]], minlength=len(scale))
-        spare = self.capacity - int(scale @ least)
-        counts, relaxed, price = self._fill(least, spare)
+        free = self.capacity - int(scale @ least)
+        counts, relaxed, price = self._fill(least, free)
         rows = np.arange(len(scale))
         value = float(self.value[rows, counts].sum())
-        held = value - penalty * float(problem.remaining[rows, counts].max())
+        bounded = value - penalty * float(problem.remaining[rows, counts].max())
         self.relaxed = max(self.relaxed, relaxed - penalty * limits[at])
-        if held > self.best:
-            self.best, self.counts = held, counts
+        if bounded > self.best:
+            self.best, self.counts = bounded, counts
         known = value if self.proven else relaxed  # a smaller M cannot have more
         bound[at:] = np.minimum(bound[at:], known - penalty * limits[at:])
         bound[at] = -np.inf
         np.minimum(bound, self._priced(price, first, limits), out=bound)
 
-    def _fill(self, least: Ints, spare: int) -> tuple[Ints, float, float]:
+    def _fill(self, least: Ints, free: int) -> tuple[Ints, float, float]:
         """The best counts from ``least`` on where so much capacity is left, the value of the linear
         relaxation, and its price of a device-round (0 where there are enough for all)."""
         rounds, scale = self.problem.rounds, self.problem.scale
@@ -182,15 +182,15 @@ class _Search:
         items = self.order[self.order % rounds >= least[self.order // rounds]]
         job = items // rounds
         worth = self.step.ravel()[items]
-        taken = self.knapsack.choose(worth, job, spare)
+        taken = self.knapsack.choose(worth, job, free)
         counts = least + np.bincount(job[taken], minlength=jobs)
         weight = np.cumsum(scale[job])
-        broke = int(np.searchsorted(weight, spare, side="right"))
+        broke = int(np.searchsorted(weight, free, side="right"))
         greedy = least + np.bincount(job[:broke], minlength=jobs)
         relaxed, price = float(self.value[np.arange(jobs), greedy].sum()), 0.0
         if broke < len(items):
             price = float(worth[broke] / scale[job[broke]])
-            relaxed += price * (spare - (int(weight[broke - 1]) if broke else 0))
+            relaxed += price * (free - (int(weight[broke - 1]) if broke else 0))
         return counts, relaxed, price
 
     def _priced(self, price: float, first: Ints, limits: Floats) -> Floats:

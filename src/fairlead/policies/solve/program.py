@@ -31,7 +31,7 @@ import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
 from fairlead.policies.solve.candidate_pairs import CandidatePairs
-from fairlead.policies.solve.carried_basis import CarriedBasis, pack_basis, unpack_basis
+from fairlead.policies.solve.carried_basis import CarriedBasis, decode_basis, encode_basis
 from fairlead.policies.solve.configurations import (
     Configurations,
     LinearObjective,
@@ -92,18 +92,18 @@ class ProgramSolution:
     device_price: Floats  # (types,) gain per device more
     row_price: Floats  # (rows,) gain per unit that the binding side of the row were moved out
     iterations: int
-    packed_basis: Callable[[], tuple[bytes, ...]]
+    encoded_basis: Callable[[], tuple[bytes, ...]]
     warm: bool
 
     @property
     def basis(self) -> tuple[bytes, ...]:
         """Where another solve may start from: for ``Program.previous``."""
-        return self.packed_basis()
+        return self.encoded_basis()
 
     def per_job(self, problem: ShareProblem) -> Floats:
         """(classes, slots) share of each job of a class that it spends alone."""
         share = np.zeros(problem.rate.shape)
-        n = self.configurations.alone
+        n = self.configurations.solo_count
         share[self.configurations.first[:n], self.configurations.slot[:n]] = self.time[:n]
         return share / problem.classes.count[:, None]
 
@@ -174,7 +174,7 @@ class Program:
         self._configurations = solo_configurations(problem)
         if problem.colocated_rate is not None:
             self._pairs = CandidatePairs.of(problem)
-        self._basis = unpack_basis(self.previous, problem, self._pairs)
+        self._basis = decode_basis(self.previous, problem, self._pairs)
         if self._basis is not None and self._pairs is not None:
             self._configurations = self._configurations.plus(self._basis.pairs)
         self._row_scale = np.array([_scale_of(r, self._configurations, problem) for r in self.rows])
@@ -226,8 +226,8 @@ class Program:
             / np.maximum(self.problem.capacity, 1.0),
             row_price=dual[at + types :] / self._row_scale if len(self.rows) else np.zeros(0),
             iterations=iterations,
-            packed_basis=partial(
-                pack_basis,
+            encoded_basis=partial(
+                encode_basis,
                 self._model.ended(),
                 self._configurations,
                 self.problem,
@@ -255,15 +255,15 @@ class Program:
         """(configurations,) jobs, or pairs, that a column of 1 keeps busy all the time."""
         count = self.problem.classes.count
         partner = np.where(configurations.second < 0, configurations.first, configurations.second)
-        unit = np.minimum(count[configurations.first], count[partner])
-        return np.where(configurations.second == configurations.first, unit / 2, unit)
+        size = np.minimum(count[configurations.first], count[partner])
+        return np.where(configurations.second == configurations.first, size / 2, size)
 
     def _program(self) -> LinearProgram:
         problem, further = self.problem, self.columns
         start, index, value = self._entries(self._configurations)
         front = np.bincount(further.column, minlength=len(further.cost))
         order = np.argsort(further.column, kind="stable")
-        own_start = np.concatenate([[0], np.cumsum(front)])
+        job_start = np.concatenate([[0], np.cumsum(front)])
         scaled = further.value / self._scale_of_rows()[further.row]
         n = len(problem.scale)
         lower = np.full(self._fixed_rows + len(self.rows), -INFINITY)
@@ -281,7 +281,7 @@ class Program:
             col_upper=np.concatenate([further.upper, np.full(columns, INFINITY)]),
             row_lower=lower,
             row_upper=upper,
-            start=np.concatenate([own_start, own_start[-1] + start[1:]]).astype(np.int32),
+            start=np.concatenate([job_start, job_start[-1] + start[1:]]).astype(np.int32),
             index=np.concatenate([further.row[order], index]).astype(np.int32),
             value=np.concatenate([scaled[order], value]),
         )
@@ -298,17 +298,17 @@ class Program:
         """(start, row, value) of these configurations, by columns."""
         problem = self.problem
         count, n = problem.classes.count, len(problem.scale)
-        unit = self._column_size(configurations)
+        size = self._column_size(configurations)
         pair = configurations.second >= 0
         other = np.where(pair, configurations.second, 0)
         both = pair & (other != configurations.first)
         twin = pair & ~both
-        part = unit / count[configurations.first]
-        part_other = unit / count[other]
+        part = size / count[configurations.first]
+        part_other = size / count[other]
         accelerator = problem.accelerator_of_slot[configurations.slot]
         width = 2 * self.throughput + 3 + len(self.rows)
-        row = np.full((len(unit), width), -1, np.int64)
-        value = np.zeros((len(unit), width))
+        row = np.full((len(size), width), -1, np.int64)
+        value = np.zeros((len(size), width))
         at = 0
         if self.throughput:
             rate = configurations.rate[:, 0] + np.where(twin, configurations.rate[:, 1], 0.0)
@@ -323,11 +323,11 @@ class Program:
         row[:, at], value[:, at] = configurations.first + shift, part * np.where(twin, 2.0, 1.0)
         row[:, at + 1], value[:, at + 1] = np.where(both, other + shift, -1), part_other
         row[:, at + 2] = accelerator + shift + n
-        devices = problem.scale[configurations.first] * unit
+        devices = problem.scale[configurations.first] * size
         value[:, at + 2] = devices / np.maximum(problem.capacity, 1.0)[accelerator]
         for i, further in enumerate(self.rows):
             row[:, at + 3 + i] = self._fixed_rows + i
-            gain = gain_per_time(further.measure, configurations, problem, 0.0) * unit
+            gain = gain_per_time(further.measure, configurations, problem, 0.0) * size
             value[:, at + 3 + i] = gain / self._row_scale[i]
         there = (row >= 0) & (value != 0)
         start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])

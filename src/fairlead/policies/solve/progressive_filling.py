@@ -43,9 +43,9 @@ class EntityTree:
         above = self.parent[:root]
         return np.where(above == root, top[:root], top[above])
 
-    def with_room(self, room: Floats) -> "FillTree":
+    def with_capacity(self, capacity: Floats) -> "FillTree":
         """The tree with this much room in each row, to be filled. room: (rows,)."""
-        volume = np.concatenate([room, np.zeros(len(self.fifo))])
+        volume = np.concatenate([capacity, np.zeros(len(self.fifo))])
         _volumes(self.parent, volume, self.rows)
         ratio = volume / self.weight
         by_rank = self.fifo[self.parent - self.rows]

@@ -20,7 +20,7 @@ from fairlead.policies.solve.knapsack import choose, exchange_range
 from fairlead.policies.solve.negative_cycles import RoundJobs, cancel_cycles
 
 SWEEPS = 50  # of both moves; rarely more than five gain anything
-FEW_SWEEPS = 8  # where turns are few, for each sweep leaves some to the next
+SWEEPS_OF_FEW_ROUNDS = 8  # where turns are few, for each sweep leaves some to the next
 TURNS = 1000  # of a load, in a sweep
 FEWEST = 4  # turns, however large the problem
 WORK = 150_000_000  # looks at a job in a round that all turns of a load may take
@@ -40,9 +40,9 @@ def order_rounds(schedule: Ints, scale: Ints, devices: Ints, weight: Floats) -> 
     worth, size = weight[active] / runs[active], scale[active]
     sizes, class_of = np.unique(size, return_inverse=True)
     grid = _heaviest_first(np.ascontiguousarray(schedule[active].T), worth)
-    reach, _ = exchange_range(sizes)
+    max_carry, _ = exchange_range(sizes)
     turns = max(WORK // (len(grid) ** 2 * len(active)), FEWEST)
-    sweeps = SWEEPS if turns >= TURNS else FEW_SWEEPS
+    sweeps = SWEEPS if turns >= TURNS else SWEEPS_OF_FEW_ROUNDS
     jobs = RoundJobs(
         grid=grid,
         worth=worth,
@@ -50,7 +50,7 @@ def order_rounds(schedule: Ints, scale: Ints, devices: Ints, weight: Floats) -> 
         class_of=class_of.reshape(-1).astype(np.int64),
         sizes=sizes,
     )
-    _sweep(jobs, devices, reach, sweeps, min(turns, TURNS))
+    _sweep(jobs, devices, max_carry, sweeps, min(turns, TURNS))
     ranked = np.full(schedule.shape, -1)
     ranked[active] = grid.T
     return ranked
@@ -70,7 +70,7 @@ def _heaviest_first(grid: Ints, worth: Floats) -> Ints:
 
 @kernel("b1(RoundJobs, UniTuple(i8, 2), i8, i8, i8)")
 def _deal(
-    jobs: RoundJobs, pair: tuple[int, int], accelerator: int, devices: int, reach: int
+    jobs: RoundJobs, pair: tuple[int, int], accelerator: int, devices: int, max_carry: int
 ) -> bool:
     """Deal out anew, on one type of so many devices, the jobs that run in one of two rounds only, an early
     and a late one; did that gain anything? reach: of ``exchange_range``."""
@@ -78,7 +78,7 @@ def _deal(
     early, late = pair
     n_jobs = grid.shape[1]
     movable = np.empty(n_jobs, np.int64)
-    n, room, room_late, weight, runs_early = 0, devices, devices, 0, 0.0
+    n, free, free_late, weight, runs_early = 0, devices, devices, 0, 0.0
     for job in range(n_jobs):
         a, b = grid[early, job], grid[late, job]
         if (a == accelerator and b == -1) or (a == -1 and b == accelerator):
@@ -89,21 +89,21 @@ def _deal(
                 runs_early += worth[job]
         else:
             if a == accelerator:
-                room -= size[job]
+                free -= size[job]
             if b == accelerator:
-                room_late -= size[job]
+                free_late -= size[job]
     if n == 0:
         return False
     value, class_of = np.empty(n), np.empty(n, np.int64)
     for i in range(n):
         value[i], class_of[i] = worth[movable[i]], jobs.class_of[movable[i]]
-    taken = choose(value, class_of, jobs.sizes, weight - room_late, room, reach)
+    taken = choose(value, class_of, jobs.sizes, weight - free_late, free, max_carry)
     gained, weight_early = 0.0, 0
     for i in range(n):
         if taken[i]:
             gained += worth[movable[i]]
             weight_early += size[movable[i]]
-    fits = weight_early <= room and weight - weight_early <= room_late
+    fits = weight_early <= free and weight - weight_early <= free_late
     if gained <= runs_early * (1 + 1e-12) or not fits:
         return False
     for i in range(n):
@@ -113,16 +113,16 @@ def _deal(
 
 
 @kernel("i8(RoundJobs, i8[::1], i8, i8, i8)")
-def _sweep(jobs: RoundJobs, devices: Ints, reach: int, sweeps: int, turns: int) -> int:
+def _sweep(jobs: RoundJobs, devices: Ints, max_carry: int, sweeps: int, turns: int) -> int:
     """Make both moves, on every type, until neither gains anything; how many sweeps. devices: (types,)."""
     rounds, sizes = len(jobs.grid), jobs.sizes
     for sweep in range(sweeps):
         gained = False
         for accelerator in range(len(devices)):
-            for apart in range(1, rounds):
-                for early in range(rounds - apart):
-                    pair = (early, early + apart)
-                    gained |= _deal(jobs, pair, accelerator, devices[accelerator], reach)
+            for distance in range(1, rounds):
+                for early in range(rounds - distance):
+                    pair = (early, early + distance)
+                    gained |= _deal(jobs, pair, accelerator, devices[accelerator], max_carry)
         if sweep > 0 and not gained:
             return sweep
         gained = False

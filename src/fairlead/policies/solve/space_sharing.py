@@ -35,7 +35,7 @@ class LevelSolution:
 
     level: float
     bound: float
-    answer: ProgramSolution
+    solution: ProgramSolution
     iterations: int
     basis: tuple[bytes, ...]
 
@@ -53,14 +53,14 @@ def max_min(
     pair must earn in the second phase beyond one that is not.
     """
     say = np.flatnonzero(problem.can_run & (worth > 0))
-    unit = 1.0 / float((worth * problem.best)[say].min(initial=np.inf)) if len(say) else 1.0
+    level_scale = 1.0 / float((worth * problem.best)[say].min(initial=np.inf)) if len(say) else 1.0
     columns = ExtraColumns(
         cost=np.ones(1), lower=np.zeros(1), upper=np.full(1, np.inf if len(say) else 0.0),
-        column=np.zeros(len(say), np.int64), row=say, value=-1.0 / (worth[say] * unit),
+        column=np.zeros(len(say), np.int64), row=say, value=-1.0 / (worth[say] * level_scale),
     )  # fmt: skip
     program = Program(problem=problem, throughput=True, columns=columns, previous=previous).load()
     first = program.maximise(_nothing(problem))
-    level = first.objective / unit
+    level = first.objective / level_scale
     bound = max_min_bound(
         problem, worth, first.throughput_price, first.time_price, first.device_price
     )
@@ -72,7 +72,7 @@ def max_min(
     return LevelSolution(
         level=level,
         bound=bound,
-        answer=last,
+        solution=last,
         iterations=first.iterations + last.iterations,
         basis=first.basis,
     )
@@ -110,17 +110,17 @@ def min_level(
     say = problem.can_run & (steps > 0)
     if not say.any():
         nothing = Program(problem=problem, previous=previous).load().maximise(_nothing(problem))
-        return LevelSolution(level=0.0, bound=0.0, answer=nothing, iterations=0, basis=())
+        return LevelSolution(level=0.0, bound=0.0, solution=nothing, iterations=0, basis=())
     level = floor = float(((age + steps / problem.best) / isolated)[say].max())
     basis, iterations = previous, 0
     for _ in range(STEPS):
         left_s = np.where(say, level * isolated - age, 1.0)
         need = np.where(say, np.minimum(steps / left_s, problem.best), 0.0)
         program = _scaled(problem, need, basis)
-        answer = program.maximise(_nothing(problem))
-        basis, iterations = answer.basis, iterations + answer.iterations
-        excess = float(answer.columns[0])
-        value = answer.throughput_price * problem.classes.count
+        solution = program.maximise(_nothing(problem))
+        basis, iterations = solution.basis, iterations + solution.iterations
+        excess = float(solution.columns[0])
+        value = solution.throughput_price * problem.classes.count
         falls = -float((value * need / left_s * isolated)[say].sum())
         after = max(floor, level - excess / falls) if falls < 0 else level
         if abs(excess) <= REQUIREMENT_TOLERANCE or abs(after - level) <= STALL_TOLERANCE * level:
@@ -128,13 +128,17 @@ def min_level(
         level = after
     else:
         raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
-    bound = max(floor, _level_bound(problem, answer, need, level, falls))
+    bound = max(floor, _level_bound(problem, solution, need, level, falls))
     program.pair_penalty = pair_penalty
     last = largest_ratio(
-        program, answer, LinearObjective(gain, np.zeros(len(problem.accelerator_of_slot)))
+        program, solution, LinearObjective(gain, np.zeros(len(problem.accelerator_of_slot)))
     )
     return LevelSolution(
-        level=level, bound=bound, answer=last, iterations=iterations + last.iterations, basis=basis
+        level=level,
+        bound=bound,
+        solution=last,
+        iterations=iterations + last.iterations,
+        basis=basis,
     )
 
 
@@ -154,13 +158,15 @@ def _scaled(problem: ShareProblem, need: Floats, basis: tuple[bytes, ...]) -> Pr
 
 
 def _level_bound(
-    problem: ShareProblem, answer: ProgramSolution, need: Floats, level: float, falls: float
+    problem: ShareProblem, solution: ProgramSolution, need: Floats, level: float, falls: float
 ) -> float:
     """No level below this can be met: the tangent of what all needs cost at the answer's prices."""
     if not falls < 0:
         return 0.0
-    value, price = answer.throughput_price, answer.device_price
-    time = proven_time_price(problem, value, answer.time_price, price[problem.accelerator_of_slot])
+    value, price = solution.throughput_price, solution.device_price
+    time = proven_time_price(
+        problem, value, solution.time_price, price[problem.accelerator_of_slot]
+    )
     count = problem.classes.count
     cost = float((count * (value * need - time)).sum())
     return level + (cost - float(price @ problem.capacity)) / -falls

@@ -39,7 +39,7 @@ MIN_RISE = 1e-6  # levels are proven relative to at least this part of the budge
 _SLACK = 1e-13  # rounding in a cost, relative to the budget
 
 
-class Cut(Protocol):
+class LevelCut(Protocol):
     """A bound on the heights of all rows, from prices."""
 
     @property
@@ -61,7 +61,7 @@ class Cut(Protocol):
 class FeasibilityOracle(Protocol):
     """Tells whether heights can be had."""
 
-    def query(self, height: Floats) -> tuple[float, Cut]:
+    def query(self, height: Floats) -> tuple[float, LevelCut]:
         """By which part of the capacities heights exceed them (<= 0: they can be had), and a cut."""
 
 
@@ -80,19 +80,19 @@ class Filled:
 
     height: Floats  # (rows,)
     gap: float  # largest relative rise that no cut excludes
-    cuts: tuple[Cut, ...]  # those that stopped something
+    cuts: tuple[LevelCut, ...]  # those that stopped something
 
 
-def fill(rows: Rows, oracle: FeasibilityOracle, known: Sequence[Cut] = ()) -> Filled:
+def fill(rows: Rows, oracle: FeasibilityOracle, known: Sequence[LevelCut] = ()) -> Filled:
     """Raise everything until nothing can rise. known: cuts to begin with. At the end the oracle has
     last been asked about the heights that are returned, if any row can run."""
     height, cap = np.zeros_like(rows.cap), rows.cap.copy()
     stopped_by = np.full(len(cap), -1)  # position of a cut, -1 = its own largest height
-    cuts, binding = list(known), list[Cut]()
+    cuts, binding = list(known), list[LevelCut]()
     rising: Bools = height < cap * (1 - FULL_TOLERANCE)
     while rising.any():
-        room = np.where(rising, cap - height, 0.0) * rows.count
-        higher, cut = _raise(rows, rows.tree.with_room(room), height, cap, cuts, oracle)
+        remaining = np.where(rising, cap - height, 0.0) * rows.count
+        higher, cut = _raise(rows, rows.tree.with_capacity(remaining), height, cap, cuts, oracle)
         if (higher - height > ROUNDING_TOLERANCE * rows.cap).any() or cut is None:
             height = higher
         before, rising = rising, height < cap * (1 - FULL_TOLERANCE)
@@ -116,9 +116,9 @@ def _raise(
     tree: FillTree,
     base: Floats,
     cap: Floats,
-    cuts: list[Cut],
+    cuts: list[LevelCut],
     oracle: FeasibilityOracle,
-) -> tuple[Floats, Cut | None]:
+) -> tuple[Floats, LevelCut | None]:
     """The heights at the highest level that can be had, and the cut that forbids more (None: all full).
     New cuts are added to ``cuts``."""
 
@@ -145,7 +145,7 @@ def _raise(
     raise SolveError(f"a level was not met after {STEPS} steps of Newton's method")
 
 
-def _highest(cut: Cut, heights: Callable[[float], Floats], level: float) -> float:
+def _highest(cut: LevelCut, heights: Callable[[float], Floats], level: float) -> float:
     """The highest level, up to this one, that a cut allows."""
     limit = max(cut.budget, cut.cost(heights(0.0))) * (1 + _SLACK)
 
@@ -159,7 +159,7 @@ def _highest(cut: Cut, heights: Callable[[float], Floats], level: float) -> floa
     return float(brentq(over, 0.0, level, xtol=1e-15 * level, rtol=1e-15))
 
 
-def _rise(rows: Rows, cut: Cut, height: Floats, stopped: Bools) -> float:
+def _rise(rows: Rows, cut: LevelCut, height: Floats, stopped: Bools) -> float:
     """By which part the rows that a cut stopped could rise together, were it all that holds them down."""
     marginal = cut.slack_at_price(height)[1][stopped]
     here = float(marginal @ (rows.count * height)[stopped])
@@ -175,13 +175,13 @@ class Supply:
     price: Floats = field(default_factory=lambda: np.ones(1))
 
     def cost(self, height: Floats) -> float:
-        """See ``Cut``."""
+        """See ``LevelCut``."""
         return float(self.count @ height)
 
     def slack_at_price(self, height: Floats) -> tuple[Floats, Floats]:
-        """See ``Cut``."""
+        """See ``LevelCut``."""
         return height, np.ones_like(height)
 
-    def query(self, height: Floats) -> tuple[float, Cut]:
+    def query(self, height: Floats) -> tuple[float, LevelCut]:
         """See ``FeasibilityOracle``: there is nothing but the supply."""
         return self.cost(height) / self.budget - 1.0 - REQUIREMENT_TOLERANCE, self

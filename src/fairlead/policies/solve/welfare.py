@@ -26,8 +26,8 @@ def utility_table(
     done, epochs: (jobs,) epochs, whole or not, behind a job and in all; epoch_s: (jobs,) s per epoch;
     bases: (points,) parts of the epochs, rising; logs: (points,) the welfare there.
     """
-    ran_s = _ran_s(done, epochs, epoch_s, round_s, rounds)
-    part = np.minimum((done[:, None] + ran_s / epoch_s[:, None]) / epochs[:, None], 1.0)
+    run_time_s = _run_time_s(done, epochs, epoch_s, round_s, rounds)
+    part = np.minimum((done[:, None] + run_time_s / epoch_s[:, None]) / epochs[:, None], 1.0)
     welfare: Floats = np.interp(part, bases, logs)
     return welfare
 
@@ -36,8 +36,8 @@ def remaining_table(
     left_s: Floats, done: Floats, epochs: Floats, epoch_s: Floats, round_s: float, rounds: int
 ) -> Floats:
     """(jobs, rounds + 1): seconds left after 0 .. rounds rounds, of ``left_s`` (jobs,) now."""
-    ran_s = _ran_s(done, epochs, epoch_s, round_s, rounds)
-    return np.maximum(left_s[:, None] - ran_s, 0.0)
+    run_time_s = _run_time_s(done, epochs, epoch_s, round_s, rounds)
+    return np.maximum(left_s[:, None] - run_time_s, 0.0)
 
 
 def relaxed_weights(
@@ -60,8 +60,10 @@ def relaxed_weights(
         return np.where(ratio <= most, 1.0, np.minimum(ratio**power, MAX_WEIGHT))
 
 
-def _ran_s(done: Floats, epochs: Floats, epoch_s: Floats, round_s: float, rounds: int) -> Floats:
+def _run_time_s(
+    done: Floats, epochs: Floats, epoch_s: Floats, round_s: float, rounds: int
+) -> Floats:
     """(jobs, rounds + 1): seconds run; a job stops at its last epoch."""
     whole = np.maximum(epochs - done, 0.0) * epoch_s
-    ran: Floats = np.minimum(np.arange(rounds + 1) * round_s, whole[:, None])
-    return ran
+    run_time_s: Floats = np.minimum(np.arange(rounds + 1) * round_s, whole[:, None])
+    return run_time_s

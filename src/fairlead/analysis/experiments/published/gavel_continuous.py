@@ -28,7 +28,6 @@ from fairlead.analysis.experiments.published.gavel_curves import (
     LoadCurve,
     Loads,
     Published,
-    beside_published,
     curve,
     curve_of,
     either,
@@ -37,6 +36,7 @@ from fairlead.analysis.experiments.published.gavel_curves import (
     mean_rows,
     measure,
     named,
+    published_rows,
     published_series,
     ratio_rows,
     sustained_rows,
@@ -62,11 +62,11 @@ OURS = ", default profile"
 SINGLE_RATES = grid_rates(0.4, 6.0)
 # At low load and near saturation, where policies part: for the default profile, FIFO, and jobs of several
 # devices, whose runs near saturation take long.
-FEW_SINGLE, FEW_MULTI = (
+COARSE_SINGLE_RATES, COARSE_MULTI_RATES = (
     (0.4, 2.0, 4.0, 4.4, 4.8, 5.2, 5.6, 6.0),
     (0.2, 1.0, 2.0, 2.4, 2.6, 2.8, 3.0),
 )
-FIFO_RATES = FEW_MULTI[:5]  # of several devices: beyond them FIFO carries nothing any more
+FIFO_RATES = COARSE_MULTI_RATES[:5]  # of several devices: beyond them FIFO carries nothing any more
 SMALL_WINDOW = "1000:1300"
 
 
@@ -82,7 +82,7 @@ class Study:
     ours_rates: tuple[float, ...]  # those of the paper's rates at which ours are run
     small: Loads
     ratios: tuple[tuple[str, str, float], ...]  # of two lines, at a rate
-    most_h: float  # the top of the chart
+    max_h: float  # the top of the chart
 
     def loads(self, bench: ExperimentContext) -> Loads:
         """Those of the workbench's scale."""
@@ -111,10 +111,10 @@ LAS_SINGLE = Study(
     ours=(LAS, GAVEL, PACKED),
     published=numbers.LAS_SINGLE,
     paper=Loads(SINGLE_RATES),
-    ours_rates=FEW_SINGLE,
+    ours_rates=COARSE_SINGLE_RATES,
     small=Loads((0.8, 4.0, 4.8, 5.6), (SEED,), SMALL_WINDOW),
     ratios=((LAS, GAVEL, 5.6), (LAS, PACKED, 5.6), (GANDIVA, GAVEL, 5.6), (LAS, GAVEL, 4.0)),
-    most_h=100.0,
+    max_h=100.0,
 )
 LAS_MULTI = Study(
     title="Average JCT, least attained service, jobs of several devices",
@@ -126,11 +126,11 @@ LAS_MULTI = Study(
     ),
     ours=(LAS, GAVEL, PACKED),
     published=numbers.LAS_MULTI,
-    paper=Loads(FEW_MULTI, flags=MULTI),
-    ours_rates=FEW_MULTI,
+    paper=Loads(COARSE_MULTI_RATES, flags=MULTI),
+    ours_rates=COARSE_MULTI_RATES,
     small=Loads((0.4, 2.0, 2.6), (SEED,), SMALL_WINDOW, flags=MULTI),
     ratios=((LAS, GAVEL, 2.6), (LAS, PACKED, 2.6), (LAS, GAVEL, 2.0)),
-    most_h=180.0,
+    max_h=180.0,
 )
 _FTF_LINES = (CurveLine(FTF, "finish_time"), CurveLine(GAVEL, "finish_time_aware"))
 FTF_MULTI = Study(
@@ -142,7 +142,7 @@ FTF_MULTI = Study(
     ours_rates=(1.0, 2.0, 2.6),
     small=Loads((1.0, 2.6), (SEED,), SMALL_WINDOW, flags=MULTI),
     ratios=((FTF, GAVEL, 2.6), (FTF, GAVEL, 2.0)),
-    most_h=100.0,
+    max_h=100.0,
 )
 FTF_SINGLE = Study(
     title="Average JCT, finish-time fairness, jobs of one device",
@@ -153,7 +153,7 @@ FTF_SINGLE = Study(
     ours_rates=(0.4, 4.0, 5.6),
     small=Loads((0.8, 5.6), (SEED,), SMALL_WINDOW),
     ratios=((FTF, GAVEL, 5.6),),
-    most_h=100.0,
+    max_h=100.0,
 )
 _FIFO_LINES = (
     CurveLine(FIFO, "fifo"),
@@ -165,11 +165,11 @@ FIFO_SINGLE = Study(
     lines=_FIFO_LINES,
     ours=(FIFO, GAVEL),
     published=numbers.FIFO_SINGLE,
-    paper=Loads(FEW_SINGLE),
-    ours_rates=FEW_SINGLE,
+    paper=Loads(COARSE_SINGLE_RATES),
+    ours_rates=COARSE_SINGLE_RATES,
     small=Loads((0.8, 4.0, 5.2), (SEED,), SMALL_WINDOW),
     ratios=((FIFO, GAVEL, 5.2), (FIFO, PACKED, 5.2), (FIFO, GAVEL, 4.0)),
-    most_h=160.0,
+    max_h=160.0,
 )
 FIFO_MULTI = Study(
     title="Average JCT, FIFO, jobs of several devices",
@@ -180,7 +180,7 @@ FIFO_MULTI = Study(
     ours_rates=FIFO_RATES,
     small=Loads((0.4, 2.0, 2.6), (SEED,), SMALL_WINDOW, flags=MULTI),
     ratios=((FIFO, GAVEL, 2.6), (FIFO, PACKED, 2.6)),
-    most_h=310.0,
+    max_h=310.0,
 )
 
 HOW = (
@@ -351,7 +351,7 @@ def _exact_ratios(study: Study, exact: Sequence[LoadCurve]) -> tuple[FindingRow,
 def _table(
     study: Study, how: str, curves: Sequence[LoadCurve], published: Published
 ) -> FindingTable:
-    return FindingTable(f"{study.title}, {how}", beside_published(curves, published, SEED))
+    return FindingTable(f"{study.title}, {how}", published_rows(curves, published, SEED))
 
 
 def _charts(study: Study, curves: Mapping[str, LoadCurve]) -> tuple[Chart, ...]:
@@ -370,7 +370,7 @@ def _chart(study: Study, title: str, curves: Sequence[LoadCurve], published: Pub
         "Jobs per hour",
         "Average JCT (h)",
         (*(one.series for one in curves), *published_series(published)),
-        y_most=study.most_h,
+        y_max=study.max_h,
         marks=marks(curves),
     )
 
@@ -385,23 +385,19 @@ def _finish_time(
         _rho_curve(name, loads, grid, isolated)
         for name, (loads, grid) in _measured(bench, study).items()  # known by now, not run again
     ]
-    rows = beside_published(curves, published, SEED, "")
+    rows = published_rows(curves, published, SEED, "")
     title = study.title.replace("Average JCT", "Mean rho against isolated runs")
     chart = Chart(
         title,
         "Jobs per hour",
         "Mean rho",
         (*(one.series for one in curves), *published_series(published)),
-        y_most=2.0,
+        y_max=2.0,
     )
     exact = _rho_at_once(bench, study, published) if bench.scale == "paper" else []
     tables = (
         *(
-            [
-                FindingTable(
-                    f"{title}, solving at once", beside_published(exact, published, SEED, "")
-                )
-            ]
+            [FindingTable(f"{title}, solving at once", published_rows(exact, published, SEED, ""))]
             if exact
             else []
         ),

@@ -56,7 +56,7 @@ CONTENDERS = (
 )
 
 
-def cost_slo(bench: ExperimentContext) -> Findings:
+def cost_deadlines(bench: ExperimentContext) -> Findings:
     """Cost and missed deadlines of each policy, compared with those of the policy for most throughput."""
     jobs, seeds = (500, SEEDS) if bench.scale == "paper" else (150, SEEDS[:1])
     outcomes = iter(bench.run([_point(one, jobs, s) for one in CONTENDERS for s in seeds]))
@@ -168,6 +168,6 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
         "gavel-cost-slo",
         "Cost and missed deadlines of the cost policies",
         f"{PAPER}, section 7.3",
-        cost_slo,
+        cost_deadlines,
     ),
 )

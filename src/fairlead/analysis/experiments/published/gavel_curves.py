@@ -191,7 +191,7 @@ def _diverge(names: Sequence[str]) -> str:
     return f"{joined if len(joined) <= LABEL else f'{len(names)} of them'} diverge"
 
 
-def beside_published(
+def published_rows(
     curves: Sequence[LoadCurve], published: Published, seed: int, unit: str = "h"
 ) -> tuple[FindingRow, ...]:
     """A row for each published value whose rate was measured: one seed's, as they were published."""
@@ -237,13 +237,13 @@ def _mean_row(one: LoadCurve, rate: float, unit: str) -> FindingRow:
 def ratio_rows(
     curves: Mapping[str, LoadCurve],
     published: Published,
-    wanted: Sequence[tuple[str, str, float]],
+    ratios: Sequence[tuple[str, str, float]],
     seed: int,
 ) -> tuple[FindingRow, ...]:
     """How many times the first of two lines the second is better at a rate: by the seed that was
     published, and by the means of all seeds."""
     rows = []
-    for over, base, rate in wanted:
+    for over, base, rate in ratios:
         if not {over, base} <= curves.keys() or rate not in curves[over].rates:
             continue
         a, b = curves[over], curves[base]

@@ -29,7 +29,7 @@ CLUSTER = "v100=4,p100=4,k80=4"
 ESTIMATOR = "gavel:references=16,profiling=0.2"
 DEFECT = f"{ESTIMATOR},defect"
 
-KNOWN, ALONE = "Packing, rates of pairs known", "No packing"
+KNOWN, NO_PACKING = "Packing, rates of pairs known", "No packing"
 ESTIMATED, AS_RELEASED = "Packing, estimated", "Packing, estimated with the release's defect"
 OURS = ", default profile"
 
@@ -37,7 +37,7 @@ OURS = ", default profile"
 PUBLISHED: Mapping[str, Mapping[float, float]] = {
     KNOWN: {0.6: 20.0, 0.7: 25.0},
     AS_RELEASED: {0.6: 22.0, 0.7: 37.0},
-    ALONE: {0.6: 34.0},
+    NO_PACKING: {0.6: 34.0},
 }
 PAPER = Loads((0.4, 0.6, 0.7), cluster=CLUSTER)
 SMALL = Loads((0.4, 0.6), (0,), "200:400", cluster=CLUSTER)
@@ -78,11 +78,16 @@ LINES = (
     Estimated(CurveLine(KNOWN, "las_packed")),
     Estimated(CurveLine(ESTIMATED, "las_packed"), ESTIMATOR),
     Estimated(CurveLine(AS_RELEASED, "las_packed"), DEFECT),
-    Estimated(CurveLine(ALONE, "las_aware")),
+    Estimated(CurveLine(NO_PACKING, "las_aware")),
     Estimated(CurveLine(KNOWN + OURS, "las_packed", "default")),
     Estimated(CurveLine(ESTIMATED + OURS, "las_packed", "default"), ESTIMATOR),
 )
-PAIRS = ((ESTIMATED, KNOWN), (AS_RELEASED, KNOWN), (ALONE, KNOWN), (ESTIMATED + OURS, KNOWN + OURS))
+PAIRS = (
+    (ESTIMATED, KNOWN),
+    (AS_RELEASED, KNOWN),
+    (NO_PACKING, KNOWN),
+    (ESTIMATED + OURS, KNOWN + OURS),
+)
 
 
 def run(bench: ExperimentContext) -> Findings:
@@ -105,17 +110,17 @@ def findings(curves: Sequence[LoadCurve], words: Sequence[str] = ()) -> Findings
         "Jobs per hour",
         "Average JCT (h)",
         (*(one.series for one in curves), *published_series(PUBLISHED)),
-        y_most=60.0,
+        y_max=60.0,
         marks=marks(curves),
     )
     tables = (
-        FindingTable("Average JCT, means over the seeds", tuple(_beside(curves, rates))),
+        FindingTable("Average JCT, means over the seeds", tuple(_mean_rows(curves, rates))),
         FindingTable("Estimated over known", _ratios(named(curves), rates)),
     )
     return Findings(tables, (chart,), tuple(words))
 
 
-def _beside(curves: Sequence[LoadCurve], rates: Sequence[float]) -> list[FindingRow]:
+def _mean_rows(curves: Sequence[LoadCurve], rates: Sequence[float]) -> list[FindingRow]:
     """Means with the published number, which is read off a curve of means."""
     return [
         replace(row, published=PUBLISHED.get(one.name, {}).get(rate))
@@ -139,13 +144,13 @@ def _ratios(curves: Mapping[str, LoadCurve], rates: Sequence[float]) -> tuple[Fi
                     ours,
                     theirs,
                     "x",
-                    _spread(curves, over, base, rate) or why,
+                    _ratios_of_seeds(curves, over, base, rate) or why,
                 )
             )
     return tuple(rows)
 
 
-def _spread(curves: Mapping[str, LoadCurve], over: str, base: str, rate: float) -> str:
+def _ratios_of_seeds(curves: Mapping[str, LoadCurve], over: str, base: str, rate: float) -> str:
     """The ratios of single seeds."""
     a, b = (curves[name].values[curves[name].rates.index(rate)] for name in (over, base))
     if len(a) < 2 or np.isnan(a / b).any():

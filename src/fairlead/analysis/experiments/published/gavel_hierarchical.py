@@ -87,8 +87,10 @@ def problem(setting: Setting, jobs: int) -> Snapshot:
     if setting.rates == "table":
         return snapshot
     column = [SLOW_TO_FAST.index(slot.accelerator) for slot in snapshot.slots]
-    rate, own = np.array(rates)[:, column], np.arange(jobs)
-    return replace(snapshot, job_type=own, job_class=own, job_type_rate=rate, rate=rate[:, :, None])
+    rate, numbers = np.array(rates)[:, column], np.arange(jobs)
+    return replace(
+        snapshot, job_type=numbers, job_class=numbers, job_type_rate=rate, rate=rate[:, :, None]
+    )
 
 
 def entities(setting: Setting) -> Entities:

@@ -116,7 +116,7 @@ def findings(jobs: Sequence[int], hours: Makespans, words: Sequence[str] = ()) -
         "Number of jobs",
         "Makespan (h)",
         (*series, *theirs),
-        y_most=1000.0,
+        y_max=1000.0,
     )
     tables = (
         FindingTable("Makespan", rows),

@@ -13,7 +13,7 @@ from fairlead.analysis.experiments.findings import (
 )
 from fairlead.analysis.experiments.published.gavel_continuous import (
     AT_ONCE,
-    FEW_SINGLE,
+    COARSE_SINGLE_RATES,
     SEED,
     SMALL,
 )
@@ -39,7 +39,7 @@ OURS_S = (IDEAL, 360.0, 2880.0)  # lengths that are run in the default profile t
 def round_length(bench: ExperimentContext) -> Findings:
     """Figure 13: aware least attained service with rounds of several lengths, and without rounds."""
     small = Loads((2.0, SATURATED), (SEED,), "1000:1300")
-    loads = Loads(FEW_SINGLE) if bench.scale == "paper" else small
+    loads = Loads(COARSE_SINGLE_RATES) if bench.scale == "paper" else small
     lines = {length_s: _rounds(length_s) for length_s in ROUND_LENGTH}
     ours = [_in_default(lines[length_s]) for length_s in OURS_S]
     grids = measure(bench, [*lines.values(), *ours], loads)
@@ -124,7 +124,7 @@ def _length_chart(title: str, curves: Sequence[LoadCurve]) -> Chart:
         "Jobs per hour",
         "Average JCT (h)",
         (*series, *known),
-        y_most=100.0,
+        y_max=100.0,
         marks=marks(curves),
     )
 

@@ -26,9 +26,9 @@ from fairlead.model.plan import Policy
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.entities import Entities, Entity
 from fairlead.policies.finish_time import FinishTime
-from fairlead.policies.las import Las, PackedLas
+from fairlead.policies.las import Las, SpaceSharingLas
 from fairlead.policies.makespan import Makespan
-from fairlead.policies.water_filling import PackedWaterFilling, WaterFilling
+from fairlead.policies.water_filling import SpaceSharingWaterFilling, WaterFilling
 
 PLAIN, PACKED = "Gavel", "Gavel with packing"
 HIERARCHICAL, HIERARCHICAL_PACKED = "Gavel, hierarchical", "Gavel, hierarchical, with packing"
@@ -73,9 +73,9 @@ def policies() -> tuple[TimedPolicy, ...]:
     )
     return (
         TimedPolicy(PLAIN, Las()),
-        TimedPolicy(PACKED, PackedLas()),
+        TimedPolicy(PACKED, SpaceSharingLas()),
         TimedPolicy(HIERARCHICAL, WaterFilling(entities=tree)),
-        TimedPolicy(HIERARCHICAL_PACKED, PackedWaterFilling(entities=tree)),
+        TimedPolicy(HIERARCHICAL_PACKED, SpaceSharingWaterFilling(entities=tree)),
         TimedPolicy(MAKESPAN, Makespan()),
         TimedPolicy(FINISH_TIME, FinishTime()),
     )

@@ -42,18 +42,21 @@ from fairlead.model.arrays import Floats
 from fairlead.simulator.inputs import Input
 
 DEVICES = 100
-STATIC_JOBS, FEW_JOBS = 500, 100  # at the paper's and at small scale
+STATIC_JOBS, SMALL_SCALE_JOBS = 500, 100  # at the paper's and at small scale
 PROFILES = {"gavel": "as released", "default": "default profile"}
 SHARES = (0.1, 0.5, 1.0)  # of v100, of the gains in JCT
 RATES_AT = (0.4, 2.0, 3.2, 4.0, 4.4)  # jobs per hour
-AGNOSTIC, AWARE = CurveLine("agnostic", "las"), CurveLine("aware", "las_aware")
+HETEROGENEITY_AGNOSTIC, HETEROGENEITY_AWARE = (
+    CurveLine("agnostic", "las"),
+    CurveLine("aware", "las_aware"),
+)
 
 
 def share_of_fast(bench: ExperimentContext) -> Findings:
     """Gains in makespan and in average JCT: the agnostic policy's over the aware one's."""
     makespan_table, makespan_chart = _makespans(bench)
     jct_table, jct_means, jct_chart = _jcts(bench)
-    jobs = STATIC_JOBS if bench.scale == "paper" else FEW_JOBS
+    jobs = STATIC_JOBS if bench.scale == "paper" else SMALL_SCALE_JOBS
     return Findings(
         (makespan_table, jct_table, jct_means),
         (makespan_chart, jct_chart),
@@ -93,7 +96,7 @@ def makespan_point(share: float, seed: int, jobs: int, policy: str, profile: str
 def _makespans(bench: ExperimentContext) -> tuple[FindingTable, Chart]:
     paper = bench.scale == "paper"
     shares = tuple(MAKESPAN_GAIN) if paper else SHARES
-    seeds, jobs = (SEEDS, STATIC_JOBS) if paper else ((SEED,), FEW_JOBS)
+    seeds, jobs = (SEEDS, STATIC_JOBS) if paper else ((SEED,), SMALL_SCALE_JOBS)
     outcomes = iter(
         bench.run(
             [
@@ -164,7 +167,10 @@ def jct_loads(bench: ExperimentContext, share: float) -> Loads:
 
 def _jct_curve(bench: ExperimentContext, share: float, profile: str) -> LoadCurve:
     loads = jct_loads(bench, share)
-    lines = [under(line, line.name, profile=profile) for line in (AGNOSTIC, AWARE)]
+    lines = [
+        under(line, line.name, profile=profile)
+        for line in (HETEROGENEITY_AGNOSTIC, HETEROGENEITY_AWARE)
+    ]
     grids = measure(bench, lines, loads)
     over, base = (grids[line.name] for line in lines)
     values = np.array(

@@ -25,16 +25,16 @@ def stored_filling(
     """
     value = rate / (rate @ capacity / capacity.sum())[:, None]
     level = np.zeros(len(rate))
-    kept = np.zeros(len(rate), np.bool_)
+    running = np.zeros(len(rate), np.bool_)
     got = level
-    while not kept.all():
-        pace = _pace(entity, entity_weight, np.where(kept, 0.0, weight), fifo)
+    while not running.all():
+        pace = _pace(entity, entity_weight, np.where(running, 0.0, weight), fifo)
         found = _raised(value, capacity, pace, level)
         if found is None:
             break
         got, rise = found
         level = level + pace * rise
-        kept |= pace > 0
+        running |= pace > 0
     return got
 
 

@@ -31,7 +31,7 @@ from fairlead.model.plan import Policy
 from fairlead.model.rates import gain_of
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
-from fairlead.policies.las import Las, PackedLas
+from fairlead.policies.las import Las, SpaceSharingLas
 from fairlead.policies.makespan import Makespan
 from fairlead.policies.partition import Partition
 from fairlead.simulator.inputs import Input
@@ -40,7 +40,7 @@ PARTS = (1, 2, 4, 8)
 TYPES = 3
 CLUSTER, SEED = "v100=32,p100=32,k80=32", 1
 INTERARRIVAL_S, STATIC_JOBS = 562.5, 700
-PACKED, OWN, OWN_MAKESPAN = (
+PACKED, DISTINCT_RATES_LAS, DISTINCT_RATES_MAKESPAN = (
     "LAS with packing",
     "LAS, every job its own rates",
     "makespan, every job its own rates",
@@ -102,25 +102,25 @@ class PartitionCase:
 def run(bench: ExperimentContext) -> Findings:
     """Quality and time by number of parts, of solves and of whole runs."""
     paper = bench.scale == "paper"
-    sizes, own = ((1024, 2048), 8192) if paper else ((256, 1024), 1024)
+    sizes, distinct_jobs = ((1024, 2048), 8192) if paper else ((256, 1024), 1024)
     points = simulations(paper)
     outcomes = iter(bench.run([point for line in points.values() for point in line]))
     hours = {name: [hours_of(name, next(outcomes)) for _ in line] for name, line in points.items()}
     table, modelled = rates(bench)
     words = (*(REMARKS if paper else (*REMARKS, SMALL)), *modelled)
-    return findings(solves(cases(table, sizes, own)), hours, words, comparable=paper)
+    return findings(solves(cases(table, sizes, distinct_jobs)), hours, words, comparable=paper)
 
 
 # --- solves --------------------------------------------------------------------------------------
 
 
-def cases(table: Throughputs, sizes: Sequence[int], own: int) -> list[PartitionCase]:
-    """LAS with packing at these sizes; jobs that all differ, ``own`` of them."""
-    mixed = mixed_problem(table, own, TYPES, distinct_rates=True)
+def cases(table: Throughputs, sizes: Sequence[int], distinct_jobs: int) -> list[PartitionCase]:
+    """LAS with packing at these sizes; jobs that all differ, ``distinct_jobs`` of them."""
+    mixed = mixed_problem(table, distinct_jobs, TYPES, distinct_rates=True)
     return [
-        *(PartitionCase(PACKED, PackedLas(), single_problem(table, jobs)) for jobs in sizes),
-        PartitionCase(OWN, Las(), mixed),
-        PartitionCase(OWN_MAKESPAN, Makespan(), mixed),
+        *(PartitionCase(PACKED, SpaceSharingLas(), single_problem(table, jobs)) for jobs in sizes),
+        PartitionCase(DISTINCT_RATES_LAS, Las(), mixed),
+        PartitionCase(DISTINCT_RATES_MAKESPAN, Makespan(), mixed),
     ]
 
 

@@ -86,11 +86,11 @@ def realism(bench: ExperimentContext) -> Findings:
     charts: list[Chart] = []
     remarks: list[str] = []
     for load in loads:
-        given, said = prepared(bench, load)
+        given, caveats = prepared(bench, load)
         outcomes = bench.run([Point(policy, "default", given) for policy in POLICIES])
         tables += [overview(load.name, outcomes), by_size(load.name, outcomes)]
         charts += [_cdf(load.name, outcomes), _bars(load.name, outcomes)]
-        remarks += said
+        remarks += caveats
     return Findings(tuple(tables), tuple(charts), (*remarks, *_HOW))
 
 
@@ -122,14 +122,14 @@ def prepared(bench: ExperimentContext, load: TraceLoad) -> tuple[Input, tuple[st
     bench.folder.mkdir(parents=True, exist_ok=True)
     table, trace = bench.folder / "rates.csv", bench.folder / f"{load.name.lower()}.parquet"
     write_throughputs_csv(rates, table)
-    said: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
     try:
         arrivals, notes = _read(bench, load, rates)
     except ConfigError:
         if bench.scale == "paper":
             raise
         arrivals, notes = _generated(rates), ()
-        said = (
+        caveats = (
             "The traces are not here: jobs are generated, with bursts and durations like theirs.",
         )
     else:
@@ -146,15 +146,15 @@ def prepared(bench: ExperimentContext, load: TraceLoad) -> tuple[Input, tuple[st
         mtbf_h=MTBF_H,
         mttr_h=MTTR_H,
     )
-    return given, (*said, _described(load, jobs, cluster), *(f"{load.name}: {n}" for n in notes))
+    return given, (*caveats, _described(load, jobs, cluster), *(f"{load.name}: {n}" for n in notes))
 
 
 def todays(catalogue: Throughputs, cluster: Cluster) -> Throughputs:
     """The catalogue's kinds with rates on at least two of the cluster's types, so that types differ."""
     here = catalogue.columns(cluster.slots)
-    kept = np.flatnonzero((here.rate > 0).sum(axis=1) >= 2)
-    kinds = tuple(here.job_types[k] for k in kept.tolist())
-    return Throughputs(here.slots, kinds, here.rate[kept], origin="built-in catalogue")
+    usable = np.flatnonzero((here.rate > 0).sum(axis=1) >= 2)
+    kinds = tuple(here.job_types[k] for k in usable.tolist())
+    return Throughputs(here.slots, kinds, here.rate[usable], origin="built-in catalogue")
 
 
 def _read(

@@ -65,7 +65,7 @@ class _Point:
             self.kappa + far * way.kappa,
         )
 
-    def reach(self, way: "_Point") -> float:
+    def max_step(self, way: "_Point") -> float:
         """How far one can go until something vanishes, at most 1."""
         here = np.concatenate([self.s, self.z, [self.tau, self.kappa]])
         step = np.concatenate([way.s, way.z, [way.tau, way.kappa]])
@@ -120,14 +120,14 @@ class _Embedding:
         self._ahead = self._solve(-self.c, self.h)
         mean = (at.s @ at.z + at.tau * at.kappa) / (self.rows + 1)
         way = self._direction(at, 1.0, at.s * at.z, at.tau * at.kappa)
-        kept = min(1.0, max((1 - at.reach(way)) ** 3, _LEAST))
+        damping = min(1.0, max((1 - at.max_step(way)) ** 3, _LEAST))
         way = self._direction(
             at,
-            1 - kept,
-            at.s * at.z + way.s * way.z - kept * mean,
-            at.tau * at.kappa + way.tau * way.kappa - kept * mean,
+            1 - damping,
+            at.s * at.z + way.s * way.z - damping * mean,
+            at.tau * at.kappa + way.tau * way.kappa - damping * mean,
         )
-        after = at.moved(way, _STEP * at.reach(way))
+        after = at.moved(way, _STEP * at.max_step(way))
         fine = np.isfinite(after.x).all() and after.tau > _GONE
         return after if fine else None
 

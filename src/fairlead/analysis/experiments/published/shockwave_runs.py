@@ -39,8 +39,8 @@ from fairlead.analysis.experiments.published.shockwave_numbers import (
 )
 from fairlead.analysis.report.chart import Chart, Series
 
-ONE_ANSWER = ("las", "gandiva_fair")  # of which the release's own runs are repeated
-MANY_ANSWERS = ("ossp", "themis", "mst")
+DETERMINISTIC = ("las", "gandiva_fair")  # of which the release's own runs are repeated
+NONUNIQUE_OPTIMUM = ("ossp", "themis", "mst")
 REMARKS = {
     OURS: "Fairlead's own settings, the same for all sizes",
     RELEASED: "the release's settings; the window solved exactly",
@@ -150,8 +150,8 @@ def _differences(found: Mapping[str, PointResult]) -> list[str]:
         f"{', '.join(LABELS[name] for name in names)} ({about}): makespan and average JCT within "
         f"{100 * worst:.1f} % of the published ones."
         for names, about in (
-            (ONE_ANSWER, "one answer"),
-            (MANY_ANSWERS, "many"),
+            (DETERMINISTIC, "one answer"),
+            (NONUNIQUE_OPTIMUM, "many"),
             (("allox",), "ties"),
         )
         if (worst := _worst(found, names)) is not None

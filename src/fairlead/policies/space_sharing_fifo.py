@@ -15,7 +15,7 @@ THRESHOLD = 1.5  # of the sum of normalised rates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FifoPacked:
+class SpaceSharingFifo:
     """x_ij = 1 as in fifo_aware; then the head of the line joins the job i that maximises R_i > 1.5.
 
     R_i = sum over the two of (rate beside the other / rate alone) on the type that i has; i runs alone
@@ -35,9 +35,9 @@ class FifoPacked:
         used = np.bincount(snapshot.accelerator_of_slot[slot[runs]], snapshot.job_scale[runs])
         idle = float(snapshot.capacity.sum() - used.sum())
         pairs = _pack(snapshot, slot, self.first_to_pack(head, idle))
-        alone = np.setdiff1d(runs, pairs)
+        unpaired = np.setdiff1d(runs, pairs)
         share = np.zeros((len(slot), len(snapshot.slots)))
-        share[alone, slot[alone]] = 1.0
+        share[unpaired, slot[unpaired]] = 1.0
         pair_share = np.zeros((len(pairs), len(snapshot.slots)))
         pair_share[np.arange(len(pairs)), slot[pairs[:, 0]]] = 1.0
         report = SolveReport("closed-form")
@@ -53,14 +53,14 @@ def _pack(snapshot: Snapshot, slot: Ints, head: int) -> Ints:
     """(pairs, 2) jobs that run together, the one that has the devices first. slot: (jobs,) of those that
     run, -1 = none; head: where the line begins."""
     pairs: list[tuple[int, int]] = []
-    alone = slot >= 0
+    unpaired = slot >= 0
     for job in range(head, len(slot)):
-        among = np.flatnonzero(alone & (snapshot.job_scale == snapshot.job_scale[job]))
+        among = np.flatnonzero(unpaired & (snapshot.job_scale == snapshot.job_scale[job]))
         together = _together(snapshot, among, slot[among], job)
         if together.max(initial=0.0) <= THRESHOLD:
             break
         host = int(among[together.argmax()])
-        alone[host] = False
+        unpaired[host] = False
         pairs.append((host, job))
     return np.array(pairs, np.int64).reshape(-1, 2)
 
@@ -71,7 +71,10 @@ def _together(snapshot: Snapshot, hosts: Ints, slot: Ints, guest: int) -> Floats
     if colocated_rate is None:
         return np.zeros(len(hosts))
     host = colocated_rate[job_type[hosts], job_type[guest], slot] / rate[hosts, slot]
-    own = colocated_rate[job_type[guest], job_type[hosts], slot]
+    guest_rate = colocated_rate[job_type[guest], job_type[hosts], slot]
     return np.asarray(
-        host + np.divide(own, rate[guest, slot], out=np.zeros_like(own), where=own > 0)
+        host
+        + np.divide(
+            guest_rate, rate[guest, slot], out=np.zeros_like(guest_rate), where=guest_rate > 0
+        )
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from fairlead.errors import ConfigError
 
-PLAIN = (bool, int, float, str, type(None))
+SCALARS = (bool, int, float, str, type(None))
 HEAD = b'{"fairlead_state": 1, "value": '
 
 
@@ -31,34 +31,34 @@ def decode_state(data: bytes) -> Any:
     return _decoded(json.loads(data)["value"])
 
 
-def _encoded(value: Any, place: str) -> Any:
+def _encoded(value: Any, path: str) -> Any:
     kind = type(value)
-    if kind in PLAIN:
+    if kind in SCALARS:
         return value
     if kind is list:
-        return [_encoded(one, f"{place}[{i}]") for i, one in enumerate(value)]
+        return [_encoded(one, f"{path}[{i}]") for i, one in enumerate(value)]
     if isinstance(value, dict):
-        return _encoded_dict(value, place)
+        return _encoded_dict(value, path)
     if isinstance(value, tuple):
-        return {"$tuple": [_encoded(one, f"{place}[{i}]") for i, one in enumerate(value)]}
+        return {"$tuple": [_encoded(one, f"{path}[{i}]") for i, one in enumerate(value)]}
     if kind in (set, frozenset):
-        return {"$set": [_encoded(one, place) for one in sorted(value, key=repr)]}
+        return {"$set": [_encoded(one, path) for one in sorted(value, key=repr)]}
     if kind in (bytes, bytearray):
         return {"$bytes": base64.b64encode(value).decode()}
-    return _encoded_array(value, place)
+    return _encoded_array(value, path)
 
 
-def _encoded_dict(value: dict[Any, Any], place: str) -> Any:
+def _encoded_dict(value: dict[Any, Any], path: str) -> Any:
     if all(type(key) is str and key[:1] != "$" for key in value):
-        return {key: _encoded(one, f"{place}[{key!r}]") for key, one in value.items()}
+        return {key: _encoded(one, f"{path}[{key!r}]") for key, one in value.items()}
     return {
         "$dict": [
-            [_encoded(key, place), _encoded(one, f"{place}[{key!r}]")] for key, one in value.items()
+            [_encoded(key, path), _encoded(one, f"{path}[{key!r}]")] for key, one in value.items()
         ]
     }
 
 
-def _encoded_array(value: Any, place: str) -> Any:
+def _encoded_array(value: Any, path: str) -> Any:
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(value, torch.Tensor) and not value.is_sparse:
         flat = value.detach().cpu().contiguous().flatten().view(torch.uint8)
@@ -70,7 +70,7 @@ def _encoded_array(value: Any, place: str) -> Any:
         data = base64.b64encode(value.tobytes()).decode()
         return {"$array": [value.dtype.str, list(value.shape), data]}
     raise ConfigError(
-        f"{place}: a {type(value).__module__}.{type(value).__qualname__} cannot be saved without pickle; "
+        f"{path}: a {type(value).__module__}.{type(value).__qualname__} cannot be saved without pickle; "
         "give plain data (numbers, text, lists, dictionaries), tensors or arrays"
     )
 

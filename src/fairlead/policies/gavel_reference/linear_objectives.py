@@ -8,7 +8,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.cost import ThroughputPerCost, most_per_dollar
 from fairlead.policies.linear_objectives import prices
-from fairlead.policies.solve.linear_objectives import sum_at_centre
+from fairlead.policies.solve.linear_objectives import sum_analytic_centre
 from fairlead.policies.total_throughput import TotalThroughput, total
 
 
@@ -19,7 +19,7 @@ class ReleasedTotalThroughput(TotalThroughput):
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         worth = np.ones(len(snapshot.jobs))
-        return total(snapshot, worth, space_sharing=False, interior=sum_at_centre)
+        return total(snapshot, worth, space_sharing=False, interior=sum_analytic_centre)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,4 +28,4 @@ class ReleasedThroughputPerCost(ThroughputPerCost):
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return most_per_dollar(snapshot, prices(snapshot, self.name), sum_at_centre)
+        return most_per_dollar(snapshot, prices(snapshot, self.name), sum_analytic_centre)

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from fairlead.model.allocation_checks import devices_used, job_times
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.fifo import FifoAwareShares
-from fairlead.policies.fifo_packed import THRESHOLD, FifoPacked
-from fairlead.policies.gavel_reference.fifo_packed import GavelFifoPacked
+from fairlead.policies.fifo import FastestFirstFifo
+from fairlead.policies.gavel_reference.space_sharing_fifo import GavelSpaceSharingFifo
+from fairlead.policies.space_sharing_fifo import THRESHOLD, SpaceSharingFifo
 from tests.policies.pairs import problem, units, with_beside
 from tests.policies.problems import snapshots
 
 
 def packed(
-    snapshot: Snapshot, policy: FifoPacked | None = None
+    snapshot: Snapshot, policy: SpaceSharingFifo | None = None
 ) -> dict[tuple[int, ...], dict[str, float]]:
-    made = (policy or FifoPacked()).allocate(snapshot)
+    made = (policy or SpaceSharingFifo()).allocate(snapshot)
     return units(snapshot, made.share, made.job_groups)
 
 
@@ -46,15 +46,15 @@ def test_only_jobs_of_as_many_devices_share_and_the_head_holds_up_the_rest() -> 
 def test_the_release_forgets_a_head_for_which_too_few_devices_are_left() -> None:
     snapshot = problem([1, 4, 1], 0.9, a=3)
     assert packed(snapshot) == {(0,): {"a": 1.0}}
-    assert packed(snapshot, GavelFifoPacked()) == {(0, 2): {"a": 1.0}}
+    assert packed(snapshot, GavelSpaceSharingFifo()) == {(0, 2): {"a": 1.0}}
     full = problem([1, 4, 1], 0.9, a=1)
-    assert packed(full, GavelFifoPacked()) == packed(full) == {(0,): {"a": 1.0}}
+    assert packed(full, GavelSpaceSharingFifo()) == packed(full) == {(0,): {"a": 1.0}}
 
 
 def test_without_rates_of_pairs_it_is_fifo() -> None:
     snapshot = replace(problem([1, 1, 1], 0.9, a=2), colocated_rate=None)
     assert (
-        FifoPacked().allocate(snapshot).share == FifoAwareShares().allocate(snapshot).share
+        SpaceSharingFifo().allocate(snapshot).share == FastestFirstFifo().allocate(snapshot).share
     ).all()
 
 
@@ -62,7 +62,7 @@ def test_without_rates_of_pairs_it_is_fifo() -> None:
 @settings(max_examples=60, deadline=None)
 def test_pairs_use_the_devices_of_fifo(snapshot: Snapshot, kept: float) -> None:
     snapshot = with_beside(snapshot, kept)
-    alone, made = FifoAwareShares().allocate(snapshot), FifoPacked().allocate(snapshot)
+    alone, made = FastestFirstFifo().allocate(snapshot), SpaceSharingFifo().allocate(snapshot)
     assert devices_used(made, snapshot).tolist() == devices_used(alone, snapshot).tolist()
     assert set(np.unique(job_times(made, snapshot))) <= {0.0, 1.0}
     assert (job_times(made, snapshot) >= job_times(alone, snapshot)).all()

@@ -11,13 +11,13 @@ from fairlead.model.rates import gain_of
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
 from fairlead.policies.parametric_level import Requirements
-from fairlead.policies.solve.analytic_centre import CentralShares, central_shares
+from fairlead.policies.solve.analytic_centre import AnalyticCentreShares, analytic_centre_shares
 from fairlead.policies.solve.max_min import MaxMin, analytic_centre_of, solve
 
 DENSE = 150  # jobs up to which the centre is found by a method for programs of any form
 
 
-def max_min_at_centre(
+def max_min_analytic_centre(
     problem: MaxMin, previous: tuple[bytes, ...] = ()
 ) -> tuple[Floats, SolveReport]:
     """(jobs, slots) shares at the analytic centre and their report; where it was not found, those of the
@@ -25,33 +25,33 @@ def max_min_at_centre(
     return analytic_centre_of(problem) or solve(problem, previous)
 
 
-def level_at_centre(
+def level_analytic_centre(
     snapshot: Snapshot, rate: Floats, space_sharing: bool, need: Requirements, level: float | None
 ) -> Allocation | None:
     """The analytic centre of the shares that reach the level, if there is one and it was found."""
     if not level:
         return None
-    return central_allocation(snapshot, rate, space_sharing, gain_of(need.rate(level)))
+    return analytic_centre_allocation(snapshot, rate, space_sharing, gain_of(need.rate(level)))
 
 
-def central_allocation(
+def analytic_centre_allocation(
     snapshot: Snapshot, rate: Floats, space_sharing: bool, worth: Floats
 ) -> Allocation | None:
     """The analytic centre of the best shares
-    (``fairlead.policies.solve.analytic_centre.central_shares``), with no report yet; None where it was not
-    found. rate: (jobs, slots); worth: (jobs,), 0 = no row."""
+    (``fairlead.policies.solve.analytic_centre.analytic_centre_shares``), with no report yet; None where it
+    was not found. rate: (jobs, slots); worth: (jobs,), 0 = no row."""
     if not space_sharing and len(rate) > DENSE:
-        return _central_alone(snapshot, rate, worth)
-    found = centre_with_pairs(snapshot, rate, space_sharing, worth)
-    return None if found is None else shares_of_centre(snapshot, found)
+        return _analytic_centre_without_pairs(snapshot, rate, worth)
+    found = analytic_centre_with_pairs(snapshot, rate, space_sharing, worth)
+    return None if found is None else allocation_of_shares(snapshot, found)
 
 
-def centre_with_pairs(
+def analytic_centre_with_pairs(
     snapshot: Snapshot, rate: Floats, space_sharing: bool, worth: Floats
-) -> CentralShares | None:
+) -> AnalyticCentreShares | None:
     """The analytic centre of the best shares, with prices
-    (``fairlead.policies.solve.analytic_centre.central_shares``)."""
-    return central_shares(
+    (``fairlead.policies.solve.analytic_centre.analytic_centre_shares``)."""
+    return analytic_centre_shares(
         rate=rate,
         scale=snapshot.job_scale,
         accelerator_of_slot=snapshot.accelerator_of_slot,
@@ -62,7 +62,7 @@ def centre_with_pairs(
     )
 
 
-def shares_of_centre(snapshot: Snapshot, found: CentralShares) -> Allocation:
+def allocation_of_shares(snapshot: Snapshot, found: AnalyticCentreShares) -> Allocation:
     """The analytic centre as an allocation, with no report yet."""
     pairs = (found.pairs, found.of_pairs) if len(found.pairs) else ()
     made = allocation(snapshot, found.share, SolveReport("optimal"), *pairs)
@@ -72,9 +72,11 @@ def shares_of_centre(snapshot: Snapshot, found: CentralShares) -> Allocation:
     return replace(made, share=made.share / over)
 
 
-def _central_alone(snapshot: Snapshot, rate: Floats, worth: Floats) -> Allocation | None:
-    """``central_allocation`` of many jobs, without pairs. A job that nothing is worth anything to gets
-    nothing."""
+def _analytic_centre_without_pairs(
+    snapshot: Snapshot, rate: Floats, worth: Floats
+) -> Allocation | None:
+    """``analytic_centre_allocation`` of many jobs, without pairs. A job that nothing is worth anything to
+    gets nothing."""
     problem = MaxMin(
         job_class=np.arange(len(rate)),
         rate=rate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 
-class LookSchedule:
+class PollSchedule:
     """Nothing is looked at before ``step`` is reached, nor before the monotonic time ``time``."""
 
     def __init__(self) -> None:

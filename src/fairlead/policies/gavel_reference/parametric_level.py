@@ -5,9 +5,14 @@ from dataclasses import dataclass
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.finish_time import AgnosticFinishTime, FinishTime, PackedFinishTime
-from fairlead.policies.gavel_reference.centre import level_at_centre
-from fairlead.policies.makespan import AgnosticMakespan, Makespan, PackedMakespan, requirements
+from fairlead.policies.finish_time import AgnosticFinishTime, FinishTime, SpaceSharingFinishTime
+from fairlead.policies.gavel_reference.analytic_centre import level_analytic_centre
+from fairlead.policies.makespan import (
+    AgnosticMakespan,
+    Makespan,
+    SpaceSharingMakespan,
+    requirements,
+)
 from fairlead.policies.parametric_level import (
     agnostic_rate,
     parametric_pairs,
@@ -23,7 +28,7 @@ class ReleasedMakespan(Makespan):
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return parametric_singles(snapshot, None, requirements(snapshot), level_at_centre)
+        return parametric_singles(snapshot, None, requirements(snapshot), level_analytic_centre)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,16 +40,17 @@ class ReleasedAgnosticMakespan(AgnosticMakespan):
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         rate = agnostic_rate(snapshot, self.reference)
-        return parametric_singles(snapshot, rate, requirements(snapshot), level_at_centre)
+        return parametric_singles(snapshot, rate, requirements(snapshot), level_analytic_centre)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReleasedPackedMakespan(PackedMakespan):
-    """``PackedMakespan`` at the analytic centre of the optima, with pairs wherever the program has them."""
+class ReleasedSpaceSharingMakespan(SpaceSharingMakespan):
+    """``SpaceSharingMakespan`` at the analytic centre of the optima, with pairs wherever the program has
+    them."""
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return parametric_pairs(snapshot, requirements(snapshot), level_at_centre)
+        return parametric_pairs(snapshot, requirements(snapshot), level_analytic_centre)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +61,7 @@ class ReleasedFinishTime(FinishTime):
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return parametric_singles(snapshot, None, self.need(snapshot), level_at_centre)
+        return parametric_singles(snapshot, None, self.need(snapshot), level_analytic_centre)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,16 +74,16 @@ class ReleasedAgnosticFinishTime(AgnosticFinishTime):
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         rate = agnostic_rate(snapshot, self.reference)
-        return parametric_singles(snapshot, rate, self.need(snapshot, rate), level_at_centre)
+        return parametric_singles(snapshot, rate, self.need(snapshot, rate), level_analytic_centre)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReleasedPackedFinishTime(PackedFinishTime):
-    """``PackedFinishTime`` at the analytic centre of the optima, with isolated rates by head and pairs
+class ReleasedSpaceSharingFinishTime(SpaceSharingFinishTime):
+    """``SpaceSharingFinishTime`` at the analytic centre of the optima, with isolated rates by head and pairs
     wherever the program has them."""
 
     weighted: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return parametric_pairs(snapshot, self.need(snapshot), level_at_centre)
+        return parametric_pairs(snapshot, self.need(snapshot), level_analytic_centre)
