@@ -62,8 +62,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("long") is not None]
         items[:] = [item for item in items if item.get_closest_marker("long") is None]
         config.hook.pytest_deselected(items=long)
-    waiting = ("test_chaos", "test_fidelity", "test_cluster", "test_torch", "test_web_browser")
+    waiting = (  # the longest of them, by file
+        "test_chaos",
+        "test_fidelity",
+        "test_backup",
+        "test_what_if",
+        "test_retries",
+        "test_front",
+        "test_live_cluster",
+        "test_torch",
+        "test_web_browser",
+        "test_death",
+        "test_warden",
+    )
     rank = {name: number for number, name in enumerate(waiting)}
     items.sort(
-        key=lambda item: rank.get(item.path.stem, len(rank) + ("live" not in item.path.parts))
+        key=lambda item: rank.get(item.path.stem, len(rank) + ("cluster" not in item.path.parts))
     )

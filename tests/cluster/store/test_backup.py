@@ -358,16 +358,16 @@ def test_a_cluster_goes_on_from_a_backup_while_agents_hold_newer_starts(
     with running(tmp_path, agents={"one": "v100=1", "two": "v100=1"}) as cluster:
         with cluster.client() as client:
             (old,) = client.submit([_script(tmp_path, STEPS)])
-            until(lambda: client.job(old).steps > 5, 60.0)
+            until(lambda: client.job(old).steps > 5)
             receive(client.backup(), tmp_path / "backup")
-            until(lambda: client.status().backup_age_s is not None, 60.0)
+            until(lambda: client.status().backup_age_s is not None)
             assert run("check", cluster.state) == 0
             client.pause(old)
-            until(lambda: client.job(old).node == "", 60.0)
+            until(lambda: client.job(old).node == "")
             client.resume(old)
-            until(lambda: client.job(old).attempt > 1 and client.job(old).steps > 10, 60.0)
+            until(lambda: client.job(old).attempt > 1 and client.job(old).steps > 10)
             (new,) = client.submit([_script(tmp_path, STEPS)])  # of which the backup knows nothing
-            until(lambda: client.job(new).steps > 5, 60.0)
+            until(lambda: client.job(new).steps > 5)
         cluster.kill()
         with (cluster.state / "state.db-wal").open("r+b") as log:
             log.truncate(log.seek(0, 2) // 2)
