@@ -49,7 +49,7 @@ def test_the_code_of_a_guide_passes_its_own_test(task: str, tmp_path: Path) -> N
     assert [name.startswith("test_") for name in saved] == [False, True]
     path = f"{tmp_path}:{ROOT / 'src'}"
     pytest_here = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", saved[1]]
-    assert "passed" in run(pytest_here, tmp_path, task, path, limit_s=600)  # a first start compiles
+    assert "passed" in run(pytest_here, tmp_path, task, path)
 
 
 def test_the_line_of_the_registry_is_an_entry() -> None:

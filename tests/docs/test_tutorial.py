@@ -32,9 +32,7 @@ def blocks(page: Path) -> list[Block]:
     ]
 
 
-def run(
-    command: list[str], folder: Path, where: str, path: str = "", *, limit_s: float = 120
-) -> str:
+def run(command: list[str], folder: Path, where: str, path: str = "") -> str:
     """Run a command with this interpreter's programs in front; its output, or a failure that says where."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     environment = {**os.environ, "PATH": programs, "PYTHONPATH": path, "PYTHONWARNINGS": "error"}
@@ -45,7 +43,7 @@ def run(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=limit_s,
+        timeout=600,  # kernels may have to be compiled first
         check=False,
     )
     assert done.returncode == 0, f"{where}: exit {done.returncode}\n{done.stdout}{done.stderr}"
