@@ -101,10 +101,11 @@ def test_starts_have_the_numbers_that_events_call_them_by() -> None:
     assert re.search(r"(?m)^ *4 +b k80:0,1", text)
 
 
-def test_a_preemption_costs_its_end_and_the_next_beginning() -> None:
-    assert price((FIRST, SECOND), 0) == 0.25 + 1.0 + 2.0 + 0.5 + 0.125
-    assert price((FIRST, SECOND), 1) is None
-    assert price((FIRST,), 0) is None
+def test_an_attempt_costs_what_it_did_not_train_for_and_no_part_of_that_twice() -> None:
+    assert price(FIRST) == 0.0 + 0.5 + 0.25 + 1.0
+    assert price(SECOND) == 2.0 + 0.5 + 0.125 + 0.25 + 1.0
+    parts = dict.fromkeys(("wait_s", "start_s", "load_s", "save_s", "stop_s"), -1.0)
+    assert price(msgspec.structs.replace(FIRST, **parts)) is None
 
 
 def test_a_part_of_the_cost_that_is_not_known_is_no_negative_time() -> None:

@@ -140,7 +140,7 @@ def _costs(summary: DemoSummary) -> list[str]:
     )
     lost = sum(job.lost_steps for job in summary.jobs)
     return [
-        f"{len(summary.preempted)} preemptions and moves; on average: {parts} (saving is part of stopping)",
+        f"{len(summary.preempted)} preemptions and moves; on average: {parts}",
         f"work lost, to be done again: {lost:g} steps",
         "rho is finish-time fairness: JCT over the JCT alone on a 1/n part of the cluster",
     ]

@@ -19,6 +19,7 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.model.duration_text import DASH, ago, duration
 
+NO_RATE = "No end is forecast: its rate is not known, neither stated nor measured yet."
 FAILED = "failed: "  # how the reason of a start that failed begins
 
 
@@ -53,6 +54,8 @@ def end(explanation: Explanation) -> str:
         return "No end is forecast: nobody knows how long its script takes after the last step."
     if explanation.stands_still:
         return "No end is forecast: it stands still."
+    if not explanation.rate_known:
+        return NO_RATE
     if explanation.forecast_kind == "none yet":
         return "The forecast is being made: ask again in a moment."
     if not explanation.forecasts:
@@ -92,18 +95,15 @@ def cost(explanation: Explanation) -> str:
     )
 
 
-def price(attempts: Sequence[AttemptView], position: int) -> float | None:
-    """Seconds that the end of an attempt cost: its save and stop, and handover, start and load of the next.
-
-    None: it has not ended, the job ended with it, or nothing of it is known.
-    """
-    attempt = attempts[position]
-    if attempt.ended_s is None or position + 1 == len(attempts):
-        return None
-    after = attempts[position + 1]
-    parts = (attempt.save_s, attempt.stop_s, after.wait_s, after.start_s, after.load_s)
-    known = [part for part in parts if part >= 0]
+def price(attempt: AttemptView) -> float | None:
+    """Seconds for which an attempt had devices, or waited for them, and did not train; None = not known."""
+    known = [part for part in _parts(attempt) if part >= 0]
     return sum(known) if known else None
+
+
+def _parts(attempt: AttemptView) -> tuple[float, ...]:
+    """Seconds of handover, start, load, saves and stop; -1 = not known. No time is in two of them."""
+    return (attempt.wait_s, attempt.start_s, attempt.load_s, attempt.save_s, attempt.stop_s)
 
 
 def _repeated(attempts: Sequence[AttemptView]) -> dict[str, int]:
@@ -153,7 +153,7 @@ def _starts(
     attempts: Sequence[AttemptView], repeated: dict[str, int], now_s: float
 ) -> RenderableType:
     rows = []
-    for position, attempt in enumerate(attempts):
+    for attempt in attempts:
         ended = attempt.ended_s
         rows.append(
             (
@@ -162,18 +162,9 @@ def _starts(
                 ago(attempt.began_s, now_s),
                 "now" if ended is None else duration(ended - attempt.began_s),
                 f"{attempt.from_step:,.0f}-{max(attempt.to_step, attempt.reached_step):,.0f}",
-                *map(
-                    _part,
-                    (
-                        attempt.wait_s,
-                        attempt.start_s,
-                        attempt.load_s,
-                        attempt.save_s,
-                        attempt.stop_s,
-                    ),
-                ),
+                *map(_part, _parts(attempt)),
                 f"{attempt.lost_steps:,.0f}" if attempt.lost_steps else DASH,
-                duration(price(attempts, position)),
+                duration(price(attempt)),
                 _short(attempt.why, repeated) or DASH,
             )
         )

@@ -65,6 +65,7 @@ class Link:
         self._connection = AgentConnection(environment.socket)
         self._progress_sent_s = -inf
         self._state = (-1, 0, 0.0)  # step, newest saved step, seconds that it took to save
+        self._saves = False
         self._again: dict[type, object] = {}  # what an agent that comes back has to know
 
     @property
@@ -119,12 +120,20 @@ class Link:
         if renew:
             self._term.ask(now)
         if renew or self._connection.backlog < MAX_BACKLOG:
-            self._connection.send(Progress(self._environment.attempt, *self._state, renew=renew))
+            said = Progress(
+                self._environment.attempt, *self._state, renew=renew, saving=self._saves
+            )
+            self._connection.send(said)
 
-    def tell_saving(self) -> None:
-        """The state is being saved."""
+    def tell_saving(self, step: int) -> None:
+        """The state after this step is being saved, until ``has_saved``."""
+        self._saves, self._state = True, (step, *self._state[1:])
         if self._connection.backlog < MAX_BACKLOG:
             self._connection.send(Progress(self._environment.attempt, *self._state, saving=True))
+
+    def has_saved(self) -> None:
+        """The save is over, whatever came of it; the next message says so."""
+        self._saves = False
 
     def is_due(self, now: float) -> bool:
         """Whether it is time to ask for the lease."""

@@ -137,7 +137,7 @@ class RankZero:
         """Save, together with the other ranks where each has a part. False: the disk would not have it."""
         assert self._store is not None
         began = monotonic()
-        self._link.tell_saving()
+        self._link.tell_saving(manifest.step)
         mine = self._state.write_part(Path(partial), self._environment.rank)
         others = self._rank_sync.saved(self._idle)
         problem = next((one.problem for one in (mine, *others) if one.problem), "")
@@ -147,6 +147,7 @@ class RankZero:
                 self._store.commit(Path(partial), replace(manifest, parts=parts))
             except OSError as error:
                 problem = str(error)
+        self._link.has_saved()
         if problem:
             self._store.discard(Path(partial))
             self._not_saved(problem)

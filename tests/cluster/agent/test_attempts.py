@@ -19,6 +19,7 @@ from fairlead.cluster.protocol.messages import (
     Failure,
     Rank,
 )
+from fairlead.cluster.server.attempts import measured_rate
 
 TWO = tuple(Rank(rank=i, devices=(i,)) for i in range(2))
 
@@ -48,6 +49,44 @@ def test_the_times_of_a_start() -> None:
     held = one.held(20.0)
     assert (held.state, held.stop_s, held.ran_s, held.exit_code) == ("ended", 2, 7, 0)
     assert (held.completed, held.step, held.reason) == (False, 60, "preempted")
+
+
+def test_the_time_in_which_a_start_saves_is_not_training_and_counts_once() -> None:
+    """10 steps/s for 40 s, with a save of 20 s in between and one of 30 s when it was told to stop."""
+    one = start()
+    one.started(0.0)
+    one.loaded(Loaded(1, 0, 0.5), 0.0)
+    one.progress(Progress(1, 200, 0, 0.0), 20.0)
+    assert (one.held(25.0).trained_s, one.held(25.0).saving_s) == (20.0, -1.0)
+    one.progress(Progress(1, 250, 0, 0.0, saving=True), 25.0)
+    one.progress(Progress(1, 250, 0, 0.0, saving=True), 35.0)  # it waits for its other ranks
+    assert (one.held(40.0).trained_s, one.held(40.0).saving_s) == (25.0, 15.0)
+    one.progress(Progress(1, 250, 250, 20.0), 45.0)
+    assert (one.held(50.0).trained_s, one.held(50.0).saving_s) == (25.0, 20.0)
+    one.progress(Progress(1, 390, 250, 20.0), 59.0)
+    one.stop("preempted", 59.5)
+    one.progress(Progress(1, 400, 250, 20.0, saving=True), 60.0)
+    held = one.held(80.0)
+    assert (held.state, held.trained_s, held.saving_s) == ("stopping", 40.0, 40.0)
+    assert measured_rate(held) == 10.0
+    one.progress(RankEnded(1, 400, 400, 30.0, False), 90.0)
+    one.exited(0, 0, None, 91.0)
+    one.gone(91.5)
+    held = one.held(200.0)
+    assert (held.trained_s, held.saving_s, held.save_s, held.stop_s) == (40.0, 50.0, 30.0, 2.0)
+    assert measured_rate(held) == 10.0
+
+
+def test_a_save_during_which_a_start_is_killed_is_over() -> None:
+    one = start()
+    one.started(0.0)
+    one.loaded(Loaded(1, 0, 0.5), 0.0)
+    one.stop("preempted", 10.0)
+    one.progress(Progress(1, 100, 0, 0.0, saving=True), 10.0)
+    one.exited(0, -9, ended(0, -9), 40.0)
+    one.gone(40.0)
+    held = one.held(100.0)
+    assert (held.trained_s, held.saving_s, held.stop_s) == (10.0, 30.0, 0.0)
 
 
 def test_a_unmanaged_job_counts_time_until_it_is_told_to_stop() -> None:

@@ -54,6 +54,6 @@ def test_a_rate_that_cannot_be_is_none() -> None:
     held = AttemptStatus(
         job=1, attempt=1, state="running", step=2_510_000, loaded_step=0, ran_s=100.0
     )
-    assert measured_rate(held, unmanaged=False) == 25_100.0
+    assert measured_rate(held) == 25_100.0
     for step in (10**12, -1):
-        assert measured_rate(msgspec.structs.replace(held, step=step), unmanaged=False) is None
+        assert measured_rate(msgspec.structs.replace(held, step=step)) is None

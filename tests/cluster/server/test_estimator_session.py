@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from tests.cluster.cluster import running, until
 
@@ -110,6 +111,13 @@ def test_rates_are_measured_by_the_clock_of_the_agent_not_by_when_reports_come()
     assert steps == 200.0
     assert steps / seconds == pytest.approx(20.0)
     assert mine._measured(1, 200.0, 5.0) is None, "no news is no measurement"
+    report(383, 50.0, 30.0)
+    start.held["a"] = msgspec.structs.replace(start.held["a"], state="ended", trained_s=19.15)
     book.drop(start)
+    steps, seconds = mine._measured(1, 500.0, 40.0) or (0.0, 1.0)
+    assert steps == 100.0, "its last word counts, not the steps that were expected of it"
+    assert steps / seconds == pytest.approx(20.0), "nor the time in which it saved and stopped"
+    assert mine._measured(1, 500.0, 40.0) is None
+    book.trained.clear()
     assert mine._measured(1, 30.0, 5.0) is None, "it ended, and the report may be 2 s late"
     assert mine._measured(1, 2_000.0, 100.0) == (2_000.0, 100.0)

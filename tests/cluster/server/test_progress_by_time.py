@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
+from fairlead.cluster.front.committed import Committed
+from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.model.duration_text import duration
+
 TOTAL = 60
 KEY = (0, 1)
 
@@ -64,3 +68,45 @@ def test_nothing_is_made_up_for_a_node_that_is_silent(
     fleet = cluster.service.engine.state.fleet
     fleet.nodes["a"].observed.seen -= 30.0
     assert cluster.job(KEY[0]).steps == 10.0 + fleet.silence_s
+
+
+def test_it_is_known_while_the_driver_stands_still(cluster: EngineNodes, node: PlayedNode) -> None:
+    node.run(*KEY, ran_s=45.0)
+    node.say()
+    state = cluster.service.engine.state
+    committed = Committed(state.store.directory, cluster.front.table, state.now_s)
+    for steps in (committed.job(ADMIN, 0).steps, committed.attempts(ADMIN, 0)[-1].to_step):
+        assert 45.0 <= steps <= TOTAL - 1
+    node.stopping(*KEY, ran_s=50.0)
+    node.say()
+    assert committed.job(ADMIN, 0).steps == 50.0
+
+
+def test_until_its_node_speaks_a_server_that_was_killed_says_how_old_it_is(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as before:
+        played = before.node("a")
+        played.register()
+        assert before.submit(unmanaged=True, total_steps=TOTAL) == KEY[0]
+        before.until(lambda: KEY in played.held, "the start")
+        played.run(*KEY, ran_s=30.0)
+        played.say()
+        clock = before.service.engine.parts.rounds.clock
+        before.do(lambda: clock.end_round(before.service.engine.state.now_s()))
+        rows = before.service.engine.state.registry.jobs
+        before.until(lambda: rows[KEY[0]].steps >= 30.0, "the report of the round")
+        before.do(lambda: None)  # with which it is written down
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as after:
+        job = after.job(KEY[0])
+        assert job.progress_age_s is not None
+        assert job.progress_age_s > 0
+        assert f"its steps are of {duration(job.progress_age_s)[:1]}" in job.reason
+        state = after.service.engine.state
+        committed = Committed(state.store.directory, after.front.table, state.now_s)
+        assert committed.job(ADMIN, 0).progress_age_s == pytest.approx(job.progress_age_s, abs=60.0)
+        again = after.node("a")
+        again.held = {KEY: AttemptStatus(job=0, attempt=1, state="running", ran_s=40.0)}
+        again.register()
+        job = after.job(KEY[0])
+        assert job.progress_age_s is None
+        assert job.steps >= 40.0
+        assert "its steps are of" not in job.reason

@@ -50,12 +50,15 @@ class DeviceWait:
 
 
 class TrainingTimes:
-    """When rank 0 first spoke, when training began and when it paused."""
+    """When rank 0 first spoke, when training began and when it paused, and how long it saved."""
 
     def __init__(self) -> None:
         self.hello: float | None = None
         self.began: float | None = None
         self.paused: float | None = None  # it ended, or an unmanaged job was told to stop
+        self.trained_s = -1.0  # that the steps told of last have taken, saves excluded
+        self._saves_since: float | None = None
+        self._saved_s = -1.0  # in saves that are over; -1 = none has begun
 
     def speaks(self, now: float) -> None:
         """Rank 0 does; the first time counts."""
@@ -65,7 +68,7 @@ class TrainingTimes:
     def begin(self, now: float) -> None:
         """Training goes on; the first time counts."""
         if self.began is None:
-            self.began = now
+            self.began, self.trained_s = now, 0.0
 
     def begin_anew(self, now: float) -> None:
         """What went before was no training, unless it has paused."""
@@ -81,6 +84,27 @@ class TrainingTimes:
         """Since training began, until it paused; 0 = it has not begun."""
         return 0.0 if self.began is None else (self.paused or now) - self.began
 
+    def told(self, now: float, *, saves: bool) -> None:
+        """Rank 0 tells of its steps. saves: it saves its state, and was done with these steps when it began
+        to."""
+        until = now if self._saves_since is None else self._saves_since
+        if self.began is not None and self.paused is None:
+            self.trained_s = max(until - self.began - max(self._saved_s, 0.0), 0.0)
+        if not saves:
+            self.saved(now)
+        elif self._saves_since is None:
+            self._saves_since, self._saved_s = now, max(self._saved_s, 0.0)
+
+    def saved(self, now: float) -> None:
+        """It saves no more, if it did."""
+        if self._saves_since is not None:
+            self._saved_s, self._saves_since = self.saving_s(now), None
+
+    def saving_s(self, now: float) -> float:
+        """In all its saves so far; -1 = none has begun."""
+        since = self._saves_since
+        return self._saved_s if since is None else self._saved_s + max(now - since, 0.0)
+
 
 class StopOrder:
     """Whether a start was told to stop, why, and how long it took to end."""
@@ -89,6 +113,7 @@ class StopOrder:
         self._looks = 0  # at where its ranks stand since
         self._told: float | None = None
         self._gone: float | None = None
+        self._saved_s = 0.0  # in saves before it was given
         self.reason = ""
         self.spawner_death: SpawnerDeath | None = None  # that it ends with
 
@@ -102,9 +127,9 @@ class StopOrder:
         """Whether its agent stopped it of its own accord."""
         return self.reason in (EXPIRED, LEAVES, ORPHANED, STOOD_STILL)
 
-    def give(self, reason: str, now: float) -> None:
-        """It is told to stop."""
-        self._told, self.reason = now, reason
+    def give(self, reason: str, now: float, saving_s: float = 0.0) -> None:
+        """It is told to stop. saving_s: in all its saves so far."""
+        self._told, self.reason, self._saved_s = now, reason, max(saving_s, 0.0)
 
     def told_s(self, now: float) -> float:
         """Seconds since it was told; 0 = it was not."""
@@ -132,10 +157,11 @@ class StopOrder:
         """Its last process has ended."""
         self._gone = now
 
-    @property
-    def took_s(self) -> float:
-        """From the order to the end of the last process."""
-        return between(self._told, self._gone)
+    def took_s(self, saving_s: float) -> float:
+        """From the order to the end of the last process, without the time in which it saved. saving_s: in all
+        its saves."""
+        lasted_s = between(self._told, self._gone)
+        return max(lasted_s - max(saving_s - self._saved_s, 0.0), 0.0) if lasted_s >= 0 else -1.0
 
 
 def between(begin: float | None, end: float | None) -> float:

@@ -122,6 +122,7 @@ class NodeAttempt:
     def progress(self, message: Progress | RankEnded, now: float) -> None:
         """Rank 0 says how many steps are done, and whether it will do more."""
         self.steps.advance(message, now)
+        self.times.told(now, saves=isinstance(message, Progress) and message.saving)
         if isinstance(message, RankEnded):
             self.times.pause(now)
         elif self.steps.loaded is not None:
@@ -136,7 +137,7 @@ class NodeAttempt:
     def stop(self, reason: str, now: float) -> None:
         """It was told to stop; the first reason counts."""
         if not self.stop_order.given and not self.ended:
-            self.stop_order.give(reason, now)
+            self.stop_order.give(reason, now, self.times.saving_s(now))
             self.state = "stopping"
             if not self.exits.has_failed:
                 self.reason = reason
@@ -196,6 +197,7 @@ class NodeAttempt:
         self.exits.gone(len(self.assignment.ranks))
         self.times.pause(now)
         self.stop_order.gone(now)
+        self.times.saved(now)
         self.state = "ended"
 
     # --- what is told ----------------------------------------------------------------------------
@@ -224,13 +226,22 @@ class NodeAttempt:
             load_s=steps.load_s,
             step_age_s=steps.age_s(now, self.times.paused),
             ran_s=self.times.ran_s(now),
+            trained_s=self._trained_s(now),
             save_s=steps.save_s,
-            stop_s=self.stop_order.took_s,
+            saving_s=self.times.saving_s(now),
+            stop_s=self.stop_order.took_s(self.times.saving_s(now)),
             failure=self._failure() if self.ended else None,
             stall=self.stall.sentence[:_REASON] if self._stands else "",
             stacks=self.stall.stacks if self._stands else "",
             spawner_death=self.stop_order.spawner_death,
         )
+
+    def _trained_s(self, now: float) -> float:
+        """Seconds that its steps have taken, saves excluded; -1 = not known."""
+        if self.speaks:
+            return self.times.trained_s
+        age_s = self.steps.age_s(now, self.times.paused)
+        return max(self.times.ran_s(now) - age_s, 0.0) if age_s >= 0 else -1.0
 
     def _failure(self) -> Failure | None:
         failure = self.exits.first_failure if self.exits.has_failed else None

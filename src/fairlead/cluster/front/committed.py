@@ -17,6 +17,7 @@ from fairlead.cluster.protocol.api_models import (
     Sample,
 )
 from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.protocol.node_states import silence_s
 from fairlead.cluster.store.database import readable, reader
 from fairlead.cluster.store.job_views import (
     attempt_views,
@@ -26,7 +27,7 @@ from fairlead.cluster.store.job_views import (
     story,
     under_way_s,
 )
-from fairlead.cluster.store.rows import AttemptRow, JobRow
+from fairlead.cluster.store.rows import ON_DEVICES, AttemptRow, JobRow
 from fairlead.cluster.store.store import Store
 
 _SAMPLE = msgspec.msgpack.Decoder(Sample)
@@ -69,14 +70,14 @@ class Committed:
 
     def attempts(self, caller: Caller, job: int) -> list[AttemptView]:
         """Its attempts, oldest first."""
-        unmanaged = self._row(caller, job).spec.unmanaged
+        job_row = self._row(caller, job)
+        unmanaged = job_row.spec.unmanaged
 
         def as_now(row: AttemptRow) -> AttemptRow:
             held = self._held(row) if row.ended_s is None else None
             if held is None:
                 return row
-            told = held.step if held.loaded_step >= 0 else row.from_step
-            return heard_so_far(row, held, float(told), unmanaged=unmanaged)
+            return heard_so_far(row, held, self._steps(job_row, row, held), unmanaged=unmanaged)
 
         return attempt_views(self._reading().attempts(job), as_now)
 
@@ -127,16 +128,17 @@ class Committed:
         return row
 
     def _view(self, row: JobRow, live: list[AttemptRow]) -> JobView:
-        attempt = live[-1] if live else None
+        attempt = next((one for one in reversed(live) if one.ordered), None)
         held = None if attempt is None else self._held(attempt)
         obstacle = None
         if attempt is not None and held is not None and held.obstacle:
             obstacle = cannot_start({attempt.node.split(",")[0]: held.obstacle})
-        trains = held is not None and held.loaded_step >= 0
-        steps = float(min(held.step, row.total_steps)) if held is not None and trains else row.steps
+        steps = row.steps
+        if attempt is not None and held is not None and row.state != "completed":
+            steps = self._steps(row, attempt, held)
         return job_view(
             row,
-            attempt,
+            attempt if row.state in ON_DEVICES else None,
             self._now_s(),
             under_way_s=under_way_s(live, self._now_s()),
             state=row.state,
@@ -147,6 +149,33 @@ class Committed:
             measured_rate=row.measured_rate,
             measured_on=row.measured_on,
             held=held,
+            progress_age_s=self._progress_age_s(row, attempt, held),
+        )
+
+    def _progress_age_s(
+        self, row: JobRow, attempt: AttemptRow | None, held: AttemptStatus | None
+    ) -> float | None:
+        """Seconds since the steps of a job with devices were counted; None = its node tells of them."""
+        if attempt is None or held is not None or row.counted_s is None or not row.open:
+            return None
+        return max(self._now_s() - row.counted_s, 0.0)
+
+    def _steps(self, row: JobRow, attempt: AttemptRow, held: AttemptStatus) -> float:
+        """Steps of the job done by now, as its node told the front: by its run time where that is all that
+        is known."""
+        if held.loaded_step >= 0:
+            return float(min(held.step, row.total_steps))
+        if not row.spec.unmanaged or row.tells_steps or not attempt.rate:
+            return row.steps
+        runs = held.state == "running"
+        age_s = min(self._age_s(attempt), silence_s(self._table.heartbeat_s)) if runs else 0.0
+        return row.by_time(attempt.from_step, attempt.rate, held.ran_s + age_s)
+
+    def _age_s(self, attempt: AttemptRow) -> float:
+        """Seconds since the first node of an attempt was heard of."""
+        node = self._table.nodes.get(attempt.node.split(",")[0])
+        return (
+            0.0 if node is None or not node.seen else max(self._table.monotonic() - node.seen, 0.0)
         )
 
     def _held(self, attempt: AttemptRow) -> AttemptStatus | None:

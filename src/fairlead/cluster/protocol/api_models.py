@@ -78,6 +78,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     retry_in_s: float | None = None  # it failed, and is not tried again before so many seconds
     queued_s: float = 0.0  # since it was submitted, or until it ended, without devices
     age_s: float | None = None  # of what is shown, where the scheduler does not answer; None = new
+    # of its steps, where its node has not been heard of since the server was started; None = new
+    progress_age_s: float | None = None
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,11 +96,11 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     from_step: float
     to_step: float  # what counts of it
     why: str  # it ended, for people
-    wait_s: float  # handover of devices; this and the next: as of protocol.Held, -1 = not known
+    wait_s: float  # handover of devices; this and the next: as of AttemptStatus, -1 = not known
     start_s: float
     load_s: float
-    save_s: float
-    stop_s: float
+    save_s: float  # all its saves, the last one included
+    stop_s: float  # from the order to stop to its end, without saving
     lost_steps: float
     trained_s: float | None = None  # when training began, as the server heard of it
     traceback: str = ""  # of a start that failed; of one that hung, the stacks of its ranks
@@ -202,6 +204,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     # like forecasts about jobs that have ended since, on which the interval rests
     forecast_outcomes: int | None = None
     stands_still: bool = False  # it makes no progress, and may hang: no end is forecast
+    rate_known: bool = True  # False: neither stated nor measured yet, so no end is forecast
 
     @property
     def is_calibrated(self) -> bool:
@@ -237,7 +240,9 @@ class ForecastSummary(msgspec.Struct, frozen=True, kw_only=True):
     makespan_s: float  # to the end of the last job, or the horizon where some do not end
     mean_left_s: float  # mean time from now to the end of each job that ends
     finish_s: dict[int, float]  # job -> seconds from now; missing: not within the horizon
-    n_unfinished: int = 0  # jobs, but for those that are paused, that do not end within the horizon
+    n_unfinished: int = 0  # jobs that take part and do not end within the horizon
+    n_paused: int = 0  # these and the next take no part, and are in nothing else here
+    n_without_devices: int = 0  # jobs that no devices of the cluster are enough for
     utilization: float
 
 

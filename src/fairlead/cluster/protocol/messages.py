@@ -160,8 +160,11 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     load_s: SecondsOrNone = -1.0  # to load the checkpoint
     ran_s: SecondsOrNone = 0.0  # since training began
     step_age_s: SecondsOrNone = -1.0  # since ``step`` was heard of
+    trained_s: SecondsOrNone = -1.0  # that the steps up to ``step`` have taken, saves excluded
     save_s: SecondsOrNone = -1.0  # the newest checkpoint
-    stop_s: SecondsOrNone = -1.0  # from the order to stop to the end of the last rank
+    saving_s: SecondsOrNone = -1.0  # all checkpoints of this start; -1 = none has been begun
+    # from the order to stop to the end of the last rank, without the time in which it saved
+    stop_s: SecondsOrNone = -1.0
     failure: Failure | None = None  # of an end that was nobody's wish
     stall: Text = ""  # it makes no progress: since when, and where its ranks stand
     stacks: Traceback = ""  # of those ranks

@@ -14,6 +14,11 @@ SUSPECT_AFTER_S = 1.0  # silence that raises no suspicion, however short heartbe
 NODE_STATES: tuple[NodeState, ...] = get_args(NodeState)
 
 
+def silence_s(heartbeat_s: float) -> float:
+    """Without a report for so long is no accident."""
+    return 4 * heartbeat_s + 1.0
+
+
 def suspect_after_s(heartbeat_s: float) -> float:
     """A node that is silent for longer is suspect."""
     return max(2 * heartbeat_s, SUSPECT_AFTER_S)

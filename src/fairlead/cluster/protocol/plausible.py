@@ -10,7 +10,17 @@ from fairlead.cluster.protocol.messages import AttemptStatus, NodeReport, Regist
 MOST_RATE = 1e6  # steps/s: no training step takes less than a microsecond
 SLACK_S = 3600.0  # beyond the time since a start was ordered: clocks, servers that were away
 _TEXTS = ("address", "reason", "obstacle", "stall")
-_TIMES = ("wait_s", "start_s", "load_s", "ran_s", "step_age_s", "save_s", "stop_s")
+_TIMES = (
+    "wait_s",
+    "start_s",
+    "load_s",
+    "ran_s",
+    "step_age_s",
+    "trained_s",
+    "save_s",
+    "saving_s",
+    "stop_s",
+)
 _Message = TypeVar("_Message")
 
 

@@ -9,6 +9,7 @@ from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.held_jobs import HeldJobs
 from fairlead.cluster.server.node_condition import usable
 from fairlead.cluster.server.rates import (
+    by_accelerator,
     colocated,
     extended,
     fits,
@@ -133,10 +134,7 @@ class Admission:
         learned = self._state.learned_rates.get(row.id)
         if learned is not None and len(learned) == len(table.slots):
             rate = learned
-        best: dict[str, float] = {}
-        for slot, steps_per_s in zip(table.slots, rate.tolist(), strict=True):
-            best[slot.accelerator] = max(best.get(slot.accelerator, 0.0), steps_per_s)
-        return best
+        return by_accelerator(table.slots, rate)
 
     def _learn_kind(self, row: JobRow, now: float) -> None:
         assert self._state.scheduler is not None

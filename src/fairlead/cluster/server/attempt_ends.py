@@ -5,7 +5,7 @@ from typing import Protocol
 from fairlead.cluster.protocol.api_models import ENDED_STATES
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.attempt_orders import AttemptOrders
-from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import EndedAttempt
 from fairlead.cluster.server.spawner_deaths import DeathVerdict, SpawnerDeathJudge
@@ -92,8 +92,12 @@ class AttemptEnds:
             listener.ended(attempt, failure)
         if completed and row.state not in ENDED_STATES:
             self._measure_fairness(row, now)
-        if not self._ended_in_round(attempt, now, keeps, failure) and row.state not in ENDED_STATES:
+        if self._ended_in_round(attempt, now, keeps, failure):
+            return
+        if row.state not in ENDED_STATES:
             self._ended_late(attempt, now, keeps, completed)
+        elif row.state != "completed":  # it was cancelled, and has saved since
+            row.steps, row.counted_s = keeps, now
 
     def _judge_death(self, attempt: Attempt, now: float) -> DeathVerdict | None:
         """Judge whether a job is to blame for the death of the process that owned its ranks."""
@@ -116,7 +120,7 @@ class AttemptEnds:
             RoundOutcome.LOST if lost else RoundOutcome.FAILED if failure else RoundOutcome.RAN
         )
         current.ended[row.id] = EndedAttempt(now, outcome, attempt.completed())
-        row.steps = keeps
+        row.steps, row.counted_s = keeps, now
         self._state.room_changed = True
         self._state.registry.dirty_jobs.add(row.id)
         return True
@@ -135,6 +139,8 @@ class AttemptEnds:
         if not completed:
             following.from_step = following.record.from_step = keeps
             registry.dirty_attempts[following.key] = following.record
+            if row.state in ON_DEVICES:
+                row.state = state_on_devices(row, registry.live[row.id])
             self._orders.order(following)
             return
         current = self._state.round

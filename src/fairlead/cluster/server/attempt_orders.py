@@ -8,7 +8,7 @@ from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.attempts import Attempt, ranks_on
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.step_accounting import StepAccounting
-from fairlead.cluster.store.job_views import overhead_s
+from fairlead.cluster.store.job_views import overhead_s, saves_s
 from fairlead.cluster.store.restore_note import FROM_BACKUP, LOSS_ACCEPTED
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
@@ -57,6 +57,7 @@ class AttemptOrders:
         self.stop(job, AttemptEnd.MOVED)
         row = registry.jobs[job]
         row.attempt += 1
+        rate = self._rates.rates(row).get(accelerator, 0.0)
         record = AttemptRow(
             job=job,
             attempt=row.attempt,
@@ -66,13 +67,14 @@ class AttemptOrders:
             nodes=tuple(node for node, devices in placement.items() for _ in devices),
             began_s=now,
             ordered=False,
+            rate=rate,
             from_step=row.steps,
         )
         attempt = Attempt(
             row=row,
             record=record,
             nodes=ranks_on(placement),
-            rate=self._rates.rates(row).get(accelerator, 0.0),
+            rate=rate,
             from_step=row.steps,
         )
         registry.add(attempt)
@@ -139,7 +141,7 @@ class AttemptOrders:
                 leader.start_s,
                 leader.load_s,
             )
-            record.save_s = leader.save_s
+            record.save_s = saves_s(leader)
             if not attempt.completed():  # else it did what it would have done without that order
                 record.stop_s = leader.stop_s
             cost_s = overhead_s(replace(leader, stop_s=record.stop_s))

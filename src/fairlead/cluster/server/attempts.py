@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from fairlead.cluster.protocol.api_models import ENDED_STATES
+from fairlead.cluster.protocol.api_models import ENDED_STATES, JobState
 from fairlead.cluster.protocol.attempt_end import OWN_ACCOUNT, PREEMPTIONS, AttemptEnd
 from fairlead.cluster.protocol.messages import (
     Assignment,
@@ -121,7 +121,7 @@ class Attempt:
         else:
             runs = leader.state == "running" and not self.stopping and not self.lost
             ran_s = leader.ran_s + (max(age_s, 0.0) if runs else 0.0)
-            done = row.countable(self.from_step + ran_s * self.rate)
+            done = row.by_time(self.from_step, self.rate, ran_s)
         return min(done, row.total_steps)
 
     def expected(self, now: float) -> float:
@@ -131,9 +131,9 @@ class Attempt:
             return known
         age_s, rate = max(now - self.heard, 0.0), self.rate
         if self.tells or self.row.tells_steps or not self.row.spec.unmanaged:
-            trained_s = leader.ran_s - leader.step_age_s
             if leader.step_age_s < 0 or leader.loaded_step < 0:
                 return known
+            trained_s = steps_took_s(leader)
             if trained_s >= KNOWN_S:
                 rate = min((leader.step - leader.loaded_step) / trained_s, MOST_RATE)
             age_s += leader.step_age_s
@@ -149,14 +149,14 @@ class Attempt:
         """A round begins in which it shares its devices with these starts; () = it has them for itself."""
         leader = self.leader
         if self.packed and not beside and leader is not None and leader.loaded_step >= 0:
-            self.alone_from = float(leader.step), _trained_s(leader, self.row.spec.unmanaged)
+            self.alone_from = float(leader.step), steps_took_s(leader)
         self.beside = beside
 
     def measured(self) -> float | None:
         """steps/s for as long as it has had its devices for itself; None = not known, or it shares them."""
         if self.leader is None or self.packed:
             return None
-        return measured_rate(self.leader, self.row.spec.unmanaged, self.alone_from)
+        return measured_rate(self.leader, self.alone_from)
 
     def reached(self) -> float:
         """The last step that it told of, counted or not; 0 while none is known."""
@@ -332,6 +332,19 @@ class Attempt:
         )
 
 
+def holder(attempts: Iterable[Attempt]) -> Attempt | None:
+    """Of the attempts of a job, oldest first, the one that its nodes know of: it alone can have processes."""
+    return next((attempt for attempt in attempts if attempt.ordered), None)
+
+
+def state_on_devices(row: JobRow, attempts: Iterable[Attempt]) -> JobState:
+    """The state of a job that has devices or is about to have others: "finishing" where all its steps are
+    done, also while it moves. attempts: of the job, oldest first."""
+    holds = holder(attempts)
+    done = not row.spec.unmanaged and row.steps >= row.total_steps
+    return "finishing" if done or (holds is not None and holds.finishing) else "running"
+
+
 def others_of(
     starts: Mapping[int, Attempt], members: Iterable[int], job: int
 ) -> tuple[AttemptKey, ...]:
@@ -353,27 +366,32 @@ def as_known(held: AttemptStatus, before: AttemptStatus) -> AttemptStatus:
         "load_s",
         "ran_s",
         "step_age_s",
+        "trained_s",
+        "saving_s",
     )
     known = {name: getattr(before, name) for name in names}
     return replace(held, saved_step=max(held.saved_step, before.saved_step), **known)
 
 
-def measured_rate(
-    held: AttemptStatus, unmanaged: bool, since: tuple[float, float] | None = None
-) -> float | None:
-    """steps/s of a start so far, as rank 0's node tells; None = not known. An unmanaged job may tell seldom:
-    what it has done since it did so last is not counted, neither is the time. since: step and seconds trained
-    from which on it counts."""
+def measured_rate(held: AttemptStatus, since: tuple[float, float] | None = None) -> float | None:
+    """steps/s of a start so far while it trained, as rank 0's node tells; None = not known. What it has done
+    since it told of its steps last is not counted, neither is the time, nor that of saving and stopping.
+    since: step and seconds trained from which on it counts."""
     step, before_s = since or (float(held.loaded_step), 0.0)
-    trained_s = _trained_s(held, unmanaged) - before_s
+    trained_s = steps_took_s(held) - before_s
     if held.loaded_step < 0 or trained_s <= KNOWN_S:
         return None
     rate = (held.step - step) / trained_s
     return rate if 0 <= rate <= MOST_RATE else None  # else it is not true
 
 
-def _trained_s(held: AttemptStatus, unmanaged: bool) -> float:
-    return held.ran_s - max(held.step_age_s, 0.0) if unmanaged else held.ran_s
+def steps_took_s(held: AttemptStatus) -> float:
+    """Seconds that the steps told of last have taken, since training began. What came after them is not
+    training yet: a step that goes on, a save, the stop."""
+    if held.trained_s >= 0:
+        return held.trained_s
+    age_s = held.step_age_s if held.state == "running" else 0.0
+    return max(held.ran_s - max(age_s, 0.0), 0.0)
 
 
 def _was_killed(failure: Failure | None) -> bool:
@@ -394,6 +412,30 @@ def ranks_on(placement: dict[str, tuple[int, ...]]) -> dict[str, tuple[Rank, ...
     return ranks
 
 
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What an attempt has trained so far."""
+
+    attempt: int
+    from_step: float
+    step: float
+    seconds: float  # that these steps have taken
+
+    @staticmethod
+    def of(attempt: Attempt) -> "Training | None":
+        """As its first node said last; None = not known."""
+        leader = attempt.leader
+        known = leader is not None and leader.loaded_step >= 0
+        if leader is None or not known or max(leader.step_age_s, leader.trained_s) < 0:
+            return None
+        return Training(
+            attempt=attempt.record.attempt,
+            from_step=float(leader.loaded_step),
+            step=float(leader.step),
+            seconds=steps_took_s(leader),
+        )
+
+
 @dataclass(slots=True)
 class JobRegistry:
     """The open jobs and live starts in memory; what changed since the last commit is marked."""
@@ -405,6 +447,7 @@ class JobRegistry:
     on_node: dict[str, dict[AttemptKey, Attempt]] = field(default_factory=dict)
     dirty_jobs: set[int] = field(default_factory=set)
     dirty_attempts: dict[AttemptKey, AttemptRow] = field(default_factory=dict)
+    trained: dict[int, Training] = field(default_factory=dict)  # open job -> its last attempt's
     tenants: dict[str, TenantSums] = field(default_factory=dict)
     tenants_changed: bool = False
 
@@ -429,6 +472,8 @@ class JobRegistry:
             del self.live[start.row.id]
         for node in start.nodes:
             self.on_node[node].pop(start.key, None)
+        if (training := Training.of(start)) is not None:
+            self.trained[start.row.id] = training
         self.dirty_attempts[start.key] = start.record
         self.dirty_jobs.add(start.row.id)
         self.close(start.row.id)
@@ -443,6 +488,7 @@ class JobRegistry:
             row = self.jobs.get(job)
             if row is not None and row.state in ENDED_STATES and job not in self.live:
                 del self.jobs[job]
+                self.trained.pop(job, None)
         self.dirty_jobs.clear()
         self.dirty_attempts.clear()
 

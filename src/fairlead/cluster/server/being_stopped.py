@@ -4,11 +4,6 @@ from fairlead.cluster.server.attempts import Attempt
 from fairlead.model.duration_text import duration
 
 
-def holder(attempts: list[Attempt]) -> Attempt | None:
-    """Of the attempts of a job, oldest first, the one that its nodes know of: it alone can have processes."""
-    return next((attempt for attempt in attempts if attempt.ordered), None)
-
-
 def place(attempt: Attempt) -> str:
     """Its devices, in words."""
     record = attempt.record
@@ -26,3 +21,8 @@ def being_stopped(attempt: Attempt, now_s: float) -> str:
     parts = [f"attempt {attempt.record.attempt} is being stopped ({attempt.stopping})"]
     parts += filter(None, [told_ago(attempt, now_s)])
     return f"{', '.join(parts)}, and holds {place(attempt)} until it has ended"
+
+
+def being_moved(attempt: Attempt, following: Attempt, now_s: float) -> str:
+    """The same, and where the job goes on. following: the attempt that begins when this one has ended."""
+    return f"{being_stopped(attempt, now_s)}; then the job goes on on {place(following)}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairlead.cluster.server.attempts import KNOWN_S
+from fairlead.cluster.server.attempts import KNOWN_S, Training
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.rates import own_rates, table_for
 from fairlead.estimation.estimating_backend import EstimatingBackend
@@ -105,22 +105,22 @@ class EstimatorSession:
         row, start = self._state.registry.jobs.get(job), self._state.registry.newest(job)
         if row is None or (row.spec.unmanaged and not row.tells_steps):
             return None
-        late_s = self._state.fleet.heartbeat_s
-        if start is None or start.leader is None:  # it ended in this round
-            if row.spec.unmanaged:  # with steps that were done and do not count
-                return None
-            return (steps, seconds) if seconds >= late_s / INEXACT else None
-        leader, attempt = start.leader, start.record.attempt
-        if leader.loaded_step < 0 or leader.step_age_s < 0:
+        if start is not None and start.leader is not None:
+            training = Training.of(start)
+        else:  # its attempt ended in this round
+            training = self._state.registry.trained.get(job)
+            late_s = self._state.fleet.heartbeat_s
+            if training is None and not row.spec.unmanaged and seconds >= late_s / INEXACT:
+                return steps, seconds
+        if training is None:
             return None
-        now = float(leader.step), leader.ran_s - leader.step_age_s
         known, step, trained_s = self._marks.get(job, (-1, 0.0, 0.0))
-        if known != attempt:
-            step, trained_s = float(leader.loaded_step), 0.0
-        did, took_s = now[0] - step, now[1] - trained_s
+        if known != training.attempt:
+            step, trained_s = training.from_step, 0.0
+        did, took_s = training.step - step, training.seconds - trained_s
         if did <= 0 or took_s < KNOWN_S:
             return None
-        self._marks[job] = attempt, *now
+        self._marks[job] = training.attempt, training.step, training.seconds
         return did, took_s
 
     # --- what is believed --------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
-from fairlead.cluster.server.being_stopped import holder, place, told_ago
+from fairlead.cluster.server.attempts import holder
+from fairlead.cluster.server.being_stopped import place, told_ago
 from fairlead.cluster.server.explain_decision import pair_sentence, share_sentence
 from fairlead.cluster.server.explain_placement import cannot_go_on, placed
 from fairlead.cluster.server.explain_waiting import waiting

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from fairlead.cluster.protocol.api_models import JobView
-from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.attempts import Attempt, holder
+from fairlead.cluster.server.being_stopped import place as place_of
+from fairlead.cluster.server.being_stopped import told_ago
 from fairlead.cluster.server.explanation_source import (
     Doing,
     ExplanationSource,
@@ -22,7 +24,11 @@ from fairlead.model.duration_text import duration
 def placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
     """Where it is, and what it does there."""
     source = reader.source
-    place = f"{len(start.record.devices)} x {start.record.accelerator} of {start.record.node}"
+    before = holder(list(source.state.registry.live.get(job.id, ())))
+    if not start.ordered and before is not None:
+        yield from _moving(source, before, start)
+        return
+    place = place_of(start)
     now = source.state.fleet.monotonic()
     doing = what_it_does(source, start)
     if quiet := silence(source.state, start):
@@ -42,7 +48,7 @@ def placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
         yield "It is complete when that has ended with exit code 0."
     else:
         yield f"It is to run on {place}, and has not begun to train."
-        yield _start_up(reader, job, start)
+        yield _start_up(reader, start)
     for name in start.nodes:
         node = source.state.fleet.nodes.get(name)
         state = None if node is None else condition(node, now)
@@ -53,10 +59,20 @@ def placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
             yield f"Node {name} says: {held.directory_problem}."
 
 
+def _moving(source: ExplanationSource, before: Attempt, start: Attempt) -> Iterator[str]:
+    """It is to go on elsewhere, once its attempt before this one has ended."""
+    if before.lost:
+        yield from cannot_go_on(source, before)
+        return
+    words = ", ".join(filter(None, [before.stopping, told_ago(before, source.state.now_s())]))
+    number = before.record.attempt
+    yield f"Its attempt {number} holds {place_of(before)} until it has ended ({words})."
+    yield f"Then it goes on on {place_of(start)}."
+
+
 def cannot_go_on(source: ExplanationSource, start: Attempt) -> Iterator[str]:
     """It cannot go on, though some of it may still run."""
-    place = f"{len(start.record.devices)} x {start.record.accelerator} of {start.record.node}"
-    yield f"Its attempt {start.record.attempt} on {place} cannot go on: {start.row.reason}."
+    yield f"Its attempt {start.record.attempt} on {place_of(start)} cannot go on: {start.row.reason}."
     now = source.state.fleet.monotonic()
     for name in start.nodes:
         node = source.state.fleet.nodes.get(name)
@@ -82,12 +98,9 @@ def stands_still(source: ExplanationSource, job: int) -> bool:
     return start is not None and what_it_does(source, start) == "stuck"
 
 
-def _start_up(reader: Reader, job: JobView, start: Attempt) -> str:
+def _start_up(reader: Reader, start: Attempt) -> str:
     """How far a start has come that does not train yet."""
     source = reader.source
-    earlier = [one for one in source.state.registry.live.get(job.id, ()) if one is not start]
-    if earlier:
-        return f"Its attempt {earlier[0].record.attempt} has not ended yet ({earlier[0].stopping})."
     begun_s = duration(max(source.state.now_s() - start.record.since_s, 0.0))
     held = source.state.fleet.held(start.first_node, start.key)
     if held is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from fairlead.cluster.server.admission import Admission
-from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.attempts import Attempt, steps_took_s
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.restart_costs import RestartCostsOfJobs
@@ -99,7 +99,7 @@ def what_it_does(source: ExplanationSource, start: Attempt) -> Doing:
     if held.loaded_step < 0:
         return "starting"
     made = held.step - held.loaded_step
-    usual_s = held.ran_s / made if made > 0 else 0.0
+    usual_s = steps_took_s(held) / made if made > 0 else 0.0
     if made > 0 and held.step_age_s > max(STUCK_S, STUCK_STEPS * usual_s):
         return "stuck"
     return "training"

@@ -33,7 +33,7 @@ from fairlead.cluster.protocol.messages import (
     Register,
     StartCheck,
 )
-from fairlead.cluster.protocol.node_states import suspect_after_s
+from fairlead.cluster.protocol.node_states import silence_s, suspect_after_s
 from fairlead.cluster.server.live_node import Inherited, LiveNode
 
 NodeNotices: TypeAlias = (
@@ -94,7 +94,7 @@ class Fleet:
     @property
     def silence_s(self) -> float:
         """Without a report for so long is no accident."""
-        return 4 * self.heartbeat_s + 1.0
+        return silence_s(self.heartbeat_s)
 
     # --- what the front says -----------------------------------------------------------------------
 

@@ -13,6 +13,12 @@ def latest_status(fleet: Fleet, attempt: Attempt) -> AttemptStatus | None:
     return as_known(held, before)
 
 
+def unheard(fleet: Fleet, attempt: Attempt) -> bool:
+    """Whether its first node has not reported since the server was started."""
+    node = fleet.nodes.get(attempt.first_node)
+    return node is not None and not node.observed.seen
+
+
 def steps_by_now(fleet: Fleet, attempt: Attempt) -> float:
     """Steps of the job done by now: those that the attempt has told of, else what its run time is worth. A
     node that is silent for too long may no longer run it: nothing more is counted then."""

@@ -169,6 +169,14 @@ def extended(table: Throughputs, more: Mapping[JobType, Floats]) -> Throughputs:
     )
 
 
+def by_accelerator(slots: tuple[SlotType, ...], rate: Floats) -> dict[str, float]:
+    """Accelerator type -> steps/s in its best locality. rate: (slots,)"""
+    best: dict[str, float] = {}
+    for slot, steps_per_s in zip(slots, rate.tolist(), strict=True):
+        best[slot.accelerator] = max(best.get(slot.accelerator, 0.0), steps_per_s)
+    return best
+
+
 def fits(rates: Mapping[str, float], spec: JobSpec, cluster: Cluster) -> bool:
     """Whether the job can run on a type of which the cluster has enough devices."""
     columns = zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)

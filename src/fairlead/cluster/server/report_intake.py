@@ -6,9 +6,10 @@ from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.protocol.plausible import within
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.attempt_orders import AttemptOrders
-from fairlead.cluster.server.attempts import Attempt, as_known
+from fairlead.cluster.server.attempts import Attempt, as_known, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.step_accounting import StepAccounting
+from fairlead.cluster.store.rows import ON_DEVICES
 
 REASON = 4000  # characters of one
 
@@ -163,6 +164,8 @@ class ReportIntake:
             self._steps.lose_steps(attempt, more)
         row.reached_step, row.saved_step = step, held.loaded_step
         self._steps.correct(row, step)
+        if row.state in ON_DEVICES and not attempt.stopping:
+            row.state = state_on_devices(row, [attempt])
 
     def _told(self, attempt: Attempt, held: AttemptStatus) -> None:
         """A job without the iterator says how far it is: from its first word on its steps count, not its

@@ -8,7 +8,7 @@ from fairlead.cluster.protocol.api_models import JobState
 from fairlead.cluster.protocol.attempt_end import LOST, AttemptEnd
 from fairlead.cluster.protocol.messages import AttemptKey
 from fairlead.cluster.server.attempt_orders import AttemptOrders
-from fairlead.cluster.server.attempts import Attempt, others_of
+from fairlead.cluster.server.attempts import Attempt, others_of, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.live_round import EndedAttempt, LiveRound
@@ -145,7 +145,7 @@ class RoundStarter:
                 row.reason = row.reason_node = ""
                 registry.dirty_jobs.add(job)
             if job in starts:
-                state: JobState = "finishing" if starts[job].finishing else "running"
+                state: JobState = state_on_devices(row, registry.live.get(job, ()))
             else:
                 on_devices = row.state in ON_DEVICES
                 leaves = on_devices and not self._detained.goes_on(registry, job)

@@ -21,6 +21,7 @@ from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
     Explanation,
+    JobState,
     JobView,
     NodeView,
     Sample,
@@ -273,7 +274,27 @@ class Service:
             if tenant not in ("", caller.tenant):
                 return []
             tenant = caller.tenant
-        return self.viewer.jobs(self.store.jobs(state, tenant, after, limit))
+        found = {job.id: job for job in self._just_ended(state, tenant, after)}
+        listed = 0
+        while True:
+            rows = self.store.jobs(state, tenant, after, limit)
+            views = [job for job in self.viewer.jobs(rows) if _is_in(job.state, state)]
+            found |= {job.id: job for job in views}
+            listed += len(views)
+            if len(rows) < limit or listed >= limit:
+                return [job for _, job in sorted(found.items())][:limit]
+            after = rows[-1].id
+
+    def _just_ended(self, state: str, tenant: str, after: int) -> list[JobView]:
+        """Jobs behind id ``after`` that have ended like this in the round in force."""
+        if state not in ENDED_STATES:
+            return []
+        rows = [
+            row
+            for row in self.engine.state.registry.jobs.copy().values()
+            if row.open and row.id > after and tenant in ("", row.tenant)
+        ]
+        return self.viewer.jobs([row for row in rows if self.viewer.standing(row) == state])
 
     def _row(self, caller: Caller, job: int) -> JobRow:
         row = self.engine.state.registry.jobs.get(job) or (
@@ -399,6 +420,14 @@ class Service:
         except TimeoutError:
             trouble = self.engine.state.trouble or "the server is busy"
             raise StoreError(f"not durable yet after {DURABLE_S:.0f} s: {trouble}") from None
+
+
+def _is_in(state: JobState, wanted: str) -> bool:
+    """Whether a job in this state is listed. wanted: "" = all, "open" = not ended. In the database it may
+    be in the one before: what has ended in the round in force is written down when that is reported."""
+    if wanted == "open":
+        return state not in ENDED_STATES
+    return wanted in ("", state)
 
 
 def _tell_nobody(rows: list[UserRow]) -> None:

@@ -26,6 +26,8 @@ class StepAccounting:
         counts = steps if completed else row.countable(steps)
         if counts != row.credited:
             self._corrections[row.id] = counts
+        if steps != row.steps or row.counted_s is None:
+            row.counted_s = self._state.now_s()
         row.steps, row.credited = steps, counts
         self._state.registry.dirty_jobs.add(row.id)
 
@@ -55,7 +57,7 @@ class StepAccounting:
             row.steps = attempt.done()
         if end is not None and end.completed:
             row.steps = row.total_steps
-        row.credited = counts
+        row.credited, row.counted_s = counts, self._state.now_s()
         self._state.registry.dirty_jobs.add(row.id)
         if not booked or counts < before:
             self._corrections[row.id] = counts

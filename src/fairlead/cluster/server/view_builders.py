@@ -19,12 +19,12 @@ from fairlead.cluster.protocol.api_models import (
     TenantView,
 )
 from fairlead.cluster.server.admission import Admission
-from fairlead.cluster.server.attempts import Attempt, measured_rate
-from fairlead.cluster.server.being_stopped import being_stopped, holder
+from fairlead.cluster.server.attempts import Attempt, holder, measured_rate
+from fairlead.cluster.server.being_stopped import being_moved, being_stopped
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.live_node import LiveNode
-from fairlead.cluster.server.live_progress import latest_status, steps_by_now
+from fairlead.cluster.server.live_progress import latest_status, steps_by_now, unheard
 from fairlead.cluster.server.node_condition import NodeCondition, condition
 from fairlead.cluster.server.retries import failures_in_a_row
 from fairlead.cluster.server.round_usage import RoundUsage
@@ -47,6 +47,7 @@ from fairlead.cluster.store.rows import (
     TenantSums,
 )
 from fairlead.model.commands import StartRound
+from fairlead.model.duration_text import duration
 
 
 class ViewBuilder:
@@ -76,16 +77,22 @@ class ViewBuilder:
         row = cluster.registry.jobs.get(row.id, row)
         live = list(cluster.registry.live.get(row.id, ()))
         start, holds = live[-1] if live else None, holder(live)
-        ends = start is None or start.stopping or start.lost
-        running = None if ends else start
         told = None if holds is None or holds.lost else holds  # also while it is being stopped
+        ends = start is None or start.stopping or start.lost
+        running = None if ends else told  # while it moves, where it still is
         steps = row.steps
         latest = None if told is None else latest_status(cluster.fleet, told)
-        if told is not None and latest is not None and row.open:
+        if told is not None and latest is not None and row.state != "completed":
             steps = steps_by_now(cluster.fleet, told)
         state, ended_s, reason = self._standing(row)
-        if told is not None and told.stopping and state not in ON_DEVICES:
-            reason = "; ".join(filter(None, [reason, being_stopped(told, self._now())]))
+        if told is not None and told.stopping:
+            reason = "; ".join(filter(None, [reason, self._leaving(told, start)]))
+        counted_s = row.counted_s if told is not None and unheard(cluster.fleet, told) else None
+        progress_age_s = None if counted_s is None else max(self._now() - counted_s, 0.0)
+        if progress_age_s is not None:
+            reason = "; ".join(
+                filter(None, [reason, f"its steps are of {duration(progress_age_s)} ago"])
+            )
         silent = bool(self._silence(row))  # its rate of now is not known then
         return job_view(
             row,
@@ -100,7 +107,14 @@ class ViewBuilder:
             measured_rate=None if silent else self._measured(row, told),
             measured_on=self._measured_on(row, told),
             held=latest,
+            progress_age_s=progress_age_s,
         )
+
+    def _leaving(self, attempt: Attempt, newest: Attempt | None) -> str:
+        """On an attempt that was told to stop. newest: attempt of the job."""
+        if newest is None or newest is attempt or newest.stopping:
+            return being_stopped(attempt, self._now())
+        return being_moved(attempt, newest, self._now())
 
     def standing(self, row: JobRow) -> JobState:
         """The state of a job as it is shown."""
@@ -151,7 +165,7 @@ class ViewBuilder:
         if running is not None and running.leader is not None:
             held = self._state.fleet.held(running.first_node, running.key)
             since = None if running.packed else running.alone_from
-            now = None if held is None else measured_rate(held, row.spec.unmanaged, since)
+            now = None if held is None else measured_rate(held, since)
             if now is not None:
                 return now
         return row.measured_rate

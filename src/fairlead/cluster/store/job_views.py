@@ -29,9 +29,10 @@ def job_view(
     measured_rate: float | None,
     measured_on: str,
     held: AttemptStatus | None = None,
+    progress_age_s: float | None = None,
 ) -> JobView:
-    """A job. attempt: its start that runs; under_way_s: run time that is not booked yet; rates: believed, by
-    accelerator type; held: what the first node of the attempt said last that has its devices."""
+    """A job. attempt: its start that has its devices; under_way_s: run time that is not booked yet; rates:
+    believed, by accelerator type; held: what the first node of the attempt said last that has its devices."""
     run_s = row.run_s + under_way_s
     in_all_s = (now_s if ended_s is None else ended_s) - row.submitted_s
     return JobView(
@@ -52,7 +53,7 @@ def job_view(
         node="" if attempt is None else attempt.node,
         accelerator="" if attempt is None else attempt.accelerator,
         devices=() if attempt is None else attempt.devices,
-        attempt=row.attempt,
+        attempt=row.attempt if attempt is None else attempt.attempt,
         starts=row.starts,
         preemptions=row.preemptions,
         failures=row.failures,
@@ -70,6 +71,7 @@ def job_view(
         measured_on=measured_on,
         failure=_failure(row.failure),
         retry_in_s=None if row.retry_s is None else max(row.retry_s - now_s, 0.0),
+        progress_age_s=progress_age_s,
     )
 
 
@@ -86,7 +88,13 @@ def cannot_start(obstacles: Mapping[str, str]) -> str:
 
 def overhead_s(held: AttemptStatus) -> float:
     """Seconds for which a start had devices, or waited for them, and did not train."""
-    return sum(max(part, 0.0) for part in (held.wait_s, held.start_s, held.load_s, held.stop_s))
+    parts = (held.wait_s, held.start_s, held.load_s, saves_s(held), held.stop_s)
+    return sum(max(part, 0.0) for part in parts)
+
+
+def saves_s(held: AttemptStatus) -> float:
+    """Seconds of all saves of a start, the last one included; -1 = there was none, or that is not known."""
+    return held.saving_s if held.saving_s >= 0 else held.save_s
 
 
 def heard_so_far(
@@ -105,7 +113,7 @@ def heard_so_far(
         wait_s=held.wait_s,
         start_s=held.start_s,
         load_s=held.load_s,
-        save_s=held.save_s,
+        save_s=saves_s(held),
         stop_s=held.stop_s,
     )
 

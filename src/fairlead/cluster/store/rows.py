@@ -31,6 +31,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     ended_s: float | None = None
     attempt: int = 0  # number of its newest one
     steps: float = 0.0
+    counted_s: float | None = None  # when these were
     credited: float = 0.0  # steps that the core counts, or is about to be told
     saved_step: int = 0
     starts: int = 0
@@ -83,6 +84,10 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
         without steps left would have ended."""
         return min(steps, max(self.total_steps - 1.0, 0.0))
 
+    def by_time(self, from_step: float, rate: float, ran_s: float) -> float:
+        """Steps of an unmanaged job that has said nothing of them: its run time, at ``rate`` steps/s."""
+        return self.countable(from_step + ran_s * rate)
+
 
 class AttemptRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     """One start of a job; see ``api_models.AttemptView`` for the fields."""
@@ -96,6 +101,7 @@ class AttemptRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     began_s: float  # it was decided on then
     ordered: bool = True  # of its nodes; until an earlier start of its job is over it is not
     ordered_s: float | None = None  # when, None = as it began
+    rate: float = 0.0  # steps/s believed then: what a second of an unmanaged job is worth
     trained_s: float | None = None  # when training began
     ended_s: float | None = None
     from_step: float = 0.0

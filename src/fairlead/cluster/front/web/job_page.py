@@ -172,6 +172,8 @@ def _finish(told: Explanation) -> tuple[object, ...]:
         return ("No end is forecast: nobody knows how long its script takes after the last step.",)
     if told.stands_still:
         return ("No end is forecast: it stands still.",)
+    if not told.rate_known:
+        return ("No end is forecast: its rate is not known, neither stated nor measured yet.",)
     if told.forecast_kind == "none yet":
         return ("The forecast is being made.",)
     if not told.forecasts:

@@ -292,8 +292,8 @@ _ATTEMPT_COLUMNS = (
     TableColumn("Handover", "n", "from the order until the devices are free of who had them"),
     TableColumn("Started", "n", "from there to the first word of the process"),
     TableColumn("Loaded", "n", "its checkpoint"),
-    TableColumn("Saved", "n", "the newest checkpoint"),
-    TableColumn("Stopped", "n", "from the order to stop to the end of the last process"),
+    TableColumn("Saved", "n", "all its checkpoints, the last one included"),
+    TableColumn("Stopped", "n", "from the order to stop to its last process's end, without saving"),
     TableColumn("Lost steps", "n", "to be done again"),
     TableColumn("Ended because", "why"),
 )
