@@ -181,6 +181,8 @@ def comparison_screen(answer: Comparison) -> Group:
         ("mean time to the end", *map(_mean_left, (now, then))),
         ("devices in use", f"{now.utilization:.1%}", f"{then.utilization:.1%}"),
     ]
+    for what, before, after in absent_jobs(now, then):
+        whole.append((what, str(before), str(after)))
     changed = [
         (job, duration(before), duration(after), _difference(before, after))
         for job, before, after in answer.changed
@@ -190,6 +192,15 @@ def comparison_screen(answer: Comparison) -> Group:
         parts.append(Text("The jobs that change most, time to their end:"))
         parts.append(table(">job >as_it_is >then >difference", changed))
     return Group(*parts, *map(Text, answer.notes))
+
+
+def absent_jobs(now: ForecastSummary, then: ForecastSummary) -> list[tuple[str, int, int]]:
+    """What kind of jobs take no part, and how many in either; without those of which there are none."""
+    rows = (
+        ("jobs without devices", now.n_without_devices, then.n_without_devices),
+        ("paused jobs", now.n_paused, then.n_paused),
+    )
+    return [row for row in rows if any(row[1:])]
 
 
 def _all_done(forecast: ForecastSummary) -> str:

@@ -10,9 +10,11 @@ from tests.cluster.forecasting.test_forecast import (
     middle,
     setup,
 )
+from tests.small import job as arrival
 
 from fairlead.cluster.forecasting.fluid_forecast import FluidJobs, finish_times
 from fairlead.cluster.forecasting.forecast import Question, forecast
+from fairlead.model.cluster import Cluster
 
 
 def fluid(left: list[float], scale: list[int] | None = None, running: int = 0) -> FluidJobs:
@@ -27,6 +29,7 @@ def fluid(left: list[float], scale: list[int] | None = None, running: int = 0) -
         share=np.zeros((n, 1)),
         running_on=np.where(np.arange(n) < running, 0, -1),
         arrive_s=np.zeros(n),
+        kept_s=np.zeros(n),
     )
 
 
@@ -101,6 +104,23 @@ def test_what_was_simulated_in_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     assert early
     for job in early:
         assert cut.finish_s[job] == pytest.approx(exact.finish_s[job])
+
+
+@pytest.mark.parametrize("policy", ["las", "las_aware", "finish_time_aware"])
+@pytest.mark.parametrize(("steps", "error"), [(1_000.0, 0.05), (10_000.0, 0.05), (100_000.0, 0.3)])
+def test_jobs_that_keep_their_devices_are_not_forecast_to_take_turns(
+    policy: str, steps: float, error: float
+) -> None:
+    """A start counts for 800 s. Of a job of 100 or 1,000 s on one of two devices, an end after four times the
+    time was told; only jobs of 10,000 s take turns."""
+    asked = setup(policy, Cluster.of({"fast": 2}, 2))
+    state, _ = middle(asked, [arrival(i, 0.0, steps) for i in range(8)], 1)
+    (exact,) = forecast(asked, state)
+    (coarse,) = forecast(asked, state, Question(cpu_s=0.0))
+    assert set(coarse.finish_s) == set(exact.finish_s) == set(range(8))
+    errors = [abs(coarse.finish_s[i] / exact.finish_s[i] - 1) for i in range(8)]
+    assert np.median(errors) < error
+    assert coarse.mean_left_s == pytest.approx(exact.mean_left_s, rel=error)
 
 
 def test_ten_thousand_jobs_take_no_time() -> None:

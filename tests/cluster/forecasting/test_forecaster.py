@@ -265,7 +265,7 @@ def test_a_question_compares_forecasts_of_one_kind(
     jobs = frozenset(exact.finish_s)
     told = exact if final else coarse
     latest = Latest(
-        at=0.0,
+        at=np.inf,  # of now, whenever that is
         now_s=asked.state.time_s,
         task=asked,
         jobs=jobs,
@@ -279,6 +279,7 @@ def test_a_question_compares_forecasts_of_one_kind(
     monkeypatch.setattr(outlooks.forecaster, "recent", lambda until: latest)
     monkeypatch.setattr(server.server.service.engine.state, "setup", asked.setup)
     monkeypatch.setattr(outlooks, "_questions", process)
+    monkeypatch.setattr(outlooks, "_open_of", frozenset)  # its jobs are of no server
     monkeypatch.setattr("fairlead.cluster.server.forecasting.WITHIN_S", within_s)
     monkeypatch.setattr("fairlead.cluster.server.forecasting.QUESTION_CPU_S", np.inf)
     same = asked.setup.policy

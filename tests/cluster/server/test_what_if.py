@@ -1,6 +1,8 @@
 """A question is refused for what a submission is refused for."""
 
+import dataclasses
 import io
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,8 +10,10 @@ import pytest
 from rich.console import Console
 from tests.cluster.server_nodes import ADMIN, EngineNodes, engine_nodes
 
+from fairlead.cli.job_history import end
 from fairlead.cli.terminal_views import comparison_screen
 from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.front.web.what_if import answer
 from fairlead.cluster.protocol.api_models import Comparison, WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
@@ -102,3 +106,129 @@ def test_a_family_that_is_not_known_is_refused(tmp_path: Path) -> None:
         pytest.raises(ConfigError, match="family: 'nosuch' is not in the throughput table"),
     ):
         cluster.service.what_if(ADMIN, WhatIf(add_jobs=(spec,)))
+
+
+def test_jobs_that_take_no_part_are_counted_and_named(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one, two = cluster.node("one", devices=2), cluster.node("two")
+        one.register()
+        two.register()
+        runs = cluster.submit(total_steps=1_000)
+        pair = cluster.submit(total_steps=1_000, scale_factor=2)
+        wide = cluster.submit(total_steps=1_000, scale_factor=4)
+        paused = cluster.submit(total_steps=1_000)
+        cluster.service.pause(ADMIN, paused)
+        cluster.until(lambda: one.jobs | two.jobs == {runs, pair})
+        found = _compared(cluster, WhatIf())
+        assert set(found.now.finish_s) == {runs, pair}
+        assert (found.now.n_paused, found.now.n_without_devices) == (1, 1)
+        assert found.notes[:2] == (
+            f"job {wide} waits for devices that the cluster does not have: no end is forecast",
+            f"job {paused} is paused: no end is forecast",
+        )
+        more = _compared(cluster, WhatIf(add_nodes={"v100": 4}))
+        assert (more.now.n_without_devices, more.then.n_without_devices) == (1, 0)
+        assert set(more.then.finish_s) == {runs, pair, wide}
+        assert (
+            f"job {wide} waits for devices that the cluster does not have now, and would have them then"
+            in more.notes
+        )
+        less = _compared(cluster, WhatIf(remove_nodes=("one",)))
+        assert (less.now.n_without_devices, less.then.n_without_devices) == (1, 2)
+        assert f"job {pair} would have no devices then that it can run on" in less.notes
+        shown = io.StringIO()
+        Console(file=shown, width=120).print(comparison_screen(less))
+        assert re.search(r"jobs without devices +1 +2", shown.getvalue())
+        assert re.search(r"paused jobs +1 +1", shown.getvalue())
+        assert "Jobs without devices" in str(answer(less).body)
+
+
+def test_a_job_that_loses_its_devices_and_would_have_them_again_is_part_of_what_would_be(
+    tmp_path: Path,
+) -> None:
+    """The core knows it, and holds it aside."""
+    with engine_nodes(tmp_path) as cluster:
+        one, two = cluster.node("one", devices=2), cluster.node("two")
+        one.register()
+        two.register()
+        pair = cluster.submit(total_steps=1_000, scale_factor=2)
+        cluster.until(lambda: one.jobs == {pair})
+        cluster.service.drain(ADMIN, "one")
+        cluster.until(lambda: not cluster.service.engine.state.registry.on_node.get("one"))
+        cluster.silence(one)
+        cluster.service.remove_node(ADMIN, "one")
+        cluster.until(lambda: cluster.service.engine.parts.jobs.admission.unfit == {pair})
+        found = _compared(cluster, WhatIf(add_nodes={"v100": 2}))
+        assert (found.now.finish_s, set(found.then.finish_s)) == ({}, {pair})
+        assert (found.now.n_without_devices, found.then.n_without_devices) == (1, 0)
+
+
+def test_who_has_ended_since_the_forecast_was_made_is_not_open(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, 600.0) as cluster:
+        one = cluster.node("one", devices=3)
+        one.register()
+        jobs = [cluster.submit(total_steps=1_000) for _ in range(3)]
+        clock, state = cluster.service.engine.parts.rounds.clock, cluster.service.engine.state
+        cluster.until(lambda: one.jobs)
+        cluster.do(lambda: clock.end_round(state.now_s()))
+        cluster.until(lambda: one.jobs == set(jobs))
+        assert set(_ends(cluster)) == set(jobs)
+        forecaster = cluster.service.outlooks.forecaster
+        assert forecaster.latest is not None
+        costly = dataclasses.replace(forecaster.latest, cost_s=1e6)
+        forecaster.latest = costly  # so it is kept
+        key = next(key for key in one.held if key[0] == jobs[0])
+        one.end(*key, exit_code=0, step=1_000, loaded_step=0, completed=True)
+        cluster.until(lambda: cluster.job(jobs[0]).state == "completed")
+        assert set(_ends(cluster)) == set(jobs[1:])
+        cluster.do(lambda: clock.end_round(state.now_s()))
+        cluster.until(lambda: jobs[0] not in state.registry.jobs)
+        assert set(_ends(cluster)) == set(jobs[1:])
+
+
+def test_who_has_ended_in_the_round_in_force_is_open_nowhere(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, 600.0) as cluster:
+        one = cluster.node("one", devices=2)
+        one.register()
+        jobs = {cluster.submit(total_steps=5_000) for _ in range(3)}
+        clock, state = cluster.service.engine.parts.rounds.clock, cluster.service.engine.state
+        cluster.until(lambda: one.jobs)
+        cluster.do(lambda: clock.end_round(state.now_s()))
+        cluster.until(lambda: len(one.jobs) == 2)
+        done, runs = sorted(one.jobs)
+        key = next(key for key in one.held if key[0] == done)
+        one.end(*key, exit_code=0, step=5_000, loaded_step=0, completed=True)
+        cluster.until(lambda: cluster.job(done).state == "completed")
+        assert set(_ends(cluster)) == jobs - {done}
+        assert {job.id for job in cluster.service.jobs(ADMIN, "open")} == jobs - {done}
+        assert [job.id for job in cluster.service.jobs(ADMIN, "completed")] == [done]
+        assert [job.id for job in cluster.service.jobs(ADMIN, "running", limit=1)] == [runs]
+
+
+def test_no_end_is_made_up_for_a_job_of_whose_rate_nothing_is_known(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, 600.0) as cluster:
+        one = cluster.node("one", devices=3)
+        one.register()
+        unknown = cluster.submit(total_steps=1_000_000, rates={})
+        by_time = cluster.submit(total_steps=1_000, rates={}, unmanaged=True)
+        stated = cluster.submit(total_steps=1_000)
+        clock, state = cluster.service.engine.parts.rounds.clock, cluster.service.engine.state
+        cluster.until(lambda: one.jobs)
+        cluster.do(lambda: clock.end_round(state.now_s()))
+        cluster.until(lambda: one.jobs == {unknown, by_time, stated})
+        found = _compared(cluster, WhatIf())
+        assert set(found.now.finish_s) == {by_time, stated}
+        assert found.now.makespan_s <= 1_100.0
+        assert found.notes[0].startswith(f"job {unknown} has no rate yet, stated or measured: ")
+        told = cluster.service.explain(ADMIN, unknown)
+        assert (told.rate_known, told.finish_s) == (False, None)
+        assert end(told).startswith("No end is forecast: its rate is not known")
+        key = next(key for key in one.held if key[0] == unknown)
+        one.run(*key, step=10_000, loaded_step=0, ran_s=20.0, trained_s=20.0)
+        one.say()
+        cluster.until(lambda: cluster.job(unknown).measured_rate == 500.0)
+        forecaster = cluster.service.outlooks.forecaster
+        forecaster.outdate()
+        ends = _ends(cluster)
+        assert ends[unknown] == pytest.approx(990_000 / 500.0, rel=0.1)
+        assert ends[by_time] == pytest.approx(1_000.0, rel=0.1), "its rate is not the other one's"

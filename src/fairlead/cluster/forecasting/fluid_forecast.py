@@ -3,7 +3,9 @@
 Where a policy divides devices among all jobs, each job runs at the shares that are in force, and as jobs
 leave the others get more, up to all of the time (processor sharing). Where it serves one after another,
 jobs are put on the devices that are free first, in the order in which they will be served (list scheduling).
-Starts, the grid of rounds and what a solve would decide anew are left out: that is its error.
+So are they under any policy where jobs are short beside the time for which preemption hysteresis leaves them
+their devices: once begun, they run to their end. Starts, the grid of rounds and what a solve would decide
+anew are left out: that is its error.
 """
 
 import heapq
@@ -13,11 +15,15 @@ import numpy as np
 
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 
 LEAVE_AT_ONCE = (
     0.02  # part of the jobs that may end between two times at which devices are divided anew
 )
 BALANCINGS = 20  # steps in which jobs are spread over the types that they can run on
+TURNS = (
+    2.0  # times as long as it is left alone: shorter jobs run to their end, longer ones take turns
+)
 FULL = 0.999  # of what is wanted on a type, which is as good as all of it
 ORDERS = {  # policies that serve one job after another: by what, and do they choose types by rates?
     "fifo": ("id", False),
@@ -40,6 +46,14 @@ class FluidJobs:
     share: Floats  # (jobs, types) part of the time on each type; all 0 = nothing is decided yet
     running_on: Ints  # (jobs,) type, -1 = does not run
     arrive_s: Floats  # (jobs,) seconds from now, 0 = is there
+    # (jobs,) seconds that others must be owed more than it, to be given its devices; inf = for ever
+    kept_s: Floats
+
+    @property
+    def least_s(self) -> Floats:
+        """(jobs,) seconds that each takes where it is fastest; inf = can run nowhere."""
+        fastest = self.rate.max(axis=1, initial=0.0)
+        return np.where(fastest > 0, self.left / np.where(fastest > 0, fastest, 1.0), np.inf)
 
 
 def fluid_jobs(s: Scheduler) -> FluidJobs:
@@ -68,7 +82,14 @@ def fluid_jobs(s: Scheduler) -> FluidJobs:
         share=np.where(rate > 0, share, 0.0),
         running_on=running_on,
         arrive_s=np.zeros(jobs.n),
+        kept_s=hysteresis(s) * jobs.restart_s,
     )
+
+
+def hysteresis(s: Scheduler) -> float:
+    """How many times what a start costs another job must be owed more than one that runs; 0 = nothing."""
+    shared = isinstance(s.data.planning.planner, SharesPlanner)
+    return s.data.options.settings.preemption_hysteresis if shared else 0.0
 
 
 def joined(first: FluidJobs, second: FluidJobs) -> FluidJobs:
@@ -90,13 +111,27 @@ def finish_times(
     if not len(jobs.job) or not capacity.sum():
         return np.full(len(jobs.job), np.inf)
     order = ORDERS.get(policy.partition(":")[0])
+    if order is None and _run_to_their_end(jobs):
+        order = "id", True
     if order is None:
         times = _shared(jobs, capacity, horizon_s)
     else:
         times = _in_order(jobs, capacity, *order, horizon_s)
     undisturbed = _undisturbed(jobs)
-    times = np.where(undisturbed <= round_left_s, np.minimum(times, undisturbed), times)
+    stays = undisturbed <= np.maximum(jobs.kept_s, round_left_s)
+    times = np.where(stays, np.minimum(times, undisturbed), times)
     return np.where(jobs.left <= 0, np.minimum(times, jobs.arrive_s), times)
+
+
+def _run_to_their_end(jobs: FluidJobs) -> bool:
+    """Whether most of the work is of jobs that nobody takes the devices of, once they have begun. What two
+    jobs are owed grows apart by a second in each second that one runs and the other waits. When that has come
+    to ``kept_s``, one of less than twice that length is left alone, for it will be done as soon."""
+    least_s = jobs.least_s
+    there = least_s < np.inf
+    work_s = np.where(there, least_s, 0.0) * jobs.scale
+    stays = there & (least_s <= TURNS * jobs.kept_s)
+    return bool(work_s[stays].sum() > work_s.sum() / 2)
 
 
 def _undisturbed(jobs: FluidJobs) -> Floats:

@@ -9,9 +9,8 @@ Where that takes longer than is allowed, the rest follows without rounds (``flui
 when it is exact.
 """
 
-import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -19,11 +18,11 @@ import numpy as np
 
 from fairlead.cluster.forecasting.arrivals import History
 from fairlead.cluster.forecasting.fluid_forecast import (
-    FluidJobs,
     finish_times,
     fluid_jobs,
     joined,
 )
+from fairlead.cluster.forecasting.jobs_to_come import JobsToCome
 from fairlead.errors import SimulationError
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
@@ -38,9 +37,10 @@ from fairlead.model.events import (
     JobsPaused,
     JobsSubmitted,
     ProgressCorrected,
+    RatesLearned,
     RoundEnded,
 )
-from fairlead.model.job import Arrival, Job, JobId, RestartCosts
+from fairlead.model.job import Job, JobId, RestartCosts
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
 from fairlead.scheduler.core.scheduler import Scheduler
@@ -66,6 +66,9 @@ class Question:
     horizon_s: float = 30 * DAY_S
     steps_done: Mapping[int, float] = field(default_factory=dict)  # what is known beyond the state
     held_s: Mapping[int, float] = field(default_factory=dict)  # held jobs -> until they are let go
+    # job -> how many times as fast it is as its job type: those of a type made up, which says nothing
+    measured: Mapping[int, float] = field(default_factory=dict)
+    unknown: frozenset[int] = frozenset()  # jobs of whose rates nobody knows anything: not told of
     rate_noise: float = 0.0  # as in ``GroundTruth``
     rate_bias: float = 0.0
     restart_costs: RestartCosts | None = None  # None: those of the setup
@@ -88,6 +91,23 @@ class ForecastRun:
     utilization: float  # device-seconds held over those there were, up to then
     unfinished: tuple[int, ...]  # jobs, but for those that are held, with no end within the horizon
     exact_s: float = np.inf  # seconds from now for which rounds were simulated; inf = to the end
+
+    def without(self, jobs: Collection[int], horizon_s: float) -> "ForecastRun":
+        """What it says of the other jobs."""
+        if not jobs:
+            return self
+        finish_s = {job: t for job, t in self.finish_s.items() if job not in jobs}
+        unfinished = tuple(job for job in self.unfinished if job not in jobs)
+        makespan_s = horizon_s if unfinished else max(finish_s.values(), default=0.0)
+        return replace(self, finish_s=finish_s, makespan_s=makespan_s, unfinished=unfinished)
+
+    def after(self, seconds: float) -> "ForecastRun":
+        """The same, as of so much later."""
+        finish_s = {job: max(t - seconds, 0.0) for job, t in self.finish_s.items()}
+        makespan_s = self.makespan_s
+        if not self.unfinished:
+            makespan_s = max(makespan_s - seconds, 0.0)
+        return replace(self, finish_s=finish_s, makespan_s=makespan_s)
 
     @property
     def complete(self) -> bool:
@@ -160,6 +180,37 @@ def _forget_stays(scheduler: Scheduler, costs: RestartCosts) -> None:
         told[told >= STAYS_S] = costs.default_s
 
 
+def _learn_rates(scheduler: Scheduler, now_s: float, measured: Mapping[int, float]) -> None:
+    """Single jobs go by what they were measured to do. measured: as of ``Question``."""
+    data = scheduler.data
+    if data.beliefs.row:  # there is an estimator, which knows all that
+        return
+    numbers: dict[tuple[int, float], int] = {}
+    name: dict[int, int] = {}
+    for ledger in (data.ledger, data.paused_jobs):
+        for job, row in zip(ledger.jobs.id.tolist(), ledger.jobs.row.tolist(), strict=True):
+            if job in measured:
+                alike = row, float(f"{measured[job]:.3g}")
+                name[job] = numbers.setdefault(alike, len(numbers))
+    if not name:
+        return
+    rows, factors = (np.array(column) for column in zip(*numbers, strict=True))
+    rate = data.throughputs.rate[rows] * factors[:, None]
+    scheduler.handle(
+        RatesLearned(
+            time_s=now_s,
+            jobs=np.array(list(name), np.int64),
+            name=np.array(list(name.values()), np.int64),
+            belief=np.arange(len(numbers)),
+            job_types=tuple(data.throughputs.job_types[row] for row in rows.tolist()),
+            job_type=np.arange(len(numbers)),
+            rate=rate,
+            pair=np.zeros((0, 2), np.int64),
+            colocated_rate=np.zeros((0, rate.shape[1], 2)),
+        )
+    )
+
+
 def _let_go(scheduler: Scheduler, now_s: float, asked: Question) -> list[Command]:
     """Jobs that are held for now take part from the beginning; their wait is added in the end."""
     held = [job for job in asked.held_s if JobId(job) in scheduler.data.paused_jobs]
@@ -186,6 +237,7 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
     now_s = state.time_s if asked.now_s is None else asked.now_s
     scheduler = restore(ahead, state)
     _forget_stays(scheduler, costs)
+    _learn_rates(scheduler, now_s, asked.measured)
     starts = _starts(scheduler, now_s, costs)
     done = _done(scheduler, now_s, asked.steps_done, starts)
     ids = np.array(list(done), np.int64)
@@ -199,7 +251,7 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
     elif scheduler.data.round.active:
         first += scheduler.handle(_cut(scheduler, now_s, starts))
     adopted = _adopted(scheduler, starts)
-    to_come = _ToCome(scheduler, asked, now_s, seed)
+    to_come = JobsToCome(scheduler, asked.history, asked.add_jobs, now_s, seed)
     backend = SimBackend(
         to_come.arrivals(),
         ahead.cluster,
@@ -232,8 +284,10 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
     open_ = scheduler.data.ledger.jobs.id
     unfinished = tuple(open_[open_ < to_come.first_id].tolist())
     if to_the_end:
-        return _with_waits(watch.outcome(unfinished, asked.horizon_s), asked.held_s)
-    return _with_waits(_rest(scheduler, ahead.policy, watch, asked, to_come), asked.held_s)
+        found = watch.outcome(unfinished, asked.horizon_s)
+    else:
+        found = _rest(scheduler, ahead.policy, watch, asked, to_come)
+    return _with_waits(found, asked.held_s).without(asked.unknown, asked.horizon_s)
 
 
 def _with_waits(outcome: ForecastRun, held_s: Mapping[int, float]) -> ForecastRun:
@@ -243,57 +297,8 @@ def _with_waits(outcome: ForecastRun, held_s: Mapping[int, float]) -> ForecastRu
     return replace(outcome, finish_s=finish_s, makespan_s=max(outcome.makespan_s, last_s))
 
 
-class _ToCome:
-    """Jobs that are expected: of kinds that the scheduler knows, with ids above all others."""
-
-    def __init__(self, scheduler: Scheduler, asked: Question, now_s: float, seed: int) -> None:
-        self._table, self._seed, self._now_s = scheduler.data.throughputs, seed, now_s
-        self._history = asked.history
-        self._most = float(scheduler.data.capacity.max(initial=0.0))
-        known = [
-            *scheduler.data.ledger.jobs.id.tolist(),
-            *scheduler.data.paused_jobs.jobs.id.tolist(),
-        ]
-        seen = [job.id for _, batch in asked.history.batches for job in batch]
-        self.first_id = 1 + max([-1, *known, *seen, *(job.id for job in asked.add_jobs)])
-
-    def arrivals(self) -> Iterator[Arrival]:
-        """By time; none where no job of the history could run here, for the stream of them has no end."""
-        past = (job for _, batch in self._history.batches for job in batch)
-        if not any(map(self._runs_here, past)):
-            return
-        for one in self._history.expected(self._now_s, self._seed, self.first_id):
-            if self._runs_here(one.job):
-                yield one
-
-    def _runs_here(self, job: Job) -> bool:
-        """Whether the table knows the job's type, and a type has enough devices that work."""
-        known = self._table.row(job.job_type) is not None
-        return known and job.scale_factor <= self._most
-
-    def fluid(self, s: Scheduler, most: int) -> FluidJobs:
-        """Those after the scheduler's time, so many at most."""
-        later = (one for one in self.arrivals() if one.time_s > s.data.now_s)
-        found = list(itertools.islice(later, most))
-        rows = [s.data.throughputs.row(one.job.job_type) or 0 for one in found]
-        steps = s.data.throughputs.rate[np.array(rows, np.int64)]
-        rate = np.zeros((len(found), len(s.data.capacity)))
-        for slot, type_ in enumerate(s.data.running.site.accelerator_of_slot.tolist()):
-            rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
-        return FluidJobs(
-            job=np.array([one.job.id for one in found], np.int64),
-            left=np.array([one.job.total_steps for one in found], np.float64),
-            rate=rate,
-            scale=np.array([one.job.scale_factor for one in found], np.int64),
-            weight=np.array([one.job.weight for one in found], np.float64),
-            share=np.zeros_like(rate),
-            running_on=np.full(len(found), -1),
-            arrive_s=np.array([one.time_s - s.data.now_s for one in found], np.float64),
-        )
-
-
 def _rest(
-    s: Scheduler, policy: str, watch: "_Watch", asked: Question, to_come: _ToCome
+    s: Scheduler, policy: str, watch: "_Watch", asked: Question, to_come: JobsToCome
 ) -> ForecastRun:
     """What follows without rounds on what was simulated."""
     there = fluid_jobs(s)

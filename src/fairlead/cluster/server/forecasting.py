@@ -6,14 +6,10 @@ who ask. Nobody waits for the driver or for a forecast to be told why a job is w
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
-import numpy as np
-
-from fairlead.cluster.forecasting.arrivals import History
 from fairlead.cluster.forecasting.forecast import ForecastRun, Question
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.forecasting.forecast_process import ForecastProcess, ForecastTask
@@ -26,6 +22,7 @@ from fairlead.cluster.forecasting.forecaster import (
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
+    ENDED_STATES,
     AttemptView,
     Comparison,
     Explanation,
@@ -35,11 +32,26 @@ from fairlead.cluster.protocol.api_models import (
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.admission import job_of
+from fairlead.cluster.server.attempts import holder
+from fairlead.cluster.server.comparison_notes import (
+    HORIZON_S,
+    AbsentJobs,
+    coarse_note,
+    unfinished_notes,
+    unknown_notes,
+)
 from fairlead.cluster.server.explain import explanation_facts
 from fairlead.cluster.server.explain_placement import stands_still
 from fairlead.cluster.server.explanation_source import DeviceUse, ExplanationSource
 from fairlead.cluster.server.live_progress import steps_by_now
+from fairlead.cluster.server.present import (
+    MeasuredJob,
+    Present,
+    measured_factors,
+    measured_table,
+)
 from fairlead.cluster.server.rates import (
+    by_accelerator,
     extended,
     fits,
     job_type_of,
@@ -52,16 +64,14 @@ from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.server_loop import ServerLoop
 from fairlead.cluster.server.turns import QuestionQueue
 from fairlead.cluster.store.job_views import story
+from fairlead.cluster.store.rows import JobRow
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.job import Job, JobId, RestartCosts
-from fairlead.model.job_type import JobType
-from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
-from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint, take_checkpoint
+from fairlead.scheduler.core.checkpoint import take_checkpoint
 from fairlead.scheduler.setup import Setup
 
-HORIZON_S = 30 * 86_400.0
 COPY_S = 120.0  # that the driver may take until it copies the state; it may be writing
 WAIT_S = 0.5  # that whoever asks for a reason waits for a forecast, if one can come by then
 QUESTION_CPU_S = 3.0  # of the forecast with a change, where nobody else asks
@@ -69,25 +79,8 @@ WITHIN_S = 8.0  # from when they asked: then a coarse answer will do, as soon as
 PRESENT_S = 4.0  # of it for the forecast of what will be without the change
 ENDING_S = 1.0  # of it for what follows without rounds on those that were simulated
 LISTED = 50  # jobs of a comparison that are named
-NAMED = 10  # jobs of a note
 NO_NODES = "the cluster has no nodes yet"
 HISTORY = 500  # newest jobs that tell which ones to expect, after a restart of the server
-
-
-@dataclass(frozen=True, slots=True)
-class Present:
-    """The live state at one moment."""
-
-    now_s: float
-    setup: Setup
-    state: SchedulerCheckpoint
-    steps_done: dict[int, float]
-    held_s: dict[int, float]  # job that the core holds for now -> seconds until it is let go
-    restart_s: float
-    history: History
-    measured: tuple[
-        tuple[JobType, str, float], ...
-    ]  # (kind, accelerator type, steps/s) of jobs that ran
 
 
 class Forecasting:
@@ -126,7 +119,9 @@ class Forecasting:
     def explain(self, caller: Caller, job: JobView, attempts: list[AttemptView]) -> Explanation:
         """The story of a job."""
         still = stands_still(self._source, job.id)
-        known = job.state in ("running", "waiting", "preempted") and not still
+        row = self._state.registry.jobs.get(job.id)
+        has_rate = row is None or not self._is_unknown(row)
+        known = job.state in ("running", "waiting", "preempted") and not still and has_rate
         told: JobForecast | None = None
         kind = ""
         if known and job.retry_in_s is None and not self._loop.parts.jobs.admission.outside(job.id):
@@ -150,6 +145,7 @@ class Forecasting:
             forecast_error=None if given is None else given.error,
             forecast_outcomes=None if given is None else given.outcomes,
             stands_still=still,
+            rate_known=has_rate,
             attempts=tuple(attempts),
             events=story(job, attempts),
         )
@@ -165,13 +161,18 @@ class Forecasting:
             base = latest.task
             setup = self._changed(base.setup, question)
             setup, jobs, notes = self._added(setup, caller, question.add_jobs)
+            absent = self._absent(setup)
             policy = question.policy or None
             if policy is not None:
                 registry.make(policy, seed=setup.seed, profile=setup.settings.name)
             now = latest.outcomes[0]
             # Both with as many rounds as the other, or the difference would be one of methods.
             asked = replace(
-                base.question, add_jobs=tuple(jobs), policy=policy, rounds_s=now.exact_s
+                base.question,
+                add_jobs=(*jobs, *absent.joining(self._loop.parts.jobs.admission.unplaced)),
+                held_s={**base.question.held_s, **dict.fromkeys(absent.freed, 0.0)},
+                policy=policy,
+                rounds_s=now.exact_s,
             )
             then = now
             if question != WhatIf():
@@ -179,6 +180,9 @@ class Forecasting:
                     ForecastTask(setup, base.state, asked), asked_at + WITHIN_S, waiting
                 )
                 now = now if then.exact_s > 0 else latest.coarse
+            over = self._ended(now, then, {job.id for job in jobs})
+            age_s = latest.age_s
+            now, then = (run.without(over, HORIZON_S).after(age_s) for run in (now, then))
         changed = [
             (job, now.finish_s[job], then.finish_s[job])
             for job in sorted(now.finish_s.keys() & then.finish_s.keys())
@@ -188,15 +192,48 @@ class Forecasting:
         coarse = now.coarse or then.coarse
         kind = "coarse" if coarse else "exact"
         return Comparison(
-            now=_outlook(now),
-            then=_outlook(then),
+            now=_outlook(now, absent.paused, absent.now),
+            then=_outlook(then, absent.paused, absent.then),
             changed=tuple(changed[:LISTED]),
-            notes=(*notes, *_unfinished_notes(now, then), *_coarse_note(now, then)),
+            notes=(
+                *notes,
+                *unfinished_notes(now, then),
+                *absent.notes(),
+                *unknown_notes(self._open_of(base.question.unknown) - absent.paused - absent.then),
+                *coarse_note(now, then),
+            ),
             forecast_kind=kind,  # type: ignore[arg-type]
-            forecast_age_s=latest.age_s,
+            forecast_age_s=age_s,
             forecast_exact_s=min(now.exact_s, then.exact_s) if coarse else None,
             forecast_error=self.forecaster.error(latest, then if then.coarse else now),
         )
+
+    def _absent(self, setup: Setup) -> AbsentJobs:
+        """The open jobs that take no part as it is, or would not under this setup."""
+        rows = [row for row in self._state.registry.jobs.copy().values() if self._is_open(row)]
+        paused = frozenset(row.id for row in rows if row.state == "paused")
+        admission = self._loop.parts.jobs.admission
+        without = {
+            row.id: row
+            for row in rows
+            if row.id not in paused and not fits(_rates_in(setup, row), row.spec, setup.cluster)
+        }
+        now = {row.id: row for row in rows if row.id not in paused and admission.outside(row.id)}
+        return AbsentJobs(paused=paused, now=frozenset(now), then=frozenset(without), rows=now)
+
+    def _open_of(self, jobs: Collection[int]) -> frozenset[int]:
+        """Those of these jobs that have not ended."""
+        rows = [self._state.registry.jobs.get(job) for job in jobs]
+        return frozenset(row.id for row in rows if row is not None and self._is_open(row))
+
+    def _is_open(self, row: JobRow) -> bool:
+        """Whether a job has not ended, as is shown."""
+        return self._loop.parts.views.builder.standing(row) not in ENDED_STATES
+
+    def _ended(self, now: ForecastRun, then: ForecastRun, added: Collection[int]) -> frozenset[int]:
+        """Jobs of forecasts that have ended since their state was copied. added: those made up."""
+        told = {*now.finish_s, *now.unfinished, *then.finish_s, *then.unfinished}.difference(added)
+        return frozenset(told) - self._open_of(told)
 
     def _then(self, task: ForecastTask, until: float, waiting: int) -> ForecastRun:
         """What would be. until: when a coarse answer will do (monotonic); waiting: how many others do."""
@@ -214,11 +251,13 @@ class Forecasting:
             horizon_s=HORIZON_S,
             steps_done=present.steps_done,
             held_s=present.held_s,
+            measured=measured_factors(present),
+            unknown=present.unknown,
             restart_costs=RestartCosts(present.restart_s),
             history=present.history,
             early_s=self._state.options.early_s,
         )
-        setup = replace(present.setup, throughputs=_measured(present))
+        setup = replace(present.setup, throughputs=measured_table(present))
         return present.now_s, ForecastTask(setup, present.state, asked, tuple(range(SEEDS)), CPU_S)
 
     def present(self) -> Present:
@@ -239,18 +278,21 @@ class Forecasting:
                 restart_s=loop.parts.attempts.starts.restart_s(),
                 history=loop.recent.history(),
                 measured=() if loop.parts.rounds.estimating.on else self._rates(),
+                unknown=self._unknown(),
             )
 
         return loop.call(copy).result(COPY_S)
 
     def _over(self) -> dict[int, float]:
-        """Steps of jobs whose starts have ended in the round in force before they were done. The core takes
-        them to go on."""
+        """Steps of jobs whose starts have ended in the round in force. The core takes them to go on."""
         state = self._state
         ended = {} if state.round is None else state.round.ended
-        jobs = [job for job, end in ended.items() if not end.completed]
-        rows = [state.registry.jobs[job] for job in jobs if job in state.registry.jobs]
-        return {row.id: row.countable(row.steps) for row in rows if row.open}
+        rows = [state.registry.jobs[job] for job in ended if job in state.registry.jobs]
+        return {
+            row.id: row.total_steps if ended[row.id].completed else row.countable(row.steps)
+            for row in rows
+            if row.open
+        }
 
     def _under_way(self) -> dict[int, float]:
         """Steps that count of jobs whose starts go on."""
@@ -270,19 +312,40 @@ class Forecasting:
             if (row.retry_s is not None or detained.has(row.id)) and not outside(row.id)
         }
 
-    def _rates(self) -> tuple[tuple[JobType, str, float], ...]:
+    def _rates(self) -> tuple[MeasuredJob, ...]:
         """What jobs were measured to do. Where there is an estimator it is in the state: beliefs."""
         found = []
         for row in self._state.registry.jobs.values():
-            if not row.starts:
-                continue
-            rate, where = row.measured_rate, row.measured_on
-            start = self._state.registry.newest(row.id)
-            if start is not None and (now := start.measured()) is not None:
-                rate, where = now, start.record.accelerator
-            if rate is not None and rate > 0:
-                found.append((job_type_of_row(row), where, rate))
+            rate, where = self._rate(row)
+            if row.starts and rate is not None and rate > 0:
+                found.append(
+                    MeasuredJob(row.id, job_type_of_row(row), where, rate, self._has_no_rates(row))
+                )
         return tuple(found)
+
+    def _rate(self, row: JobRow) -> tuple[float | None, str]:
+        """steps/s as a job was measured last, None = it was not, and on which accelerator type."""
+        start = holder(self._state.registry.live.get(row.id, ()))
+        if start is not None and (now := start.measured()) is not None:
+            return now, start.record.accelerator
+        return row.measured_rate, row.measured_on
+
+    def _has_no_rates(self, row: JobRow) -> bool:
+        """Whether nobody has given any for a job."""
+        return (
+            not row.spec.rates and self._state.options.catalogue.row(job_type_of_row(row)) is None
+        )
+
+    def _unknown(self) -> frozenset[int]:
+        """Jobs of whose rates nobody knows anything. Of an unmanaged job that says nothing run time is the
+        progress: its rate is known."""
+        return frozenset(
+            row.id for row in self._state.registry.jobs.values() if self._is_unknown(row)
+        )
+
+    def _is_unknown(self, row: JobRow) -> bool:
+        by_time = row.spec.unmanaged and not row.tells_steps
+        return row.open and not by_time and self._has_no_rates(row) and not self._rate(row)[0]
 
     def _changed(self, setup: Setup, question: WhatIf) -> Setup:
         """The setup with other nodes."""
@@ -336,8 +399,7 @@ class Forecasting:
             kind = job_type_of(spec, self._state.options.catalogue)
             row = table.row(kind)
             rate = own_rates(spec, table.slots) if row is None else table.rate[row]
-            by_type = {s.accelerator: r for s, r in zip(table.slots, rate.tolist(), strict=True)}
-            if not fits(by_type, spec, setup.cluster):
+            if not fits(by_accelerator(table.slots, rate), spec, setup.cluster):
                 notes.append(f"job {number + 1} of those to be added fits nowhere in the cluster")
                 continue
             if row is None:
@@ -369,61 +431,23 @@ def _least_s(job: JobView) -> float:
     return max(job.total_steps - job.steps, 0.0) / best if best else 0.0
 
 
-def _measured(present: Present) -> Throughputs:
-    """The table in force, with the rows of jobs that run as they were measured to."""
-    believed = present.setup.throughputs
-    column: dict[str, list[int]] = {}
-    for at, slot in enumerate(believed.slots):
-        column.setdefault(slot.accelerator, []).append(at)
-    ratios: dict[int, list[float]] = {}
-    for kind, where, rate in present.measured:
-        row = believed.row(kind)
-        before = 0.0 if row is None else max(believed.rate[row, column.get(where, [])], default=0.0)
-        if row is not None and before > 0:
-            ratios.setdefault(row, []).append(rate / before)
-    if not ratios:
-        return believed
-    rows = [believed.rate[row] * median(of) for row, of in ratios.items()]
-    kinds = tuple(believed.job_types[row] for row in ratios)
-    return believed.learned(kinds, believed.slots, np.array(rows))
+def _rates_in(setup: Setup, row: JobRow) -> dict[str, float]:
+    """Accelerator type -> steps/s of a job under a setup."""
+    table = setup.throughputs
+    at = table.row(job_type_of_row(row))
+    rate = own_rates(row.spec, table.slots) if at is None else table.rate[at]
+    return by_accelerator(table.slots, rate)
 
 
-def _unfinished_notes(now: ForecastRun, then: ForecastRun) -> tuple[str, ...]:
-    """Which jobs do not end within the horizon."""
-    before, after = set(now.unfinished), set(then.unfinished)
-    days = f"{HORIZON_S / 86400:.0f} days"
-    notes = (
-        (after - before, f"would not end within {days} then"),
-        (before - after, f"would end then, but not within {days} as it is"),
-        (before & after, f"would not end within {days} either way"),
-    )
-    return tuple(f"{_named(jobs)} {words}" for jobs, words in notes if jobs)
-
-
-def _named(jobs: set[int]) -> str:
-    """'job 3', 'jobs 3, 7', or the first of many and how many there are."""
-    shown = ", ".join(str(job) for job in sorted(jobs)[:NAMED])
-    rest = f" and {len(jobs) - NAMED:,} more" if len(jobs) > NAMED else ""
-    return f"{'job' if len(jobs) == 1 else 'jobs'} {shown}{rest}"
-
-
-def _coarse_note(now: ForecastRun, then: ForecastRun) -> tuple[str, ...]:
-    """What of the answer is not exact."""
-    exact_s = min(now.exact_s, then.exact_s)
-    if exact_s == np.inf:
-        return ()
-    hours = f"the next {exact_s / 3600:.1f} h are" if exact_s > 0 else "nothing is"
-    return (
-        f"{hours} simulated round by round; beyond that by shares, queue and rates alone, for more would "
-        "have taken too long",
-    )
-
-
-def _outlook(outcome: ForecastRun) -> ForecastSummary:
+def _outlook(
+    outcome: ForecastRun, paused: Collection[int], without: Collection[int]
+) -> ForecastSummary:
     return ForecastSummary(
         makespan_s=outcome.makespan_s,
         mean_left_s=outcome.mean_left_s,
         finish_s=dict(outcome.finish_s),
         n_unfinished=len(outcome.unfinished),
+        n_paused=len(paused),
+        n_without_devices=len(without),
         utilization=outcome.utilization,
     )

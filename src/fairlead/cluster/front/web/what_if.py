@@ -178,14 +178,20 @@ def _outlook(now: ForecastSummary, then: ForecastSummary) -> list[list[TableCell
             TableCell(_signed(100 * (b - a))),
         ]
     )
-    many = len(now.finish_s), len(then.finish_s)
-    rows.append(
-        [
-            TableCell("Jobs done within the horizon"),
-            *map(TableCell, many),
-            TableCell(f"{many[1] - many[0]:+d}"),
-        ]
+    counts = (
+        ("Jobs done within the horizon", len(now.finish_s), len(then.finish_s)),
+        (
+            "Jobs without devices that they can run on",
+            now.n_without_devices,
+            then.n_without_devices,
+        ),
+        ("Paused jobs", now.n_paused, then.n_paused),
     )
+    rows += [
+        [TableCell(words), TableCell(a), TableCell(b), TableCell(f"{b - a:+d}")]
+        for words, a, b in counts
+        if a or b
+    ]
     return rows
 
 

@@ -1,0 +1,69 @@
+"""Jobs that are expected to be submitted, as forecasts have them."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from fairlead.cluster.forecasting.arrivals import History
+from fairlead.cluster.forecasting.fluid_forecast import FluidJobs, hysteresis
+from fairlead.model.job import Arrival, Job
+from fairlead.scheduler.core.scheduler import Scheduler
+
+
+class JobsToCome:
+    """Jobs that are expected: of kinds that the scheduler knows, with ids above all others."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        history: History,
+        add_jobs: Sequence[Job],
+        now_s: float,
+        seed: int,
+    ) -> None:
+        """add_jobs: that are asked about."""
+        self._table, self._seed, self._now_s = scheduler.data.throughputs, seed, now_s
+        self._history = history
+        self._most = float(scheduler.data.capacity.max(initial=0.0))
+        known = [
+            *scheduler.data.ledger.jobs.id.tolist(),
+            *scheduler.data.paused_jobs.jobs.id.tolist(),
+        ]
+        seen = [job.id for _, batch in history.batches for job in batch]
+        self.first_id = 1 + max([-1, *known, *seen, *(job.id for job in add_jobs)])
+
+    def arrivals(self) -> Iterator[Arrival]:
+        """By time; none where no job of the history could run here, for the stream of them has no end."""
+        past = (job for _, batch in self._history.batches for job in batch)
+        if not any(map(self._runs_here, past)):
+            return
+        for one in self._history.expected(self._now_s, self._seed, self.first_id):
+            if self._runs_here(one.job):
+                yield one
+
+    def _runs_here(self, job: Job) -> bool:
+        """Whether the table knows the job's type, and a type has enough devices that work."""
+        known = self._table.row(job.job_type) is not None
+        return known and job.scale_factor <= self._most
+
+    def fluid(self, s: Scheduler, most: int) -> FluidJobs:
+        """Those after the scheduler's time, so many at most."""
+        later = (one for one in self.arrivals() if one.time_s > s.data.now_s)
+        found = list(itertools.islice(later, most))
+        rows = [s.data.throughputs.row(one.job.job_type) or 0 for one in found]
+        steps = s.data.throughputs.rate[np.array(rows, np.int64)]
+        rate = np.zeros((len(found), len(s.data.capacity)))
+        for slot, type_ in enumerate(s.data.running.site.accelerator_of_slot.tolist()):
+            rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
+        return FluidJobs(
+            job=np.array([one.job.id for one in found], np.int64),
+            left=np.array([one.job.total_steps for one in found], np.float64),
+            rate=rate,
+            scale=np.array([one.job.scale_factor for one in found], np.int64),
+            weight=np.array([one.job.weight for one in found], np.float64),
+            share=np.zeros_like(rate),
+            running_on=np.full(len(found), -1),
+            arrive_s=np.array([one.time_s - s.data.now_s for one in found], np.float64),
+            kept_s=np.full(len(found), hysteresis(s) * s.data.options.restart_costs.default_s),
+        )

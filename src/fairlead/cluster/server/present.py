@@ -1,0 +1,65 @@
+"""The live state as forecasts are made of it."""
+
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from fairlead.cluster.forecasting.arrivals import History
+from fairlead.cluster.server.rates import UNKNOWN
+from fairlead.model.job_type import JobType
+from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
+from fairlead.scheduler.setup import Setup
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredJob:
+    """How fast a job was."""
+
+    job: int
+    job_type: JobType
+    accelerator: str
+    rate: float  # steps/s
+    # Its type stands for nothing but that no rates were given: of others of it this says nothing.
+    by_itself: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The live state at one moment."""
+
+    now_s: float
+    setup: Setup
+    state: SchedulerCheckpoint
+    steps_done: dict[int, float]
+    held_s: dict[int, float]  # job that the core holds for now -> seconds until it is let go
+    restart_s: float
+    history: History
+    measured: tuple[MeasuredJob, ...]
+    unknown: frozenset[int]  # jobs of whose rates nobody knows anything
+
+
+def measured_table(present: Present) -> Throughputs:
+    """The table in force, with the rows of jobs that run as they were measured to."""
+    believed = present.setup.throughputs
+    column: dict[str, list[int]] = {}
+    for at, slot in enumerate(believed.slots):
+        column.setdefault(slot.accelerator, []).append(at)
+    ratios: dict[int, list[float]] = {}
+    for one in present.measured:
+        row = believed.row(one.job_type)
+        if row is not None and not one.by_itself:
+            before = max(believed.rate[row, column.get(one.accelerator, [])], default=0.0)
+            if before > 0:
+                ratios.setdefault(row, []).append(one.rate / before)
+    if not ratios:
+        return believed
+    rows = [believed.rate[row] * median(of) for row, of in ratios.items()]
+    kinds = tuple(believed.job_types[row] for row in ratios)
+    return believed.learned(kinds, believed.slots, np.array(rows))
+
+
+def measured_factors(present: Present) -> dict[int, float]:
+    """Of measured jobs without rates: how many times as fast each is as is taken where nothing is known."""
+    return {one.job: one.rate / UNKNOWN for one in present.measured if one.by_itself}
