@@ -24,6 +24,7 @@ from fairlead.cluster.front.messages import (
     PublishedNode,
     PublishedOrders,
     Reported,
+    SchedulingHalted,
     ShownStatus,
     ToDriver,
     UserList,
@@ -42,7 +43,7 @@ from fairlead.cluster.front.remote import DriverCalls, RemoteFacade
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.messages import NodeReport, WatchRequest
+from fairlead.cluster.protocol.messages import AttemptStatus, NodeReport, WatchRequest
 from fairlead.cluster.store.rows import JobRow
 from fairlead.cluster.store.store import Store
 from fairlead.errors import ConfigError, InputError, StoreError
@@ -326,6 +327,33 @@ def test_nodes_are_told_as_fast_as_others_answer() -> None:
         nodes.pushing.tick()
         await settle()
         assert nodes.told[3:] == ["d", "f"], "nodes that do not answer hold up nobody"
+        for task in nodes.tasks:
+            task.cancel()
+
+    asyncio.run(scene())
+
+
+def test_a_halted_cluster_pushes_no_orders_and_renews_what_runs() -> None:
+    async def scene() -> None:
+        nodes = Nodes(window=3)
+        for name in "ab":
+            await nodes.add(name)
+        nodes.told.clear()
+        nodes.table.halt(SchedulingHalted(reason="it is an older copy"))
+        nodes.publish("a", 2)
+        await settle()
+        assert nodes.told == []
+        holds = (
+            AttemptStatus(job=7, attempt=1, state="running"),
+            AttemptStatus(job=8, attempt=1, state="stopping"),
+            AttemptStatus(job=9, attempt=1, state="ended"),
+        )
+        for name in ("a", "not known here"):
+            report = NodeReport(node=name, incarnation="any", seq=1, holds=holds)
+            orders = nodes.table.report(report)
+            assert orders.halted == "it is an older copy"
+            assert orders.leases == {7: 10.0, 8: 10.0}
+            assert msgspec.msgpack.decode(orders.wanted) == []
         for task in nodes.tasks:
             task.cancel()
 

@@ -32,6 +32,11 @@ def test_what_a_state_has_been_in_contradicts_nothing() -> None:
     assert again == history
 
 
+def test_a_clock_before_1970_is_told_in_a_way_that_agents_can_read() -> None:
+    position = after(0).position(Commit(7, -5.0, b"", b"", b""))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(position), type=StorePosition) == position
+
+
 def test_a_state_that_lacks_commits_of_a_run_is_older() -> None:
     copy = after(0)
     newer = copy.position(commit(101))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairlead.cluster.front.transport import Tls
+from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import ConfigError
 from fairlead.estimation.registry import check_spec
 from fairlead.model.cluster import Node
@@ -79,6 +80,8 @@ def live_options(
     _check("mtbf", mtbf_h, 1 / 3600, 1e5, "hours")
     _check("restart-cost", restart_s, 0.0, 86_400.0)
     check_spec(estimator)
+    for name in ignored_witnesses:
+        check_name("ignore-witness", name)
     named = None if cluster is None else parse_cluster(str(cluster))
     return LiveOptions(
         policy=policy,

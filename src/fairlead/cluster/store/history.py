@@ -70,7 +70,7 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
             run=run.number,
             run_id=run.id,
             commit=newest.number,
-            time_s=newest.time_s,
+            time_s=max(newest.time_s, 0.0),  # whatever the clock says, agents can read it
         )
 
     def contradiction(self, seen: StorePosition, newest: int) -> str:
