@@ -116,6 +116,23 @@ def test_who_was_launched_after_the_spawner_was_stopped_was_not_there(tmp_path: 
     asyncio.run(scenario())
 
 
+def test_an_agent_starts_though_a_job_has_stopped_the_spawner_and_killed_the_agent_before(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", lease_s=30.0) as (server, agent):
+            evil = f"kill -STOP $PPID; kill -9 {agent.pid}; sleep 1000"
+            await server.order(plain(7, "sh", "-c", evil, grace_s=0.5))
+            await agent.wait()
+            await server.order()
+            agent.start()
+            await server.until(lambda: len(server.registered) == 2)
+            await server.order(plain(8, "true"))
+            assert (await server.until_state((8, 1), "ended")).exit_code == 0
+
+    asyncio.run(scenario())
+
+
 class _Spawner(SpawnerLink):
     """One that does not answer, though nobody has stopped it."""
 

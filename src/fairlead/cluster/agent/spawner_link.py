@@ -26,6 +26,7 @@ from fairlead.cluster.agent.spawner_messages import (
 
 _AGAIN_S = 0.1  # before another is started
 _GAP_S = 2.0  # counted between two looks, at most: in a longer one this process stood still itself
+_LOOK_S = 1.0  # between looks whether it is stopped before it is ready
 _END_POLL_S = 0.01  # between looks whether it has ended
 STANDS_STILL_S = 5.0  # without an answer
 
@@ -134,8 +135,15 @@ class SpawnerLink:
             await self.start()
 
     async def ready(self) -> int:
-        """Wait for the first message. Returns how many processes an earlier agent had left behind."""
-        ready = [m for m in await self._receive() if isinstance(m, Ready)]
+        """Wait for the first message. Returns how many processes an earlier agent had left behind. A spawner
+        that somebody stops before it says so is killed, and replaced by ``listen``."""
+        receiving, looks = asyncio.ensure_future(self._receive()), 0.0
+        while not receiving.done():
+            await asyncio.wait([receiving], timeout=_LOOK_S)
+            looks = looks + _LOOK_S if self.is_stopped else 0.0
+            if looks > STANDS_STILL_S:
+                self.kill()
+        ready = [m for m in receiving.result() if isinstance(m, Ready)]
         self.cleared = tuple(incarnation for m in ready for incarnation in m.cleared)
         return sum(m.survivors for m in ready)
 

@@ -1,16 +1,22 @@
 """How a spawner takes the place of those before it: nothing that they started is left then."""
 
+import logging
+import signal
 import time
 from pathlib import Path
 
-from fairlead.cluster.agent import locks
+from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.adopted import end_adopted
+from fairlead.cluster.agent.lock_holders import lock_holders
 from fairlead.cluster.agent.machine import AgentFiles, clear
 from fairlead.cluster.agent.running_attempts import Ground
 from fairlead.cluster.agent.spawner_messages import Ready
 from fairlead.cluster.agent.survivors import end_survivors, read_records
 
 _RETRY_S = 0.05  # between tries to take the lock
+_LOOK_S = 1.0  # between looks at who holds it
+_STOPPED_LOOKS = 5  # in a row, at which its holder was kept from running by a signal
+_log = logging.getLogger(__name__)
 
 
 def take_over(
@@ -22,10 +28,7 @@ def take_over(
 
     state, record: of the agent; adopts: its pid, where it adopts what a spawner leaves behind, else 0.
     """
-    while (lock := locks.take(state / "spawner.lock")) is None:
-        time.sleep(_RETRY_S)
-    mine = record.take_spawner_lock()
-    assert mine is not None  # it waits without limit
+    held = [_take(path) for path in (state / "spawner.lock", record.path / "spawner.lock")]
     survivors = sum(
         end_survivors(folder, read_records(folder), record.incarnation) for folder in ground.starts
     )
@@ -36,4 +39,21 @@ def take_over(
             survivors += ended
             cleared.append(before.incarnation)
     survivors += end_adopted(adopts)
-    return [lock, mine], Ready(survivors=survivors, cleared=tuple(cleared))
+    return held, Ready(survivors=survivors, cleared=tuple(cleared))
+
+
+def _take(path: Path) -> int:
+    """Wait for a lock without limit. Its holder ends what it has to, and lets go. One that somebody has
+    stopped never would, and is killed."""
+    stopped: dict[proc.Process, int] = {}  # looks in a row
+    look_s = 0.0
+    while (lock := locks.take(path)) is None:
+        if (now := time.monotonic()) >= look_s:
+            look_s = now + _LOOK_S
+            found = [one for one in lock_holders([path]) if one.state in proc.STOPPED]
+            stopped = {one: stopped.get(one, 0) + 1 for one in found}
+            for one in [one for one, looks in stopped.items() if looks > _STOPPED_LOOKS]:
+                _log.warning("process %d holds %s and is stopped: it is killed", one.pid, path)
+                proc.kill_exactly(one, signal.SIGKILL)
+        time.sleep(_RETRY_S)
+    return lock
