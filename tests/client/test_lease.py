@@ -85,6 +85,9 @@ def test_stop_saves_and_exits_with_0_and_the_next_start_goes_on(
         end = served.host.received[-1]
         assert isinstance(end, RankEnded)
         assert (end.step, end.saved_step, end.completed) == (first.step, first.step, False)
+        before = served.received(Progress)[-1]
+        assert isinstance(before, Progress)
+        assert (before.saving, before.step) == (True, first.step), "from here on it does not train"
         second = lease(script, folder)
         assert train(second, after=lambda held: held.complete()) == 0
         assert second.step == first.step + 1
@@ -105,6 +108,9 @@ def test_the_agent_decides_when_to_save(
                 held.complete()
 
         train(held, after=after)
+        told = served.received(Progress)
+        first = next(i for i, one in enumerate(told) if one.saving)  # type: ignore[union-attr]
+        assert not told[first + 1].saving, "it trains again"  # type: ignore[union-attr]
     assert held.completed
 
 
