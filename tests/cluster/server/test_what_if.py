@@ -13,6 +13,7 @@ from tests.cluster.server_nodes import ADMIN, EngineNodes, engine_nodes
 from fairlead.cli.job_history import end
 from fairlead.cli.terminal_views import comparison_screen
 from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.front.web.tables import left_s
 from fairlead.cluster.front.web.what_if import answer
 from fairlead.cluster.protocol.api_models import Comparison, WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
@@ -220,6 +221,12 @@ def test_no_end_is_made_up_for_a_job_of_whose_rate_nothing_is_known(tmp_path: Pa
         assert set(found.now.finish_s) == {by_time, stated}
         assert found.now.makespan_s <= 1_100.0
         assert found.notes[0].startswith(f"job {unknown} has no rate yet, stated or measured: ")
+        assert [cluster.job(one).rate_known for one in (unknown, by_time, stated)] == [
+            False,
+            True,
+            True,
+        ]
+        assert [left_s(cluster.job(one)) is None for one in (unknown, stated)] == [True, False]
         told = cluster.service.explain(ADMIN, unknown)
         assert (told.rate_known, told.finish_s) == (False, None)
         assert end(told).startswith("No end is forecast: its rate is not known")

@@ -80,6 +80,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float | None = None  # of what is shown, where the scheduler does not answer; None = new
     # of its steps, where its node has not been heard of since the server was started; None = new
     progress_age_s: float | None = None
+    rate_known: bool = True  # False: neither stated nor measured, and ``rates`` are made up
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):

@@ -54,9 +54,11 @@ from fairlead.cluster.server.rates import (
     by_accelerator,
     extended,
     fits,
+    has_no_rates,
     job_type_of,
     job_type_of_row,
     own_rates,
+    rate_is_known,
     table_for,
     with_kinds_of,
 )
@@ -331,21 +333,17 @@ class Forecasting:
         return row.measured_rate, row.measured_on
 
     def _has_no_rates(self, row: JobRow) -> bool:
-        """Whether nobody has given any for a job."""
-        return (
-            not row.spec.rates and self._state.options.catalogue.row(job_type_of_row(row)) is None
-        )
+        return has_no_rates(row, self._state.options.catalogue)
 
     def _unknown(self) -> frozenset[int]:
-        """Jobs of whose rates nobody knows anything. Of an unmanaged job that says nothing run time is the
-        progress: its rate is known."""
+        """Jobs of whose rates nobody knows anything."""
         return frozenset(
             row.id for row in self._state.registry.jobs.values() if self._is_unknown(row)
         )
 
     def _is_unknown(self, row: JobRow) -> bool:
-        by_time = row.spec.unmanaged and not row.tells_steps
-        return row.open and not by_time and self._has_no_rates(row) and not self._rate(row)[0]
+        known = rate_is_known(row, self._state.options.catalogue, self._rate(row)[0])
+        return row.open and not known
 
     def _changed(self, setup: Setup, question: WhatIf) -> Setup:
         """The setup with other nodes."""

@@ -169,6 +169,18 @@ def extended(table: Throughputs, more: Mapping[JobType, Floats]) -> Throughputs:
     )
 
 
+def rate_is_known(row: JobRow, catalogue: Throughputs, measured: float | None) -> bool:
+    """Whether the rate of a job was stated or measured. Of an unmanaged job that reports nothing run time is
+    the progress: its rate is known. measured: steps/s"""
+    by_time = row.spec.unmanaged and not row.tells_steps
+    return bool(by_time or measured or not has_no_rates(row, catalogue))
+
+
+def has_no_rates(row: JobRow, catalogue: Throughputs) -> bool:
+    """Whether neither its owner nor the catalogue gives any for a job."""
+    return not row.spec.rates and catalogue.row(job_type_of_row(row)) is None
+
+
 def by_accelerator(slots: tuple[SlotType, ...], rate: Floats) -> dict[str, float]:
     """Accelerator type -> steps/s in its best locality. rate: (slots,)"""
     best: dict[str, float] = {}

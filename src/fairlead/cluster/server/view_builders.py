@@ -26,6 +26,7 @@ from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now, unheard
 from fairlead.cluster.server.node_condition import NodeCondition, condition
+from fairlead.cluster.server.rates import rate_is_known
 from fairlead.cluster.server.retries import failures_in_a_row
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.server.silence import silence
@@ -108,6 +109,7 @@ class ViewBuilder:
             measured_on=self._measured_on(row, told),
             held=latest,
             progress_age_s=progress_age_s,
+            rate_known=rate_is_known(row, cluster.options.catalogue, self._measured(row, told)),
         )
 
     def _leaving(self, attempt: Attempt, newest: Attempt | None) -> str:

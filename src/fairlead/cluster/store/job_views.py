@@ -30,6 +30,7 @@ def job_view(
     measured_on: str,
     held: AttemptStatus | None = None,
     progress_age_s: float | None = None,
+    rate_known: bool = True,
 ) -> JobView:
     """A job. attempt: its start that has its devices; under_way_s: run time that is not booked yet; rates:
     believed, by accelerator type; held: what the first node of the attempt said last that has its devices."""
@@ -72,6 +73,7 @@ def job_view(
         failure=_failure(row.failure),
         retry_in_s=None if row.retry_s is None else max(row.retry_s - now_s, 0.0),
         progress_age_s=progress_age_s,
+        rate_known=rate_known,
     )
 
 

@@ -101,6 +101,8 @@ def _facts(job: JobView, now_s: float) -> list[tuple[str, object]]:
 
 
 def _rates(job: JobView) -> str:
+    if not job.rate_known:
+        return "not known: neither stated nor measured"
     return ", ".join(f"{kind} {rate:.4g}" for kind, rate in sorted(job.rates.items())) or DASH
 
 
