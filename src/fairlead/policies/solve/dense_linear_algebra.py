@@ -6,28 +6,34 @@ from fairlead.model.arrays import Floats
 from fairlead.model.jit import kernel
 
 
-@kernel("void(f8[:,::1], f8[:,::1])")
-def solve_spd(matrix: Floats, right: Floats) -> None:
-    """Solve matrix @ x = right in place for a symmetric positive definite matrix (Cholesky)."""
-    n, columns = right.shape
+@kernel("void(f8[:,:,::1], i8)", inline="always")
+def factor_spd(matrix: Floats, c: int) -> None:
+    """The lower factor of a symmetric positive definite matrix, matrix[c], in place (Cholesky)."""
+    n = matrix.shape[1]
     for j in range(n):
-        least = 1e-14 * matrix[j, j]  # near the end rounding can make a pivot vanish
+        least = 1e-14 * matrix[c, j, j]  # near the end rounding can make a pivot vanish
         for k in range(j):
-            matrix[j, j] -= matrix[j, k] * matrix[j, k]
-        matrix[j, j] = np.sqrt(max(matrix[j, j], least))
+            matrix[c, j, j] -= matrix[c, j, k] * matrix[c, j, k]
+        matrix[c, j, j] = np.sqrt(max(matrix[c, j, j], least))
         for i in range(j + 1, n):
             for k in range(j):
-                matrix[i, j] -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] /= matrix[j, j]
-    for c in range(columns):
+                matrix[c, i, j] -= matrix[c, i, k] * matrix[c, j, k]
+            matrix[c, i, j] /= matrix[c, j, j]
+
+
+@kernel("void(f8[:,:,::1], i8, f8[:,:,::1])", inline="always")
+def solve_factored(factor: Floats, c: int, right: Floats) -> None:
+    """Solve matrix @ x = right[c] in place, for a factor[c] of ``factor_spd``."""
+    n, columns = right.shape[1:]
+    for q in range(columns):
         for i in range(n):
             for k in range(i):
-                right[i, c] -= matrix[i, k] * right[k, c]
-            right[i, c] /= matrix[i, i]
+                right[c, i, q] -= factor[c, i, k] * right[c, k, q]
+            right[c, i, q] /= factor[c, i, i]
         for i in range(n - 1, -1, -1):
             for k in range(i + 1, n):
-                right[i, c] -= matrix[k, i] * right[k, c]
-            right[i, c] /= matrix[i, i]
+                right[c, i, q] -= factor[c, k, i] * right[c, k, q]
+            right[c, i, q] /= factor[c, i, i]
 
 
 @kernel("void(f8[:,::1], f8[:,::1])")

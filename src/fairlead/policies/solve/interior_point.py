@@ -22,9 +22,10 @@ from fairlead.model.arrays import Floats
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Floats1, Floats2, Floats3, Ints1
 from fairlead.policies.solve.dense_linear_algebra import (
+    factor_spd,
     max_step,
+    solve_factored,
     solve_general,
-    solve_spd,
 )
 
 STEPS = 100
@@ -76,44 +77,50 @@ class _Target(NamedTuple):
 
 
 class _System(NamedTuple):
-    """A Newton system: what is eliminated class by class, and the small matrix that is left."""
+    """A Newton system: what is eliminated class by class, and the small matrix that is left. It belongs to a
+    point, and is solved for several targets."""
 
-    target: _Target
-    solved: Floats3  # (classes, slots, types + 2): dx = [0] + [1] dt + sum_k [2 + k] dprice_k
+    h: Floats3  # (classes, slots, slots) the matrix of each class, factored
+    solved: Floats3  # (classes, slots, types + 1): dx = own + [0] dt + sum_k [1 + k] dprice_k
+    by_worth: Floats2  # (classes, slots) the first of these before the level rows are added
+    level: Floats2  # (classes, 2) what the level row of a class adds: 1 + a w' by_worth, and a over that
     residual: Floats2  # (classes, 2) of the level and time rows
     matrix: Floats2  # (types + 1, types + 1) in the steps of the prices and of t
-    right: Floats1  # (types + 1,)
-    h: Floats2  # (slots, slots) scratch: the matrix of a class
-    along: Floats1  # (types + 2,) scratch: worth times solved
 
 
-@kernel("_System(MaxMinClasses, _Iterate, _Target)")
-def _empty_system(classes: MaxMinClasses, point: _Iterate, target: _Target) -> _System:
-    """The system with no class in it."""
+class _Solution(NamedTuple):
+    """What a target adds to a system."""
+
+    own: Floats3  # (classes, slots, 1) the steps of the classes where neither t nor the prices change
+    right: Floats1  # (types + 1,) the right-hand side of the small matrix, then the steps of prices and t
+
+
+@kernel("_System(f8, MaxMinClasses, _Iterate)")
+def _factored(t: float, classes: MaxMinClasses, point: _Iterate) -> _System:
+    """The system at a point."""
     n_classes, slots = classes.worth.shape
     types = len(classes.capacity)
-    matrix, right = np.zeros((types + 1, types + 1)), np.zeros(types + 1)
-    right[types] = 1.0
-    for k in range(types):
-        matrix[k, k] = point.free[k] / point.price[k]
-        right[k] = target.free[k] / point.price[k] + point.free[k] - classes.capacity[k]
-    return _System(
-        target=target,
-        solved=np.empty((n_classes, slots, types + 2)),
+    system = _System(
+        h=np.empty((n_classes, slots, slots)),
+        solved=np.empty((n_classes, slots, types + 1)),
+        by_worth=np.empty((n_classes, slots)),
+        level=np.empty((n_classes, 2)),
         residual=np.empty((n_classes, 2)),
-        matrix=matrix,
-        right=right,
-        h=np.empty((slots, slots)),
-        along=np.empty(types + 2),
+        matrix=np.zeros((types + 1, types + 1)),
     )
+    for k in range(types):
+        system.matrix[k, k] = point.free[k] / point.price[k]
+    _factor_classes(t, classes, point, system)
+    _add_level_rows(classes, point, system)
+    _add_devices(classes, system)
+    return system
 
 
 @kernel("void(f8, MaxMinClasses, _Iterate, _System)")
-def _solve_classes(t: float, classes: MaxMinClasses, point: _Iterate, system: _System) -> None:
-    """The steps of all classes without their level rows, into ``system.solved``."""
-    worth, scale, price = classes.worth, classes.scale, point.price
-    primal, dual, products = point.primal, point.dual, system.target.products
-    solved, residual, h = system.solved, system.residual, system.h
+def _factor_classes(t: float, classes: MaxMinClasses, point: _Iterate, system: _System) -> None:
+    """The matrices of all classes without their level rows, factored, and their residuals."""
+    worth, scale, primal, dual = classes.worth, classes.scale, point.primal, point.dual
+    h, solved, residual = system.h, system.solved, system.residual
     accelerator_of_slot, slots = classes.accelerator_of_slot, worth.shape[1]
     level, slack = slots, slots + 1  # columns of the two slacks
     for c in range(len(worth)):
@@ -123,75 +130,108 @@ def _solve_classes(t: float, classes: MaxMinClasses, point: _Iterate, system: _S
             residual[c, 0] -= worth[c, j] * primal[c, j]
             residual[c, 1] += primal[c, j]
         b = dual[c, slack] / primal[c, slack]
-        two = (products[c, slack] + dual[c, slack] * residual[c, 1]) / primal[c, slack]
         # h = diagonal + b 1 1'
         for j in range(slots):
-            cost = dual[c, slack] + scale[c] * price[accelerator_of_slot[j]]
-            r_dual = cost - worth[c, j] * dual[c, level] - dual[c, j]
-            solved[c, j, :] = 0.0
-            solved[c, j, 0] = products[c, j] / primal[c, j] - r_dual - two
-            solved[c, j, 1] = worth[c, j]
-            solved[c, j, 2 + accelerator_of_slot[j]] = -scale[c]
+            for q in range(1, solved.shape[2]):
+                solved[c, j, q] = 0.0
+            solved[c, j, 0] = worth[c, j]
+            solved[c, j, 1 + accelerator_of_slot[j]] = -scale[c]
             for i in range(slots):
-                h[j, i] = b
-            h[j, j] += dual[c, j] / primal[c, j]
-        solve_spd(h, solved[c])
+                h[c, j, i] = b
+            h[c, j, j] += dual[c, j] / primal[c, j]
+        factor_spd(h, c)
+        solve_factored(h, c, solved)
 
 
 @kernel("void(MaxMinClasses, _Iterate, _System)")
 def _add_level_rows(classes: MaxMinClasses, point: _Iterate, system: _System) -> None:
     """Add a w w' to the matrix of each class, by Sherman and Morrison's formula, for a grows without bound
     and would cancel; and to the row of t what it gives."""
-    worth, count, along, solved = classes.worth, classes.class_size, system.along, system.solved
-    primal, dual, products = point.primal, point.dual, system.target.products
-    residual, matrix, right = system.residual, system.matrix, system.right
+    worth, count, solved = classes.worth, classes.class_size, system.solved
+    primal, dual, matrix, by_worth = point.primal, point.dual, system.matrix, system.by_worth
     slots, types = worth.shape[1], len(classes.capacity)
-    level = slots
+    along = np.empty(types + 1)
     for c in range(len(worth)):
-        a = dual[c, level] / primal[c, level]
-        one = (products[c, level] + dual[c, level] * residual[c, 0]) / primal[c, level]
-        for q in range(types + 2):
+        a = dual[c, slots] / primal[c, slots]
+        for q in range(types + 1):
             along[q] = 0.0
             for j in range(slots):
                 along[q] += worth[c, j] * solved[c, j, q]
-        stiff = 1.0 + a * along[1]
+        stiff = 1.0 + a * along[0]
         alpha = a / stiff
+        system.level[c, 0], system.level[c, 1] = stiff, alpha
         for j in range(slots):
-            z = solved[c, j, 1]
-            solved[c, j, 0] += (one / stiff - alpha * along[0]) * z
-            for q in range(2, types + 2):
+            z = solved[c, j, 0]
+            by_worth[c, j] = z
+            for q in range(1, types + 1):
                 solved[c, j, q] -= alpha * along[q] * z
-            solved[c, j, 1] = alpha * z
-        right[types] += count[c] * (alpha * along[0] - one / stiff - dual[c, level])
+            solved[c, j, 0] = alpha * z
         matrix[types, types] += count[c] * alpha
         for q in range(types):
-            matrix[types, q] -= count[c] * alpha * along[2 + q]
+            matrix[types, q] -= count[c] * alpha * along[1 + q]
 
 
-@kernel("void(MaxMinClasses, _Iterate, _System)")
-def _add_devices(classes: MaxMinClasses, point: _Iterate, system: _System) -> None:
+@kernel("void(MaxMinClasses, _System)")
+def _add_devices(classes: MaxMinClasses, system: _System) -> None:
     """Add what the classes use of the devices to the small matrix."""
     slots, types = classes.worth.shape[1], len(classes.capacity)
-    count, scale, primal = classes.class_size, classes.scale, point.primal
-    solved, matrix, right = system.solved, system.matrix, system.right
-    accelerator_of_slot = classes.accelerator_of_slot
+    count, scale, solved, matrix = classes.class_size, classes.scale, system.solved, system.matrix
     for c in range(len(solved)):
         use = count[c] * scale[c]
         for j in range(slots):
-            k = accelerator_of_slot[j]
-            right[k] += use * (solved[c, j, 0] + primal[c, j])
-            matrix[k, types] -= use * solved[c, j, 1]
+            k = classes.accelerator_of_slot[j]
+            matrix[k, types] -= use * solved[c, j, 0]
             for q in range(types):
-                matrix[k, q] -= use * solved[c, j, 2 + q]
+                matrix[k, q] -= use * solved[c, j, 1 + q]
 
 
-@kernel("void(f8, MaxMinClasses, _Iterate, _System, _Iterate)")
+@kernel("_Solution(MaxMinClasses, _Iterate, _System, _Target)")
+def _aimed(classes: MaxMinClasses, point: _Iterate, system: _System, target: _Target) -> _Solution:
+    """What a target adds to the classes and to the right-hand side of the small matrix."""
+    worth, scale, count, price = classes.worth, classes.scale, classes.class_size, point.price
+    primal, dual, products = point.primal, point.dual, target.products
+    accelerator_of_slot = classes.accelerator_of_slot
+    h, residual, by_worth = system.h, system.residual, system.by_worth
+    n_classes, slots = worth.shape
+    types = len(price)
+    level, slack = slots, slots + 1
+    own, right = np.empty((n_classes, slots, 1)), np.zeros(types + 1)
+    right[types] = 1.0
+    for k in range(types):
+        right[k] = target.free[k] / price[k] + point.free[k] - classes.capacity[k]
+    for c in range(n_classes):
+        two = (products[c, slack] + dual[c, slack] * residual[c, 1]) / primal[c, slack]
+        for j in range(slots):
+            cost = dual[c, slack] + scale[c] * price[accelerator_of_slot[j]]
+            r_dual = cost - worth[c, j] * dual[c, level] - dual[c, j]
+            own[c, j, 0] = products[c, j] / primal[c, j] - r_dual - two
+        solve_factored(h, c, own)
+        one = (products[c, level] + dual[c, level] * residual[c, 0]) / primal[c, level]
+        along = 0.0
+        for j in range(slots):
+            along += worth[c, j] * own[c, j, 0]
+        stiff, alpha = system.level[c, 0], system.level[c, 1]
+        use = count[c] * scale[c]
+        for j in range(slots):
+            own[c, j, 0] += (one / stiff - alpha * along) * by_worth[c, j]
+            right[accelerator_of_slot[j]] += use * (own[c, j, 0] + primal[c, j])
+        right[types] += count[c] * (alpha * along - one / stiff - dual[c, level])
+    return _Solution(own, right)
+
+
+@kernel("void(f8, MaxMinClasses, _Iterate, _System, _Target, f8[:,:,::1], _Iterate)")
 def _step_classes(
-    dt: float, classes: MaxMinClasses, point: _Iterate, system: _System, step: _Iterate
+    dt: float,
+    classes: MaxMinClasses,
+    point: _Iterate,
+    system: _System,
+    target: _Target,
+    own: Floats3,
+    step: _Iterate,
 ) -> None:
-    """The steps of all classes, those of t and of the prices being known."""
+    """The steps of all classes, those of t and of the prices being known. own: of ``_Solution``."""
     worth, solved, residual = classes.worth, system.solved, system.residual
-    primal, dual, products = point.primal, point.dual, system.target.products
+    primal, dual, products = point.primal, point.dual, target.products
     d_primal, d_dual, d_price = step.primal, step.dual, step.price
     slots, types = worth.shape[1], len(classes.capacity)
     level, slack = slots, slots + 1
@@ -199,9 +239,9 @@ def _step_classes(
         d_primal[c, level] = -dt - residual[c, 0]
         d_primal[c, slack] = -residual[c, 1]
         for j in range(slots):
-            change = solved[c, j, 0] + solved[c, j, 1] * dt
+            change = own[c, j, 0] + solved[c, j, 0] * dt
             for q in range(types):
-                change += solved[c, j, 2 + q] * d_price[q]
+                change += solved[c, j, 1 + q] * d_price[q]
             d_primal[c, j] = change
             d_primal[c, level] += worth[c, j] * change
             d_primal[c, slack] -= change
@@ -209,23 +249,19 @@ def _step_classes(
             d_dual[c, i] = (products[c, i] - dual[c, i] * d_primal[c, i]) / primal[c, i]
 
 
-@kernel("f8(MaxMinClasses, _Iterate, f8, _Target, _Iterate)")
+@kernel("f8(MaxMinClasses, _Iterate, _System, _Target, _Iterate)")
 def _newton(
-    classes: MaxMinClasses, point: _Iterate, t: float, target: _Target, step: _Iterate
+    classes: MaxMinClasses, point: _Iterate, system: _System, target: _Target, step: _Iterate
 ) -> float:
     """One Newton step, into ``step``; returns that of t."""
     types, free, price = len(classes.capacity), point.free, point.price
-    system = _empty_system(classes, point, target)
-    _solve_classes(t, classes, point, system)
-    _add_level_rows(classes, point, system)
-    _add_devices(classes, point, system)
-    right = system.right
-    solve_general(system.matrix, right.reshape(types + 1, 1))
+    own, right = _aimed(classes, point, system, target)
+    solve_general(system.matrix.copy(), right.reshape(types + 1, 1))
     dt = right[types]
     for k in range(types):
         step.price[k] = right[k]
         step.free[k] = (target.free[k] - free[k] * step.price[k]) / price[k]
-    _step_classes(dt, classes, point, system, step)
+    _step_classes(dt, classes, point, system, target, own, step)
     return float(dt)
 
 
@@ -293,11 +329,12 @@ def max_min(classes: MaxMinClasses, tolerance: float) -> tuple[Floats, Floats, F
         if gap < tolerance:
             break
         mu /= pairs
+        system = _factored(t, classes, point)
         if gap < CENTERING_GAP and centred < CENTRING:
             centred += 1
             target = _Target(mu - primal * dual, mu - free * price)
         else:
-            _newton(classes, point, t, _Target(-primal * dual, -free * price), step)
+            _newton(classes, point, system, _Target(-primal * dual, -free * price), step)
             forward, backward = _max_steps(point, step)
             after = _products(
                 _Iterate(
@@ -313,7 +350,7 @@ def max_min(classes: MaxMinClasses, tolerance: float) -> tuple[Floats, Floats, F
                 goal - primal * dual - step.primal * step.dual,
                 goal - free * price - step.free * step.price,
             )
-        dt = _newton(classes, point, t, target, step)
+        dt = _newton(classes, point, system, target, step)
         forward, backward = _max_steps(point, step)
         forward, backward = min(1.0, _STEP * forward), min(1.0, _STEP * backward)
         t += forward * dt
