@@ -11,8 +11,8 @@ and under 0.1 ms warm at 25 classes and 3 types, against 1.8 ms with presolve.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, TypeAlias
+from functools import cache, cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,14 +79,30 @@ class Basis:
     rows: Statuses  # (rows,)
 
 
-@dataclass(frozen=True, slots=True)
+class _Solution(NamedTuple):
+    """As HiGHS has one."""
+
+    col_value: list[float]
+    row_dual: list[float]
+
+
+@dataclass(frozen=True)
 class Optimum:
-    """A proven optimum of a linear program."""
+    """A proven optimum of a linear program. Arrays that nobody asks for are not made."""
 
     objective: float
-    value: Floats  # (columns,)
-    dual: Floats  # (rows,) gain of the objective per unit of right-hand side
     iterations: int
+    solution: Any  # as HiGHS has it
+
+    @cached_property
+    def value(self) -> Floats:
+        """(columns,)"""
+        return np.array(self.solution.col_value, np.float64)
+
+    @cached_property
+    def dual(self) -> Floats:
+        """(rows,) gain of the objective per unit of right-hand side."""
+        return -np.array(self.solution.row_dual, np.float64)
 
 
 class HighsModel:
@@ -119,20 +135,17 @@ class HighsModel:
         if status not in (ended.kOptimal, ended.kInfeasible, ended.kUnbounded):
             status = self._run_with_care()
         if status == highspy.HighsModelStatus.kModelEmpty and self._holds_at_nothing():
-            rows = len(self._program.row_lower)
-            return Optimum(0.0, np.zeros(0), np.zeros(rows), 0)
+            return Optimum(0.0, 0, _Solution([], [-0.0] * len(self._program.row_lower)))
         if status != highspy.HighsModelStatus.kOptimal:
             raise SolveError(
                 f"the linear program ({len(self._program.cost)} columns, "
                 f"{len(self._program.row_lower)} rows) ended as "
                 f"{highs.modelStatusToString(status)!r} instead of optimal"
             )
-        solution = highs.getSolution()
         return Optimum(
             objective=-float(highs.getObjectiveValue()),
-            value=np.array(solution.col_value),
-            dual=-np.array(solution.row_dual),
             iterations=int(highs.getInfoValue("simplex_iteration_count")[1]),
+            solution=highs.getSolution(),
         )
 
     def _holds_at_nothing(self) -> bool:
@@ -216,10 +229,19 @@ def listed(ended: Any) -> Basis:
 
 
 def _solver() -> Any:
-    highs: Any = highspy.Highs()
-    for name, value in _OPTIONS.items():
-        highs.setOptionValue(name, value)
+    """A solver of its own, the bare one: ``Highs`` refers to itself by its callbacks, which are not needed
+    here, and would be kept until the garbage collector comes by."""
+    highs: Any = highspy._Highs()
+    highs.passOptions(_options())
     return highs
+
+
+@cache
+def _options() -> Any:
+    options = highspy.HighsOptions()
+    for name, value in _OPTIONS.items():
+        setattr(options, name, value)
+    return options
 
 
 def _ok(status: Any, what: str) -> None:

@@ -201,7 +201,7 @@ def _raise_total_gain(model: HighsModel, first: Optimum, problem: MaxMin) -> Flo
     """(classes, slots) shares of a job of each class, from the second phase."""
     classes = problem.classes
     weight = problem.gain[classes.first] * classes.count / len(problem.gain)
-    cost = np.zeros(len(first.value))
+    cost = np.zeros(problem.class_worth.size + 1)
     cost[:-1] = (problem.rate[classes.first] * weight[:, None]).ravel()
     model.bound(len(cost) - 1, first.objective * (1.0 - TOLERANCE), INFINITY)
     best = model.maximise(cost).value[:-1].reshape(problem.class_worth.shape)
