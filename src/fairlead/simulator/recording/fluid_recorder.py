@@ -12,6 +12,7 @@ from fairlead.model.events import (
 )
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.recording.recorder import Recorder
+from fairlead.simulator.recording.round_columns import RoundRow
 from fairlead.simulator.recording.running_units import ChargingRules
 
 
@@ -72,21 +73,23 @@ class FluidRecorder(Recorder):
         col.start_s[new] = self.now_s
         col.rounds[runs] += 1
         self.rounds.add(
-            time_s=self.now_s,
-            active=len(self._flowing),
-            running=len(runs),
-            started=len(new),
-            waiting=len(self._flowing) - len(runs),
-            solved=True,
-            capacity=self.time.capacity,
+            RoundRow(
+                time_s=self.now_s,
+                active=len(self._flowing),
+                running=len(runs),
+                started=len(new),
+                waiting=len(self._flowing) - len(runs),
+                solved=True,
+                capacity=self.time.capacity,
+            )
         )
 
     def _progress(self, event: ProgressCorrected) -> None:
-        col, rounds = self.records.columns.arrays, self.rounds
-        lasted_s = event.time_s - rounds["time_s"][-1]
-        seconds = lasted_s - rounds["seconds"][-1]
+        col, row = self.records.columns.arrays, self.rounds.last
+        lasted_s = event.time_s - row.time_s
+        seconds = lasted_s - row.seconds
         busy_s = self._used * seconds
-        rounds.update(seconds=lasted_s, busy=rounds["busy"][-1] + busy_s)
+        row.seconds, row.busy = lasted_s, busy_s if row.busy is None else row.busy + busy_s
         self.time.busy_s += busy_s
         self.time.charged_s += busy_s
         self.time.spread_s += self._spread * seconds

@@ -38,23 +38,53 @@ class RecordedJobs(NamedTuple):
     rate: Floats2  # (jobs, slots)
 
 
+class RecordedRuns(NamedTuple):
+    """Columns of ``RecordedJobs`` that change as a round begins: a kernel takes time for each it is given."""
+
+    start_s: Floats1
+    interval_s: Floats1
+    restarts: Ints1
+    moves: Ints1
+    end: Ints1
+    kept_in: Ints1
+    runs_in: Ints1
+    rounds: Ints1
+
+
+class RecordedWork(NamedTuple):
+    """Columns of ``RecordedJobs`` that change as a round ends."""
+
+    run_s: Floats1
+    cost: Floats1
+    restart_lost_s: Floats1
+    steps_done: Floats1
+
+
 class JobColumns:
     """Growing per-job arrays, by order of submission."""
 
     def __init__(self, slots: int) -> None:
         self.n = 0
         shapes = {"rate": (64, slots)}
-        self.arrays = RecordedJobs(
-            **{
-                name: np.zeros(shapes.get(name, 64), _dtype(hint))
-                for name, hint in RecordedJobs.__annotations__.items()
-            }
+        self._take(
+            RecordedJobs(
+                **{
+                    name: np.zeros(shapes.get(name, 64), _dtype(hint))
+                    for name, hint in RecordedJobs.__annotations__.items()
+                }
+            )
         )
+
+    def _take(self, arrays: RecordedJobs) -> None:
+        """These are the arrays from now on."""
+        self.arrays = arrays
+        self.runs = RecordedRuns(*(getattr(arrays, name) for name in RecordedRuns._fields))
+        self.work = RecordedWork(*(getattr(arrays, name) for name in RecordedWork._fields))
 
     def add(self, time_s: float, scale: int, rate: Floats, steps: float, round_: int) -> None:
         """A job at the end. round_: the first that it may run in."""
         if self.n == len(self.arrays.arrival_s):
-            self.arrays = RecordedJobs(*map(doubled, self.arrays))
+            self._take(RecordedJobs(*map(doubled, self.arrays)))
         i, jobs = self.n, self.arrays
         jobs.arrival_s[i], jobs.start_s[i], jobs.end_s[i] = time_s, np.nan, np.nan
         jobs.scale[i], jobs.rate[i], jobs.total_steps[i] = scale, rate, steps

@@ -10,7 +10,9 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.job import Job
 from fairlead.simulator.recording.recorder_kernels import IntervalBlock
 
-_ROWS = 4096  # of a block: the table is made block by block, or it would be in memory several times
+_ROWS = (
+    32768  # of a block: the table is made block by block, or it would be in memory several times
+)
 
 
 def _block(rows: int, devices: int) -> IntervalBlock:

@@ -30,7 +30,7 @@ from fairlead.simulator.recording.contention import AloneRule, contention, profi
 from fairlead.simulator.recording.device_time import DeviceTime
 from fairlead.simulator.recording.job_records import JobRecords
 from fairlead.simulator.recording.job_table import Surroundings, job_table
-from fairlead.simulator.recording.round_columns import RoundColumns
+from fairlead.simulator.recording.round_columns import RoundColumns, RoundRow
 from fairlead.simulator.recording.running_units import ChargingRules, RunningUnits
 
 
@@ -119,25 +119,28 @@ class Recorder:
             self._renew_isolated()
         records, number = self.records, len(self.rounds)
         member = records.index.find(start.job_groups)
-        counts = self.units.start(start, member, records.columns.arrays, number)
+        counts = self.units.start(start, member, records.columns, number)
         self.rounds.add(
-            time_s=start.time_s,
-            active=start.active,
-            running=len(member),
-            started=counts.started,
-            preempted=counts.preempted,
-            moved=counts.moved,
-            waiting=start.active - counts.running,
-            solved=self._solved,
-            capacity=self.time.capacity,
+            RoundRow(
+                time_s=start.time_s,
+                active=start.active,
+                running=len(member),
+                started=counts.started,
+                preempted=counts.preempted,
+                moved=counts.moved,
+                waiting=start.active - counts.running,
+                solved=self._solved,
+                capacity=self.time.capacity,
+            )
         )
         self._solved = False
 
     def _round_ended(self, event: RoundEnded) -> None:
-        seconds = event.time_s - self.rounds.last_s
-        use = self.units.end(event, self.records.columns.arrays, self.time)
-        self.rounds.update(lost_s=use.lost_s, spread_s=use.spread_s, seconds=seconds, busy=use.busy)
-        self._adapt()
+        row = self.rounds.last
+        row.busy, row.lost_s, row.spread_s = self.units.end(event, self.records.columns, self.time)
+        row.seconds = event.time_s - row.time_s
+        if self._adapting:
+            self._adapt()
 
     # --- tables ----------------------------------------------------------------------------------
 
@@ -145,7 +148,7 @@ class Recorder:
         """Close what is open; call once, at the end."""
         self.time.count(self.now_s)
         self.records.close(self.now_s)
-        self.units.close(self.now_s, self.records.columns.arrays, len(self.rounds))
+        self.units.close(self.now_s, self.records.columns, len(self.rounds))
 
     def job_table(self) -> pl.DataFrame:
         """One row per submitted job."""

@@ -15,7 +15,7 @@ from fairlead.model.jit_records import (
     ShortInts1,
     ShortInts2,
 )
-from fairlead.simulator.recording.job_columns import RecordedJobs
+from fairlead.simulator.recording.job_columns import RecordedRuns, RecordedWork
 
 _FAILED, _LOST = int(RoundOutcome.FAILED), int(RoundOutcome.LOST)
 
@@ -72,9 +72,9 @@ class Charging(NamedTuple):
     with_starts: bool  # also what went into starting?
 
 
-@kernel("UniTuple(i8, 4)(UnitsNow, UnitsBefore, RecordedJobs, IntervalBlock)")
+@kernel("UniTuple(i8, 4)(UnitsNow, UnitsBefore, RecordedRuns, IntervalBlock)")
 def begin(
-    now: UnitsNow, before: UnitsBefore, jobs: RecordedJobs, intervals: IntervalBlock
+    now: UnitsNow, before: UnitsBefore, jobs: RecordedRuns, intervals: IntervalBlock
 ) -> tuple[int, int, int, int]:
     """Book in place who starts, stays, moves and stops; add the placement intervals that are over.
     Return counts of jobs that run, start, are preempted and move."""
@@ -112,9 +112,9 @@ def begin(
     return running, started, preempted, moved
 
 
-@kernel("void(i8, UnitsBefore, RecordedJobs, IntervalBlock)")
+@kernel("void(i8, UnitsBefore, RecordedRuns, IntervalBlock)")
 def _close_intervals(
-    number: int, before: UnitsBefore, jobs: RecordedJobs, intervals: IntervalBlock
+    number: int, before: UnitsBefore, jobs: RecordedRuns, intervals: IntervalBlock
 ) -> None:
     """Add a row for each unit of the round before that does not stay in round ``number``."""
     row, device = intervals.used[0], intervals.used[1]
@@ -135,8 +135,8 @@ def _close_intervals(
     intervals.used[0], intervals.used[1] = row, device
 
 
-@kernel("f8(RoundReport, RecordedJobs, Charging)")
-def book(report: RoundReport, jobs: RecordedJobs, charging: Charging) -> float:
+@kernel("f8(RoundReport, RecordedWork, Charging)")
+def book(report: RoundReport, jobs: RecordedWork, charging: Charging) -> float:
     """Book in place what a round used and did. Return the device-seconds that went into starting, and
     those of units whose work does not count."""
     wasted_s = 0.0

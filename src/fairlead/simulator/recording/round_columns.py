@@ -1,6 +1,8 @@
 """The table of rounds: one row per round, the empty ones included."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -10,46 +12,55 @@ from fairlead.model.arrays import Floats
 
 _COUNTS = ("active", "running", "started", "preempted", "moved")
 _TIMES = ("time_s", "seconds")
-_LATER = ("waiting", "lost_s", "spread_s")  # 0 until they are known
+_LATER = ("waiting", "lost_s", "spread_s")
+
+
+@dataclass(slots=True, kw_only=True)
+class RoundRow:
+    """A round. What is known at its end is 0 until then."""
+
+    time_s: float
+    active: int  # jobs in the system
+    running: int  # units
+    started: int  # jobs, as the next three
+    waiting: int
+    solved: bool  # since the round before began?
+    capacity: Floats  # (slots,) devices
+    preempted: int = 0
+    moved: int = 0
+    seconds: float = 0.0
+    lost_s: float = 0.0
+    spread_s: float = 0.0
+    busy: Floats | None = None  # (slots,) device-seconds
 
 
 class RoundColumns:
-    """Rows as they come. busy and capacity: (slots,) device-seconds and devices of a round."""
+    """Rows as they come."""
 
     def __init__(self, slots: int) -> None:
-        names = (*_TIMES, *_COUNTS, "solved", "busy", "capacity", *_LATER)
-        self._columns: dict[str, list[Any]] = {name: [] for name in names}
+        self._rows: list[RoundRow] = []
         self._idle: Floats = np.zeros(slots)
 
     def __len__(self) -> int:
-        return len(self._columns["time_s"])
+        return len(self._rows)
 
     @property
-    def last_s(self) -> float:
-        """When the last round began."""
-        return float(self._columns["time_s"][-1])
+    def last(self) -> RoundRow:
+        """The last round; what it has come to is set there."""
+        return self._rows[-1]
 
     def __getitem__(self, name: str) -> list[Any]:
-        return self._columns[name]
+        return list(map(attrgetter(name), self._rows))
 
-    def add(self, *, solved: bool, capacity: Floats, **row: float) -> None:
-        """Add a round. row: time_s, and counts of jobs that are active, running, started, preempted and
-        moved; what is known at its end is 0 until then."""
-        for name in (*_TIMES, *_COUNTS, *_LATER):
-            self._columns[name].append(row.get(name, 0))
-        self._columns["solved"].append(solved)
-        self._columns["busy"].append(self._idle)
-        self._columns["capacity"].append(capacity)
-
-    def update(self, **values: Any) -> None:
-        """Set columns of the last round."""
-        for name, value in values.items():
-            self._columns[name][-1] = value
+    def add(self, row: RoundRow) -> None:
+        """Add a round."""
+        self._rows.append(row)
 
     def table(self, accelerators: Sequence[str]) -> pl.DataFrame:
         """One row per round."""
         slots = len(self._idle)
-        busy = np.array(self["busy"], np.float64).reshape(-1, slots)
+        rows = [self._idle if one is None else one for one in self["busy"]]
+        busy = np.array(rows, np.float64).reshape(-1, slots)
         capacity = np.array(self["capacity"], np.float64).reshape(-1, slots)
         columns: dict[str, Any] = {"round": np.arange(len(self))}
         columns |= {name: np.array(self[name], np.float64) for name in _TIMES}

@@ -12,7 +12,7 @@ from fairlead.model.events import RoundEnded
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.placement.servers import are_scattered
 from fairlead.simulator.recording.device_time import DeviceTime
-from fairlead.simulator.recording.job_columns import RecordedJobs
+from fairlead.simulator.recording.job_columns import JobColumns
 from fairlead.simulator.recording.placement_intervals import PlacementIntervals
 from fairlead.simulator.recording.recorder_kernels import (
     Charging,
@@ -70,9 +70,7 @@ class RunningUnits:
         self._last_end_s = 0.0
         self._now: _Running | None = None
 
-    def start(
-        self, command: StartRound, member: Ints, jobs: RecordedJobs, round_: int
-    ) -> UnitCounts:
+    def start(self, command: StartRound, member: Ints, jobs: JobColumns, round_: int) -> UnitCounts:
         """A round begins. member: (units, width) positions of its jobs; round_: its number."""
         now = UnitsNow(job=member, kept=command.kept, round=round_, time_s=command.time_s)
         counts = self._switch(now, jobs)
@@ -80,7 +78,7 @@ class RunningUnits:
         self.in_force = len(member) > 0
         return counts
 
-    def end(self, event: RoundEnded, jobs: RecordedJobs, time: DeviceTime) -> RoundUse:
+    def end(self, event: RoundEnded, jobs: JobColumns, time: DeviceTime) -> RoundUse:
         """The round is over: book in place what its jobs did, and what they used."""
         now, charging = self._now, self._charging
         assert now is not None
@@ -105,7 +103,7 @@ class RunningUnits:
             only_good=charging.idle_gaps,
             with_starts=charging.startup,
         )
-        lost_s = book(report, jobs, charged)
+        lost_s = book(report, jobs.work, charged)
         time.busy_s += busy
         spread_s = 0.0
         if now.spread is not None and now.spread.any():
@@ -116,14 +114,14 @@ class RunningUnits:
         self.in_force = False
         return RoundUse(busy, lost_s, spread_s)
 
-    def close(self, now_s: float, jobs: RecordedJobs, round_: int) -> None:
+    def close(self, now_s: float, jobs: JobColumns, round_: int) -> None:
         """The run is over: whoever runs has done so until now."""
         if self._now is not None:
             none: Bools = np.zeros(0, np.bool_)
             self._switch(UnitsNow(self._now.member[:0], none, round_, now_s), jobs)
         self._now = None
 
-    def _switch(self, now: UnitsNow, jobs: RecordedJobs) -> UnitCounts:
+    def _switch(self, now: UnitsNow, jobs: JobColumns) -> UnitCounts:
         """Who ran until now gives way to others."""
         before = self._now or _Running.nothing(now.job)
         first, devices = before.start.first, before.start.devices
@@ -135,7 +133,7 @@ class RunningUnits:
             devices=devices,
         )
         block = self.intervals.room(len(before.member), len(devices))
-        return UnitCounts._make(begin(now, units, jobs, block))
+        return UnitCounts._make(begin(now, units, jobs.runs, block))
 
     def _running(self, start: StartRound, member: Ints) -> "_Running":
         cluster = self._cluster
