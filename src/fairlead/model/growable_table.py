@@ -60,14 +60,12 @@ class GrowableTable:
             larger[:used] = buffer[:used]
             self._wide[name] = larger
 
-    def keep(self, rows: Ints) -> None:
-        """Keep these rows, in this order."""
+    def keep(self, rows: Ints, since: int = 0) -> None:
+        """Keep these rows, in this order; the first ``since`` of them stay where they are."""
         self.n = n = len(rows)
-        moved = rows != np.arange(n)
-        first = int(moved.argmax()) if n else 0
-        if n and moved[first]:  # those before the first that moves stay where they are
-            some = rows[first:]
-            self._block[:, first:n] = self._block.take(some, axis=1)
+        if since < n:
+            some = rows[since:]
+            self._block[:, since:n] = self._block.take(some, axis=1)
             for buffer in self._wide.values():
-                buffer[first:n] = buffer.take(some, axis=0)
+                buffer[since:n] = buffer.take(some, axis=0)
         self._view()

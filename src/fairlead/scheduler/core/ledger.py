@@ -163,11 +163,11 @@ class Ledger:
         self.runs.grow(rows)
         return at
 
-    def _keep_jobs(self, rows: Ints) -> None:
-        """Keep these jobs, in this order."""
+    def _keep_jobs(self, rows: Ints, since: int = 0) -> None:
+        """Keep these jobs, in this order; the first ``since`` of them stay where they are."""
         for table in self.job_tables:
-            table.keep(rows)
-        self.regimes.keep(rows)
+            table.keep(rows, since)
+        self.regimes.keep(rows, since)
 
     @property
     def tenants(self) -> tuple[str, ...]:
@@ -453,9 +453,10 @@ class Ledger:
         job_row = np.full(len(gone), -1, np.int64)
         job_row[rows] = np.arange(len(rows))
         self._ids.difference_update(jobs.id[gone].tolist())
-        self._keep_jobs(rows)
+        since = int(gone.argmax()) if len(rows) < len(gone) else len(rows)
+        self._keep_jobs(rows, since)
         if self.width == 1:  # a job group stands where its job does
-            groups.keep(rows)
+            groups.keep(rows, since)
             groups.members[:, 0] = np.arange(len(rows))
             return job_row
         group_members = groups.members

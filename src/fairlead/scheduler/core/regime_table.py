@@ -40,13 +40,24 @@ class RegimeLedger:
     """Empty, and of no cost, until the first job comes that adapts."""
 
     def __init__(self) -> None:
-        self.table = RegimeTable(width=(0,))
+        self._table = RegimeTable(width=(0,))  # may lack rows of the last jobs
         self.adaptation: list[Adaptation | None] = []  # as announced; None: none was
+        self.used = False  # has any job ever adapted?
 
     @property
-    def used(self) -> bool:
-        """Whether any job has ever adapted."""
-        return bool(self.table.batch.shape[1] > 0)
+    def table(self) -> RegimeTable:
+        """A row for every job; one that announced nothing has one epoch and no batch size."""
+        missing = len(self.adaptation) - self._table.n
+        if missing:
+            self._grow(self._table, missing)
+        return self._table
+
+    @staticmethod
+    def _grow(table: RegimeTable, rows: int) -> slice:
+        """Add rows of jobs that announced nothing."""
+        at = table.grow(rows)
+        table.job_type[at], table.steps_per_epoch[at], table.epochs[at] = -1, 1.0, 1.0
+        return at
 
     def add(
         self, adaptation: Adaptation | None, batch: int, steps: float, row_at: RowAtBatchSize
@@ -55,13 +66,9 @@ class RegimeLedger:
         self.adaptation.append(adaptation)
         if adaptation is not None and len(adaptation.batches) > self.table.batch.shape[1]:
             self._widen(len(adaptation.batches))
-        table = self.table
-        row = table.grow(1).start
-        table.job_type[row] = -1
-        table.steps_per_epoch[row] = 1.0
-        table.epochs[row] = 1.0
         if not self.used:
             return
+        table, row = self.table, len(self.adaptation) - 1
         if adaptation is None:  # one epoch, all of the job
             table.job_type[row, 0], table.steps_per_epoch[row, 0] = row_at(batch), steps
             return
@@ -112,15 +119,17 @@ class RegimeLedger:
             getattr(new, name)[:] = getattr(old, name)
         for name in ("batch", "job_type", "steps_per_epoch", "seen"):
             getattr(new, name)[:, :have] = getattr(old, name)
-        self.table = new
+        self._table, self.used = new, True
 
-    def keep(self, rows: Ints) -> None:
-        """Keep these rows, in this order."""
-        self.table.keep(rows)
-        if self.used:
-            self.adaptation = [self.adaptation[i] for i in rows.tolist()]
-        else:
+    def keep(self, rows: Ints, since: int = 0) -> None:
+        """Keep these rows, in this order; the first ``since`` of them stay where they are."""
+        if not self.used:
             self.adaptation = [None] * len(rows)
+            if self._table.n:
+                self._table = RegimeTable(width=(0,))
+            return
+        self.table.keep(rows, since)
+        self.adaptation = [self.adaptation[i] for i in rows.tolist()]
 
     def receive(self, other: "RegimeLedger", rows: Ints) -> None:
         """Take over jobs, at the end. rows: (jobs,) of the other."""
@@ -134,9 +143,8 @@ class RegimeLedger:
         width = columns["batch"].shape[1]
         if width > self.table.batch.shape[1]:
             self._widen(width)
-        at = self.table.grow(len(adaptation))
+        at = self._grow(self.table, len(adaptation))
         self.adaptation += adaptation
-        self.table.job_type[at], self.table.steps_per_epoch[at] = -1, 1.0
         for name, values in columns.items():
             mine = getattr(self.table, name)[at]
             if values.ndim == 1:

@@ -8,7 +8,8 @@ from fairlead.scheduler.core.scheduler_data import SchedulerData
 
 def take_snapshot(s: SchedulerData, time_s: float) -> Snapshot:
     """What a planner is asked with; of the batch sizes that it is shown, note is taken."""
-    s.ledger.regimes.announce(s.ledger.jobs.job_type, s.ledger.jobs.total)
+    if s.ledger.regimes.used:
+        s.ledger.regimes.announce(s.ledger.jobs.job_type, s.ledger.jobs.total)
     return make_snapshot(s, time_s)
 
 
