@@ -25,10 +25,10 @@ from fairlead.scheduler.core.scheduler_data import (
 def round_ended(s: SchedulerData, event: RoundEnded) -> list[Command]:
     """Enter the report, do what was put off until then, and decide."""
     _check(s, event)
-    end, end_s = _enter(s, s.running.mapped(event))
+    ends = _enter(s, s.running.mapped(event))
     s.round.last_end_s = event.time_s
     s.round.active = s.round.ending = s.round.corrected = False
-    left = retire(s, end, end_s, event.time_s)
+    left = [] if ends is None else retire(s, *ends, event.time_s)
     _do_deferred(s, event.time_s)
     return [*left, *decide(s, event.time_s)]
 
@@ -58,11 +58,11 @@ def _do_deferred(s: SchedulerData, time_s: float) -> None:
         pause(s, [job for job in holding if JobId(job) in s.ledger], time_s)
 
 
-def _enter(s: SchedulerData, event: RoundEnded) -> tuple[Ints, Floats]:
-    """Count what jobs did; (jobs,) how they end, 0 = they do not, and when."""
+def _enter(s: SchedulerData, event: RoundEnded) -> tuple[Ints, Floats] | None:
+    """Count what jobs did; (jobs,) how they end, 0 = they do not, and when; None where none ends."""
     jobs, settings = s.ledger.jobs, s.options.settings
     end, end_s = np.zeros(jobs.n, np.int64), np.zeros(jobs.n)
-    failed = apply_round_report(
+    failed, ended = apply_round_report(
         np.argsort(-event.finish_s, kind="stable"),
         _counts_from_s(s),
         settings.max_failures,
@@ -75,7 +75,8 @@ def _enter(s: SchedulerData, event: RoundEnded) -> tuple[Ints, Floats]:
     if s.round.corrected:
         done = (jobs.done >= jobs.total) & (end == 0)
         end[done], end_s[done] = JobEnd.COMPLETED, event.time_s
-    return end, end_s
+        ended = ended or bool(done.any())
+    return (end, end_s) if ended else None
 
 
 def _rows_reported(s: SchedulerData, event: RoundEnded) -> RowsReported:

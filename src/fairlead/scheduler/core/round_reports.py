@@ -91,7 +91,7 @@ def _add_run(j: int, i: int, k: int, ran_s: float, rows: RowsReported, jobs: Job
         jobs.end_s[j] = rows.finish_s[i]
 
 
-@kernel("b1(i8[::1], f8, i8, RowsReported, GroupAccounts, JobAccounts)")
+@kernel("UniTuple(b1, 2)(i8[::1], f8, i8, RowsReported, GroupAccounts, JobAccounts)")
 def apply_round_report(
     order: Ints1,
     from_s: float,
@@ -99,15 +99,15 @@ def apply_round_report(
     rows: RowsReported,
     groups: GroupAccounts,
     jobs: JobAccounts,
-) -> bool:
-    """Enter a round in the accounts, in place; True if an attempt failed.
+) -> tuple[bool, bool]:
+    """Enter a round in the accounts, in place; whether an attempt failed, and whether a job ends.
 
     order: (running,) in which rows are entered; from_s: when the round began; max_failures: failed attempts
     in a row that drop a job. A job group is entered whole or, when an attempt failed or its node was lost,
     not at all.
     """
     members = groups.members
-    failure = False
+    failure = ended = False
     for i in order:
         u = rows.group[i]
         if u < 0 or _has(_LOST, i, u, rows, groups):
@@ -117,6 +117,7 @@ def apply_round_report(
             failure = True
             if alone:
                 _count_failure(members[u, 0], rows.finish_s[i], max_failures, jobs)
+                ended = ended or jobs.end[members[u, 0]] > 0
             continue
         lasted_s = rows.finish_s[i] - from_s - rows.start_s[i]
         for k in range(members.shape[1]):
@@ -126,7 +127,8 @@ def apply_round_report(
             if alone:
                 jobs.fails[j] = 0
             _add_run(j, i, k, lasted_s, rows, jobs)
+            ended = ended or jobs.end[j] > 0
         if rows.slot[i] >= 0:
             groups.received_s[u, rows.slot[i]] += lasted_s * rows.worth[i]
             groups.allocated_s[rows.slot[i]] += lasted_s
-    return failure
+    return failure, ended
