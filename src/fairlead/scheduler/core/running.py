@@ -96,6 +96,7 @@ class ActiveRound:
         self.report_mapping: ReportMapping | None = None  # None: the report has the rows of this
         self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
         self.left: dict[int, Old] = {}  # paused job -> slot and devices that it had alone
+        self._locality_matters = bool((self.site.sibling >= 0).any())
 
     def reported(self) -> int:
         """How many rows the report of the round has."""
@@ -115,6 +116,7 @@ class ActiveRound:
         self.site = self.site._replace(
             fewest=_fewest_servers(self.cluster, throughputs), sibling=throughputs.sibling
         )
+        self._locality_matters = bool((self.site.sibling >= 0).any())
 
     def renumber(self, row: Ints | None) -> None:
         """Follow job groups to new rows of the ledger, -1 = gone; None: nothing has moved."""
@@ -133,8 +135,11 @@ class ActiveRound:
             placed = self._go_back(group, placed, before)
         if self.avoids:
             placed = self._move_away(group, placed, before)
-        worth = np.where(slot == planned, 1.0, stakes.fallback[order])
-        self.worth = self._worth(group, slot, placed.slot, worth)
+        self.worth = np.ones(len(slot))
+        if self._locality_matters:
+            self.worth = np.where(slot == planned, 1.0, stakes.fallback[order])
+        if placed.slot is not slot:
+            self.worth = self._worth(group, slot, placed.slot, self.worth)
         self.job_group, self.planned = group, planned
         self.slot, self.first, self.devices = placed.slot, first, placed.devices
         self.report_mapping = None
@@ -183,15 +188,19 @@ class ActiveRound:
         """Undo moves to another type where a job group is no faster and its old devices cost no more. Where
         all jobs run, no other job wants these devices, so such a move is not worth a start. A job group that
         is placed on them and runs as fast on the new ones takes those. group: (rows,) of the ledger."""
-        groups, jobs = self.ledger.groups, self.ledger.jobs
-        if np.count_nonzero(groups.members[group] >= 0) < jobs.n:  # no job is in two that run
+        groups, jobs, running = self.ledger.groups, self.ledger.jobs, len(group)
+        if self.ledger.width > 1:  # no job is in two that run
+            running = int(np.count_nonzero(groups.members[group] >= 0))
+        if running < jobs.n:
             return placed
         slot, of_slot = self._old_slots(group, before), self.site.accelerator_of_slot
         rows = np.flatnonzero((slot >= 0) & (of_slot[slot] != of_slot[placed.slot]))
         if not len(rows):
             return placed
         rows = rows[alike(self._speed(group[rows]), placed.slot[rows], slot[rows], ALIKE)]
-        old, works = self._were_on(group, before), self.site.works
+        if not len(rows):
+            return placed
+        old, works = self._were_on(group, before, rows), self.site.works
         back = {row: old[row] for row in rows.tolist() if works[old[row][1]].all()}
         if not back:
             return placed
@@ -216,14 +225,18 @@ class ActiveRound:
         slot[before.group[ran]] = before.slot[ran]
         return slot[group]
 
-    def _were_on(self, group: Ints, before: PreviousRound) -> dict[int, Old]:
-        """Row of a plan -> slot and devices of its job group in the round before. group: ledger rows."""
+    def _were_on(self, group: Ints, before: PreviousRound, rows: Ints) -> dict[int, Old]:
+        """Row of a plan -> slot and devices of its job group in the round before, of those among ``rows``
+        that ran. group: ledger rows."""
         was, slot, first, devices = before
-        row_of = {int(u): row for row, u in enumerate(group)}
+        position: Ints = np.full(self.ledger.groups.n, -1, np.int64)
+        ran = np.flatnonzero((was >= 0) & (slot >= 0))
+        position[was[ran]] = ran
+        there = position[group[rows]]
         return {
-            row_of[u]: (int(slot[k]), devices[first[k] : first[k + 1]].copy())
-            for k, u in enumerate(was.tolist())
-            if u in row_of and slot[k] >= 0
+            row: (int(slot[k]), devices[first[k] : first[k + 1]].copy())
+            for row, k in zip(rows.tolist(), there.tolist(), strict=True)
+            if k >= 0
         }
 
     def _speed(self, group: Ints) -> Floats:
@@ -251,7 +264,9 @@ class ActiveRound:
             nodes = np.array([node.name in names for node in cluster.nodes], np.bool_)
             for row in np.flatnonzero((ids == job).any(axis=1)).tolist():
                 barred[row] = barred[row] | nodes if row in barred else nodes
-        others = OtherTypes(self._speed(group).min(axis=2), self._were_on(group, before))
+        others = OtherTypes(
+            self._speed(group).min(axis=2), self._were_on(group, before, np.arange(len(group)))
+        )
         return move_away(change_types(placed, barred, self.site, others), barred, self.site)
 
     def _stakes(self, plan: RoundPlan) -> Stakes:
@@ -259,6 +274,8 @@ class ActiveRound:
         device-seconds that its own wins over it, at most over the horizon, and over all of that where it
         can run on no other; and the device-seconds that a move costs."""
         none: Floats = np.zeros(len(plan.job_group))
+        if not self._locality_matters:
+            return Stakes(none, none, none)
         other = self.throughputs.sibling[plan.slot]
         if (other < 0).all():
             return Stakes(none, none, none)
