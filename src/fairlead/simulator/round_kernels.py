@@ -44,8 +44,8 @@ class RoundStart(NamedTuple):
 
 
 class RoundForecast(NamedTuple):
-    """What a round will do if nothing cuts it short. ``begin`` fills it: an array that a kernel returns costs
-    more than one that it is given."""
+    """What a round will do if nothing cuts it short. ``begin`` fills it, from round to round the same one: it
+    may have room for more units than there are."""
 
     rate: Floats2  # (units, width) steps/s
     left: Floats2  # (units, width) steps until the job ends
@@ -54,11 +54,10 @@ class RoundForecast(NamedTuple):
     finish_s: Floats1  # (units,)
 
 
-def forecast_of(units: RoundUnits) -> RoundForecast:
-    """A forecast to be filled."""
-    n, width = units.job.shape
-    rate, left, steps = np.empty((3, n, width))
-    setup_s, finish_s = np.empty((2, n))
+def empty_forecast(units: int, width: int) -> RoundForecast:
+    """A forecast to be filled, for so many units at most."""
+    rate, left, steps = np.empty((3, units, width))
+    setup_s, finish_s = np.empty((2, units))
     return RoundForecast(rate, left, setup_s, steps, finish_s)
 
 
@@ -217,10 +216,13 @@ def finish(
 @kernel("b1(RoundUnits, i8, f8, f8, b1)", inline="always")
 def _failed(units: RoundUnits, i: int, rate: float, steps: float, whole_steps: bool) -> bool:
     """Return whether unit i cannot run, or a device of it got no step."""
+    if rate <= 0 or not whole_steps:
+        return rate <= 0
     scale = units.first[i + 1] - units.first[i]
+    if scale == 1:
+        return bool(steps <= 0)
     each = steps // scale
-    none = (scale > 1 and each <= 0) or steps - (scale - 1) * each <= 0
-    return rate <= 0 or (whole_steps and none)
+    return bool(each <= 0 or steps - (scale - 1) * each <= 0)
 
 
 @kernel("b1(JobArrays, i8, f8)", inline="always")

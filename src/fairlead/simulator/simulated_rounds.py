@@ -21,8 +21,8 @@ from fairlead.simulator.round_kernels import (
     RoundUnits,
     TrueRates,
     begin,
+    empty_forecast,
     finish,
-    forecast_of,
 )
 from fairlead.simulator.shockwave_reference.round_rules import (
     SPARED_S,
@@ -78,6 +78,7 @@ class SimulatedRounds:
         largest = max(one.scale_factor for one in throughputs.job_types)
         self._fewest = cluster.fewest_servers(largest)
         self._round: _Round | None = None
+        self._forecast, self._no_noise = empty_forecast(0, 1), np.ones(0)  # of all rounds
         self._last_end_s = 0.0
 
     def add(self, job: Job, steps_done: float = 0.0) -> None:
@@ -118,7 +119,7 @@ class SimulatedRounds:
             return False
         jobs = self.jobs
         index = jobs.index.find(command.job_groups)
-        noise = np.ones(len(index))
+        forecast, noise = self._room(*index.shape)
         if self.ground_truth.rate_noise > 0:
             noise = self.ground_truth.noise(command.round, len(index))
         units = RoundUnits(
@@ -135,17 +136,22 @@ class SimulatedRounds:
             whole_steps=self.whole_steps,
             startup_owed=self._released is None,
         )
-        forecast = forecast_of(units)
         end_s = begin(units, jobs.arrays, self._rates, self.stages.table, start, forecast)
         self._round = _Round(command, units, forecast, end_s)
         if self.early_s < np.inf and command.active > int((command.job_groups >= 0).sum()):
             self._end_early(self._round)
         return True
 
+    def _room(self, units: int, width: int) -> tuple[RoundForecast, Floats]:
+        """A forecast with room for so many units, and noise that changes nothing."""
+        if units > len(self._no_noise) or width != self._forecast.rate.shape[1]:
+            self._forecast, self._no_noise = empty_forecast(2 * units, width), np.ones(2 * units)
+        return self._forecast, self._no_noise
+
     def _end_early(self, current: _Round) -> None:
         """Jobs wait: the round ends when the first of its units has, but not before its age for that."""
         command = current.command
-        finish_s = current.forecast.finish_s
+        finish_s = current.forecast.finish_s[: len(command.job_groups)]
         over = finish_s[finish_s < command.time_s + command.length_s - 1e-9]
         if len(over):
             first_s = max(float(over.min()), command.time_s + self.early_s)

@@ -1,7 +1,7 @@
 """From long-run shares to rounds: the adapter that makes a planner of a policy."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class SharesState:
 
     settled_s: float = 0.0
     solved: bool = False
-    slots: list[int] = field(default_factory=list)  # by name; empty until known
+    slots: Ints | None = None  # (slots,) by name; None until known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,8 @@ class SharesPlanner:
             state.settled_s = self.accounting.settled_when_stalled(state.settled_s)
         waited = now_s - state.settled_s >= self.settings.solve_interval_s
         is_first = state.settled_s == 0.0 or not state.solved
-        return bool(changed & ~self.ignored) and (waited or stalled or is_first)
+        asked = changed != Change.NOTHING and (waited or stalled or is_first)
+        return asked and bool(changed & ~self.ignored)
 
     def solve(self, snapshot: Snapshot, state: SharesState) -> Allocation:  # noqa: ARG002
         """The policy's shares; none where there is no job."""
@@ -115,13 +116,14 @@ class SharesPlanner:
 
     def _slots(self, snapshot: Snapshot, state: SharesState) -> Ints:
         """Slots by accelerator type: those that the settings name first, then by name."""
-        if not state.slots:
+        if state.slots is None:
             rank = {name: i for i, name in enumerate(self.settings.gavel.type_order)}
             names = [slot.accelerator for slot in snapshot.slots]
-            state.slots = sorted(
+            order = sorted(
                 range(len(names)), key=lambda i: (rank.get(names[i], len(rank)), names[i])
             )
-        return np.array(state.slots, np.int64)
+            state.slots = np.array(order, np.int64)
+        return state.slots
 
 
 def _until_misfit(snapshot: Snapshot, order: Ints, entries: Entries) -> Entries:
