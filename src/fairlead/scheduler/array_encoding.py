@@ -41,6 +41,16 @@ class _Started(NamedTuple):
     kept: Bools1
 
 
+_FLOAT, _INT, _BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
+_REPORTED = (
+    (_FLOAT, 2),
+    (_FLOAT, 1),
+    (_INT, 2),
+    (_FLOAT, 1),
+)  # dtypes and dimensions of ``_Reported``
+_STARTED = (_INT, 2), (_INT, 1), (_INT, 1), (_INT, 1), (_BOOL, 1)
+
+
 class _Shape(NamedTuple):
     """What an array is, apart from its values."""
 
@@ -94,12 +104,7 @@ def pack_report(event: RoundEnded, keys: NDArray[np.uint8]) -> bytes | None:
     """The arrays of a report in msgpack, each behind its key; None where they are not such as simulations
     have: C-contiguous, of 64 bits. keys: one after the other, in msgpack."""
     arrays = _Reported(event.steps, event.finish_s, event.outcome, event.restart_s)
-    if not (
-        _is_plain(event.steps, "d", 2)
-        and _is_plain(event.finish_s, "d", 1)
-        and _is_plain(event.outcome, "l", 2)
-        and _is_plain(event.restart_s, "d", 1)
-    ):
+    if not _are_plain(arrays, _REPORTED):
         return None
     size = event.steps.size + event.finish_s.size + event.outcome.size + event.restart_s.size
     out = np.empty(8 * size + len(arrays) * _ROOM, np.uint8)
@@ -111,21 +116,19 @@ def pack_start(command: StartRound, keys: NDArray[np.uint8]) -> bytes | None:
     arrays = _Started(
         command.job_groups, command.slot, command.devices, command.first, command.kept
     )
-    if not (
-        _is_plain(command.job_groups, "l", 2)
-        and _is_plain(command.slot, "l", 1)
-        and _is_plain(command.devices, "l", 1)
-        and _is_plain(command.first, "l", 1)
-        and _is_plain(command.kept, "?", 1)
-    ):
+    if not _are_plain(arrays, _STARTED):
         return None
     size = command.job_groups.size + 2 * len(command.first) + command.devices.size
     out = np.empty(8 * size + len(command.kept) + len(arrays) * _ROOM, np.uint8)
     return out[: _put_start(arrays, keys, out)].tobytes()
 
 
-def _is_plain(array: NDArray[Any], char: str, ndim: int) -> bool:
-    return array.dtype.char == char and array.ndim == ndim and array.flags.c_contiguous
+def _are_plain(arrays: tuple[NDArray[Any], ...], layout: tuple[tuple[Any, int], ...]) -> bool:
+    """Whether arrays are C-contiguous and have these dtypes and numbers of dimensions."""
+    for array, (dtype, ndim) in zip(arrays, layout, strict=True):
+        if array.dtype is not dtype or array.ndim != ndim or not array.flags.c_contiguous:
+            return False
+    return True
 
 
 @kernel("i8(_Reported, u1[::1], u1[::1])")

@@ -106,7 +106,9 @@ def _put_in_force(s: SchedulerData, allocation: Allocation) -> None:
         s.running.renumber(row)
     groups.allocated[:] = (solved[groups.members] | (groups.members < 0)).all(axis=1)
     groups.share[:] = 0.0
-    at = find_groups(groups.members, group_members[known], jobs.n)
+    at = group_members[known, 0]  # a job group stands where its job does
+    if group_members.shape[1] > 1:
+        at = find_groups(groups.members, group_members[known], jobs.n)
     groups.share[at[at >= 0]] = allocation.share[known][at >= 0]
 
 

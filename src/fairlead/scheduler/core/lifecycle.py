@@ -6,6 +6,7 @@ WAITING --> RUNNING --> PREEMPTED --> RUNNING ...
 """
 
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from fairlead.errors import ProtocolError
 from fairlead.model.arrays import Bools, Ints
 from fairlead.model.commands import JobEnd
 from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Bools2, Ints1, Ints2
 
 
 class JobPhase(IntEnum):
@@ -87,13 +89,24 @@ _WAITING, _RUNNING, _PREEMPTED = (
 )
 
 
-@kernel("i8(i8[::1], i8[:,::1], i8[::1], b1[:,::1])")
-def _advance(state: Ints, group_members: Ints, run_group: Ints, allowed: Bools) -> int:
+class _Advance(NamedTuple):
+    """Jobs, and the job groups that run."""
+
+    state: Ints1  # (jobs,) of ``JobPhase``
+    members: Ints2  # (groups, width) rows of jobs, -1 = none
+    running: Ints1  # (running,) rows of job groups
+    allowed: Bools2  # [from, to]
+
+
+@kernel("i8(_Advance)")
+def _advance(jobs: _Advance) -> int:
+    """Set phases in place; the first job whose move is not allowed, -1 = none."""
+    state, members, allowed = jobs.state, jobs.members, jobs.allowed
     runs = np.zeros(len(state), np.bool_)
-    for u in run_group:
-        for k in range(group_members.shape[1]):
-            if group_members[u, k] >= 0:
-                runs[group_members[u, k]] = True
+    for u in jobs.running:
+        for k in range(members.shape[1]):
+            if members[u, k] >= 0:
+                runs[members[u, k]] = True
     for j in range(len(state)):
         to = _RUNNING if runs[j] else (_WAITING if state[j] == _WAITING else _PREEMPTED)
         if not allowed[state[j], to]:
@@ -105,7 +118,7 @@ def _advance(state: Ints, group_members: Ints, run_group: Ints, allowed: Bools) 
 def start_round(state: Ints, group_members: Ints, run_group: Ints, jobs: Ints) -> None:
     """Set (jobs,) states in place for a round: whoever is a member of run_unit's rows runs, the others
     wait. ProtocolError if the table forbids a move."""
-    bad = _advance(state, group_members, run_group, ALLOWED)
+    bad = _advance(_Advance(state, group_members, run_group, ALLOWED))
     if bad >= 0:
         raise ProtocolError(
             f"job {jobs[bad]}: cannot run or wait, it is {JobPhase(state[bad]).name}"
