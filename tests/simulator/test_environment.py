@@ -50,6 +50,22 @@ def test_a_fork_goes_on_alone_and_a_seed_gives_the_same_episode_again() -> None:
     assert play(env, env.reset(seed=3)[0]) == first
 
 
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_an_episode_begins_anew_wherever_the_last_one_was_left(steps: int) -> None:
+    fresh = environment()
+    first, info = fresh.reset(seed=0)
+    whole = play(fresh, first)
+    env = environment()
+    seen, _ = env.reset(seed=0)
+    for _ in range(steps):
+        seen, *_ = env.step(Las().allocate(seen))
+    for again in (env, env.fork()):
+        seen, same_info = again.reset(seed=0)
+        assert same_info == info
+        assert (seen.now_s, seen.jobs.tolist()) == (first.now_s, first.jobs.tolist())
+        assert play(again, seen) == whole
+
+
 def test_what_an_action_may_not_be_is_said_and_can_be_mended() -> None:
     env = environment()
     seen, _ = env.reset()

@@ -50,8 +50,7 @@ class Environment:
                 "solve_s or estimator"
             )
         self._run = SimulationRun.of(given, cluster, AgentPolicy(), chosen)
-        self._asked: Solve | None = None
-        self._over = True
+        self._episode: _Episode | None = None  # None: before the first reset
 
     @property
     def n_slots(self) -> int:
@@ -72,18 +71,13 @@ class Environment:
             world = replace(self._run.ground_truth, seed=seed)
             chosen = replace(self._run.options, seed=seed, ground_truth=world)
             self._run = replace(self._run, options=chosen)
-        self._answer: Allocation | None = None
-        self._scheduler, self._backend = self._run.start(self._solve)
-        self._in_system = 0
-        self._completed = 0
-        self._jct_s = 0.0
-        self._now_s = 0.0
-        self._arrived: dict[int, float] = {}
-        self._over = False
-        self._go_on()
-        if self._asked is None:
+        self._episode = None  # where the beginning fails, nothing of the last episode is left
+        episode = _Episode(self._run)
+        episode.go_on()
+        if episode.asked is None:
             raise RunError("the episode ended before there was a job to decide about")
-        return self._observe(), self._info()
+        self._episode = episode
+        return episode.asked.snapshot.copied(), episode.info()
 
     def step(
         self, action: Floats | Sequence[Sequence[float]] | Allocation
@@ -91,33 +85,42 @@ class Environment:
         """Put shares in force and go on to the next decision: observation, reward, terminated (no job is
         left), truncated (``stop_at_s`` or ``measured_jobs`` has ended it), info. Raises AllocationError
         where the shares exceed a job's time or a type's devices."""
-        if self._over or self._asked is None:
+        episode = self._episode
+        if episode is None or episode.asked is None:
             raise RunError("the episode is over, or has not begun: call reset() first")
-        asked = self._asked
-        self._answer = _allocation(action, asked.snapshot)
-        self._asked = None
-        job_s = self._go_on()
-        last = self._asked is None
-        self._over = last
-        observation = self._observe() if not last else asked.snapshot
-        submissions = self._backend.submissions
-        done = last and self._in_system == 0 and submissions.ended == submissions.submitted
-        return observation, -job_s / 3600, done, last and not done, self._info()
+        asked = episode.asked.snapshot
+        job_s = episode.go_on(_allocation(action, asked))
+        last = episode.asked is None
+        observation = asked if episode.asked is None else episode.asked.snapshot
+        done = last and episode.no_job_is_left()
+        return observation.copied(), -job_s / 3600, done, last and not done, episode.info()
 
     def fork(self) -> "Environment":
         """A copy that goes on by itself from here; either may be abandoned at any time."""
         return independent_copy(self)
 
-    def _solve(self, snapshot: Snapshot, state: PlannerState) -> PlannerAnswer:
-        if self._answer is None:
-            return self._scheduler.data.planning.planner.solve(snapshot, state)  # there is no job
-        answer, self._answer = self._answer, None
-        return answer
 
-    def _go_on(self) -> float:
-        """Drive to the next decision about jobs, or to the end; job-seconds in the system on the way."""
+class _Episode:
+    """One simulation from its beginning, and what is counted on the way."""
+
+    def __init__(self, run: SimulationRun) -> None:
+        self.asked: Solve | None = (
+            None  # the decision that is waited for; None: the episode is over
+        )
+        self._answer: Allocation | None = None
+        self._scheduler, self._backend = run.start(self._solve)
+        self._in_system = 0
+        self._completed = 0
+        self._jct_s = 0.0
+        self._now_s = 0.0
+        self._arrived: dict[int, float] = {}
+
+    def go_on(self, answer: Allocation | None = None) -> float:
+        """Drive to the next decision about jobs, or to the end; job-seconds in the system on the way.
+        answer: to the decision that is waited for."""
+        self.asked, self._answer = None, answer
         job_s = 0.0
-        while self._asked is None:
+        while self.asked is None:
             event = self._backend.next()
             if event is None:
                 break
@@ -130,9 +133,30 @@ class Environment:
                 if isinstance(command, EndJobs):
                     job_s -= self._leave(command)
                 if isinstance(command, Solve) and len(command.snapshot.jobs):
-                    self._asked = replace(command, snapshot=command.snapshot.copied())
+                    self.asked = replace(command, snapshot=command.snapshot.copied())
                 self._backend.perform(command)
         return job_s
+
+    def no_job_is_left(self) -> bool:
+        """Whether all jobs that have come have ended."""
+        submissions = self._backend.submissions
+        return self._in_system == 0 and submissions.ended == submissions.submitted
+
+    def info(self) -> dict[str, Any]:
+        """time_s, jobs in the system, completed jobs and their average JCT (None before the first)."""
+        average = self._jct_s / self._completed if self._completed else None
+        return {
+            "time_s": self._now_s,
+            "n_jobs": self._in_system,
+            "n_completed": self._completed,
+            "avg_jct_s": average,
+        }
+
+    def _solve(self, snapshot: Snapshot, state: PlannerState) -> PlannerAnswer:
+        if self._answer is None:
+            return self._scheduler.data.planning.planner.solve(snapshot, state)  # there is no job
+        answer, self._answer = self._answer, None
+        return answer
 
     def _leave(self, command: EndJobs) -> float:
         """Take note of jobs that have left; job-seconds that were counted after their ends."""
@@ -143,20 +167,6 @@ class Environment:
                 self._completed += 1
                 self._jct_s += float(end_s) - arrived_s
         return float((self._now_s - command.end_s).sum())
-
-    def _observe(self) -> Snapshot:
-        assert self._asked is not None
-        return self._asked.snapshot.copied()
-
-    def _info(self) -> dict[str, Any]:
-        """time_s, jobs in the system, completed jobs and their average JCT (None before the first)."""
-        average = self._jct_s / self._completed if self._completed else None
-        return {
-            "time_s": self._now_s,
-            "n_jobs": self._in_system,
-            "n_completed": self._completed,
-            "avg_jct_s": average,
-        }
 
 
 def _allocation(action: Any, snapshot: Snapshot) -> Allocation:
