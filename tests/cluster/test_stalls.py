@@ -32,7 +32,7 @@ def one_node(directory: Path, round_s: int) -> Iterator[Client]:
 def test_a_hung_rank_is_told_with_its_stack_and_the_job_started_again(tmp_path: Path) -> None:
     step = HANG.format(flag=tmp_path / "hung", seconds="")
     with one_node(tmp_path, 30) as client:
-        spec = training(tmp_path, step, scale_factor=2, stall_timeout_s=2.0)
+        spec = training(tmp_path, step, scale_factor=2, stall_timeout_s=4.0)
         (job,) = client.submit([spec])
         until(lambda: client.job(job).failures == 1, LIMIT_S, "that the hang is ended")
         (first, *_) = client.attempts(job)
@@ -65,10 +65,10 @@ def test_the_code_after_the_loop_is_not_a_hang_and_a_start_may_be_one(tmp_path: 
     ends.mkdir()
     hangs.mkdir()
     with one_node(tmp_path, 30) as client:
-        slow = training(ends, "pass", stall_timeout_s=1.0)
+        slow = training(ends, "pass", stall_timeout_s=4.0)
         script = ends / "train.py"
-        script.write_text(script.read_text() + "\ntime.sleep(4)\n")
-        never = training(hangs, "pass", start_timeout_s=2.0, max_retries=0)
+        script.write_text(script.read_text() + "\ntime.sleep(6)\n")
+        never = training(hangs, "pass", start_timeout_s=8.0, max_retries=0)
         script = hangs / "train.py"
         script.write_text("import time\ndef load_data():\n    time.sleep(600)\nload_data()\n")
         done, stuck = client.submit([slow, never])
