@@ -85,6 +85,23 @@ def test_simulate_names_the_argument_and_its_value(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("family", 5, "family: expected text, got 5"),
+        ("tenant", None, "tenant: expected text, got None"),
+        ("adaptation", "gns", "adaptation: of another type than it has to be: 'gns'"),
+        ("weight", "x", "weight: expected a number, got 'x'"),
+    ],
+)
+def test_a_job_of_a_trace_made_by_hand_is_looked_at(field: str, value: Any, said: str) -> None:
+    odd = replace(JOBS[0], job=replace(JOBS[0].job, **{field: value}))
+    for trace in ([odd], fairlead.Trace("mine", "made", [odd])):
+        with pytest.raises(InputError, match="arrival 0") as refused:
+            simulate(trace=trace)
+        assert said in str(refused.value)
+
+
 def test_what_numpy_calls_a_number_is_one() -> None:
     simulate(seed=np.int64(3), round_s=np.float64(360), solve_s=np.int32(0), measured_jobs=[0, 2])
 

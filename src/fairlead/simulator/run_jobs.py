@@ -40,7 +40,7 @@ def read_jobs(
     elif isinstance(source, list | tuple):
         trace = Trace(name, "arrivals", list(checked(source)))
     elif isinstance(source, Trace):
-        trace = source
+        trace = replace(source, arrivals=list(checked(source.arrivals)))
     else:
         skipped: list[Skipped] = []
         stream = only_usable(checked(source), rates, cluster, skipped)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 
 from fairlead.errors import TraceError
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import TEXT, check_fields, several, shown
 from fairlead.model.batch_size_rules import adaptation_fault
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, Job, JobId
@@ -26,6 +26,9 @@ class Skipped:
     job: JobId | None = None  # the id that it would have had, where it had one
 
 
+_TYPES = {"name": TEXT, "format": TEXT, "arrivals": several(Arrival, "a list of Arrival")}
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """Jobs in order of arrival."""
@@ -38,6 +41,9 @@ class Trace:
     lines: tuple[int, ...] = ()  # line of each arrival; () = not from a file
     devices: tuple[int, ...] = ()  # devices that the file asks for; () = the scale factors
 
+    def __post_init__(self) -> None:
+        check_fields(self, _TYPES, TraceError)
+
 
 def checked(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
     """The same arrivals, each checked as a reader checks the rows of a file; TraceError names the job."""
@@ -47,7 +53,7 @@ def checked(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
             raise TraceError(f"trace: arrival {number}: expected an Arrival, got {shown(arrival)}")
         try:
             _check(arrival, number, time_s, seen)
-        except TypeError:
+        except (AttributeError, TypeError):
             raise TraceError(f"arrival {number}: {_no_number(arrival)}") from None
         time_s = arrival.time_s
         seen.add(arrival.job.id)
@@ -73,6 +79,9 @@ def _check(arrival: Arrival, number: int, after_s: float, seen: set[int]) -> Non
     ):
         if not holds:
             raise TraceError(f"{where}: {name} cannot be {value}")
+    for name, value in (("family", job.family), ("tenant", job.tenant)):
+        if not isinstance(value, str):
+            raise TraceError(f"{where}: {name}: expected text, got {shown(value)}")
     if job.adaptation is not None and (fault := adaptation_fault(job.adaptation, job.family)):
         raise TraceError(f"{where}: adaptation: {fault}")
 
