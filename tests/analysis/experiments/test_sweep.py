@@ -290,7 +290,7 @@ def test_a_point_that_fails_does_not_take_the_sweep_down(
 
 def test_killed_halfway_it_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
     """-9, that is: no farewell. Its workers end with it."""
-    what = [*SMALL, "--seeds", "0", "1", "2", "--rates", "0.1", "--window", "50:60"]
+    what = [*SMALL, "--seeds", "0", "1", "--rates", "0.1", "--window", "50:60"]
     what += ["--generate", "gavel,duration=36000", "--processes", "1"]
     command = [sys.executable, "-m", "fairlead", "sweep", *what, "--out"]
     process = subprocess.Popen([*command, str(tmp_path / "killed")])
@@ -304,11 +304,11 @@ def test_killed_halfway_it_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) 
     assert workers
     assert not psutil.wait_procs(workers, timeout=120)[1]
     half = _results(points)
-    assert 4 <= len(half) < 12
+    assert 4 <= len(half) < 8
     assert call("sweep", "--resume", str(tmp_path / "killed"), "--processes", "1") == 0
     assert call("sweep", *what, "--out", str(tmp_path / "whole")) == 0
     whole = _results(tmp_path / "whole" / "points")
-    assert len(whole) == 12
+    assert len(whole) == 8
     assert _results(points) == whole
     assert half.items() <= whole.items()
     texts = [(tmp_path / name / "sweep.json").read_bytes() for name in ("killed", "whole")]
