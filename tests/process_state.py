@@ -1,22 +1,20 @@
 """What all tests of a process share, and none may leave changed: its environment, its signals, its limits."""
 
-import gc
-import logging
 import os
 import resource
 import signal
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
-_LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS)
-_OF_PYTEST = "PYTEST_CURRENT_TEST"
-# Libraries set variables when they are imported; what steers programs of ours, they do not.
-_OURS = ("FAIRLEAD_", "NUMBA_", "PYTHON", "XDG_", "RANK", "LOCAL_RANK", "WORLD_SIZE", "HOME")
-_AT_FIRST = frozenset(os.environ)
+# Those that programs of ours catch; SIGCHLD belongs to libraries with processes of their own.
+_SIGNALS = tuple(
+    getattr(signal, f"SIG{name}") for name in ("INT", "TERM", "HUP", "ALRM", "USR1", "USR2")
+)
+_LIMITS = (resource.RLIMIT_FSIZE, resource.RLIMIT_AS)
+# Libraries set variables of their own when they are imported: these are left to them.
+_OURS = ("FAIRLEAD_", "HOME", "PATH", "PYTHONPATH", "TMPDIR", "XDG_")
 
 
 @dataclass(frozen=True)
@@ -31,13 +29,15 @@ class ProcessState:
         return ProcessState({name: read() for name, (read, _) in _PARTS.items()})
 
     def restore(self) -> list[str]:
-        """Put right what differs from it; what that was, in a sentence for each part."""
+        """Put right what differs from it; what that was, in a sentence for each part. Signal handlers are put
+        right without a word: those of a training loop that a test breaks off stay behind."""
         changed = []
         for name, (read, write) in _PARTS.items():
             before, after = self.parts[name], read()
             if before != after:
-                changed.append(f"{name}: {_difference(before, after)}")
                 write(before)
+                if name != _HANDLERS:
+                    changed.append(f"{name}: {_difference(before, after)}")
         return changed
 
 
@@ -49,8 +49,7 @@ def _difference(before: Any, after: Any) -> str:
 
 
 def _environment() -> dict[str, str]:
-    names = [name for name in os.environ if name.startswith(_OURS) or name in _AT_FIRST]
-    return {name: os.environ[name] for name in names if name != _OF_PYTEST}
+    return {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
 
 
 def _set_environment(before: dict[str, str]) -> None:
@@ -106,34 +105,12 @@ def _set_timer(_: bool) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
-def _log_handlers() -> list[logging.Handler]:
-    """Of the root logger, less pytest's own, which come and go."""
-    handlers = logging.getLogger().handlers
-    return [one for one in handlers if not type(one).__module__.startswith("_pytest")]
-
-
-def _set_log_handlers(before: list[logging.Handler]) -> None:
-    for one in _log_handlers():
-        if one not in before:
-            logging.getLogger().removeHandler(one)
-
-
-def _set_path(before: list[str]) -> None:
-    sys.path[:] = before
-
-
-def _set_collector(before: bool) -> None:
-    (gc.enable if before else gc.disable)()
-
-
+_HANDLERS = "signal handlers"
 _PARTS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
     "os.environ": (_environment, _set_environment),
     "the working directory": (_folder, os.chdir),
     "the umask": (_umask, _set_umask),
-    "signal handlers": (_handlers, _set_handlers),
+    _HANDLERS: (_handlers, _set_handlers),
     "the timer of SIGALRM": (_timer, _set_timer),
     "resource limits": (_limits, _set_limits),
-    "handlers of the root logger": (_log_handlers, _set_log_handlers),
-    "sys.path": (lambda: [*sys.path], _set_path),
-    "whether garbage is collected": (gc.isenabled, _set_collector),
 }
