@@ -79,9 +79,9 @@ def _check(arrival: Arrival, number: int, after_s: float, seen: set[int]) -> Non
     ):
         if not holds:
             raise TraceError(f"{where}: {name} cannot be {value}")
-    for name, value in (("family", job.family), ("tenant", job.tenant)):
-        if not isinstance(value, str):
-            raise TraceError(f"{where}: {name}: expected text, got {shown(value)}")
+    for name, text in (("family", job.family), ("tenant", job.tenant)):
+        if not isinstance(text, str):
+            raise TraceError(f"{where}: {name}: expected text, got {shown(text)}")
     if job.adaptation is not None and (fault := adaptation_fault(job.adaptation, job.family)):
         raise TraceError(f"{where}: adaptation: {fault}")
 
