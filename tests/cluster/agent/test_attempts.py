@@ -12,6 +12,8 @@ from fairlead.client.messages import (
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.rank_failures import exit_failure
+from fairlead.cluster.agent.spawner_events import may_have_expired
+from fairlead.cluster.agent.spawner_messages import Exited
 from fairlead.cluster.protocol.messages import (
     EXPIRED,
     LEAVES,
@@ -182,3 +184,15 @@ def test_steps_neither_fall_nor_exceed_those_of_the_job() -> None:
     assert one.held(6.0).step == 250
     one.progress(Progress(1, 600, 400, 0.2), 7.0)
     assert one.held(8.0).step == 500
+
+
+@pytest.mark.parametrize(
+    ("said", "expired"), [("", True), (EXPIRED, True), ("SIGTERM", False), ("preempted", False)]
+)
+def test_of_a_rank_that_says_why_it_ends_nothing_else_is_assumed(said: str, expired: bool) -> None:
+    one = start()
+    one.started(1.0)
+    one.loaded(Loaded(1, 40, 0.5), 4.0)
+    one.progress(RankEnded(1, 50, 50, 0.2, False, said), 9.0)
+    ended = Exited(job=1, attempt=1, rank=0, code=0, at_s=9.0)
+    assert may_have_expired(one, ended) is expired

@@ -79,7 +79,7 @@ class SpawnerEvents:
         start = self._attempts.get((message.job, message.attempt))
         if start is None or start.ended:
             return
-        if isinstance(message, Exited) and _may_have_expired(start, message):
+        if isinstance(message, Exited) and may_have_expired(start, message):
             await self._ranks.heard_out(start.key, _LAST_WORD_S)
         self._ending.expire()  # first: a start that has no lease any more is not blamed for its end
         now = time.monotonic()
@@ -108,7 +108,7 @@ class SpawnerEvents:
         if end.expired:
             # Where the agent has had it extended, the spawner has not heard that, nor its warden.
             start.stop(STOOD_STILL if start.lease.left_s(end.at_s) > 0.0 else EXPIRED, now)
-        elif _may_have_expired(start, end) and start.told_lease.is_short(end.at_s):
+        elif may_have_expired(start, end) and start.told_lease.is_short(end.at_s):
             start.stop(EXPIRED, now)
         if start.may_tell:
             self._progress.look_last(start, now)
@@ -169,8 +169,8 @@ class SpawnerEvents:
         self._changed()
 
 
-def _may_have_expired(start: NodeAttempt, end: Exited) -> bool:
+def may_have_expired(start: NodeAttempt, end: Exited) -> bool:
     """Whether this rank may have ended because, as far as it knew, its lease was over."""
     code = end.code in (0, EXIT_MAY_NOT_RUN)
     told = start.steps.end_reason not in ("", EXPIRED)  # it has said why its loop is over
-    return code and end.rank == 0 and start.speaks and not start.finishing and not told
+    return code and end.rank == 0 and start.speaks and not (start.finishing or told)
