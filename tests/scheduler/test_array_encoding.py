@@ -5,12 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairlead.model.commands import StartRound
-from fairlead.model.events import RoundEnded
-from fairlead.scheduler.array_encoding import pack, unpack
+from fairlead.analysis.simulate import simulate
+from fairlead.model.commands import Command, StartRound
+from fairlead.model.events import Event, RoundEnded
+from fairlead.model.job import Arrival, Job, JobId
+from fairlead.scheduler.array_encoding import pack, pack_report, pack_start, unpack
 from fairlead.scheduler.journal import decode, encode, encode_any
 
 SIZES = (0, 1, 2, 4, 5, 9, 13, 57, 60, 61, 120, 9000, 20000)
+
+KEYS = np.array([0xA0] * 5, np.uint8)  # empty ones
 
 
 def values(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> Any:
@@ -54,6 +58,30 @@ def test_rounds_have_the_bytes_of_the_general_encoder(n: int, width: int) -> Non
     for _ in range(8):
         for record in (report(rng, n, width), start(rng, n, width)):
             assert encode(record) == encode_any(record)
+
+
+class TakesShortWay:
+    """An observer: have all rounds been encoded array by array, without the general encoder?"""
+
+    def __init__(self) -> None:
+        self.short: list[bool] = []
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, RoundEnded):
+            self.short.append(pack_report(event, KEYS) is not None)
+
+    def command(self, command: Command) -> None:
+        if isinstance(command, StartRound):
+            self.short.append(pack_start(command, KEYS) is not None)
+
+
+@pytest.mark.parametrize("profile", ["default", "gavel"])
+def test_rounds_of_simulations_take_the_short_way(profile: str) -> None:
+    seen = TakesShortWay()
+    jobs = [Arrival(0.0, Job(JobId(i), "ResNet-18 (batch size 32)", 1, 1e5)) for i in range(3)]
+    simulate(jobs, "v100=2", "las", profile=profile, observers=[seen])
+    assert len(seen.short) > 3
+    assert all(seen.short)
 
 
 def test_arrays_of_another_kind_are_encoded_too() -> None:

@@ -126,7 +126,7 @@ def pack_start(command: StartRound, keys: NDArray[np.uint8]) -> bytes | None:
 def _are_plain(arrays: tuple[NDArray[Any], ...], layout: tuple[tuple[Any, int], ...]) -> bool:
     """Whether arrays are C-contiguous and have these dtypes and numbers of dimensions."""
     for array, (dtype, ndim) in zip(arrays, layout, strict=True):
-        if array.dtype is not dtype or array.ndim != ndim or not array.flags.c_contiguous:
+        if array.dtype != dtype or array.ndim != ndim or not array.flags.c_contiguous:
             return False
     return True
 
