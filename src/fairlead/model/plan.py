@@ -54,7 +54,11 @@ class Accounts:
 
 @runtime_checkable
 class Policy(Protocol):
-    """Long-run shares: the Gavel family. A pure function of the snapshot."""
+    """Long-run shares: the Gavel family. A pure function of the snapshot.
+
+    Asked before a round when jobs or devices have changed since the last solve; one whose shares depend on
+    age or run time has ``BasePolicy.solve_every_s`` too.
+    """
 
     @property
     def name(self) -> str: ...
@@ -82,6 +86,7 @@ class BasePolicy:
     global_queue: bool = (
         False  # one queue over all accelerator types: Gavel's --enable_global_queue
     )
+    solve_every_s: float | None = None  # solve again when the shares are this old; None: on change only
 
 
 _NO_TRAITS = BasePolicy()

@@ -31,6 +31,7 @@ class PolicyTraits(BasePolicy):
     work_conserving: bool
     global_queue: bool
     strict: bool = False
+    solve_every_s: float | None = None
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """Never called: in a replay the allocations are events."""
@@ -63,6 +64,7 @@ def traits_of(policy: Policy) -> PolicyTraits:
         work_conserving=policy.work_conserving,
         global_queue=optional.global_queue,
         strict=optional.strict,
+        solve_every_s=optional.solve_every_s,
     )
 
 

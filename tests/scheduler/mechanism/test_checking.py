@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.small import TABLE, job, run
+from tests.small import TABLE, jct, job, run
 
 import fairlead
 from fairlead.errors import AllocationError, ConfigError, SolveError
@@ -91,6 +91,18 @@ def test_a_wrong_answer_is_one_sentence(answer: Callable[[Snapshot], Any], said:
         run(JOBS, fast=2, policy=Mine(answer))
     assert str(problem.value).startswith("policy 'mine' at 0 s: ")
     assert said in str(problem.value)
+
+
+def too_much(snapshot: Snapshot) -> Allocation:
+    """All devices twice, found by the policy itself."""
+    made = equal(snapshot)
+    return fairlead.check_allocation(replace(made, share=made.share + 0.7), snapshot)
+
+
+def test_what_a_policy_itself_finds_wrong_names_it_and_the_time_too() -> None:
+    with pytest.raises(AllocationError) as problem:
+        run(JOBS, fast=2, policy=Mine(too_much))
+    assert str(problem.value) == "policy 'mine' at 0 s: fast: 3.000 devices shared out of 2"
 
 
 def test_a_good_answer_is_run() -> None:
@@ -206,3 +218,34 @@ def test_an_optional_trait_is_declared_by_the_base_class() -> None:
     check_traits(_Declared())
     assert optional_traits(_Declared()).strict
     assert not optional_traits(object()).strict
+
+
+@dataclass
+class LongestWaiting(BasePolicy):
+    """The whole cluster for the job that has waited longest for its turn."""
+
+    solve_every_s: float | None = None
+    name: str = "longest_waiting"
+    heterogeneity_aware: bool = True
+    space_sharing: bool = False
+    work_conserving: bool = False
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        share = np.zeros_like(snapshot.solo_rate)
+        share[(snapshot.age_s - snapshot.ran_s).argmax(), 0] = 1.0
+        return fairlead.allocation(snapshot, share, SolveReport("closed-form"))
+
+
+def test_a_policy_that_looks_at_age_is_asked_again_after_its_interval(tmp_path: Path) -> None:
+    two = [job(3, 0.0, 36000.0), job(7, 0.0, 36000.0)]  # ten rounds each
+    on_change = run(two, fast=1, policy=LongestWaiting())
+    every = run(two, fast=1, policy=LongestWaiting(solve_every_s=100.0), out=tmp_path)
+    assert jct(on_change) == {3: 3600.0, 7: 7200.0}
+    assert jct(every) == {3: 6840.0, 7: 7200.0}, "they take turns"
+    assert replay(tmp_path / "journal")[1] == 0, "the trait is in the journal"
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, float("inf"), float("nan"), True, "60"])
+def test_an_interval_of_solves_is_a_duration(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="solve_every_s must be seconds > 0 or None, got"):
+        check_traits(LongestWaiting(solve_every_s=wrong))

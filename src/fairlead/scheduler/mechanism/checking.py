@@ -1,9 +1,12 @@
 """What a policy from outside answers is checked before it comes into force: one sentence says what is wrong.
 
 Fairlead's own policies check themselves (``check_allocation``) and are tested; they are asked as they are.
+Whoever finds shares that break a constraint, the error names policy and time.
 """
 
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 
 import numpy as np
@@ -12,12 +15,12 @@ from fairlead.errors import AllocationError, ConfigError, FairleadError, SolveEr
 from fairlead.model.allocation import Allocation
 from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Ints
-from fairlead.model.plan import BasePolicy, Policy, Stateful
+from fairlead.model.plan import BasePolicy, Policy, Stateful, optional_traits
 from fairlead.model.snapshot import Snapshot
 
 TRAITS = {"name": str, "heterogeneity_aware": bool, "space_sharing": bool, "work_conserving": bool}
 
-OPTIONAL = ("strict", "global_queue")  # of ``BasePolicy``
+OPTIONAL = ("strict", "global_queue", "solve_every_s")  # of ``BasePolicy``
 
 
 def check_traits(policy: object) -> None:
@@ -39,16 +42,25 @@ def check_traits(policy: object) -> None:
         raise ConfigError(
             f"{label}: has {optional[0]!r}, for which it must inherit from fairlead.BasePolicy"
         )
+    every_s: object = optional_traits(policy).solve_every_s
+    if every_s is not None and not _is_duration(every_s):
+        raise ConfigError(f"{label}: solve_every_s must be seconds > 0 or None, got {every_s!r}")
     if not callable(policy.allocate):  # type: ignore[attr-defined]
         raise ConfigError(f"{label}: allocate must be a method, got {policy.allocate!r}")  # type: ignore[attr-defined]
+
+
+def _is_duration(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < value < float("inf")  # type: ignore[operator]
 
 
 def ask(policy: Policy, snapshot: Snapshot) -> Allocation:
     """The policy's shares for a snapshot. Raises AllocationError with policy, time and job where they break
     a constraint, or where the policy has written to the snapshot; SolveError where it fails."""
-    if _is_own(policy):
-        return policy.allocate(snapshot)
     where = f"policy {policy.name!r} at {snapshot.now_s:.0f} s"
+    if _is_own(policy):
+        with _named(where):
+            return policy.allocate(snapshot)
     shown = snapshot.copied()  # theirs to read; ours stays what it is
     if isinstance(policy, Stateful):
         policy.set_state(_state(snapshot.previous))
@@ -59,17 +71,28 @@ def ask(policy: Policy, snapshot: Snapshot) -> Allocation:
     made = _typed(where, found)
     _check_units(where, made, snapshot)
     _check_shares(where, made, snapshot)
-    try:
+    with _named(where):
         check_allocation(made, snapshot)
-    except AllocationError as problem:
-        raise AllocationError(f"{where}: {problem}") from None
     return _with_state(where, policy, made)
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """An AllocationError raised within names policy and time, once."""
+    try:
+        yield
+    except AllocationError as problem:
+        sentence = str(problem)
+        if sentence.startswith(where):
+            raise
+        raise AllocationError(f"{where}: {sentence}") from None
 
 
 def _allocate(policy: Policy, shown: Snapshot, where: str) -> object:
     """What the policy answers. Raises SolveError where it raises something that is not Fairlead's."""
     try:
-        return policy.allocate(shown)
+        with _named(where):
+            return policy.allocate(shown)
     except FairleadError:
         raise
     except Exception as problem:

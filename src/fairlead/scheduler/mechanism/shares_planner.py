@@ -49,14 +49,17 @@ class SharesPlanner:
         return SharesState()
 
     def due(self, now_s: float, changed: Change, stalled: bool, state: SharesState) -> bool:
-        """On change, when the interval has passed since the last solve or nothing runs. A solve at time 0
-        counts as none."""
+        """On change, when the interval has passed since the last solve or nothing runs; without a change when
+        the shares are as old as the policy lets them be. A solve at time 0 counts as none."""
         if stalled:
             state.settled_s = self.accounting.settled_when_stalled(state.settled_s)
         waited = now_s - state.settled_s >= self.settings.solve_interval_s
         is_first = state.settled_s == 0.0 or not state.solved
         asked = changed != Change.NOTHING and (waited or stalled or is_first)
-        return asked and bool(changed & ~self.ignored)
+        if asked and bool(changed & ~self.ignored):
+            return True
+        every_s = optional_traits(self.policy).solve_every_s
+        return every_s is not None and now_s - state.settled_s >= every_s
 
     def solve(self, snapshot: Snapshot, state: SharesState) -> Allocation:  # noqa: ARG002
         """The policy's shares; none where there is no job."""
