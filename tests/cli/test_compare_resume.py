@@ -1,7 +1,10 @@
 """A comparison that was interrupted goes on, and is then what it would have been."""
 
+import importlib
 import json
+import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -132,3 +135,67 @@ def test_a_comparison_does_not_go_on_otherwise_than_it_began(
     said = capsys.readouterr().err
     assert "c/compare.json: does not describe a comparison" in said
     assert said.count("\n") == 1
+
+
+GREEDY = """
+import numpy as np
+import fairlead
+
+class Greedy:
+    name, heterogeneity_aware, space_sharing, work_conserving = "greedy", True, False, True
+
+    def allocate(self, snapshot):
+        share = np.where(snapshot.solo_rate > 0, TIMES, 0.0) / len(snapshot.slots)
+        report = fairlead.SolveReport("closed-form")
+        return fairlead.check_allocation(fairlead.allocation(snapshot, share, report), snapshot)
+
+def make(request):
+    return Greedy()
+"""
+
+
+@pytest.fixture
+def greedy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The module of an installed policy that shares out more devices than there are."""
+    package = Path("greedy-0.1.dist-info")
+    package.mkdir()
+    package.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: greedy\nVersion: 0.1\n")
+    package.joinpath("entry_points.txt").write_text("[fairlead.policies]\ngreedy = greedy:make\n")
+    module = Path("greedy.py")
+    module.write_text(GREEDY.replace("TIMES", "1.0"))
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    yield module
+    sys.modules.pop("greedy", None)
+
+
+def test_a_policy_that_fails_does_not_keep_the_others_from_the_table(
+    greedy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [*GIVEN, "--policies", "fifo,greedy,las", "--relative-to", "las", "--out", "partly"]
+    assert call("compare", *asked) == 1
+    said = capsys.readouterr()
+    assert "fifo" in said.out
+    assert "ratio to las" in said.out
+    assert "greedy" not in said.out
+    last = said.err.strip().splitlines()[-1]
+    assert re.fullmatch(
+        r"fairlead: policy 'greedy' at \d+ s: \w+: \d.\d+ devices shared out of 3", last
+    )
+    assert call("compare", "--resume", "partly") == 1, "as long as the policy is as it was"
+    capsys.readouterr()
+    greedy.write_text(GREEDY.replace("TIMES", "0.01"))
+    del sys.modules["greedy"]
+    importlib.invalidate_caches()
+    assert call("compare", "--resume", "partly") == 0
+    assert "greedy" in capsys.readouterr().out
+    assert call("compare", "--resume", "partly") == 2
+    assert "this comparison is complete" in capsys.readouterr().err
+
+
+def test_where_no_policy_comes_to_its_end_there_is_the_error_alone(
+    greedy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("compare", *GIVEN, "--policy", "greedy", "--out", "none") == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "policy 'greedy' at" in said.err

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ from fairlead.cli.comparison import ComparedRun, Comparison, go_on_with, read_co
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.run_sources import is_sweep, read_runs
 from fairlead.cli.simulate import RunArguments, remembered
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, FairleadError
 from fairlead.simulator.inputs import Input
 
 if TYPE_CHECKING:
@@ -149,13 +149,28 @@ def _run_comparison(
     """Run what has not been run to its end, and show all of it. prepared: the runs with their inputs read,
     where they are."""
     try:
-        named, skipped = comparison.finish(folder, prepared)
-        for line in skipped:
+        runs = comparison.finish(folder, prepared)
+        for line in runs.skipped:
             print(f"fairlead: {line}", file=sys.stderr)
-        _show(named, comparison.reference, folder, json)
+        if runs.plotted:
+            _show(runs.plotted, runs.reference(comparison.reference), folder, json)
+        _raise_first(runs.errors)
     except KeyboardInterrupt:
         print(f"fairlead: interrupted. Go on with: {go_on_with(folder)}", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+def _raise_first(errors: Mapping[str, FairleadError]) -> None:
+    """Raise the first error, and print the others, each with the label of its run. No error: do nothing."""
+    sentences = {label: _labelled(label, str(problem)) for label, problem in errors.items()}
+    for label in list(errors)[1:]:
+        print(f"fairlead: {sentences[label]}", file=sys.stderr)
+    for label, problem in errors.items():
+        raise type(problem)(sentences[label]) from problem
+
+
+def _labelled(label: str, sentence: str) -> str:
+    return sentence if sentence.startswith(f"policy {label!r}") else f"{label}: {sentence}"
 
 
 def _compare_folders(

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import msgspec
 
 from fairlead.cli import options as o
 from fairlead.cli.simulate import RunArguments, execute
-from fairlead.errors import RunError
+from fairlead.errors import FairleadError, InputError, RunError
 
 if TYPE_CHECKING:
     from fairlead.analysis.report.run_charts import PlottedRun
@@ -26,6 +27,20 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     arguments: RunArguments
 
 
+@dataclass(frozen=True, kw_only=True)
+class ComparedRuns:
+    """What came of the runs of a comparison."""
+
+    plotted: "list[PlottedRun]"  # of the runs that have come to their end
+    positions: list[int]  # of these among all that are compared
+    skipped: list[str]  # what of their input could not be used
+    errors: dict[str, FairleadError]  # of the runs that have not, by label
+
+    def reference(self, position: int | None) -> int | None:
+        """Where the run at this position is among ``plotted``; None where it is not."""
+        return self.positions.index(position) if position in self.positions else None
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """What is compared, as ``compare.json`` has it."""
 
@@ -38,19 +53,25 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
         write_json(folder / FILE, self)
 
-    def finish(
-        self, folder: Path, prepared: Sequence["SimulationRun"] = ()
-    ) -> tuple[list["PlottedRun"], list[str]]:
-        """Run what has not been run to its end; all runs, and what of their input could not be used.
+    def finish(self, folder: Path, prepared: Sequence["SimulationRun"] = ()) -> ComparedRuns:
+        """Run what has not been run to its end; a policy that fails does not keep the others from theirs.
         Interrupted: says how to go on. prepared: the runs with their inputs read, where they are."""
-        found, skipped = [], list[str]()
+        plotted, positions, skipped = [], [], list[str]()
+        errors: dict[str, FairleadError] = {}
         for number, one in enumerate(self.runs):
             at = folder / one.folder
             run = prepared[number] if prepared else None
-            done = _read(one, at) or _execute(one, at, run, go_on_with(folder))
-            found.append(done[0])
+            try:
+                done = _read(one, at) or _execute(one, at, run, go_on_with(folder))
+            except InputError:
+                raise  # it is the same input for all
+            except FairleadError as problem:
+                errors[one.label] = problem
+                continue
+            plotted.append(done[0])
+            positions.append(number)
             skipped = skipped or done[1]  # it is the same input for all
-        return found, skipped
+        return ComparedRuns(plotted=plotted, positions=positions, skipped=skipped, errors=errors)
 
 
 def go_on_with(folder: Path) -> str:
@@ -74,7 +95,8 @@ def read_comparison(folder: Path) -> Comparison:
         raise RunError(
             f"{path}: does not describe a comparison: there is no run {comparison.reference}"
         )
-    if (folder / "report.html").exists():
+    complete = (folder / "report.html").exists()
+    if complete and all(_read(one, folder / one.folder) for one in comparison.runs):
         raise RunError(f"{folder}: this comparison is complete, there is nothing to go on with")
     return comparison
 
