@@ -86,7 +86,9 @@ class BasePolicy:
     global_queue: bool = (
         False  # one queue over all accelerator types: Gavel's --enable_global_queue
     )
-    solve_every_s: float | None = None  # solve again when the shares are this old; None: on change only
+    solve_every_s: float | None = (
+        None  # solve again when the shares are this old; None: on change only
+    )
 
 
 _NO_TRAITS = BasePolicy()

@@ -13,14 +13,13 @@ families that can run on it.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 
 from fairlead.model.argument_checks import shown
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.traces.fields import seconds, whole
+from fairlead.simulator.traces.fields import date_s, seconds, whole
 from fairlead.simulator.traces.reader import Format, ReadRequest
 from fairlead.simulator.traces.source import (
     HeaderColumns,
@@ -57,18 +56,6 @@ class _Wording:
         return names if self.tenant is None else (*names, self.tenant)
 
 
-def _wall_clock_s(source: Source, line: int, name: str, text: str) -> float:
-    """``2017-10-09 07:01:55`` as seconds; a time without a zone counts as UTC, so no hour is lost."""
-    try:
-        moment = datetime.fromisoformat(text.strip())
-        time_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise source.fault(line, f"{name}: expected a date and time, got {shown(text)}") from None
-    if time_s < 0:
-        raise source.fault(line, f"{name}: must not be before 1970, got {shown(text)}")
-    return time_s
-
-
 PHILLY = _Wording(
     name="Philly",
     submitted="timestamp",
@@ -76,7 +63,7 @@ PHILLY = _Wording(
     devices="num_gpus",
     tenant="cluster",
     job=None,
-    time_s=_wall_clock_s,
+    time_s=date_s,
 )
 ITP = _Wording(
     name="ITP",

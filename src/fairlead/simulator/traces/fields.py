@@ -1,5 +1,6 @@
 """Numbers out of text, with the field's name in every complaint."""
 
+from datetime import UTC, datetime, tzinfo
 from math import isfinite
 
 from fairlead.model.argument_checks import shown
@@ -81,3 +82,18 @@ def whole(source: Source, line: int, name: str, value: object, least: int) -> in
     if result >= 2**53:
         raise source.fault(line, f"{name}: must be below 2**53, got {shown(value)}")
     return int(result)
+
+
+def date_s(source: Source, line: int, name: str, text: str, zone: tzinfo | None = UTC) -> float:
+    """A date and time as ``2017-10-09 07:01:55`` or ``2017-10-09T09:01:55+02:00``, in seconds since 1970.
+    zone: of a text that names none; None = such a text is a mistake. UTC loses no hour to summer time."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        if moment.tzinfo is None and zone is None:
+            raise source.fault(line, f"{name}: expected a time zone, got {shown(text)}")
+        time_s = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError):
+        raise source.fault(line, f"{name}: expected a date and time, got {shown(text)}") from None
+    if time_s < 0:
+        raise source.fault(line, f"{name}: must not be before 1970, got {shown(text)}")
+    return time_s
