@@ -7,7 +7,7 @@ from tests.scheduler.core.test_checkpoint import devices, setup
 from tests.scheduler.core.test_scheduler import ended, run, start, submit
 
 from fairlead.model.cluster import Cluster, Node, SlotType
-from fairlead.model.events import JobsSubmitted
+from fairlead.model.events import JobsSubmitted, NodeLost
 from fairlead.model.job import Job, JobId
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core import invariants
@@ -87,6 +87,34 @@ def test_jobs_stay_while_others_come_and_all_run(policy: str, arrivals: str) -> 
         where = now
         invariants.check(core)
     assert len(where) == n
+
+
+@pytest.mark.parametrize("policy", ["las", "las_aware"])
+@pytest.mark.parametrize("lost", range(4))
+def test_who_goes_on_after_the_loss_of_a_node_stays_where_it_is(policy: str, lost: int) -> None:
+    """Two jobs more than devices, each as fast on every type: they take turns, and nobody moves to another
+    type because it is owed time there."""
+    nodes = tuple(Node(f"n{i}", ("v100", "k80")[i % 2], 2) for i in range(4))
+    slots = (SlotType("v100"), SlotType("k80"))
+    rates = Throughputs(slots, job_types(("a", 1)), np.ones((1, 2)), None)
+    core = build(setup(Cluster(nodes), policy, rates))
+    jobs = tuple(Job(JobId(i), "a", 1, 1e7) for i in range(8))
+    current = start(run(core, JobsSubmitted(0.0, jobs)))
+    core.data.ledger.jobs.restart_s[:] = 1.0
+    rounds = dict.fromkeys(range(8), 0)
+    run(core, NodeLost(180.0, f"n{lost}"))
+    current = start(run(core, ended(current, 180.0, 180.0)))
+    for number in range(1, 25):
+        before = devices(core)
+        current = start(run(core, ended(current, 180.0 + 360.0 * number, 360.0)))
+        now = devices(core)
+        assert {job: now[job] for job in now.keys() & before.keys()} == {
+            job: before[job] for job in now.keys() & before.keys()
+        }
+        for job in now:
+            rounds[job] += 1
+        invariants.check(core)
+    assert max(rounds.values()) - min(rounds.values()) <= 2, "all have had as much"
 
 
 def test_what_a_job_has_counts_for_the_share_that_it_stands_for() -> None:

@@ -185,14 +185,13 @@ class ActiveRound:
         return PreviousRound(group, slot, first, devices)
 
     def _go_back(self, group: Ints, placed: Placement, before: PreviousRound) -> Placement:
-        """Undo moves to another type where a job group is no faster and its old devices cost no more. Where
-        all jobs run, no other job wants these devices, so such a move is not worth a start. A job group that
-        is placed on them and runs as fast on the new ones takes those. group: (rows,) of the ledger."""
+        """Undo moves to another type where a job group is no faster and its old devices cost no more: such a
+        move is not worth a start. A job group that is placed on them and runs as fast on the new ones takes
+        those. Where all jobs run no other wants these devices, so it takes them also where they are free.
+        group: (rows,) of the ledger."""
         groups, jobs, running = self.ledger.groups, self.ledger.jobs, len(group)
         if self.ledger.width > 1:  # no job is in two that run
             running = int(np.count_nonzero(groups.members[group] >= 0))
-        if running < jobs.n:
-            return placed
         slot, of_slot = self._old_slots(group, before), self.site.accelerator_of_slot
         rows = np.flatnonzero((slot >= 0) & (of_slot[slot] != of_slot[placed.slot]))
         if not len(rows):
@@ -210,6 +209,8 @@ class ActiveRound:
             return bool(alike(speed[row : row + 1], np.array([one]), np.array([other]), ALIKE)[0])
 
         swapped = swap_back(placed, back, fits)
+        if running < jobs.n:
+            return swapped
         price = self.cluster.price[of_slot]
         rest = {
             row: where
