@@ -18,6 +18,7 @@ from fairlead.cluster.agent.devices import NodeDevices, find_devices
 from fairlead.cluster.agent.health import HealthOptions
 from fairlead.cluster.agent.options import AgentOptions
 from fairlead.cluster.agent.server_client import RefusedError
+from fairlead.cluster.agent.stop_agent import stop_agent
 from fairlead.cluster.agent.zygote import missing
 from fairlead.cluster.log_lines import log_with_times
 from fairlead.errors import ConfigError
@@ -127,6 +128,14 @@ class NodeOptions:
             help="Seconds between checks of the node's health (default: 30).",
         ),
     ] = None
+    stop: Annotated[
+        bool,
+        typer.Option(
+            "--stop",
+            help="Start nothing: end the agent of this machine that has the --state of this --node, and "
+            "wait until it has ended. Jobs save first.",
+        ),
+    ] = False
 
 
 @takes_records
@@ -135,6 +144,9 @@ def agent(options: NodeOptions) -> None:
 
     Runs until SIGTERM or Ctrl-C: jobs save and end. A second signal kills them.
     """
+    if options.stop:
+        _stop(options)
+        return
     chosen = _agent_options(options)
     log_with_times(logging.INFO)
     print(_description(chosen.node, chosen.devices), flush=True)
@@ -142,6 +154,15 @@ def agent(options: NodeOptions) -> None:
         asyncio.run(Agent(chosen).run())
     except RefusedError as problem:
         raise ConfigError(str(problem)) from None
+
+
+def _stop(given: NodeOptions) -> None:
+    """End the agent that has the state directory."""
+    file = _File() if given.config is None else _read(given.config)
+    name = _name(given.node or file.node or socket.gethostname())
+    state = _state(given.state or file.state, name)
+    ended = stop_agent(state)
+    print(f"node {name}: {'its agent has ended' if ended else f'no agent runs in {state}'}")
 
 
 def _agent_options(given: NodeOptions) -> AgentOptions:

@@ -20,7 +20,7 @@ _LARGEST = 4096  # bytes of the file that names the owner
 _log = logging.getLogger(__name__)
 
 
-class _Owner(msgspec.Struct, frozen=True, kw_only=True):
+class StateOwner(msgspec.Struct, frozen=True, kw_only=True):
     """The process that has a state directory."""
 
     machine: str
@@ -63,7 +63,7 @@ def take_state(state: Path) -> int:
         raise ConfigError(f"--state {state}: {problem.strerror}") from None
     if lock is None:
         raise ConfigError(f"--state {state}: another agent runs there")
-    owner = _owner_of(state)
+    owner = owner_of(state)
     if owner is not None and owner.lives:
         os.close(lock)
         raise ConfigError(
@@ -74,10 +74,10 @@ def take_state(state: Path) -> int:
     return lock
 
 
-def _owner_of(state: Path) -> _Owner | None:
+def owner_of(state: Path) -> StateOwner | None:
     """The last that had it; None: nobody knows."""
     try:
-        return msgspec.json.decode(read_regular(state / "owner", _LARGEST), type=_Owner)
+        return msgspec.json.decode(read_regular(state / "owner", _LARGEST), type=StateOwner)
     except (OSError, *UNREADABLE):
         return None
 
@@ -85,7 +85,7 @@ def _owner_of(state: Path) -> _Owner | None:
 def _write_owner(state: Path) -> None:
     me = proc.process(os.getpid())
     assert me is not None
-    owner = _Owner(machine=machine_identity(), pid=me.pid, start_time=me.start_time)
+    owner = StateOwner(machine=machine_identity(), pid=me.pid, start_time=me.start_time)
     whole = state / "owner.new"
     with contextlib.suppress(OSError):  # on a full disk a copy would not be known for one
         write_anew(whole, msgspec.json.encode(owner))
