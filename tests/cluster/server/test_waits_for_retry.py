@@ -1,12 +1,12 @@
 """A job that failed and is to be tried again was not preempted: it waits, and it is told when and why."""
 
-import time
 from pathlib import Path
 
+import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
 from fairlead.cluster.protocol.messages import ORPHANED, Failure, SpawnerDeath
-from fairlead.cluster.server.spawner_deaths import APART_S
+from fairlead.cluster.server import spawner_deaths
 from fairlead.cluster.store.failures import Backoff
 
 
@@ -79,7 +79,10 @@ def _train(cluster: EngineNodes, node: PlayedNode, jobs: set[int]) -> None:
     cluster.until(lambda: all(cluster.job(job).saved_step == saved for job, saved in starting))
 
 
-def test_who_was_suspected_waits_no_longer_than_until_another_one_is_blamed(tmp_path: Path) -> None:
+def test_who_was_suspected_waits_no_longer_than_until_another_one_is_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spawner_deaths, "APART_S", 3000.0)  # longer than any test
     with engine_nodes(tmp_path, round_s=20.0, early_round_end=True) as cluster:
         node = cluster.node("one", devices=3)
         jobs = {cluster.submit() for _ in range(3)}
@@ -91,12 +94,10 @@ def test_who_was_suspected_waits_no_longer_than_until_another_one_is_blamed(tmp_
         waiting = {job for job in jobs if cluster.job(job).retry_in_s is not None}
         (evil,) = jobs - waiting
         assert all("died again" in cluster.job(job).reason for job in waiting)
-        began = time.monotonic()
         _train(cluster, node, {evil})
         _spawner_dies(cluster, node, 3)
         cluster.until(lambda: cluster.job(evil).failures == 1)
         cluster.until(lambda: waiting <= node.jobs)
-        assert time.monotonic() - began < APART_S, "they would have waited for longer"
 
 
 def test_a_job_that_kills_what_owns_it_and_saves_before_is_dropped(tmp_path: Path) -> None:

@@ -152,10 +152,12 @@ class SpawnerEvents:
 
     def _death(self, now: float) -> SpawnerDeath | None:
         """Its death, if somebody has brought that about: by killing it, or by stopping it."""
-        beside = self._spawner.stopped_beside
-        if self._spawner.replaced and beside is None:
+        replacement = self._spawner.replacement
+        if replacement is None:
+            return self._deaths.note(self._attempts.running_jobs(), now)
+        if replacement.stopped_beside is None:
             return None
-        return self._deaths.note(self._attempts.running_jobs() if beside is None else beside, now)
+        return self._deaths.note(replacement.stopped_beside, now)
 
     def problem(self, now: float) -> str:
         """What its deaths say of the node, "" = nothing."""

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -31,6 +32,14 @@ _END_POLL_S = 0.01  # between looks whether it has ended
 STANDS_STILL_S = 5.0  # without an answer
 
 
+@dataclass(frozen=True)
+class Replacement:
+    """Why an agent has killed its spawner. stopped_beside: jobs that may have run when somebody stopped it;
+    None = it stood still by itself."""
+
+    stopped_beside: frozenset[int] | None
+
+
 class SpawnerLink:
     """``start`` it before anything else of the agent; ``close`` ends it, and with it all ranks."""
 
@@ -50,8 +59,7 @@ class SpawnerLink:
         self._asked = False  # for a sign of life, and not answered yet
         self._looked = 0.0  # monotonic time
         self.silent_s = 0.0  # that it has not answered for
-        self.replaced = False  # was it killed by this agent?
-        self.stopped_beside: frozenset[int] | None = None  # jobs; None = nobody had stopped it
+        self.replacement: Replacement | None = None  # None = this agent has not killed it
 
     @property
     def pid(self) -> int:
@@ -75,7 +83,7 @@ class SpawnerLink:
                 start_new_session=True,
             )
         self._frames, self._ready = SpawnerFrames(), False
-        self.replaced, self.stopped_beside = False, None
+        self.replacement = None
         self._heard()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
 
@@ -114,7 +122,7 @@ class SpawnerLink:
     def kill(self, stopped_beside: frozenset[int] | None = None) -> None:
         """End a spawner that stands still; ``listen`` starts another. stopped_beside: jobs that may have run
         when somebody stopped it; None = it stands still by itself."""
-        self.replaced, self.stopped_beside = True, stopped_beside
+        self.replacement = Replacement(stopped_beside)
         if self._process is not None:
             self._process.kill()
 
@@ -167,7 +175,7 @@ class SpawnerLink:
         """Close the socket and wait for the process. One that stands still is killed: its warden, or the next
         spawner, ends its ranks."""
         if self.silent_s > STANDS_STILL_S:
-            self.kill(self.stopped_beside)
+            self.kill(None if self.replacement is None else self.replacement.stopped_beside)
         if self._writer is not None:
             self._writer.close()
             with contextlib.suppress(OSError):
