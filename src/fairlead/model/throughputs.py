@@ -182,6 +182,11 @@ class Throughputs:
         return denied
 
     @cached_property
+    def locality_matters(self) -> bool:
+        """Whether any slot type has one of the other locality."""
+        return bool((self.sibling >= 0).any())
+
+    @cached_property
     def sibling(self) -> Ints:
         """(slots,) the column of the same accelerator type in the other locality, -1 = none."""
         at = {slot: i for i, slot in enumerate(self.slots)}

@@ -78,7 +78,7 @@ class SimulatedRounds:
         largest = max(one.scale_factor for one in throughputs.job_types)
         self._fewest = cluster.fewest_servers(largest)
         self._round: _Round | None = None
-        self._forecast, self._no_noise = empty_forecast(0, 1), np.ones(0)  # of all rounds
+        self._scratch = empty_forecast(0, 1), np.ones(0)  # of all rounds: see ``_room``
         self._last_end_s = 0.0
 
     def add(self, job: Job, steps_done: float = 0.0) -> None:
@@ -144,9 +144,10 @@ class SimulatedRounds:
 
     def _room(self, units: int, width: int) -> tuple[RoundForecast, Floats]:
         """A forecast with room for so many units, and noise that changes nothing."""
-        if units > len(self._no_noise) or width != self._forecast.rate.shape[1]:
-            self._forecast, self._no_noise = empty_forecast(2 * units, width), np.ones(2 * units)
-        return self._forecast, self._no_noise
+        forecast, no_noise = self._scratch
+        if units > len(no_noise) or width != forecast.rate.shape[1]:
+            self._scratch = empty_forecast(2 * units, width), np.ones(2 * units)
+        return self._scratch
 
     def _end_early(self, current: _Round) -> None:
         """Jobs wait: the round ends when the first of its units has, but not before its age for that."""

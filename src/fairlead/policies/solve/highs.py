@@ -79,7 +79,7 @@ class Basis:
     rows: Statuses  # (rows,)
 
 
-class _Solution(NamedTuple):
+class _EmptySolution(NamedTuple):
     """As HiGHS has one."""
 
     col_value: list[float]
@@ -135,7 +135,7 @@ class HighsModel:
         if status not in (ended.kOptimal, ended.kInfeasible, ended.kUnbounded):
             status = self._run_with_care()
         if status == highspy.HighsModelStatus.kModelEmpty and self._holds_at_nothing():
-            return Optimum(0.0, 0, _Solution([], [-0.0] * len(self._program.row_lower)))
+            return Optimum(0.0, 0, _EmptySolution([], [-0.0] * len(self._program.row_lower)))
         if status != highspy.HighsModelStatus.kOptimal:
             raise SolveError(
                 f"the linear program ({len(self._program.cost)} columns, "

@@ -88,9 +88,10 @@ class _System(NamedTuple):
     matrix: Floats2  # (types + 1, types + 1) in the steps of the prices and of t
 
 
-class _Solution(NamedTuple):
+class _AimedSystem(NamedTuple):
     """What a target adds to a system."""
 
+    target: _Target
     own: Floats3  # (classes, slots, 1) the steps of the classes where neither t nor the prices change
     right: Floats1  # (types + 1,) the right-hand side of the small matrix, then the steps of prices and t
 
@@ -185,8 +186,10 @@ def _add_devices(classes: MaxMinClasses, system: _System) -> None:
                 matrix[k, q] -= use * solved[c, j, 1 + q]
 
 
-@kernel("_Solution(MaxMinClasses, _Iterate, _System, _Target)")
-def _aimed(classes: MaxMinClasses, point: _Iterate, system: _System, target: _Target) -> _Solution:
+@kernel("_AimedSystem(MaxMinClasses, _Iterate, _System, _Target)")
+def _aimed(
+    classes: MaxMinClasses, point: _Iterate, system: _System, target: _Target
+) -> _AimedSystem:
     """What a target adds to the classes and to the right-hand side of the small matrix."""
     worth, scale, count, price = classes.worth, classes.scale, classes.class_size, point.price
     primal, dual, products = point.primal, point.dual, target.products
@@ -216,22 +219,21 @@ def _aimed(classes: MaxMinClasses, point: _Iterate, system: _System, target: _Ta
             own[c, j, 0] += (one / stiff - alpha * along) * by_worth[c, j]
             right[accelerator_of_slot[j]] += use * (own[c, j, 0] + primal[c, j])
         right[types] += count[c] * (alpha * along - one / stiff - dual[c, level])
-    return _Solution(own, right)
+    return _AimedSystem(target, own, right)
 
 
-@kernel("void(f8, MaxMinClasses, _Iterate, _System, _Target, f8[:,:,::1], _Iterate)")
+@kernel("void(f8, MaxMinClasses, _Iterate, _System, _AimedSystem, _Iterate)")
 def _step_classes(
     dt: float,
     classes: MaxMinClasses,
     point: _Iterate,
     system: _System,
-    target: _Target,
-    own: Floats3,
+    aimed: _AimedSystem,
     step: _Iterate,
 ) -> None:
-    """The steps of all classes, those of t and of the prices being known. own: of ``_Solution``."""
+    """The steps of all classes, those of t and of the prices being known."""
     worth, solved, residual = classes.worth, system.solved, system.residual
-    primal, dual, products = point.primal, point.dual, target.products
+    primal, dual, products, own = point.primal, point.dual, aimed.target.products, aimed.own
     d_primal, d_dual, d_price = step.primal, step.dual, step.price
     slots, types = worth.shape[1], len(classes.capacity)
     level, slack = slots, slots + 1
@@ -255,13 +257,14 @@ def _newton(
 ) -> float:
     """One Newton step, into ``step``; returns that of t."""
     types, free, price = len(classes.capacity), point.free, point.price
-    own, right = _aimed(classes, point, system, target)
+    aimed = _aimed(classes, point, system, target)
+    right = aimed.right
     solve_general(system.matrix.copy(), right.reshape(types + 1, 1))
     dt = right[types]
     for k in range(types):
         step.price[k] = right[k]
         step.free[k] = (target.free[k] - free[k] * step.price[k]) / price[k]
-    _step_classes(dt, classes, point, system, target, own, step)
+    _step_classes(dt, classes, point, system, aimed, step)
     return float(dt)
 
 

@@ -96,7 +96,6 @@ class ActiveRound:
         self.report_mapping: ReportMapping | None = None  # None: the report has the rows of this
         self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
         self.left: dict[int, Old] = {}  # paused job -> slot and devices that it had alone
-        self._locality_matters = bool((self.site.sibling >= 0).any())
 
     def reported(self) -> int:
         """How many rows the report of the round has."""
@@ -116,7 +115,6 @@ class ActiveRound:
         self.site = self.site._replace(
             fewest=_fewest_servers(self.cluster, throughputs), sibling=throughputs.sibling
         )
-        self._locality_matters = bool((self.site.sibling >= 0).any())
 
     def renumber(self, row: Ints | None) -> None:
         """Follow job groups to new rows of the ledger, -1 = gone; None: nothing has moved."""
@@ -136,7 +134,7 @@ class ActiveRound:
         if self.avoids:
             placed = self._move_away(group, placed, before)
         self.worth = np.ones(len(slot))
-        if self._locality_matters:
+        if self.throughputs.locality_matters:
             self.worth = np.where(slot == planned, 1.0, stakes.fallback[order])
         if placed.slot is not slot:
             self.worth = self._worth(group, slot, placed.slot, self.worth)
@@ -275,7 +273,7 @@ class ActiveRound:
         device-seconds that its own wins over it, at most over the horizon, and over all of that where it
         can run on no other; and the device-seconds that a move costs."""
         none: Floats = np.zeros(len(plan.job_group))
-        if not self._locality_matters:
+        if not self.throughputs.locality_matters:
             return Stakes(none, none, none)
         other = self.throughputs.sibling[plan.slot]
         if (other < 0).all():
