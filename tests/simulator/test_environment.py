@@ -1,5 +1,6 @@
 """``fairlead.Environment``: the simulator, decided step by step."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,10 +75,31 @@ def test_what_an_action_may_not_be_is_said_and_can_be_mended() -> None:
         env.step(np.zeros((3, 3)))
     with pytest.raises(AllocationError, match="above 1"):
         env.step(np.ones(shape))
-    with pytest.raises(AllocationError, match="outside"):
+    with pytest.raises(
+        AllocationError, match="job 0: the share on fast must be from 0 to 1, got nan"
+    ):
         env.step(np.full(shape, np.nan))
     assert isinstance(Las().allocate(seen), Allocation)
     env.step(Las().allocate(seen))
+
+
+def test_an_allocation_as_action_is_checked_and_may_be_lists() -> None:
+    env = environment()
+    seen, _ = env.reset()
+    good = Las().allocate(seen)
+    for wrong, said in (
+        (replace(good, share=np.zeros((len(good.share), 6))), "share must have shape"),
+        (replace(good, job_groups=np.full((len(good.share), 1), 10**6)), "job 1000000 is not in"),
+        (replace(good, job_groups=np.array([[1]])), "job 1 is not in the snapshot"),
+    ):
+        with pytest.raises(AllocationError, match=said):
+            env.step(wrong)
+    as_lists: Any = {"job_groups": good.job_groups.tolist(), "share": good.share.tolist()}
+    fork = env.fork()
+    expected, *same = env.step(good)
+    seen, *rest = fork.step(replace(good, **as_lists))
+    assert rest == same
+    assert seen.jobs.tolist() == expected.jobs.tolist()
 
 
 def test_an_episode_that_is_cut_off_is_truncated_and_needs_a_reset() -> None:

@@ -1,10 +1,14 @@
 """What an allocation amounts to for the jobs and devices of a snapshot, and whether it is possible."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from fairlead.errors import AllocationError
 from fairlead.model.allocation import Allocation
-from fairlead.model.allocation_sums import tally, throughput
+from fairlead.model.allocation_sums import keys_of, tally, throughput
 from fairlead.model.argument_checks import check_arguments, is_a
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
@@ -13,14 +17,14 @@ from fairlead.model.snapshot import Snapshot
 def check_allocation(
     allocation: Allocation, snapshot: Snapshot, tolerance: float = 1e-6
 ) -> Allocation:
-    """Return the allocation itself. Raises AllocationError, with the numbers, where the time of a job is
-    above 1 or more devices of a type are shared out than there are."""
+    """Return the allocation itself. Raises AllocationError, with the numbers, where it does not go with the
+    snapshot (shapes, jobs, pairs), has two rows for the same jobs or a share outside [0, 1], where the time
+    of a job is above 1, or more devices of a type are shared out than there are."""
     _check_types("check_allocation", allocation, snapshot)
-    share = allocation.share
-    least = float(share.min(initial=0.0))
-    if not least >= -tolerance:  # nan included; with inf a time below is inf
-        raise AllocationError(f"a share is {least}, outside [0, 1]")
-    used, time = tally_allocation(allocation, snapshot)
+    groups, share, keys = _checked(allocation, snapshot)
+    _check_distinct(groups, keys)
+    _check_shares(groups, share, snapshot, tolerance)
+    used, time = _tally(groups, share, snapshot)
     over = np.flatnonzero(used > snapshot.capacity * (1 + tolerance) + tolerance)
     if over.size:
         t = int(over[0])
@@ -34,6 +38,13 @@ def check_allocation(
     return allocation
 
 
+def typed_allocation(allocation: Allocation, snapshot: Snapshot) -> Allocation:
+    """Return the same with 64-bit arrays, which the mechanism takes. Raises AllocationError where it does not
+    go with the snapshot: shapes, jobs, pairs."""
+    groups, share, _ = _checked(allocation, snapshot)
+    return replace(allocation, job_groups=groups, share=share)
+
+
 def _check_types(call: str, allocation: Allocation, snapshot: Snapshot) -> None:
     check_arguments(call, {"allocation": allocation, "snapshot": snapshot}, _TYPES)
 
@@ -44,12 +55,84 @@ _TYPES = {
 }
 
 
-def tally_allocation(allocation: Allocation, snapshot: Snapshot) -> tuple[Floats, Floats]:
-    """Return (types,) devices shared out, and (jobs,) fraction of time over all job groups and slot types."""
-    groups = np.ascontiguousarray(allocation.job_groups)
-    share = np.ascontiguousarray(allocation.share)
+def _checked(allocation: Allocation, snapshot: Snapshot) -> tuple[Ints, Floats, Ints]:
+    """Return (groups, width) job ids, (groups, slots) shares and (groups,) keys of the sets of jobs: arrays
+    that may be given to compiled loops, which check no bounds. Raises AllocationError."""
+    groups = _array("job_groups", allocation.job_groups, "iu").astype(np.int64, "C", copy=False)
+    share = _array("share", allocation.share, "fiu").astype(np.float64, "C", copy=False)
+    if groups.ndim != 2 or not 1 <= groups.shape[1] <= 2:
+        raise AllocationError(
+            f"job_groups must have shape (groups, 1) or (groups, 2), got {groups.shape}"
+        )
+    expected = len(groups), len(snapshot.slots)
+    if share.shape != expected:
+        raise AllocationError(
+            f"share must have shape {expected}, a column per slot type, got {share.shape}"
+        )
+    keys, wrong = keys_of(snapshot.jobs, groups)
+    if wrong >= 0:
+        raise AllocationError(_why_wrong(groups[wrong], snapshot))
+    if snapshot.colocated_rate is None and groups.shape[1] > 1:
+        pair = np.flatnonzero(groups[:, 1] >= 0)
+        if len(pair):
+            raise AllocationError(
+                f"{_named(groups[pair[0]])}: the snapshot has no rates of pairs (colocated_rate)"
+            )
+    return groups, share, keys
+
+
+def _array(name: str, given: object, kinds: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(given)
+    except ValueError as problem:  # rows of different lengths
+        raise AllocationError(f"{name} must be an array of numbers: {problem}") from None
+    if array.dtype.kind not in kinds and array.size:
+        raise AllocationError(f"{name} must be numbers, got {array.dtype}")
+    return array
+
+
+def _why_wrong(row: Ints, snapshot: Snapshot) -> str:
+    ids = row.tolist()
+    known = np.isin(row, snapshot.jobs).tolist()
+    if not all(known):
+        return f"job {ids[known.index(False)]} is not in the snapshot"
+    return f"job {ids[0]} cannot be a pair with itself"
+
+
+def _check_distinct(groups: Ints, keys: Ints) -> None:
+    if (keys[1:] > keys[:-1]).all():
+        return
+    order = np.argsort(keys, kind="stable")
+    repeated = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
+    if len(repeated):
+        raise AllocationError(f"{_named(groups[order[repeated[0]]])} has two rows of shares")
+
+
+def _check_shares(groups: Ints, share: Floats, snapshot: Snapshot, tolerance: float) -> None:
+    least, most = -tolerance, 1 + tolerance
+    if share.min(initial=0.0) >= least and share.max(initial=0.0) <= most:  # nan is neither
+        return
+    u, t = np.argwhere(~((share >= least) & (share <= most)))[0].tolist()
+    raise AllocationError(
+        f"{_named(groups[u])}: the share on {snapshot.slots[t].accelerator} must be from 0 to 1, "
+        f"got {float(share[u, t])}"
+    )
+
+
+def _named(row: Ints) -> str:
+    jobs = [str(job) for job in row.tolist() if job >= 0]
+    return f"job {jobs[0]}" if len(jobs) == 1 else f"the pair of jobs {' and '.join(jobs)}"
+
+
+def _tally(groups: Ints, share: Floats, snapshot: Snapshot) -> tuple[Floats, Floats]:
     scale, types = snapshot.job_scale, len(snapshot.capacity)
     return tally(snapshot.jobs, groups, share, scale, snapshot.accelerator_of_slot, types)
+
+
+def tally_allocation(allocation: Allocation, snapshot: Snapshot) -> tuple[Floats, Floats]:
+    """Return (types,) devices shared out, and (jobs,) fraction of time over all job groups and slot types."""
+    groups, share, _ = _checked(allocation, snapshot)
+    return _tally(groups, share, snapshot)
 
 
 def devices_used(allocation: Allocation, snapshot: Snapshot) -> Floats:
@@ -63,15 +146,17 @@ def job_times(allocation: Allocation, snapshot: Snapshot) -> Floats:
 
 
 def effective_throughput(allocation: Allocation, snapshot: Snapshot) -> Floats:
-    """Return (jobs,) effective throughput in steps/s: rate times share, alone and in pairs."""
+    """Return (jobs,) effective throughput in steps/s: rate times share, alone and in pairs. Raises
+    AllocationError where the allocation does not go with the snapshot: shapes, jobs, pairs."""
     _check_types("effective_throughput", allocation, snapshot)
     colocated_rate = (
         np.zeros((0, 0, 0)) if snapshot.colocated_rate is None else snapshot.colocated_rate
     )
+    groups, share, _ = _checked(allocation, snapshot)
     return throughput(
         snapshot.jobs,
-        np.ascontiguousarray(allocation.job_groups),
-        np.ascontiguousarray(allocation.share),
+        groups,
+        share,
         np.ascontiguousarray(snapshot.solo_rate),
         snapshot.job_type,
         np.ascontiguousarray(colocated_rate),

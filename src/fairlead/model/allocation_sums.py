@@ -33,6 +33,31 @@ def throughput(
     return total
 
 
+def keys_of(jobs: Ints, groups: Ints) -> tuple[Ints, int]:
+    """(groups,) a number for each set of jobs, those of single jobs below len(jobs); and the first row that
+    is no group of different jobs among ``jobs``, -1 = none is wrong. Ids may be any numbers."""
+    keys: Ints = np.zeros(len(groups), np.int64)
+    return keys, int(_keys(jobs, groups, keys))
+
+
+@kernel("i8(i8[::1], i8[:,::1], i8[::1])")
+def _keys(jobs: Ints, groups: Ints, keys: Ints) -> int:
+    n = len(jobs)
+    without_gaps = _without_gaps(jobs)
+    for u in range(len(groups)):
+        a = _position(groups[u, 0], u, jobs, without_gaps)
+        if a < 0 or a >= n or jobs[a] != groups[u, 0]:
+            return u
+        keys[u] = a
+        if groups.shape[1] == 1 or groups[u, 1] == -1:
+            continue
+        b = _position(groups[u, 1], u, jobs, without_gaps)
+        if b < 0 or b >= n or jobs[b] != groups[u, 1] or a == b:
+            return u
+        keys[u] = n + min(a, b) * n + max(a, b)
+    return -1
+
+
 @kernel("b1(i8[::1])")
 def _without_gaps(jobs: Ints) -> bool:
     """Whether ids are consecutive, so that positions need no search."""

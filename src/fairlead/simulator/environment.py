@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.errors import ConfigError, RunError
 from fairlead.model.allocation import Allocation, SolveReport
-from fairlead.model.allocation_checks import check_allocation
+from fairlead.model.allocation_checks import check_allocation, typed_allocation
 from fairlead.model.argument_checks import shown
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
@@ -171,7 +171,7 @@ class _Episode:
 
 def _allocation(action: Any, snapshot: Snapshot) -> Allocation:
     if isinstance(action, Allocation):
-        return check_allocation(action, snapshot)
+        return typed_allocation(check_allocation(action, snapshot), snapshot)
     shape = len(snapshot.jobs), len(snapshot.slots)
     try:
         share = np.asarray(action, np.float64)

@@ -13,8 +13,7 @@ import numpy as np
 
 from fairlead.errors import AllocationError, ConfigError, FairleadError, SolveError
 from fairlead.model.allocation import Allocation
-from fairlead.model.allocation_checks import check_allocation
-from fairlead.model.arrays import Ints
+from fairlead.model.allocation_checks import check_allocation, typed_allocation
 from fairlead.model.plan import BasePolicy, Policy, Stateful, optional_traits
 from fairlead.model.snapshot import Snapshot
 
@@ -68,11 +67,8 @@ def ask(policy: Policy, snapshot: Snapshot) -> Allocation:
     _check_unwritten(where, snapshot, shown)
     if not isinstance(found, Allocation):
         raise AllocationError(f"{where}: expected an Allocation, got {_brief(found)}")
-    made = _typed(where, found)
-    _check_units(where, made, snapshot)
-    _check_shares(where, made, snapshot)
     with _named(where):
-        check_allocation(made, snapshot)
+        made = typed_allocation(check_allocation(found, snapshot), snapshot)
     return _with_state(where, policy, made)
 
 
@@ -127,50 +123,6 @@ def _check_unwritten(where: str, snapshot: Snapshot, shown: Snapshot) -> None:
         is_array = isinstance(ours, np.ndarray)
         if is_array and not np.array_equal(ours, theirs, equal_nan=ours.dtype.kind == "f"):
             raise AllocationError(f"{where}: has written to snapshot.{field.name}: copy it first")
-
-
-def _typed(where: str, found: Allocation) -> Allocation:
-    """The same with 64-bit arrays."""
-    groups, share = np.asarray(found.job_groups), np.asarray(found.share)
-    for name, array, kinds in (("job_groups", groups, "iu"), ("share", share, "fiu")):
-        if array.dtype.kind not in kinds and array.size:
-            raise AllocationError(f"{where}: {name} must be numbers, got {array.dtype}")
-    return replace(found, job_groups=groups.astype(np.int64), share=share.astype(np.float64))
-
-
-def _check_units(where: str, made: Allocation, snapshot: Snapshot) -> None:
-    groups, slots = made.job_groups, len(snapshot.slots)
-    if groups.ndim != 2 or not 1 <= groups.shape[1] <= 2:
-        raise AllocationError(
-            f"{where}: job_groups must have shape (groups, 1) or (groups, 2), got {groups.shape}"
-        )
-    if made.share.shape != (len(groups), slots):
-        raise AllocationError(
-            f"{where}: share must have shape {(len(groups), slots)}, a column per slot type, "
-            f"got {made.share.shape}"
-        )
-    known = np.isin(groups, snapshot.jobs)
-    known[:, 1:] |= groups[:, 1:] == -1
-    if not known.all():
-        raise AllocationError(f"{where}: job {int(groups[~known][0])} is not in the snapshot")
-    rows, count = np.unique(groups, axis=0, return_counts=True)
-    if (count > 1).any():
-        raise AllocationError(f"{where}: {_unit(rows[count > 1][0])} has two rows of shares")
-
-
-def _check_shares(where: str, made: Allocation, snapshot: Snapshot) -> None:
-    bad = np.argwhere(~((made.share >= 0) & (made.share <= 1 + 1e-6)))
-    if len(bad):
-        u, t = bad[0].tolist()
-        value, slot = float(made.share[u, t]), snapshot.slots[t].accelerator
-        raise AllocationError(
-            f"{where}: {_unit(made.job_groups[u])}: the share on {slot} must be from 0 to 1, got {value}"
-        )
-
-
-def _unit(row: Ints) -> str:
-    jobs = [str(job) for job in row.tolist() if job >= 0]
-    return f"job {jobs[0]}" if len(jobs) == 1 else f"the pair of jobs {' and '.join(jobs)}"
 
 
 def _brief(value: object) -> str:
