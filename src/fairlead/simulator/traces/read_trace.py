@@ -13,30 +13,16 @@ from fairlead.model.argument_checks import (
     shown,
 )
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.traces import (
-    duration_traces as durations,
-)
-from fairlead.simulator.traces import (
-    elasticflow,
-)
-from fairlead.simulator.traces import (
-    fairlead_csv as own,
-)
-from fairlead.simulator.traces import (
-    gavel_traces as gavel,
-)
+from fairlead.simulator.traces import duration_traces, elasticflow, fairlead_csv, gavel_traces
 from fairlead.simulator.traces.reader import Format, ReadRequest
-from fairlead.simulator.traces.source import (
-    MAX_LINE,
-    Source,
-)
+from fairlead.simulator.traces.source import MAX_LINE, Source
 from fairlead.simulator.traces.trace import Trace
 
 FORMATS: tuple[Format, ...] = (
-    *own.FORMATS,
+    *fairlead_csv.FORMATS,
     *elasticflow.FORMATS,  # before ITP, whose columns it has
-    *durations.FORMATS,
-    *gavel.FORMATS,
+    *duration_traces.FORMATS,
+    *gavel_traces.FORMATS,
 )
 _TYPES = {
     "path": PATH,
@@ -52,7 +38,7 @@ def read_trace(
 ) -> Trace:
     """The jobs of a trace file of any known format, gzip or not.
 
-    seed: for traces that name no model families (see ``durations``). vc: read the rows of one
+    seed: for traces that name no model families (see ``duration_traces``). vc: read the rows of one
     virtual cluster only (Philly). Rows that say nothing usable are in ``skipped``; a row that is
     wrong raises TraceError with file, line, field and value.
     """
