@@ -51,6 +51,15 @@ class EndRound:
 
 
 @dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Nothing runs, and jobs wait for their time: if nothing else has happened by then, it is answered by
+    ``Stalled``."""
+
+    time_s: float
+    wake_s: float  # > time_s
+
+
+@dataclass(frozen=True, slots=True)
 class EndJobs:
     """These jobs have left."""
 
@@ -60,4 +69,4 @@ class EndJobs:
     end_s: Floats  # (jobs,) when
 
 
-Command: TypeAlias = Solve | StartRound | EndRound | EndJobs
+Command: TypeAlias = Solve | StartRound | EndRound | WakeAt | EndJobs

@@ -215,7 +215,8 @@ class Solved:
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """Nothing runs, jobs wait, and nothing else will happen by itself."""
+    """Nothing runs, jobs wait, and nothing else will happen by itself; or nothing has happened by the time
+    of a ``WakeAt``."""
 
     time_s: float
 

@@ -20,6 +20,9 @@ class RoundPlan:
 
     job_group: Ints  # (running,) rows of the snapshot's job groups
     slot: Ints  # (running,) columns of the snapshot's slots
+    wake_s: float = float(
+        "inf"
+    )  # if nothing runs: when the planner is to be asked again at the latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,8 @@ class Policy(Protocol):
 
     @property
     def work_conserving(self) -> bool:
-        """Whether jobs without a share may fill devices that are left over."""
+        """Whether job groups that are owed nothing, for want of a share or because they are ahead of it, may
+        fill devices that are left over. If not, these stand idle until somebody is owed time again."""
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares that solve the policy's program."""

@@ -80,6 +80,7 @@ _KINDS: dict[bytes, Any] = {
     b"R": c.StartRound,
     b"C": c.EndRound,
     b"J": c.EndJobs,
+    b"W": c.WakeAt,
 }
 _CODE = {kind: code for code, kind in _KINDS.items()}
 _SETUP, _STATE = _CODE[Setup], _CODE[SchedulerCheckpoint]

@@ -12,6 +12,7 @@ from fairlead.model.commands import (
     EndRound,
     Solve,
     StartRound,
+    WakeAt,
 )
 from fairlead.model.events import (
     Event,
@@ -82,6 +83,7 @@ class SimBackend:
         self._problem: Solve | None = None
         self._report: RoundEnded | None = None  # to be told next
         self._stalled = False
+        self._wake_s = np.inf  # when the core is to decide again though nothing runs
         for one in adopted:
             self.rounds.adopt(one)
             self.submissions.submitted += 1
@@ -109,7 +111,7 @@ class SimBackend:
 
     def _earliest(self) -> Event | None:
         node_s, arrival_s, answer_s, round_s = self._ahead()
-        first = min(node_s, arrival_s, answer_s, round_s)
+        first = min(node_s, arrival_s, answer_s, round_s, self._wake_s)
         if self.stop_at_s is not None and first > self.stop_at_s:
             return self._stop(self.stop_at_s)
         if first == np.inf:
@@ -120,7 +122,9 @@ class SimBackend:
             return self._submit()
         if answer_s == first:
             return self._answer()
-        return self._end_round(round_s)
+        if round_s == first:
+            return self._end_round(round_s)
+        return self._wake()
 
     def _ahead(self) -> tuple[float, float, float, float]:
         """When the next node fails or is back, jobs come, a solve is done, the round ends; inf = never."""
@@ -138,12 +142,17 @@ class SimBackend:
         if self._stalled:
             jobs = self.rounds.jobs.index.jobs()
             named = ", ".join(str(j) for j in jobs[:5]) + (", ..." if len(jobs) > 5 else "")
+            wait = f"job {named} waits" if len(jobs) == 1 else f"{len(jobs)} jobs wait"
             raise SimulationError(
-                f"at {self.now_s:.0f} s nothing runs, nothing is to come, and {len(jobs)} jobs wait "
-                f"for ever (jobs {named})"
+                f"at {self.now_s:.0f} s nothing runs, nothing is to come, and {wait} for ever"
+                + ("" if len(jobs) == 1 else f" (jobs {named})")
             )
         self._stalled = True
         return Stalled(self.now_s)
+
+    def _wake(self) -> Stalled:
+        time_s, self._wake_s = self._wake_s, np.inf
+        return Stalled(time_s)
 
     def _submit(self) -> Event:
         time_s, batch = self.submissions.next_s(), self.submissions.take()
@@ -177,10 +186,13 @@ class SimBackend:
         self._begins = False
         match command:
             case StartRound():
+                self._wake_s = np.inf
                 if self.rounds.start(command):
                     self._stalled = False
             case Solve():
                 self._problem = command
+            case WakeAt():
+                self._wake_s = command.wake_s
             case EndRound():
                 self.rounds.end_at(command.time_s)
             case EndJobs():

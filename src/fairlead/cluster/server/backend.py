@@ -23,6 +23,7 @@ from fairlead.model.commands import (
     EndRound,
     Solve,
     StartRound,
+    WakeAt,
 )
 from fairlead.model.events import (
     Event,
@@ -99,6 +100,8 @@ class LiveBackend:
                 self._solves.ask(command)
             case EndRound():
                 self._clock.end_soon()
+            case WakeAt():
+                pass  # the clock tells a stall again and again
             case EndJobs():
                 self._starter.end_jobs(command)
 

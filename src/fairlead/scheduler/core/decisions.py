@@ -5,7 +5,7 @@ import numpy as np
 from fairlead.errors import ProtocolError
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats, Ints
-from fairlead.model.commands import Command, EndRound, Solve, StartRound
+from fairlead.model.commands import Command, EndRound, Solve, StartRound, WakeAt
 from fairlead.model.events import Solved
 from fairlead.model.plan import Change
 from fairlead.model.rates import isolated_rate
@@ -68,7 +68,8 @@ def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
         kept=kept,
         active=jobs.n,
     )
-    return [s.round.in_force]
+    waits = not s.round.active and time_s < plan.wake_s < np.inf
+    return [s.round.in_force, *([WakeAt(time_s, plan.wake_s)] if waits else ())]
 
 
 def solved(s: SchedulerData, event: Solved) -> list[Command]:

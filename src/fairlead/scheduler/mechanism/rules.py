@@ -26,6 +26,10 @@ class FillingRule(Protocol):
     def select(self, entries: Entries, snapshot: Snapshot, order: Ints, policy: Policy) -> Selected:
         """The job groups that run."""
 
+    def owed_again_s(self, entries: Entries, snapshot: Snapshot, elapsed_s: float) -> float:
+        """Seconds from now, where nothing runs, until a job group with a share that is owed nothing is owed
+        something again; inf where none will be. Whole rounds, at least one."""
+
 
 class AccountingRule(Protocol):
     """What a solve makes of the time that job groups have received."""
@@ -65,6 +69,15 @@ class MostOwedFirst:
         """The best entries for which there are devices."""
         free = snapshot.capacity.astype(np.int64)
         return select(entries, candidates_of(snapshot), free, order, len(snapshot.jobs))
+
+    def owed_again_s(self, entries: Entries, snapshot: Snapshot, elapsed_s: float) -> float:
+        """When time due by the shares exceeds time received, by the end of the round that begins then."""
+        fits = snapshot.scale[:, None] <= snapshot.capacity[snapshot.accelerator_of_slot]
+        waits = entries.eligible & (entries.first <= 0) & (snapshot.share > 0) & fits
+        too_much_s = (snapshot.received_s - snapshot.deficit_s)[waits]
+        rest_s = too_much_s / snapshot.share[waits] - elapsed_s - self.round_s
+        rounds = np.floor(rest_s.min(initial=np.inf) / self.round_s) + 1
+        return float(max(rounds, 1.0) * self.round_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,13 +109,18 @@ class SharesPlanner:
         if self.settings.fluid:
             none: Ints = np.zeros(0, np.int64)
             return RoundPlan(none, none), state
-        entries = self.filling.entries(snapshot, snapshot.now_s - state.settled_s)
+        elapsed_s = snapshot.now_s - state.settled_s
+        entries = every = self.filling.entries(snapshot, elapsed_s)
         if not self.policy.work_conserving:
             entries = entries._replace(eligible=entries.eligible & (entries.first > 0))
         order = self.filling.order(self._slots(snapshot, state), self.policy)
         if optional_traits(self.policy).strict:
             entries = _until_misfit(snapshot, order, entries)
-        return RoundPlan(*self.filling.select(entries, snapshot, order, self.policy)), state
+        group, slot = self.filling.select(entries, snapshot, order, self.policy)
+        wait_s = np.inf
+        if not len(group) and not self.policy.work_conserving:
+            wait_s = self.filling.owed_again_s(every, snapshot, elapsed_s)
+        return RoundPlan(group, slot, snapshot.now_s + wait_s), state
 
     def _slots(self, snapshot: Snapshot, state: SharesState) -> Ints:
         """Slots by accelerator type: those that the settings name first, then by name."""

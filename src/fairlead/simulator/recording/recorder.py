@@ -15,6 +15,7 @@ from fairlead.model.commands import (
     EndRound,
     Solve,
     StartRound,
+    WakeAt,
 )
 from fairlead.model.events import (
     Event,
@@ -99,7 +100,7 @@ class Recorder:
             case EndJobs():
                 self.records.end(command, len(self.rounds))
                 self._changed = True
-            case EndRound():
+            case EndRound() | WakeAt():
                 pass
 
     def _renew_isolated(self) -> None:

@@ -52,6 +52,10 @@ class TypeByType:
         by_slot = np.argsort(slot, kind="stable")
         return group[by_slot], slot[by_slot]
 
+    def owed_again_s(self, entries: Entries, snapshot: Snapshot, elapsed_s: float) -> float:  # noqa: ARG002
+        """Whoever has a share may run at any time."""
+        return np.inf
+
 
 @dataclass(frozen=True, slots=True)
 class OnlyAllocated:
@@ -72,6 +76,10 @@ class OnlyAllocated:
         group, slot = self.rule.select(entries, snapshot, order, policy)
         known = snapshot.allocated[group]
         return group[known], slot[known]
+
+    def owed_again_s(self, entries: Entries, snapshot: Snapshot, elapsed_s: float) -> float:
+        """The other rule's."""
+        return self.rule.owed_again_s(entries, snapshot, elapsed_s)
 
 
 @dataclass(frozen=True, slots=True)
