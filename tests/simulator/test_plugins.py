@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.small import job, run
 
+import fairlead
 from fairlead import AdmissionState, InputError, Job
 from fairlead.errors import SimulationError
 from fairlead.model.commands import StartRound
@@ -38,6 +39,83 @@ class AtMostTwo:
 def test_an_observer_sees_every_round() -> None:
     rounds = Rounds()
     assert run(JOBS, observers=[rounds]).metrics["n_rounds"] == rounds.n > 0
+
+
+class Writes(Rounds):
+    """Writes to an array of whatever has one of this name."""
+
+    def __init__(self, *path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def event(self, event: Any) -> None:
+        self.write(event)
+
+    def command(self, command: Any) -> None:
+        super().command(command)
+        self.write(command)
+
+    def write(self, found: Any) -> None:
+        for name in self.path:
+            found = getattr(found, name, None)
+        if found is not None and len(found):
+            found[:] = 0
+
+
+@pytest.mark.parametrize(
+    ("path", "seen"),
+    [
+        (("devices",), "StartRound"),
+        (("snapshot", "capacity"), "Solve"),
+        (("snapshot", "previous", "share"), "Solve"),
+        (("allocation", "share"), "Solved"),
+        (("steps",), "RoundEnded"),
+        (("end_s",), "EndJobs"),
+    ],
+)
+def test_an_observer_cannot_write_to_what_it_sees(path: tuple[str, ...], seen: str) -> None:
+    said = rf"observer Writes at \d+ s \({seen}\): ValueError: .*read-only \(.*plugins.py:\d+\)"
+    with pytest.raises(SimulationError, match=said):
+        run(JOBS, observers=[Writes(*path)])
+
+
+def test_what_an_observer_has_seen_may_be_asked_of_the_library() -> None:
+    class Asks(Rounds):
+        """Compares what each answer gives with the snapshot that was asked about."""
+
+        snapshot: Any = None
+        rates: list[float]
+
+        def command(self, command: Any) -> None:
+            self.snapshot = getattr(command, "snapshot", self.snapshot)
+
+        def event(self, event: Any) -> None:
+            made = getattr(event, "allocation", None)
+            if made is not None and len(made.share):
+                fairlead.check_allocation(made, self.snapshot)
+                self.rates = fairlead.effective_throughput(made, self.snapshot).tolist()
+
+    asks = Asks()
+    run(JOBS, observers=[asks])
+    assert sum(asks.rates) > 0
+
+
+def test_what_others_raise_names_them_and_the_time() -> None:
+    class Raises(Rounds):
+        name = "raises"
+
+        def event(self, event: Any) -> None:
+            raise ValueError("boom")
+
+        def admit(self, job: Job, state: AdmissionState) -> bool:
+            raise KeyError("boom")
+
+    with pytest.raises(
+        SimulationError, match=r"observer Raises at 0 s \(JobsSubmitted\): ValueError: b"
+    ):
+        run(JOBS, observers=[Raises()])
+    with pytest.raises(SimulationError, match="admission Raises at 0 s: job 0: KeyError: 'boom'"):
+        run(JOBS, admission=Raises())
 
 
 def test_refused_jobs_are_counted_and_never_seen_by_the_scheduler(tmp_path: Path) -> None:
@@ -75,6 +153,10 @@ def test_what_is_neither_is_said() -> None:
         run(JOBS, observers=["nosuch"])
     with pytest.raises(InputError, match="expected a list of observers or of their names, got 'a'"):
         run(JOBS, observers="a")
+    with pytest.raises(
+        InputError, match="observer Rounds: expected an object, got the class itself"
+    ):
+        run(JOBS, observers=[Rounds])
     with pytest.raises(InputError, match="observer int: has no method 'event'"):
         run(JOBS, observers=[3])
     with pytest.raises(InputError, match="admission Rounds: has no method 'admit'"):

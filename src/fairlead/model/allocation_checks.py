@@ -1,7 +1,7 @@
 """What an allocation amounts to for the jobs and devices of a snapshot, and whether it is possible."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from fairlead.model.allocation_sums import keys_of, tally, throughput
 from fairlead.model.argument_checks import check_arguments, is_a
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
+
+S = TypeVar("S", bound=np.generic)
 
 
 def check_allocation(
@@ -58,8 +60,8 @@ _TYPES = {
 def _checked(allocation: Allocation, snapshot: Snapshot) -> tuple[Ints, Floats, Ints]:
     """Return (groups, width) job ids, (groups, slots) shares and (groups,) keys of the sets of jobs: arrays
     that may be given to compiled loops, which check no bounds. Raises AllocationError."""
-    groups = _array("job_groups", allocation.job_groups, "iu").astype(np.int64, "C", copy=False)
-    share = _array("share", allocation.share, "fiu").astype(np.float64, "C", copy=False)
+    groups = _own(_array("job_groups", allocation.job_groups, "iu").astype(np.int64, copy=False))
+    share = _own(_array("share", allocation.share, "fiu").astype(np.float64, copy=False))
     if groups.ndim != 2 or not 1 <= groups.shape[1] <= 2:
         raise AllocationError(
             f"job_groups must have shape (groups, 1) or (groups, 2), got {groups.shape}"
@@ -69,7 +71,7 @@ def _checked(allocation: Allocation, snapshot: Snapshot) -> tuple[Ints, Floats, 
         raise AllocationError(
             f"share must have shape {expected}, a column per slot type, got {share.shape}"
         )
-    keys, wrong = keys_of(snapshot.jobs, groups)
+    keys, wrong = keys_of(_own(snapshot.jobs), groups)
     if wrong >= 0:
         raise AllocationError(_why_wrong(groups[wrong], snapshot))
     if snapshot.colocated_rate is None and groups.shape[1] > 1:
@@ -125,8 +127,13 @@ def _named(row: Ints) -> str:
 
 
 def _tally(groups: Ints, share: Floats, snapshot: Snapshot) -> tuple[Floats, Floats]:
-    scale, types = snapshot.job_scale, len(snapshot.capacity)
-    return tally(snapshot.jobs, groups, share, scale, snapshot.accelerator_of_slot, types)
+    scale, column = _own(snapshot.job_scale), _own(snapshot.accelerator_of_slot)
+    return tally(_own(snapshot.jobs), groups, share, scale, column, len(snapshot.capacity))
+
+
+def _own(array: NDArray[S]) -> NDArray[S]:
+    """The array as compiled loops take it: in one piece, and not read-only, as observers see it."""
+    return np.require(array, requirements=["C", "W"])
 
 
 def tally_allocation(allocation: Allocation, snapshot: Snapshot) -> tuple[Floats, Floats]:
@@ -154,12 +161,12 @@ def effective_throughput(allocation: Allocation, snapshot: Snapshot) -> Floats:
     )
     groups, share, _ = _checked(allocation, snapshot)
     return throughput(
-        snapshot.jobs,
+        _own(snapshot.jobs),
         groups,
         share,
-        np.ascontiguousarray(snapshot.solo_rate),
-        snapshot.job_type,
-        np.ascontiguousarray(colocated_rate),
+        _own(snapshot.solo_rate),
+        _own(snapshot.job_type),
+        _own(colocated_rate),
     )
 
 

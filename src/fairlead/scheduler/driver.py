@@ -19,7 +19,8 @@ class Backend(Protocol):
 
 
 class Observer(Protocol):
-    """Sees every event and command, in order: the journal is one."""
+    """Sees every event and command, in order: the journal is one. Those of users see read-only views of the
+    arrays, which hold until the method returns: what is kept must be copied."""
 
     def event(self, event: Event) -> None:
         """Called before the core handles it."""

@@ -35,8 +35,15 @@ def find_placement(given: PlacementRule | str | None) -> PlacementRule | None:
     return rule
 
 
+def check_made(what: str, made: object) -> None:
+    """ConfigError for a class in place of an object."""
+    if isinstance(made, type):
+        raise ConfigError(f"{what} {made.__name__}: expected an object, got the class itself")
+
+
 def check_methods(what: str, made: object, methods: tuple[str, ...]) -> None:
     """ConfigError unless an object has these methods."""
+    check_made(what, made)
     for method in methods:
         if not callable(getattr(made, method, None)):
             raise ConfigError(

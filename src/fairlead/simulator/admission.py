@@ -13,6 +13,7 @@ from fairlead.model.commands import Command, EndJobs, JobEnd
 from fairlead.model.events import Event, JobsSubmitted
 from fairlead.model.job import Job, JobId
 from fairlead.scheduler.driver import Backend
+from fairlead.simulator.foreign_code import naming
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,11 @@ class AdmittingBackend:
 
     def _admits(self, job: Job, time_s: float) -> bool:
         state = AdmissionState(time_s, self.cluster, MappingProxyType(self._jobs))
-        admitted: object = self.admission.admit(job, state)
+        where = f"admission {type(self.admission).__name__} at {time_s:.0f} s: job {job.id}"
+        with naming(where):
+            admitted: object = self.admission.admit(job, state)
         if not isinstance(admitted, bool | np.bool_):
-            raise SimulationError(
-                f"admission {type(self.admission).__name__} at {time_s:.0f} s: job {job.id}: "
-                f"expected True or False, got {admitted!r:.60}"
-            )
+            raise SimulationError(f"{where}: expected True or False, got {admitted!r:.60}")
         if not admitted:
             return False
         self._jobs[job.id] = job

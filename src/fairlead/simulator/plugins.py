@@ -13,6 +13,7 @@ from fairlead.scheduler.driver import Observer
 from fairlead.scheduler.placement.rule import PlacementRule
 from fairlead.scheduler.plugins import check_methods, find_placement, make_plugin
 from fairlead.simulator.admission import AdmissionRule
+from fairlead.simulator.foreign_code import GuardedObserver
 from fairlead.simulator.inputs import PluginNames
 
 OBSERVERS = "fairlead.observers"
@@ -38,7 +39,8 @@ def find_plugins(names: PluginNames) -> Plugins:
 
 
 def find_observers(given: Sequence[Observer | str]) -> list[Observer]:
-    """The observers, those given by name made by their entry points. Raises ConfigError."""
+    """The observers, those given by name made by their entry points, each with a guard: what they see is
+    read-only. Raises ConfigError."""
     if isinstance(given, str):
         raise ConfigError(
             f"observers: expected a list of observers or of their names, got {given!r}"
@@ -47,7 +49,7 @@ def find_observers(given: Sequence[Observer | str]) -> list[Observer]:
     for one in given:
         made = make_plugin(OBSERVERS, one) if isinstance(one, str) else one
         check_methods("observer", made, ("event", "command"))
-        found.append(made)
+        found.append(GuardedObserver(made))
     return found
 
 
