@@ -22,6 +22,8 @@ from fairlead.analysis.experiments.executor import (
 from fairlead.analysis.experiments.point import Point, PointResult
 from fairlead.analysis.experiments.result_store import ResultStore
 from fairlead.analysis.experiments.sweep import (
+    PARTIAL,
+    PARTIAL_MEANS,
     RESULT,
     LoadSummary,
     Spec,
@@ -290,7 +292,9 @@ def _show(result: SweepResult, folder: Path, as_json: bool) -> None:
         content = {"points": rows, "sustainable": best, "out": str(folder)}
         sys.stdout.write(msgspec.json.encode(content).decode() + "\n")
         return
-    console().print(_table(result, rows))
+    console().print(summary_table(result, rows))
+    if any(row.is_partial for row in rows):
+        print(f"{PARTIAL} {PARTIAL_MEANS}")
     if result.spec.axis == "rates":
         table = Table("line", "sustainable rate (jobs/h)", box=SIMPLE_HEAD)
         for name, rate in best.items():
@@ -302,7 +306,8 @@ def _show(result: SweepResult, folder: Path, as_json: bool) -> None:
     print(f"Report: {folder / 'report.html'}")
 
 
-def _table(result: SweepResult, rows: list[LoadSummary]) -> Table:
+def summary_table(result: SweepResult, rows: list[LoadSummary]) -> Table:
+    """The means of each line at each load; numbers of incomplete rows are marked."""
     axis = {"rates": "jobs/h", "jobs": "jobs", "none": ""}[result.spec.axis]
     table = Table(box=SIMPLE_HEAD)
     table.add_column("line")
@@ -311,14 +316,15 @@ def _table(result: SweepResult, rows: list[LoadSummary]) -> Table:
     table.add_column("status")
     before = ""
     for row in rows:
+        partial = PARTIAL if row.is_partial else ""
         cells = (
             row.line if row.line != before else "",
             "" if row.load is None else f"{row.load:g}",
-            _hours(row.jct_s),
+            _hours(row.jct_s) + partial,
             _jct_range(row),
-            _hours(row.makespan_s),
-            DASH if row.utilization is None else f"{row.utilization:.3f}",
-            DASH if row.cost is None else f"{row.cost:,.0f}",
+            _hours(row.makespan_s) + partial,
+            (DASH if row.utilization is None else f"{row.utilization:.3f}") + partial,
+            (DASH if row.cost is None else f"{row.cost:,.0f}") + partial,
             _status(row),
         )
         table.add_row(*cells)

@@ -1,19 +1,23 @@
 """What the figures and the page of a sweep show."""
 
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 import scipy.stats
+from rich.console import Console
 from tests.analysis.report.test_run_report import Page
 
 from fairlead.analysis.experiments.point import PointResult, Status
 from fairlead.analysis.experiments.sweep import (
+    PARTIAL_MEANS,
     Axis,
     Spec,
     SweepCell,
     SweepResult,
+    summarise,
 )
 from fairlead.analysis.experiments.sweep_charts import (
     Swept,
@@ -24,6 +28,7 @@ from fairlead.analysis.experiments.sweep_charts import (
 )
 from fairlead.analysis.experiments.sweep_page import sweep_report
 from fairlead.analysis.report.figure_style import SeedInterval
+from fairlead.cli.sweep import summary_table
 from fairlead.errors import ConfigError
 
 WHY = "the queue grew without bound"
@@ -160,6 +165,20 @@ def test_the_page_tells_what_is_sustained_and_what_is_missing(tmp_path: Path) ->
     assert WHY in page.text
     assert page.tags.count("script") == 1
     assert text.count("data-table=") == 2
+
+
+def test_means_over_some_of_the_seeds_are_marked(tmp_path: Path) -> None:
+    """At its last load, one of two seeds of fifo has diverged."""
+    made = swept(tmp_path)
+    text = Page(sweep_report([made])).text
+    assert "fifo *" in text
+    assert "las *" not in text
+    assert f"* {PARTIAL_MEANS}" in text
+    wide = Console(width=200, file=StringIO())
+    wide.print(summary_table(made.result, summarise(made.result)))
+    rows = wide.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [row.count("*") for row in rows if "1 diverged" in row] == [4]
+    assert sum(row.count("*") for row in rows) == 4
 
 
 def test_hundreds_of_points_make_a_page_that_can_be_mailed(tmp_path: Path) -> None:

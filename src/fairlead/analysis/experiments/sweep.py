@@ -190,6 +190,12 @@ def _relative(path: str) -> str:
     return f"points/{Path(path).name}" if path else ""
 
 
+PARTIAL = "*"  # marks numbers of a row that is partial
+PARTIAL_MEANS = (
+    "Over the complete seeds only: the mean of all is not known, and may be far greater."
+)
+
+
 @dataclass(frozen=True)
 class LoadSummary:
     """A line at a load, over the seeds that are complete there."""
@@ -204,6 +210,11 @@ class LoadSummary:
     utilization: float | None
     cost: float | None
     statuses: dict[Status, int]  # of all seeds
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the means are those of some seeds only: the others are not complete."""
+        return 0 < self.seeds < sum(self.statuses.values())
 
 
 def summarise(result: SweepResult) -> list[LoadSummary]:

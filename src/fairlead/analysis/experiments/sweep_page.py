@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from fairlead.analysis.experiments.point import Status
-from fairlead.analysis.experiments.sweep import summarise, sustainable
+from fairlead.analysis.experiments.sweep import PARTIAL, PARTIAL_MEANS, summarise, sustainable
 from fairlead.analysis.experiments.sweep_charts import (
     AXES,
     LOAD_FIGURES,
@@ -133,7 +133,7 @@ def _sustained(sweeps: Sequence[Swept], axis: str) -> Html:
 
 def _summary_table(sweeps: Sequence[Swept], axis: str) -> Html:
     rows = [
-        (_label(sweeps, swept, row.line), row)
+        (_label(sweeps, swept, row.line) + (f" {PARTIAL}" if row.is_partial else ""), row)
         for swept in sweeps
         for row in summarise(swept.result)
     ]
@@ -141,6 +141,7 @@ def _summary_table(sweeps: Sequence[Swept], axis: str) -> Html:
         SortableColumn("Line", [label for label, _ in rows]),
         *_loads(axis, [row.load for _, row in rows]),
         SortableColumn("Seeds complete", [row.seeds for _, row in rows], MetricKind.COUNT),
+        SortableColumn("of", [sum(row.statuses.values()) for _, row in rows], MetricKind.COUNT),
         SortableColumn("Average JCT", [row.jct_s for _, row in rows], MetricKind.TIME),
         SortableColumn("least", [row.jct_low_s for _, row in rows], MetricKind.TIME),
         SortableColumn("greatest", [row.jct_high_s for _, row in rows], MetricKind.TIME),
@@ -148,7 +149,9 @@ def _summary_table(sweeps: Sequence[Swept], axis: str) -> Html:
         SortableColumn("Utilisation", [row.utilization for _, row in rows], MetricKind.SHARE),
         SortableColumn("Cost", [row.cost for _, row in rows], MetricKind.MONEY),
     ]
-    return join(note("Click a heading to sort."), sortable(columns))
+    partial = any(row.is_partial for _, row in rows)
+    words = f"Click a heading to sort.{f' {PARTIAL} {PARTIAL_MEANS}' if partial else ''}"
+    return join(note(words), sortable(columns))
 
 
 def _loads(axis: str, loads: Sequence[float | None]) -> list[SortableColumn]:
