@@ -57,7 +57,8 @@ def test_the_table_has_every_policy() -> None:
     rows = re.findall(r"^\| (`\w+`) \| (.*?) \|", text, re.MULTILINE)
     table = {name.strip("`"): set(re.findall(r"`(\w+)`", also)) for name, also in rows}
     for entry in registry.BUILT_IN:
-        assert table.get(entry.name) == set(entry.aliases), entry.name
+        assert entry.name in table, f"{PAGE.name}, the first table: no row for `{entry.name}`"
+        assert table[entry.name] == set(entry.aliases), f"{PAGE.name}: aliases of `{entry.name}`"
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.small import TABLE, job
 
-from fairlead import Cluster, ConfigError, Environment
+from fairlead import Cluster, ConfigError, Environment, RunError
 from fairlead.policies.las import Las
 
 pytest.importorskip("gymnasium", reason="Gymnasium is not installed")
@@ -56,6 +56,7 @@ def test_any_action_is_cut_to_what_fits_and_jobs_beyond_the_rows_wait() -> None:
     hidden, over = 0, False
     while not over:
         snapshot = env._snapshot
+        assert snapshot is not None
         share = fitting_shares(random.uniform(-2, 2, snapshot.solo_rate.shape), snapshot)
         assert (share.sum(axis=1) <= 1 + 1e-12).all()
         used = (snapshot.job_scale[:, None] * share).sum(axis=0)
@@ -80,6 +81,38 @@ def test_an_action_of_another_shape_is_refused() -> None:
         ConfigError, match=r"action: expected an array of shape \(3, 2\), got \(2,\)"
     ):
         env.step(np.zeros(2))
+    with pytest.raises(ConfigError, match=r"action: expected an array of shape \(3, 2\), got 'x'"):
+        env.step("x")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="action: row 1, slot 0: expected a number, got nan"):
+        env.step(np.array([[0.0, 0.0], [np.nan, 0.0], [0.0, 0.0]]))
+    assert env.step(np.array([[2.0, -1.0], [0.0, 0.0], [0.0, 0.0]]))[4]["time_s"] > 0
+
+
+def test_a_step_before_the_first_reset_is_one_sentence() -> None:
+    with pytest.raises(RunError, match=r"the episode has not begun: call reset\(\) first"):
+        environment().step(np.zeros((64, 2)))
+
+
+def test_an_episode_begins_anew_and_a_fork_goes_on_alone() -> None:
+    def rewards(env: GymEnvironment, steps: int = 10**6) -> list[float]:
+        found = []
+        while steps:
+            _, reward, *ended, _ = env.step(np.full(env.action_space.shape, 0.3))
+            found.append(reward)
+            steps = 0 if any(ended) else steps - 1
+        return found
+
+    env = environment(max_jobs=4)
+    first, info = env.reset(seed=0)
+    whole = rewards(env)
+    again, same_info = env.reset(seed=0)
+    assert same_info == info
+    assert all(np.array_equal(again[name], first[name]) for name in first)
+    begun = rewards(env, 3)
+    fork = env.fork()
+    assert begun + rewards(env) == begun + rewards(fork) == whole
+    rewards_left = fork.reset(seed=0)[1], rewards(fork)
+    assert rewards_left == (info, whole)
 
 
 def test_without_gymnasium_it_says_what_to_install() -> None:

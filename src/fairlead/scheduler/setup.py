@@ -18,7 +18,7 @@ from fairlead.scheduler.mechanism.checking import check_traits
 from fairlead.scheduler.mechanism.make_planner import make_planner
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.placement.rule import PlacementRule
-from fairlead.scheduler.plugins import find_placement
+from fairlead.scheduler.plugins import check_made, find_placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,7 @@ def check_policy(policy: object, name: str) -> None:
     """ConfigError unless an object is a planner or has all that a policy has."""
     if policy is None:
         raise ConfigError(f"policy {name!r}: expected a policy or a planner, got None")
+    check_made("policy", policy)
     if not isinstance(policy, Planner):
         check_traits(policy)
 

@@ -7,12 +7,14 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, RunError
+from fairlead.model.argument_checks import shown
 from fairlead.model.arrays import Bools, Floats
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.snapshot import Snapshot
 from fairlead.simulator.environment import Environment
+from fairlead.simulator.independent_copy import independent_copy
 from fairlead.simulator.traces.trace import Trace
 
 try:
@@ -37,12 +39,14 @@ class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
 
     observation, a dict of arrays; rows of jobs are in order of submission, unused ones are 0:
         jobs (max_jobs, 6): weight, devices, hours since submission, hours of run time, hours of work left on
-            its fastest type, hours until its deadline beyond that work (``NO_DEADLINE_H`` without one)
+            its fastest type, hours until its deadline beyond that work (1,000,000 without one, and at most)
         rate (max_jobs, slots): steps/s on each slot type over those on its fastest one
         share (max_jobs, slots): the shares in force
         present (max_jobs,): 1 where a row is a job
         capacity (slots,): devices that a slot type can draw on
-    action (max_jobs, slots): wanted shares in [0, 1]. They are cut to what fits: see ``fitting_shares``.
+    action (max_jobs, slots): wanted shares in [0, 1], cut to what fits: what is below 0 counts as 0, what is
+        above 1 as 1, and nothing counts on a type where the job cannot run; a job that wants more than all
+        of its time gets all of it; then all shares on a type are scaled to the devices that it has.
     Jobs beyond the oldest ``max_jobs`` are not shown and wait; info's ``n_hidden`` counts them.
     Rewards, endings and the rest of info are those of ``Environment``.
     """
@@ -65,6 +69,7 @@ class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
         if isinstance(max_jobs, bool) or not isinstance(max_jobs, int) or max_jobs < 1:
             raise ConfigError(f"max_jobs: expected a number of at least 1, got {max_jobs!r}")
         self.environment = Environment(trace, cluster, **options)
+        self._snapshot: Snapshot | None = None  # None: before the first reset
         self.max_jobs = max_jobs
         n_slots = self.environment.n_slots
         per_slot = max_jobs, n_slots
@@ -90,13 +95,12 @@ class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
     def step(
         self, action: Array32 | Floats
     ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Put the shares of an action in force, and go on to the next decision."""
-        wanted = np.asarray(action, np.float64)
-        if wanted.shape != self.action_space.shape:
-            raise ConfigError(
-                f"action: expected an array of shape {self.action_space.shape}, got {wanted.shape}"
-            )
+        """Put the shares of an action in force, and go on to the next decision. Raises ConfigError for what
+        is no array of that shape, or holds something that is not a number."""
         snapshot = self._snapshot
+        if snapshot is None:
+            raise RunError("the episode has not begun: call reset() first")
+        wanted = self._wanted(action)
         rows = np.zeros((len(snapshot.jobs), wanted.shape[1]))
         rows[: self.max_jobs] = wanted[: len(rows)]
         after, reward, terminated, truncated, info = self.environment.step(
@@ -104,6 +108,29 @@ class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
         )
         seen, info = self._seen(after, info)
         return seen, reward, terminated, truncated, info
+
+    def _wanted(self, action: Any) -> Floats:
+        """(max_jobs, slots) the action as numbers."""
+        shape = self.action_space.shape
+        try:
+            wanted = np.asarray(action, np.float64)
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"action: expected an array of shape {shape}, got {shown(action)}"
+            ) from None
+        if wanted.shape != shape:
+            raise ConfigError(f"action: expected an array of shape {shape}, got {wanted.shape}")
+        bad = np.argwhere(~np.isfinite(wanted))
+        if len(bad):
+            row, slot = bad[0].tolist()
+            raise ConfigError(
+                f"action: row {row}, slot {slot}: expected a number, got {wanted[row, slot]}"
+            )
+        return wanted
+
+    def fork(self) -> "GymEnvironment":
+        """A copy that goes on by itself from here; either may be abandoned at any time."""
+        return independent_copy(self)
 
     def _seen(self, snapshot: Snapshot, info: dict[str, Any]) -> tuple[Observation, dict[str, Any]]:
         self._snapshot = snapshot

@@ -83,6 +83,8 @@ def written(snapshot: Snapshot) -> Allocation:
         (changed(job_groups=put(99)), "job 99 is not in the snapshot"),
         (changed(job_groups=put(-1)), "job -1 is not in the snapshot"),
         (changed(job_groups=put(3)), "job 3 has two rows of shares"),
+        (changed(report=lambda _: None), "report must be a SolveReport, got None"),
+        (changed(share=lambda _: None), "share must be numbers, got object"),
         (written, "has written to snapshot.weight: copy it first"),
     ],
 )
@@ -139,6 +141,7 @@ class Nameless:
             Nameless(),
             "policy Nameless: has no attribute 'name'; a policy has name, heterogeneity_aware, space_sharing",
         ),
+        (Mine, r"policy: expected a name or a policy \(not its class\), got <class"),
         (Mine(equal, name=3), "policy Mine: name must be a str, got 3"),  # type: ignore[arg-type]
         (Mine(equal, space_sharing=None), "policy Mine: space_sharing must be a bool, got None"),  # type: ignore[arg-type]
     ],
@@ -196,6 +199,18 @@ def test_state_lasts_from_solve_to_solve_and_through_a_resumed_run(tmp_path: Pat
     assert first.seen + second.seen == whole.seen
     assert resumed.metrics["journal_sha256"] == expected.metrics["journal_sha256"]
     assert replay(tmp_path / "b" / "journal")[1] == 0
+
+
+@pytest.mark.parametrize("method", ["get_state", "set_state"])
+def test_state_that_cannot_be_given_or_taken_names_the_policy(method: str) -> None:
+    def broken(*_: object) -> bytes:
+        raise KeyError("nothing")
+
+    policy = Counting()
+    setattr(policy, method, broken)
+    said = r"policy 'mine' at 0 s: KeyError: 'nothing' \(.*test_checking\.py:\d+\)"
+    with pytest.raises(SolveError, match=said):
+        run(JOBS, fast=2, policy=policy)
 
 
 class _Strict:

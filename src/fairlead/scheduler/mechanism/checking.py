@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from fairlead.errors import AllocationError, ConfigError, FairleadError, SolveError
-from fairlead.model.allocation import Allocation
+from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import check_allocation, typed_allocation
 from fairlead.model.plan import BasePolicy, Policy, Stateful, optional_traits
 from fairlead.model.snapshot import Snapshot
@@ -61,12 +61,15 @@ def ask(policy: Policy, snapshot: Snapshot) -> Allocation:
         with _named(where):
             return policy.allocate(snapshot)
     shown = snapshot.copied()  # theirs to read; ours stays what it is
-    if isinstance(policy, Stateful):
-        policy.set_state(_state(snapshot.previous))
-    found: object = _allocate(policy, shown, where)
+    with _foreign(where):
+        if isinstance(policy, Stateful):
+            policy.set_state(_state(snapshot.previous))
+        found: object = policy.allocate(shown)
     _check_unwritten(where, snapshot, shown)
     if not isinstance(found, Allocation):
         raise AllocationError(f"{where}: expected an Allocation, got {_brief(found)}")
+    if not isinstance(found.report, SolveReport):
+        raise AllocationError(f"{where}: report must be a SolveReport, got {_brief(found.report)}")
     with _named(where):
         made = typed_allocation(check_allocation(found, snapshot), snapshot)
     return _with_state(where, policy, made)
@@ -84,11 +87,12 @@ def _named(where: str) -> Iterator[None]:
         raise AllocationError(f"{where}: {sentence}") from None
 
 
-def _allocate(policy: Policy, shown: Snapshot, where: str) -> object:
-    """What the policy answers. Raises SolveError where it raises something that is not Fairlead's."""
+@contextmanager
+def _foreign(where: str) -> Iterator[None]:
+    """Raises SolveError where the policy raises something that is not Fairlead's."""
     try:
         with _named(where):
-            return policy.allocate(shown)
+            yield
     except FairleadError:
         raise
     except Exception as problem:
@@ -111,7 +115,8 @@ def _state(previous: Allocation | None) -> bytes:
 def _with_state(where: str, policy: Policy, made: Allocation) -> Allocation:
     if not isinstance(policy, Stateful):
         return made
-    state: object = policy.get_state()
+    with _foreign(where):
+        state: object = policy.get_state()
     if not isinstance(state, bytes):
         raise AllocationError(f"{where}: get_state() must give bytes, got {_brief(state)}")
     return replace(made, report=replace(made.report, basis=(*made.report.basis, state)))

@@ -61,7 +61,8 @@ def builtin_throughputs(of: str = "") -> Throughputs:
     """The embedded catalogue: measured rates with their source row by row (docs/formats.md), and rates
     of pairs from the interference model. of: only rows whose source begins so."""
     with as_file(files("fairlead.simulator.traces.data") / "catalogue.csv") as path:
-        alone = _read_csv(Source(path, ThroughputError), "the built-in catalogue", of)
+        origin = f"the built-in catalogue{of and f' (rows of {of})'}"
+        alone = _read_csv(Source(path, ThroughputError), origin, of)
     return replace(alone, colocated_rate=builtin_interference().beside(alone))
 
 
