@@ -4,10 +4,13 @@ import os
 import re
 import subprocess
 import sys
+import types
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+import fairlead
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -67,6 +70,25 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
         assert re.search(rf"^\| {policy} +\| +\d", printed, re.MULTILINE), policy
     assert printed.count("all commands are the same") == 2
     assert (tmp_path / "first" / "report.html").is_file()
+    assert (tmp_path / "figures" / "jct-load.svg").is_file()
+
+
+def test_the_policy_of_the_tutorial_shares_devices_between_both_slot_types() -> None:
+    """Of servers with several devices an accelerator type has two columns."""
+    [block] = [b for b in blocks(ROOT / "docs" / "tutorial.md") if "# shortest.py" in b.text]
+    module = types.ModuleType("shortest")
+    sys.modules[module.__name__] = module  # dataclasses look it up
+    try:
+        exec(block.text, module.__dict__)
+        cluster = fairlead.Cluster.of({"v100": 8, "p100": 8, "k80": 8}, devices_per_server=4)
+        rates = fairlead.read_throughputs("builtin")
+        jobs = list(
+            fairlead.generate("gavel,jobs=30,interarrival=900,multi-gpu", rates, cluster, 0)[0]
+        )
+        result = fairlead.simulate(jobs, cluster, module.ShortestFirst(), throughputs=rates)
+    finally:
+        del sys.modules[module.__name__]
+    assert result.metrics["n_completed"] == len(jobs) - len(result.skipped) > 20
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
