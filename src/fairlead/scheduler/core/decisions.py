@@ -16,6 +16,7 @@ from fairlead.scheduler.core.scheduler_data import (
     SchedulerData,
 )
 from fairlead.scheduler.core.snapshots import take_snapshot
+from fairlead.scheduler.mechanism.checking import check_plan
 
 
 def when_idle(s: SchedulerData, time_s: float) -> list[Command]:
@@ -48,7 +49,9 @@ def decide(s: SchedulerData, time_s: float, stalled: bool = False) -> list[Comma
 
 def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
     groups, jobs = s.ledger.groups, s.ledger.jobs
-    plan, s.planning.state = s.planning.planner.plan(take_snapshot(s, time_s), s.planning.state)
+    planner, snapshot = s.planning.planner, take_snapshot(s, time_s)
+    found, s.planning.state = planner.plan(snapshot, s.planning.state)
+    plan = check_plan(planner, found, snapshot)
     kept = s.running.place(plan)
     groups.running_on[:] = -1
     groups.running_on[s.running.job_group] = s.running.planned

@@ -13,8 +13,9 @@ import numpy as np
 
 from fairlead.errors import AllocationError, ConfigError, FairleadError, SolveError
 from fairlead.model.allocation import Allocation, SolveReport
-from fairlead.model.allocation_checks import check_allocation, typed_allocation
-from fairlead.model.plan import BasePolicy, Policy, Stateful, optional_traits
+from fairlead.model.allocation_checks import check_allocation, type_name, typed_allocation
+from fairlead.model.arrays import Ints
+from fairlead.model.plan import BasePolicy, Planner, Policy, RoundPlan, Stateful, optional_traits
 from fairlead.model.snapshot import Snapshot
 
 TRAITS = {"name": str, "heterogeneity_aware": bool, "space_sharing": bool, "work_conserving": bool}
@@ -100,6 +101,55 @@ def _foreign(where: str) -> Iterator[None]:
         raise SolveError(
             f"{where}: {type(problem).__name__}: {problem} ({last.filename}:{last.lineno})"
         ) from problem
+
+
+def check_plan(planner: Planner, plan: RoundPlan, snapshot: Snapshot) -> RoundPlan:
+    """The planner's round, as 64-bit arrays. Raises AllocationError with planner and time where it cannot be
+    run: rows that are not there, a job twice, more devices of a type than there are."""
+    if _is_own(planner):
+        return plan
+    with _named(f"planner {planner.name!r} at {snapshot.now_s:.0f} s"):
+        if not isinstance(plan, RoundPlan):
+            raise AllocationError(f"expected a RoundPlan, got {_brief(plan)}")
+        group = _rows("job_group", plan.job_group, len(snapshot.group_members))
+        slot = _rows("slot", plan.slot, len(snapshot.slots))
+        if len(group) != len(slot):
+            raise AllocationError(
+                f"job_group and slot must have one length, got {len(group)} and {len(slot)}"
+            )
+        _check_runs(group, slot, snapshot)
+    return replace(plan, job_group=group, slot=slot)
+
+
+def _rows(name: str, given: object, count: int) -> Ints:
+    array = np.asarray(given)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise AllocationError(f"{name} must be whole numbers in one dimension, got {_brief(given)}")
+    wrong = array[(array < 0) | (array >= count)]
+    if len(wrong):
+        raise AllocationError(f"{name}: {wrong[0]} is not one of {count} rows of the snapshot")
+    return np.require(array.astype(np.int64), requirements=["C", "W"])
+
+
+def _check_runs(group: Ints, slot: Ints, snapshot: Snapshot) -> None:
+    members = snapshot.group_members[group]
+    jobs, times = np.unique(members[members >= 0], return_counts=True)
+    if (times > 1).any():
+        raise AllocationError(f"job {snapshot.jobs[jobs[times > 1][0]]} is to run twice")
+    column, types = snapshot.accelerator_of_slot[slot], len(snapshot.capacity)
+    used = np.bincount(column, snapshot.scale[group], types)
+    over = np.flatnonzero(used > snapshot.capacity)
+    if len(over):
+        t = int(over[0])
+        raise AllocationError(
+            f"{type_name(snapshot, t)}: {used[t]:.0f} devices used of {snapshot.capacity[t]:.0f}"
+        )
+    there = (snapshot.rate[group, slot] > 0) | (members < 0)
+    if not there.all():
+        k = int(np.flatnonzero(~there.all(axis=1))[0])
+        raise AllocationError(
+            f"job {snapshot.jobs[members[k, 0]]} cannot run on {snapshot.slots[slot[k]].accelerator}"
+        )
 
 
 def _is_own(policy: object) -> bool:
