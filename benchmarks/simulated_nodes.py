@@ -82,7 +82,7 @@ class Start:
         if self.step >= self.order.total_steps or (self.ends_s is not None and now >= self.ends_s):
             self.state = "ended"
 
-    def held(self, now: float) -> AttemptStatus:
+    def statuses(self, now: float) -> AttemptStatus:
         """As the node reports it."""
         trained = self.step > self.from_step or self.state == "running"
         over = self.state == "ended"
@@ -130,7 +130,7 @@ class Node:
         self.orders_seq = orders.seq
         for key in orders.forget:
             self.starts.pop(key, None)
-        wanted = {(order.job, order.attempt): order for order in orders.wanted}
+        wanted = {(order.job, order.attempt): order for order in orders.desired}
         self.lease_s = {
             job: at for job, at in self.lease_s.items() if any(job == j for j, _ in wanted)
         }
@@ -170,4 +170,4 @@ class Node:
             start.advance(now)
             if start.state == "ended":
                 self.saved[job] = max(self.saved.get(job, 0), start.step)
-        return tuple(start.held(now) for start in self.starts.values())
+        return tuple(start.statuses(now) for start in self.starts.values())

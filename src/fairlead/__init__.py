@@ -193,7 +193,7 @@ _MODULE = {
 }
 
 
-def _find_the_rest() -> None:
+def _import_lazily() -> None:
     """The agent puts a copy of the training side in front of whatever is installed: what that copy lacks is
     found where the whole package is."""
     for entry in sys.path:
@@ -202,7 +202,7 @@ def _find_the_rest() -> None:
             __path__.append(portion)
 
 
-_find_the_rest()
+_import_lazily()
 
 
 def __getattr__(name: str) -> "Any":

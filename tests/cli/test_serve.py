@@ -19,7 +19,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[LiveOptions]
 
     nothing: Callable[..., None] = lambda *_: None  # noqa: E731
     monkeypatch.setattr("fairlead.cluster.server.server.serve", run)
-    monkeypatch.setattr("fairlead.cluster.server.kernel_compiler.prepare_apart", nothing)
+    monkeypatch.setattr("fairlead.cluster.server.kernel_compiler.compile_in_child", nothing)
     with pytest.raises(SystemExit) as ended:
         main(["serve", "--state", "nowhere", *arguments])
     assert bool(seen) == (ended.value.code == 0)

@@ -36,7 +36,7 @@ class PlayedNode:
     def __init__(self, cluster: "EngineNodes", name: str, incarnation: str, devices: int) -> None:
         self.cluster = cluster
         self.name, self.incarnation, self.devices = name, incarnation, devices
-        self.held: dict[tuple[int, int], AttemptStatus] = {}
+        self.statuses: dict[tuple[int, int], AttemptStatus] = {}
         self.leased: set[tuple[int, int]] = set()  # starts that were ever granted a lease
         self.seq = 0
         self.follows = -1  # the orders that it knows
@@ -46,7 +46,7 @@ class PlayedNode:
         message = Register(
             protocol=PROTOCOL, version="0", node=self.name, incarnation=self.incarnation,
             host="h", accelerator="v100", devices=self.devices, simulated_devices=True,
-            holds=tuple(self.held.values()), **more,
+            holds=tuple(self.statuses.values()), **more,
         )  # fmt: skip
         return self.cluster.service.register(message).result(WAIT_S)
 
@@ -54,13 +54,13 @@ class PlayedNode:
         """Say what is held, and follow the orders that come back."""
         orders = self.say(**more)
         self.follows = orders.seq
-        wanted = {(a.job, a.attempt) for a in orders.wanted}
-        for job, attempt in wanted - self.held.keys():
-            self.held[job, attempt] = AttemptStatus(job=job, attempt=attempt, state="starting")
-        for key in [key for key in self.held if key not in wanted]:
+        wanted = {(a.job, a.attempt) for a in orders.desired}
+        for job, attempt in wanted - self.statuses.keys():
+            self.statuses[job, attempt] = AttemptStatus(job=job, attempt=attempt, state="starting")
+        for key in [key for key in self.statuses if key not in wanted]:
             self.end(*key, exit_code=0)
         for key in orders.forget:
-            self.held.pop(key, None)
+            self.statuses.pop(key, None)
         return orders
 
     def say(self, **more: Any) -> Orders:
@@ -69,24 +69,28 @@ class PlayedNode:
         orders = self.cluster.front.report(
             NodeReport(
                 node=self.name, incarnation=self.incarnation, seq=self.seq,
-                holds=tuple(self.held.values()), orders_seq=self.follows, **more,
+                holds=tuple(self.statuses.values()), orders_seq=self.follows, **more,
             )
         )  # fmt: skip
-        self.leased |= {(a.job, a.attempt) for a in orders.wanted if a.job in orders.leases}
+        self.leased |= {(a.job, a.attempt) for a in orders.desired if a.job in orders.leases}
         return orders
 
     def end(self, job: int, attempt: int, **more: Any) -> None:
-        self.held[job, attempt] = AttemptStatus(job=job, attempt=attempt, state="ended", **more)
+        self.statuses[job, attempt] = AttemptStatus(job=job, attempt=attempt, state="ended", **more)
 
     def run(self, job: int, attempt: int, **more: Any) -> None:
-        self.held[job, attempt] = AttemptStatus(job=job, attempt=attempt, state="running", **more)
+        self.statuses[job, attempt] = AttemptStatus(
+            job=job, attempt=attempt, state="running", **more
+        )
 
     def stopping(self, job: int, attempt: int, **more: Any) -> None:
-        self.held[job, attempt] = AttemptStatus(job=job, attempt=attempt, state="stopping", **more)
+        self.statuses[job, attempt] = AttemptStatus(
+            job=job, attempt=attempt, state="stopping", **more
+        )
 
     @property
     def jobs(self) -> set[int]:
-        return {job for (job, _), held in self.held.items() if held.state != "ended"}
+        return {job for (job, _), held in self.statuses.items() if held.state != "ended"}
 
 
 class EngineNodes:

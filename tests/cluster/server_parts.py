@@ -96,6 +96,6 @@ class AttemptParts:
             nodes=self.nodes,
             costs=nobody,
             retries=nobody,
-            has_room=lambda: False,
+            has_capacity=lambda: False,
             precede=lambda: None,
         )

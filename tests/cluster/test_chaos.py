@@ -36,7 +36,7 @@ from fairlead.errors import UnreachableError
 def _run(trials: int, seed: int) -> TrialSummary:
     said: list[str] = []
     outcome = run_trials(trials, seed, list(FAULTS), None, said.append)
-    assert not outcome.wrong, "\n".join([*outcome.wrong, *said])
+    assert not outcome.violations, "\n".join([*outcome.violations, *said])
     return outcome
 
 
@@ -266,5 +266,5 @@ def test_the_work_ends_where_the_server_never_answers_again(tmp_path: Path) -> N
     work.start()
     while not work.refused:
         time.sleep(0.01)
-    work.end(abandon=True)
+    work.end(cancel=True)
     assert len(work.jobs) == 1

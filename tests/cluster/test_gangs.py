@@ -63,13 +63,13 @@ class Server:
         self.front.report(
             NodeReport(node=node, incarnation="one", seq=self._seq, holds=holds, orders_seq=orders)
         )
-        self.parts.intake.take(node)
+        self.parts.intake.apply(node)
         self.fleet.publish()
 
     def orders(self, node: str) -> tuple[list[int], tuple[tuple[int, int], ...]]:
         """Jobs that a node shall hold, and starts that it shall forget."""
         orders = self.front.orders(node, "one")
-        return [a.job for a in orders.wanted], orders.forget
+        return [a.job for a in orders.desired], orders.forget
 
 
 def _register(name: str) -> Register:

@@ -45,7 +45,7 @@ class Process:
     code: int | None = None
     completed: bool = False
 
-    def held(self) -> AttemptStatus:
+    def status(self) -> AttemptStatus:
         return AttemptStatus(
             job=JOB,
             attempt=self.attempt,
@@ -140,10 +140,10 @@ class Account(RuleBasedStateMachine):
 
     def _register(self) -> None:
         holds = [*self.truth.ended.values(), *([self.truth.process] if self.truth.process else [])]
-        self.parts.intake.take("a")
+        self.parts.intake.apply("a")
         message = Register(
             protocol=PROTOCOL, version="0", node="a", incarnation=f"i.{self.incarnation}", host="h",
-            accelerator="v100", devices=1, holds=tuple(one.held() for one in holds),
+            accelerator="v100", devices=1, holds=tuple(one.status() for one in holds),
         )  # fmt: skip
         self.fleet.register(message)
         self.followed = -1
@@ -154,7 +154,7 @@ class Account(RuleBasedStateMachine):
             if s.key[1] not in held and s.ordered
         ]
         if self.incarnation != self.known_incarnation:
-            self.parts.ends.abandon("a", gone, "the agent restarted")
+            self.parts.ends.orphan("a", gone, "the agent restarted")
         self.known_incarnation = self.incarnation
         self._publish()
 
@@ -178,7 +178,7 @@ class Account(RuleBasedStateMachine):
             if tells:
                 self.truth.process.told = self.truth.process.step
 
-    @rule(heard=st.booleans())
+    @rule(last_report_s=st.booleans())
     def saves(self, heard: bool) -> None:
         process = self.truth.process
         if process is not None:
@@ -199,7 +199,7 @@ class Account(RuleBasedStateMachine):
         """The agent does what it was ordered, as the newest orders have it."""
         orders = self.front.orders("a", f"i.{self.incarnation}")
         self.followed = orders.seq
-        wanted = {a.attempt for a in orders.wanted}
+        wanted = {a.attempt for a in orders.desired}
         process = self.truth.process
         if process is not None and process.attempt not in wanted:
             self.truth.save()
@@ -220,12 +220,12 @@ class Account(RuleBasedStateMachine):
                 node="a",
                 incarnation=f"i.{self.incarnation}",
                 seq=self.seq,
-                holds=tuple(one.held() for one in holds),
+                holds=tuple(one.status() for one in holds),
                 orders_seq=self.followed,
             )
         )
         if fold:
-            self.parts.intake.take("a")
+            self.parts.intake.apply("a")
             self._publish()
 
     @rule(saves=st.booleans())
@@ -267,7 +267,7 @@ class Account(RuleBasedStateMachine):
         if self.truth.process is not None:
             self.truth.process = None
         self.truth.ended.clear()
-        self.parts.nodes.lose("a", "node lost")
+        self.parts.nodes.mark_lost("a", "node lost")
         self.incarnation += 1
         self.seq = 0
         self._register()
@@ -280,7 +280,7 @@ class Account(RuleBasedStateMachine):
             msgspec.json.decode(msgspec.json.encode(s), type=AttemptRow) for s in attempts
         ]
         row = msgspec.json.decode(msgspec.json.encode(self.row), type=JobRow)
-        row.credited = self.core
+        row.acknowledged_steps = self.core
         self._serve(row, copies)
         self.seq = 0
         self._register()

@@ -83,7 +83,9 @@ def test_what_a_node_was_ordered_as_it_left_begins_elsewhere(tmp_path: Path) -> 
         one.register()
         cluster.silence(one)
         job = cluster.submit()
-        cluster.until(lambda: job in cluster.service.engine.state.fleet.nodes["one"].desired.wanted)
+        cluster.until(
+            lambda: job in cluster.service.engine.state.fleet.nodes["one"].desired.desired
+        )
         one.say(leaving=True)
         two = cluster.node("two")
         two.register()
@@ -118,7 +120,7 @@ def test_a_name_that_is_taken_over_waits_for_what_the_old_agent_may_still_run(
         cluster.until(lambda: new.jobs)
         assert time.monotonic() > granted + LEASE_S + 0.5, "lease and grace"
         assert new.jobs == {job}
-        assert (job, 2) in new.held, "another start, not the one that may still have run"
+        assert (job, 2) in new.statuses, "another start, not the one that may still have run"
         assert cluster.view("one").state == "up"
         with pytest.raises(ConfigError, match="another agent has registered under this name"):
             old.register()

@@ -41,8 +41,10 @@ def _start(row: Mapping[str, Any], **held: Any) -> Attempt:
         id=0, name="", tenant="", user="", spec=spec, submitted_s=0.0, total_steps=TOTAL, **more
     )
     attempt = AttemptRow(job=0, attempt=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
-    start = Attempt(job, attempt, {"a": (Rank(rank=0, devices=(0,)),)}, BELIEVED, 100.0, heard=50.0)
-    start.held["a"] = msgspec.structs.replace(
+    start = Attempt(
+        job, attempt, {"a": (Rank(rank=0, devices=(0,)),)}, BELIEVED, 100.0, last_report_s=50.0
+    )
+    start.statuses["a"] = msgspec.structs.replace(
         AttemptStatus(job=0, attempt=1, state="running"), **held
     )
     return start

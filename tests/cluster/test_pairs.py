@@ -64,9 +64,9 @@ def test_the_orders_of_a_pair_name_the_other_start(tmp_path: Path) -> None:
         one.register()
         first = cluster.submit(name="first", colocated_fraction=0.8)
         cluster.until(lambda: one.jobs == {first})
-        (alone,) = one.report().wanted
-        assert alone.beside == ()
+        (alone,) = one.report().desired
+        assert alone.colocated == ()
         second = cluster.submit(name="second", colocated_fractions={"first": 0.8})
         cluster.until(lambda: one.jobs == {first, second})
-        a, b = sorted(one.report().wanted, key=lambda assignment: assignment.job)
-        assert (a.beside, b.beside) == (((b.job, b.attempt),), ((a.job, a.attempt),))
+        a, b = sorted(one.report().desired, key=lambda assignment: assignment.job)
+        assert (a.colocated, b.colocated) == (((b.job, b.attempt),), ((a.job, a.attempt),))

@@ -15,7 +15,7 @@ def test_no_end_is_forecast_of_a_job_that_stands_still_until_it_goes_on(tmp_path
         node = cluster.node("one")
         node.register()
         job = cluster.submit(total_steps=1000)
-        cluster.until(lambda: (job, 1) in node.leased & node.held.keys())
+        cluster.until(lambda: (job, 1) in node.leased & node.statuses.keys())
         node.run(job, 1, loaded_step=0, step=20, ran_s=100.0, step_age_s=92.0, stall=STALL)
         cluster.until(lambda: STALL in cluster.job(job).reason)
         told = cluster.service.explain(ADMIN, job)

@@ -21,7 +21,7 @@ def _begin(cluster: EngineNodes, node: PlayedNode, job: int) -> None:
     """Let the newest start of a job on a node train."""
 
     def leased() -> list[tuple[int, int]]:
-        return [key for key in node.leased & node.held.keys() if key[0] == job]
+        return [key for key in node.leased & node.statuses.keys() if key[0] == job]
 
     job, attempt = cluster.until(leased)[0]
     node.run(job, attempt, loaded_step=0, step=5, saved_step=0)
@@ -93,7 +93,7 @@ def test_after_a_restart_of_the_server_no_job_is_said_not_to_have_begun(tmp_path
         assert "node one has not reported since the server was started" in told
         assert "It joined" not in told
         again = cluster.node("one")
-        again.held = one.held
+        again.statuses = one.statuses
         again.register()
         again.say()
         told = cluster.service.explain(ADMIN, job).why_here
@@ -171,7 +171,7 @@ def test_what_runs_on_an_unhealthy_node_runs_on_and_nothing_follows_it(tmp_path:
         assert (view.state, view.attempt) == ("running", 1)
         assert view.reason == "its node one is unhealthy: it eats jobs"
         assert one.jobs == {job}
-        assert one.held[job, 1].state == "running"
+        assert one.statuses[job, 1].state == "running"
         one.end(job, 1, exit_code=0, completed=True, loaded_step=0, step=1_000_000)
         cluster.until(lambda: cluster.job(job).state == "completed")
         assert one.jobs == set(), "the other one waits"
@@ -187,9 +187,9 @@ def test_a_start_that_its_node_cannot_begin_says_why_and_goes_elsewhere(
         one = cluster.node("one")
         one.register()
         job = cluster.submit()
-        key = cluster.until(lambda: next(iter(one.leased & one.held.keys()), None))
+        key = cluster.until(lambda: next(iter(one.leased & one.statuses.keys()), None))
         for _ in range(3):
-            one.held[key] = AttemptStatus(
+            one.statuses[key] = AttemptStatus(
                 job=job, attempt=key[1], state="starting", reason=why, obstacle=why
             )
             one.say()
@@ -249,7 +249,7 @@ def test_who_is_let_go_shares_no_device_with_who_was_given_it_before_the_next_so
         cluster.service.undrain(ADMIN, "one")
 
         def wanted() -> list[int]:
-            return [assignment.job for assignment in one.report().wanted]
+            return [assignment.job for assignment in one.report().desired]
 
         cluster.until(lambda: others.intersection(wanted()))
         assert len(wanted()) == 1, "one job per device"

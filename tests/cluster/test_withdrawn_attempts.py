@@ -20,7 +20,7 @@ def _finishing(cluster: EngineNodes) -> tuple[PlayedNode, int]:
     node = cluster.node("one")
     node.register()
     job = cluster.submit(total_steps=TOTAL)
-    cluster.until(lambda: (job, 1) in node.leased & node.held.keys())
+    cluster.until(lambda: (job, 1) in node.leased & node.statuses.keys())
     node.run(job, 1, loaded_step=0, step=TOTAL, saved_step=TOTAL, finishing=True)
     node.say()
     cluster.until(lambda: cluster.job(job).state == "finishing")

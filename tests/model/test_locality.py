@@ -19,7 +19,7 @@ def test_a_type_has_a_spread_slot_where_servers_make_a_difference() -> None:
     for cluster in (Cluster.of({"a": 8, "b": 8}), Cluster.of({"a": 4, "b": 8}, 4)):
         assert TABLE.on(cluster).slots == cluster.slots
     cluster = Cluster.of({"a": 8, "b": 8}, 4)
-    assert TABLE.on(cluster, spread=False).slots == cluster.slots
+    assert TABLE.on(cluster, scattered=False).slots == cluster.slots
     assert TABLE.on(cluster).sibling.tolist() == [1, 0, -1]
 
 

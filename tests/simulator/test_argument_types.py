@@ -63,7 +63,7 @@ def simulate(**changed: Any) -> None:
         ("stop_at_s", "1000", "'1000'"),
         ("ground_truth", 0.1, "0.1"),
         ("solve_s", None, "None"),
-        ("believed_costs", 5, "5"),
+        ("assumed_costs", 5, "5"),
         ("estimator", 5, "5"),
         ("user_estimates", "lognormal=0.7", "'lognormal=0.7'"),
         ("ideal", "no", "'no'"),

@@ -23,7 +23,7 @@ def test_the_scheduler_may_believe_what_is_not_true() -> None:
     jobs = [job(0, 0.0, 2e4), job(1, 0.0, 2e4)]
     starts = []
     for believed in (None, RestartCosts(1.0), RestartCosts(30.0)):
-        result = run(jobs, ground_truth=ground_truth, round_s=60.0, believed_costs=believed)
+        result = run(jobs, ground_truth=ground_truth, round_s=60.0, assumed_costs=believed)
         starts.append(len(result.placement_intervals))
     assert starts[0] == starts[1] > starts[2]
 

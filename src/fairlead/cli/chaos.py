@@ -53,9 +53,9 @@ def chaos(
         raise ConfigError(f"lease: must be from 1 to 120 seconds, got {lease:g}")
     outcome = run_trials(trials, seed, kinds, keep, lambda line: print(line, flush=True), lease)
     _report(outcome)
-    if outcome.wrong:
-        more = f" (and {len(outcome.wrong) - 1} more)" if len(outcome.wrong) > 1 else ""
-        raise CheckError(f"seed {seed}: {outcome.wrong[0]}{more}")
+    if outcome.violations:
+        more = f" (and {len(outcome.violations) - 1} more)" if len(outcome.violations) > 1 else ""
+        raise CheckError(f"seed {seed}: {outcome.violations[0]}{more}")
 
 
 def _report(outcome: "TrialSummary") -> None:
@@ -71,9 +71,9 @@ def _report(outcome: "TrialSummary") -> None:
         f"{len(outcome.trials)} trials, {outcome.jobs} jobs in {outcome.starts} starts, "
         f"{outcome.refused} submissions sent again"
     )
-    for wrong in outcome.wrong:
-        print(f"WRONG: {wrong}")
-    if not outcome.wrong:
+    for violation in outcome.violations:
+        print(f"WRONG: {violation}")
+    if not outcome.violations:
         print(
             "every job did exactly its steps, each counted once; nothing was lost, nothing is left"
         )

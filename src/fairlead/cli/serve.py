@@ -129,7 +129,7 @@ def serve(
     start writes the token of user `admin` to DIR/admin.token, and one for agents to DIR/agent.token.
     """
     from fairlead.cluster.readiness import check_ready_fd
-    from fairlead.cluster.server.kernel_compiler import prepare_apart
+    from fairlead.cluster.server.kernel_compiler import compile_in_child
     from fairlead.cluster.server.options import live_options, tls_of
     from fairlead.cluster.server.server import Listening
     from fairlead.cluster.server.server import serve as run
@@ -161,7 +161,7 @@ def serve(
     )
     if ready_fd is not None:
         check_ready_fd(ready_fd)
-    prepare_apart(jit.modules_with_kernels())  # no solve and no round shall wait for it
+    compile_in_child(jit.modules_with_kernels())  # no solve and no round shall wait for it
     asyncio.run(run(state, options, listening, lambda server: _ready(server, ready_fd)))
 
 

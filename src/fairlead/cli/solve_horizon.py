@@ -14,7 +14,7 @@ from rich.table import Table
 
 from fairlead.analysis.report.progress_bar import progress
 from fairlead.policies.solve.planning_horizon import solve_counts
-from fairlead.simulator.traces.planning_problems import WindowInstance, read_windows
+from fairlead.simulator.traces.planning_problems import PlanningInstance, read_windows
 
 
 def solve_window(
@@ -42,7 +42,7 @@ def solve_window(
         _show(list(answers))
 
 
-def _answers(problems: Sequence[WindowInstance]) -> Iterator[dict[str, Any]]:
+def _answers(problems: Sequence[PlanningInstance]) -> Iterator[dict[str, Any]]:
     with progress("solving, windows", len(problems)) as update:
         for done, instance in enumerate(problems):
             begun = time.perf_counter()

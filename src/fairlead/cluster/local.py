@@ -62,7 +62,7 @@ class LocalCluster:
         pipe = ReadyPipe()
         serve = ("serve", "--state", str(self.state), *pipe.arguments, *self.serve)
         server = self._run("server", serve, pipe.fds)
-        ready = pipe.wait(server, READY_S, _Once(lambda: self.said("server"), self.tell))
+        ready = pipe.wait(server, READY_S, _Once(lambda: self.output("server"), self.tell))
         if ready is None:
             self._fail("server", READY_S)
         self.url, self.agent_address = ready.url, ready.agents
@@ -80,19 +80,19 @@ class LocalCluster:
         agents = [self.processes[node] for node in self.nodes if node in self.processes]
         server = [p for name, p in self.processes.items() if name == "server"]
         for group in (agents, server):
-            for patience_s, number in (
+            for timeout_s, number in (
                 (END_S, signal.SIGTERM),
                 (END_S, signal.SIGTERM),  # an agent's second one kills its jobs
                 (END_S, signal.SIGKILL),
             ):
-                if _ended(group, number, patience_s):
+                if _ended(group, number, timeout_s):
                     break
 
     def broken(self) -> str:
         """The name of a process that has ended by itself, "" = none."""
         return next((name for name, p in self.processes.items() if p.poll() is not None), "")
 
-    def said(self, name: str) -> str:
+    def output(self, name: str) -> str:
         """The output of a process so far."""
         try:
             return self._log(name).read_text(errors="replace")
@@ -131,7 +131,7 @@ class LocalCluster:
             self.processes[name].wait(1.0)
         if self.processes[name].poll() is None:
             raise FairleadError(f"{name} did not start within {limit_s:.0f} s; {self._log(name)}")
-        last = self.said(name).strip().splitlines()[-1:] or ["(no output)"]
+        last = self.output(name).strip().splitlines()[-1:] or ["(no output)"]
         kind = ConfigError if self.processes[name].returncode == 2 else FairleadError
         raise kind(f"{name} did not start: {last[0].removeprefix('fairlead: ')}")
 
@@ -139,15 +139,15 @@ class LocalCluster:
 class _Once:
     """Passes on, once, the line by which a server says that it compiles kernels."""
 
-    def __init__(self, said: Callable[[], str], tell: Callable[[str], None]) -> None:
-        self._said, self._tell = said, tell
-        self._told = False
+    def __init__(self, output: Callable[[], str], tell: Callable[[str], None]) -> None:
+        self._output, self._tell = output, tell
+        self._reported = False
 
     def __call__(self) -> None:
-        lines = [] if self._told else self._said().splitlines()
+        lines = [] if self._reported else self._output().splitlines()
         for line in lines:
-            if COMPILING in line and not self._told:
-                self._told = True
+            if COMPILING in line and not self._reported:
+                self._reported = True
                 self._tell(line.removeprefix("fairlead: "))
 
 

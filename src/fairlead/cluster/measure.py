@@ -27,7 +27,7 @@ from fairlead.errors import ConfigError
 
 WARM_UP = 2  # reports of progress before the measuring begins
 LEAST = 4  # intervals to measure, however long a step takes
-PATIENCE_S = 120.0  # for the script to say hello, and to end
+SCRIPT_TIMEOUT_S = 120.0  # for the script to say hello, and to end
 AGAIN_S = 0.5  # that it trains in its second start
 LAST_WORDS = 300  # characters of its output in an error
 ENDLESS = 1 << 40  # steps
@@ -73,12 +73,12 @@ def measure(
             loaded_at, loaded = run.wait_for(Loaded)
             at, step = run.train_for(loaded_at + AGAIN_S, loaded.step)
             run.stop()
-    spread = statistics.stdev(rates) if len(rates) > 1 else 0.0
+    sigma = statistics.stdev(rates) if len(rates) > 1 else 0.0
     return ScriptTimings(
         accelerator=accelerator,
         devices=devices,
         steps_per_s=rate,
-        stderr=1.2533 * spread / len(rates) ** 0.5,  # of a median, for intervals that vary normally
+        stderr=1.2533 * sigma / len(rates) ** 0.5,  # of a median, for intervals that vary normally
         intervals=len(rates),
         start_s=start_s,
         load_s=loaded.load_s,
@@ -91,18 +91,18 @@ def measure(
 class MeasuredRun:
     """One start of a script, and the agent's side of its socket. Times are monotonic, in seconds."""
 
-    def __init__(self, command: Sequence[str], host: StubAgent, log: Path) -> None:
-        self.command, self.host, self.log = command, host, log
+    def __init__(self, command: Sequence[str], agent: StubAgent, log: Path) -> None:
+        self.command, self.agent, self.log = command, agent, log
         self.processes: list[subprocess.Popen[bytes]] = []
         self.began = monotonic()
         self._inbox: list[tuple[float, FromRank]] = []
 
-    def wait_for(self, kind: type[Message]) -> tuple[float, Message]:
+    def wait_for(self, message_type: type[Message]) -> tuple[float, Message]:
         """When the next message of this type came, and the message."""
-        until = monotonic() + PATIENCE_S
+        until = monotonic() + SCRIPT_TIMEOUT_S
         while True:
             for at, message in self._take():
-                if isinstance(message, kind):
+                if isinstance(message, message_type):
                     return at, message
             self._check(until)
 
@@ -125,10 +125,10 @@ class MeasuredRun:
     def stop(self) -> tuple[int, float, float]:
         """Steps, seconds to save, seconds to stop."""
         asked = monotonic()
-        self.host.send(StopRank("profiled"))
+        self.agent.send(StopRank("profiled"))
         _, ended = self.wait_for(RankEnded)
         for process in self.processes:
-            process.wait(PATIENCE_S)
+            process.wait(SCRIPT_TIMEOUT_S)
         code = max((process.returncode for process in self.processes), key=abs)
         if code:
             raise ConfigError(f"{self._named()} ended with exit code {code}{self._last_words()}")
@@ -141,7 +141,7 @@ class MeasuredRun:
             yield self._inbox.pop(0)
 
     def _read(self, wait_s: float) -> None:
-        found = self.host.poll(wait_s)
+        found = self.agent.poll(wait_s)
         self._inbox += [(monotonic(), message) for message in found]
 
     def _check(self, until: float) -> None:
@@ -154,18 +154,20 @@ class MeasuredRun:
         if gone[0] is not None and not self._inbox:
             what = f"ended with exit code {gone[0]}"
             without = (
-                "" if self.host.received else " without a word to Fairlead (no Iterator, no Lease?)"
+                ""
+                if self.agent.received
+                else " without a word to Fairlead (no Iterator, no Lease?)"
             )
             raise ConfigError(f"{self._named()} {what}{without}{self._last_words()}")
         if monotonic() > until:
-            raise ConfigError(f"{self._named()}: nothing heard for {PATIENCE_S:.0f} s")
+            raise ConfigError(f"{self._named()}: nothing heard for {SCRIPT_TIMEOUT_S:.0f} s")
 
     def _named(self) -> str:
         return shlex.join(self.command)
 
     def _last_words(self) -> str:
-        said = self.log.read_text(errors="replace").strip()
-        return f"; its last words: {said.splitlines()[-1][-LAST_WORDS:]}" if said else ""
+        log_text = self.log.read_text(errors="replace").strip()
+        return f"; its last words: {log_text.splitlines()[-1][-LAST_WORDS:]}" if log_text else ""
 
 
 def _enough(marks: list[tuple[float, int]], seconds: float, steps: int | None) -> bool:
@@ -180,27 +182,27 @@ def start(
 ) -> Iterator[MeasuredRun]:
     """Start the ranks of a script, from its checkpoint in this folder if there is one; what is left of them
     after the block is ended."""
-    host = StubAgent(folder / "agent.sock", checkpoint_s=1e9)
-    host.open()
-    run = MeasuredRun(command, host, folder / "output")
+    agent = StubAgent(folder / "agent.sock", checkpoint_s=1e9)
+    agent.open()
+    run = MeasuredRun(command, agent, folder / "output")
     with ExitStack() as stack:
-        stack.callback(host.close)
+        stack.callback(agent.close)
         stack.callback(_end, run.processes)
         log = stack.enter_context(run.log.open("wb"))
-        shared = _environment(host, accelerator, devices, folder)
+        shared = _environment(agent, accelerator, devices, folder)
         for rank in range(devices):
-            own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            variables = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             try:
-                made = subprocess.Popen(command, env=shared | own, stdout=log, stderr=log)
+                made = subprocess.Popen(command, env=shared | variables, stdout=log, stderr=log)
             except OSError as problem:
                 raise ConfigError(f"{command[0]}: cannot be started ({problem.strerror})") from None
             run.processes.append(made)
         yield run
 
 
-def _environment(host: StubAgent, accelerator: str, devices: int, folder: Path) -> dict[str, str]:
+def _environment(agent: StubAgent, accelerator: str, devices: int, folder: Path) -> dict[str, str]:
     ports = _free_ports(2)
-    more = host.environment(
+    more = agent.environment(
         checkpoint_dir=str(folder / "checkpoints"),
         total_steps=ENDLESS,
         accelerator=accelerator,

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
 
-MOST_REGIMES = 16  # batch sizes that one job may use
+MAX_REGIMES = 16  # batch sizes that one job may use
 
 
 class Mode(StrEnum):

@@ -16,7 +16,7 @@ import numpy as np
 
 from fairlead.errors import ConfigError
 from fairlead.model.adaptation import (
-    MOST_REGIMES,
+    MAX_REGIMES,
     Adaptation,
     Mode,
     steps_per_epoch,
@@ -146,8 +146,8 @@ def adaptation_fault(adaptation: Adaptation, family: str) -> str | None:
         return "the epochs of the schedule must increase"
     if min(adaptation.batches) < 1:
         return f"batch sizes must be >= 1, got {min(adaptation.batches)}"
-    if len(adaptation.batches) > MOST_REGIMES:
-        return f"at most {MOST_REGIMES} batch sizes, got {len(adaptation.batches)}"
+    if len(adaptation.batches) > MAX_REGIMES:
+        return f"at most {MAX_REGIMES} batch sizes, got {len(adaptation.batches)}"
     if adaptation.schedule[0][1] != (batch := JobType.parse(family).batch_size):
         first = adaptation.schedule[0][1]
         return f"the schedule must start with the family's batch size {batch}, got {first}"

@@ -19,14 +19,20 @@ class GrowableTable:
 
     def __init__(self, **shapes: tuple[int, ...]) -> None:
         self.n = 0
-        kinds = self.columns
-        self._ints = tuple(name for name, kind in kinds.items() if kind is np.int64)
-        self._floats = tuple(name for name, kind in kinds.items() if kind is np.float64)
+        types = self.columns
+        self._ints = tuple(name for name, column_type in types.items() if column_type is np.int64)
+        self._floats = tuple(
+            name for name, column_type in types.items() if column_type is np.float64
+        )
         self._block: Ints = np.zeros((len(self._ints) + len(self._floats), 16), np.int64)
         self._wide: dict[str, Any] = {}
-        for name, kind in kinds.items():
+        for name, column_type in types.items():
             if name not in self._ints and name not in self._floats:
-                dtype, shape = (kind[0], shapes[kind[1]]) if isinstance(kind, tuple) else (kind, ())
+                dtype, shape = (
+                    (column_type[0], shapes[column_type[1]])
+                    if isinstance(column_type, tuple)
+                    else (column_type, ())
+                )
                 self._wide[name] = np.zeros((16, *shape), dtype)
         self._view()
 

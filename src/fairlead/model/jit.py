@@ -82,7 +82,7 @@ class _Kernel:
             tuple(one.depends_on() for one in kernels),
         )
 
-    def kept(self) -> bool:
+    def is_cached(self) -> bool:
         """Whether this process or another has compiled and kept it before."""
         if self._compiled is not None:
             return True
@@ -91,7 +91,7 @@ class _Kernel:
         except (AttributeError, OSError):
             return False
 
-    def can_be_kept(self) -> bool:
+    def is_cacheable(self) -> bool:
         """Whether its machine code may be written somewhere."""
         return hasattr(self.dispatcher._cache, "_cache_file")
 
@@ -126,7 +126,7 @@ class _Kernel:
                 try:
                     made.compile(resolved)
                 except (AttributeError, ImportError):
-                    if self.kept():
+                    if self.is_cached():
                         raise
                     made._cache._cache_file.flush()  # it names a record that is gone
                     made.compile(resolved)
@@ -148,7 +148,7 @@ class _Kernel:
 
     def _announce(self) -> None:
         global _announced
-        if not _announced and not self.kept():
+        if not _announced and not self.is_cached():
             _announced = True
             _say_once("compiling kernels")
 
@@ -178,18 +178,18 @@ def prepare(everything: bool = False) -> int:
     if everything:
         for name in modules_with_kernels():
             import_module(name)
-    wanted = [one for one in _kernels if not one.kept()]
-    if wanted:
+    missing = [one for one in _kernels if not one.is_cached()]
+    if missing:
         _announced = True
-        _say_once(f"compiling {len(wanted)} kernels")
-    for one in wanted:
+        _say_once(f"compiling {len(missing)} kernels")
+    for one in missing:
         one.compiled()
-    return len(wanted)
+    return len(missing)
 
 
-def lacks_kept() -> bool:
+def lacks_compiled() -> bool:
     """Whether a kernel of an imported module is not kept, though it could be."""
-    return any(one.can_be_kept() and not one.kept() for one in _kernels)
+    return any(one.is_cacheable() and not one.is_cached() for one in _kernels)
 
 
 def modules_with_kernels() -> list[str]:

@@ -7,13 +7,13 @@ from fairlead.model.arrays import Bools, Ints
 _DENSE = 1 << 24  # ids below this are looked up in an array, the others in a dict
 
 
-def rows_of(known: Ints, wanted: Ints) -> tuple[Ints, Bools]:
+def rows_of(known: Ints, keys: Ints) -> tuple[Ints, Bools]:
     """For each wanted id its row in ``known``, and whether it is there at all; if not, the row means
     nothing. known: (jobs,) ids, ascending."""
     if not len(known):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    row = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return row, np.asarray(known[row] == wanted)
+        return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
+    row = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return row, np.asarray(known[row] == keys)
 
 
 class JobIndex:
@@ -52,7 +52,7 @@ class JobIndex:
         """The ids, in order of addition."""
         return list(self._position)
 
-    def positions(self) -> Ints:
+    def row_of_id(self) -> Ints:
         """The positions, in order of addition."""
         return np.fromiter(self._position.values(), np.int64, len(self._position))
 

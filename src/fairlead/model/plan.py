@@ -182,5 +182,5 @@ class Checkpointable(Protocol):
     def state_dict(self, state: PlannerState) -> Mapping[str, NDArray[Any]]:
         """All of the state that matters, as named arrays of its own."""
 
-    def load_state_dict(self, kept: Mapping[str, NDArray[Any]]) -> PlannerState:
+    def load_state_dict(self, arrays: Mapping[str, NDArray[Any]]) -> PlannerState:
         """The state that this was kept of, of a planner with the same name and options."""

@@ -86,7 +86,7 @@ class Throughputs:
         job_types: tuple[JobType, ...],
         slots: tuple[SlotType, ...],
         rate: Floats,
-        colocated_rate: tuple[JobType, ...] = (),
+        with_job_types: tuple[JobType, ...] = (),
         colocated: Floats | None = None,
     ) -> "Throughputs":
         """The same with these rows, new or in place of what they had; a slot type that it lacks raises.
@@ -95,7 +95,7 @@ class Throughputs:
         so are
         the rates of new job types beside others, but for those in ``colocated``: (job_types, beside, slots,
         2)
-        steps/s of a job type beside one of ``colocated_rate``, and of that one beside it. ThroughputError
+        steps/s of a job type beside one of ``with_job_types``, and of that one beside it. ThroughputError
         names what
         cannot be a rate.
         """
@@ -129,22 +129,22 @@ class Throughputs:
         table[np.ix_(rows, columns)] = rate
         if colocated is None:
             return grown
-        return grown._beside(rows, columns, colocated_rate, colocated)
+        return grown._with_colocated(rows, columns, with_job_types, colocated)
 
-    def _beside(
-        self, rows: Ints, columns: Ints, colocated_rate: tuple[JobType, ...], colocated: Floats
+    def _with_colocated(
+        self, rows: Ints, columns: Ints, with_job_types: tuple[JobType, ...], colocated: Floats
     ) -> "Throughputs":
         """The same with these rates of pairs."""
-        expected = (len(rows), len(colocated_rate), len(columns), 2)
+        expected = (len(rows), len(with_job_types), len(columns), 2)
         if colocated.shape != expected:
             raise ThroughputError(
                 f"rates of pairs have shape {colocated.shape}, expected {expected}"
             )
         if not ((colocated >= 0) & (colocated < np.inf)).all():
             raise ThroughputError("rates of pairs: must be numbers >= 0")
-        others = [self.row(job_type) for job_type in colocated_rate]
+        others = [self.row(job_type) for job_type in with_job_types]
         if None in others:
-            missing = colocated_rate[others.index(None)]
+            missing = with_job_types[others.index(None)]
             raise ThroughputError(f"no rate for {missing}")
         n = len(self.job_types)
         pair = (
@@ -157,19 +157,19 @@ class Throughputs:
         pair[np.ix_(other, rows, columns)] = colocated[..., 1].transpose(1, 0, 2)
         return replace(self, colocated_rate=pair)
 
-    def on(self, cluster: Cluster, spread: bool = True) -> "Throughputs":
+    def on(self, cluster: Cluster, scattered: bool = True) -> "Throughputs":
         """The columns that matter on a cluster: each of its types consolidated and, where the table has
         it and the servers make a difference, spread (not with spread=False). Jobs of one device are
         never spread: their rate there is 0, as it is where a job type may not use an accelerator."""
-        also = set(cluster.scatterable) if spread else set()
+        also = set(cluster.scatterable) if scattered else set()
         columns = list(cluster.slots)
         for slot in self.slots:
             if slot.locality is Locality.SCATTERED and slot.accelerator in also:
                 columns.insert(columns.index(SlotType(slot.accelerator)) + 1, slot)
         table = self.columns(tuple(columns))
-        apart = np.array([slot.locality is Locality.SCATTERED for slot in columns])
+        is_scattered = np.array([slot.locality is Locality.SCATTERED for slot in columns])
         single = np.array([one.scale_factor == 1 for one in self.job_types])
-        table = table._without(single[:, None] & apart, single[:, None, None] & apart)
+        table = table._without(single[:, None] & is_scattered, single[:, None, None] & is_scattered)
         denied = table._denied()
         return table._without(denied, denied[:, None, :] | denied[None, :, :])
 
@@ -200,26 +200,29 @@ class Throughputs:
     def undominated(self) -> "Throughputs":
         """The same with rate 0 where nobody gains by being spread: with a spread rate that is not above
         the consolidated one, for both draw on the same devices. Policies need to look no further."""
-        apart = np.array([s.locality is Locality.SCATTERED for s in self.slots]) & (
+        is_scattered = np.array([s.locality is Locality.SCATTERED for s in self.slots]) & (
             self.sibling >= 0
         )
         idle = np.zeros_like(self.rate, np.bool_)
-        idle[:, apart] = self.rate[:, apart] <= self.rate[:, self.sibling[apart]]
-        if self.colocated_rate is None or not apart.any():
+        idle[:, is_scattered] = (
+            self.rate[:, is_scattered] <= self.rate[:, self.sibling[is_scattered]]
+        )
+        if self.colocated_rate is None or not is_scattered.any():
             return self._without(idle, None)
         lower = np.zeros_like(self.colocated_rate, np.bool_)
-        lower[:, :, apart] = (
-            self.colocated_rate[:, :, apart] <= self.colocated_rate[:, :, self.sibling[apart]]
+        lower[:, :, is_scattered] = (
+            self.colocated_rate[:, :, is_scattered]
+            <= self.colocated_rate[:, :, self.sibling[is_scattered]]
         )
         return self._without(idle, lower & lower.transpose(1, 0, 2))
 
-    def _without(self, alone: Bools, colocated_rate: Bools | None) -> "Throughputs":
+    def _without(self, solo: Bools, with_job_types: Bools | None) -> "Throughputs":
         """The same with rate 0 at these (job_types, slots) and (job_types, job_types, slots)."""
-        if not (alone.any() or (colocated_rate is not None and colocated_rate.any())):
+        if not (solo.any() or (with_job_types is not None and with_job_types.any())):
             return self
         pair = (
             self.colocated_rate
-            if self.colocated_rate is None or colocated_rate is None
-            else np.where(colocated_rate, 0.0, self.colocated_rate)
+            if self.colocated_rate is None or with_job_types is None
+            else np.where(with_job_types, 0.0, self.colocated_rate)
         )
-        return replace(self, rate=np.where(alone, 0.0, self.rate), colocated_rate=pair)
+        return replace(self, rate=np.where(solo, 0.0, self.rate), colocated_rate=pair)

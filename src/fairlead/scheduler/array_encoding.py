@@ -18,7 +18,7 @@ from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1, Bytes1, Floats1, Floats2, Ints1, Ints2
 
 _NEGATIVE_ZERO = -9223372036854775808  # the bits of -0.0
-_ROOM = 64  # bytes, enough for what stands before the values of an array
+_HEADER = 64  # bytes, enough for what stands before the values of an array
 _SHAPES = [struct.Struct(f"<B{ndim}I") for ndim in range(5)]
 
 
@@ -70,20 +70,20 @@ class _Layout(NamedTuple):
 
 def pack(array: NDArray[Any]) -> bytes:
     """The content of the extension for an array of 64-bit floats or integers or of truth values."""
-    kind = array.dtype.char
+    type_code = array.dtype.char
     shape = _SHAPES[array.ndim].pack(array.ndim, *array.shape)
-    if kind == "?":
+    if type_code == "?":
         return b"d?" + shape + array.tobytes()
-    real = kind == "d"
+    real = type_code == "d"
     bits = array.ravel()
     out = np.empty(8 * bits.size, np.uint8)
     found = _put_values(bits.view(np.int64) if real else bits, real, out)
     layout = b"z" if found & 2 else b"d"
-    return layout + _stored_kind(kind, bool(found & 1)) + shape + out[: found >> 2].tobytes()
+    return layout + _stored_kind(type_code, bool(found & 1)) + shape + out[: found >> 2].tobytes()
 
 
-def _stored_kind(kind: str, short: bool) -> bytes:
-    return b"i" if short else kind.encode()
+def _stored_kind(type_code: str, short: bool) -> bytes:
+    return b"i" if short else type_code.encode()
 
 
 def unpack(data: bytes) -> NDArray[Any]:
@@ -107,7 +107,7 @@ def pack_report(event: RoundEnded, keys: NDArray[np.uint8]) -> bytes | None:
     if not _are_plain(arrays, _REPORTED):
         return None
     size = event.steps.size + event.finish_s.size + event.outcome.size + event.restart_s.size
-    out = np.empty(8 * size + len(arrays) * _ROOM, np.uint8)
+    out = np.empty(8 * size + len(arrays) * _HEADER, np.uint8)
     return out[: _put_report(arrays, keys, out)].tobytes()
 
 
@@ -119,7 +119,7 @@ def pack_start(command: StartRound, keys: NDArray[np.uint8]) -> bytes | None:
     if not _are_plain(arrays, _STARTED):
         return None
     size = command.job_groups.size + 2 * len(command.first) + command.devices.size
-    out = np.empty(8 * size + len(command.kept) + len(arrays) * _ROOM, np.uint8)
+    out = np.empty(8 * size + len(command.kept) + len(arrays) * _HEADER, np.uint8)
     return out[: _put_start(arrays, keys, out)].tobytes()
 
 
@@ -202,9 +202,9 @@ def _put_array(bits: Ints1, shape: _Shape, out: Bytes1, at: int) -> int:
     layout = _layout_of(bits, shape.real)
     size = layout.values * ((4 if layout.short else 8) + (4 if layout.sparse else 0))
     start = _put_head(shape, 3 + 4 * shape.ndim + size, out, at)
-    kind = start - 4 * shape.ndim - 2
-    out[kind - 1] = 122 if layout.sparse else 100  # z, d
-    out[kind] = 105 if layout.short else 100 if shape.real else 108  # i, d, l
+    type_code = start - 4 * shape.ndim - 2
+    out[type_code - 1] = 122 if layout.sparse else 100  # z, d
+    out[type_code] = 105 if layout.short else 100 if shape.real else 108  # i, d, l
     return _put_body(bits, shape.real, layout, out[start:]) + start
 
 

@@ -82,7 +82,7 @@ _KINDS: dict[bytes, Any] = {
     b"J": c.EndJobs,
     b"W": c.WakeAt,
 }
-_CODE = {kind: code for code, kind in _KINDS.items()}
+_CODE = {record_type: code for code, record_type in _KINDS.items()}
 _SETUP, _STATE = _CODE[Setup], _CODE[SchedulerCheckpoint]
 _EVENTS = frozenset(b"jxlreswqpcghkbda")
 
@@ -99,19 +99,19 @@ def _ext(_: int, data: memoryview) -> NDArray[Any]:
     return unpack(bytes(data))
 
 
-def _decode_value(kind: type, value: Any) -> Any:
+def _decode_value(record_type: type, value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value
-    if kind is JobType:
+    if record_type is JobType:
         name, scale_factor = msgspec.convert(value, tuple[str, int])
         return JobType.parse(name, scale_factor)
-    raise TypeError(f"expected {kind}")
+    raise TypeError(f"expected {record_type}")
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_encode_value)
 _decoders: dict[bytes, Any] = {
-    code: msgspec.msgpack.Decoder(kind, ext_hook=_ext, dec_hook=_decode_value)
-    for code, kind in _KINDS.items()
+    code: msgspec.msgpack.Decoder(record_type, ext_hook=_ext, dec_hook=_decode_value)
+    for code, record_type in _KINDS.items()
 }
 
 
@@ -295,13 +295,13 @@ def _as_setup(first: bytes | None, name: str) -> Setup:
 def _check_fields(first: bytes, name: str) -> None:
     """RunError where a setup has fields that this version does not know, and would do without."""
     given = msgspec.msgpack.decode(first[1:], ext_hook=_ext)
-    for path, part, kind in (
+    for path, part, record_type in (
         ("", given, Setup),
         ("settings.", given["settings"], MechanismSettings),
         ("settings.gavel.", given["settings"].get("gavel", {}), GavelSwitches),
         ("settings.shockwave.", given["settings"].get("shockwave", {}), ShockwaveSwitches),
     ):
-        unknown = sorted(part.keys() - {field.name for field in fields(kind)})
+        unknown = sorted(part.keys() - {field.name for field in fields(record_type)})
         if unknown:
             raise RunError(
                 f"{name}: {path}{unknown[0]} is not known here: another version of Fairlead has written it"
@@ -351,23 +351,23 @@ def replay_records(segment: Iterable[bytes], name: str) -> int:
     first
     command that differs, RunError where the beginning is none.
     """
-    setup, state, rest = begin(segment, name)
+    setup, state, remaining = begin(segment, name)
     scheduler = build(setup) if state is None else restore(setup, state)
-    return _compare(scheduler, rest, name, 1 if state is None else 2).number
+    return _compare(scheduler, remaining, name, 1 if state is None else 2).number
 
 
 def begin(
     segment: Iterable[bytes], name: str
 ) -> tuple[Setup, SchedulerCheckpoint | None, Iterator[bytes]]:
     """What a segment begins with, and the records behind that. Raises RunError where it is no beginning."""
-    rest = iter(segment)
-    setup = _as_setup(next(rest, None), name)
-    second = next(rest, None)
+    remaining = iter(segment)
+    setup = _as_setup(next(remaining, None), name)
+    second = next(remaining, None)
     if second is None:
-        return setup, None, rest
+        return setup, None, remaining
     if second[:1] == _STATE:
-        return setup, decode_state(second), rest
-    return setup, None, chain([second], rest)
+        return setup, decode_state(second), remaining
+    return setup, None, chain([second], remaining)
 
 
 @dataclass(slots=True)
@@ -401,10 +401,10 @@ def recover(
     return _compare(restore(setup, state, policy), tail, name, 2)
 
 
-def _compare(scheduler: Scheduler, rest: Iterable[bytes], name: str, first: int) -> Recovered:
+def _compare(scheduler: Scheduler, remaining: Iterable[bytes], name: str, first: int) -> Recovered:
     """Drive records through a core. first: the number of the first of them."""
     found = Recovered(scheduler, first, [])
-    for record in rest:
+    for record in remaining:
         if record[0] in _EVENTS:
             if found.commands:
                 raise CheckError(

@@ -87,7 +87,7 @@ def adapting_arrivals(
 def _stream(drawn: "_Jobs", gaps: random.Random, mean_s: float) -> Iterator[Arrival]:
     time_s = 0.0
     for n in count():
-        yield Arrival(float(int(time_s)), drawn.draw(JobId(n)))
+        yield Arrival(float(int(time_s)), drawn.sample_job(JobId(n)))
         if mean_s > 0:
             time_s += -log(1.0 - gaps.random()) * mean_s
 
@@ -109,7 +109,7 @@ class _Jobs:
         self.value = np.random.RandomState(seed)
         self.hours = np.linspace(mix.shortest_h, mix.longest_h, mix.durations)
 
-    def draw(self, job: JobId) -> Job:
+    def sample_job(self, job: JobId) -> Job:
         family = self.family.choice(self.families)
         scale = self._scale(family) if self.multi_gpu else 1
         duration_s = self._duration_s()
@@ -117,8 +117,8 @@ class _Jobs:
         if mode is Mode.ACCORDION and duration_s < SHORT_S:
             mode = Mode.STATIC
         steps = float(max(1, int(duration_s * self.rate[JobType.parse(family, scale)])))
-        own = batch_schedule(family, scale, steps, mode)
-        return Job(job, family, scale, steps, duration_s=duration_s, adaptation=own)
+        schedule = batch_schedule(family, scale, steps, mode)
+        return Job(job, family, scale, steps, duration_s=duration_s, adaptation=schedule)
 
     def _scale(self, family: str) -> int:
         """Drawn only for families that run on several devices."""
@@ -136,7 +136,7 @@ class _Jobs:
         return float(round(3600 * hours))
 
 
-def _chosen(chance: float, parts: Sequence[float]) -> int:
+def _chosen(u: float, parts: Sequence[float]) -> int:
     """The part that a chance in [0, 1) falls into; the last one takes what rounding leaves."""
     upto = list(accumulate(parts[:-1]))
-    return bisect_right(upto, chance)
+    return bisect_right(upto, u)

@@ -53,8 +53,8 @@ class AdmittingBackend:
         if not isinstance(event, JobsSubmitted):
             return event
         admitted = tuple(job for job in event.jobs if self._admits(job, event.time_s))
-        kept = {job.id for job in admitted}
-        refused = [job.id for job in event.jobs if job.id not in kept]
+        admitted_ids = {job.id for job in admitted}
+        refused = [job.id for job in event.jobs if job.id not in admitted_ids]
         if refused:
             self._refuse(refused, event.time_s)
         return replace(event, jobs=admitted)

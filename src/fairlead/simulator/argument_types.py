@@ -35,10 +35,10 @@ def _is_pair(value: Any) -> bool:
 
 def _is_policy(value: Any) -> bool:
     """Whether it may be one; what it lacks is looked at when it is known to be none of Python's own."""
-    own = vars(builtins).get(type(value).__name__) is type(
+    is_builtin = vars(builtins).get(type(value).__name__) is type(
         value
     )  # a class of exec() is of that module too
-    return isinstance(value, str) or not (isinstance(value, type) or value is None or own)
+    return isinstance(value, str) or not (isinstance(value, type) or value is None or is_builtin)
 
 
 def _is_trace(value: Any) -> bool:
@@ -73,7 +73,7 @@ ARGUMENTS: dict[str, Check] = {
     "stop_at_s": _SECONDS,
     "ground_truth": (is_a(GroundTruth), "a GroundTruth"),
     "solve_s": _SECONDS,
-    "believed_costs": (is_a(RestartCosts), "RestartCosts"),
+    "assumed_costs": (is_a(RestartCosts), "RestartCosts"),
     "estimator": (is_a(str), "text such as 'oracle'"),
     "user_estimates": (is_a(UserEstimates), "UserEstimates"),
     "ideal": YES_OR_NO,
@@ -81,7 +81,7 @@ ARGUMENTS: dict[str, Check] = {
 }
 _MAY_BE_NONE = {
     *("out", "expect_rounds", "watch", "round_s", "preemption_hysteresis", "measured_jobs"),
-    *("stop_at_s", "ground_truth", "believed_costs", "user_estimates", "solve_interval_s"),
+    *("stop_at_s", "ground_truth", "assumed_costs", "user_estimates", "solve_interval_s"),
 }
 
 
@@ -100,11 +100,11 @@ def make_options(function: str, given: Mapping[str, Any]) -> Options:
                 f"{function}(): {name!r} is not an option (there are {', '.join(known)})"
             )
     check_arguments(function, given)
-    return Options(**{name: plain(value) for name, value in given.items()})
+    return Options(**{name: to_builtin(value) for name, value in given.items()})
 
 
-def plain(value: Any) -> Any:
+def to_builtin(value: Any) -> Any:
     """A scalar of NumPy as Python's own, which random generators and encoders want; also in a pair."""
     if isinstance(value, list | tuple):
-        return tuple(map(plain, value))
+        return tuple(map(to_builtin, value))
     return value.item() if isinstance(value, np.generic) else value

@@ -41,12 +41,12 @@ class Reference:
         rate = throughputs.fastest
         slot = SlotType(reference)
         if slot in throughputs.slots:
-            own = throughputs.rate[:, throughputs.slots.index(slot)]
-            rate = np.where(own > 0, own, rate)
+            solo_rate = throughputs.rate[:, throughputs.slots.index(slot)]
+            rate = np.where(solo_rate > 0, solo_rate, rate)
         self.origin = throughputs.origin
         self.rate = {
-            kind: one
-            for kind, one in zip(throughputs.job_types, rate.tolist(), strict=True)
+            job_type: one
+            for job_type, one in zip(throughputs.job_types, rate.tolist(), strict=True)
             if one > 0  # a kind that runs nowhere is never drawn
         }
 
@@ -81,7 +81,7 @@ class _GavelJobs:
                     f"factor {scale}"
                 )
 
-    def draw(self, job: JobId) -> Job:
+    def sample_job(self, job: JobId) -> Job:
         scale = self._scale()
         duration_s = self._duration_s()
         if not self.options.multi_gpu:
@@ -105,12 +105,12 @@ class _GavelJobs:
 
     def _scale(self) -> int:
         """1, 2, 4, 8 devices with 70, 10, 15, 5 %; drawn even where it is not used."""
-        chance = self.jobs.uniform(0, 1)
-        if 0.7 <= chance <= 0.8:
+        u = self.jobs.uniform(0, 1)
+        if 0.7 <= u <= 0.8:
             return 2
-        if 0.8 <= chance <= 0.95:
+        if 0.8 <= u <= 0.95:
             return 4
-        return 8 if chance >= 0.95 else 1
+        return 8 if u >= 0.95 else 1
 
     def _duration_s(self) -> float:
         if self.options.fixed_duration_s is not None:
@@ -127,10 +127,10 @@ class _GavelJobs:
                 return family
 
     def _slo_multiple(self) -> float:
-        chance = self.slo.uniform(0, 1)
-        if chance < 0.33:
+        u = self.slo.uniform(0, 1)
+        if u < 0.33:
             return 1.2
-        return 2.0 if chance < 0.67 else 10.0
+        return 2.0 if u < 0.67 else 10.0
 
 
 def gavel_arrivals(
@@ -170,12 +170,12 @@ def _gavel_stream(
     for devices in [] if full is None else full.capacity.tolist():
         taken = 0
         while taken < devices:
-            job = generator.draw(next(ids))
+            job = generator.sample_job(next(ids))
             taken += job.scale_factor
             yield Arrival(0.0, job)
     time_s = 0.0
     while True:
-        yield Arrival(time_s, generator.draw(next(ids)))
+        yield Arrival(time_s, generator.sample_job(next(ids)))
         if mean_s > 0:
             time_s += gaps.expovariate(1.0 / mean_s)
 
@@ -273,9 +273,9 @@ class _Sweeps:
         pause_s = sweep * mean_interarrival_s - (sweep - 1) * gap_s
         time_s = 0.0
         while True:
-            family, scale, median_s = self._kind()
-            for member in range(self._sweep()):
-                time_s += self.rng.exponential(gap_s) if member else 0.0
+            family, scale, median_s = self._job_type()
+            for index in range(self._sweep()):
+                time_s += self.rng.exponential(gap_s) if index else 0.0
                 yield Arrival(time_s, self._job(next(ids), family, scale, median_s))
             sigma = self.shape.pause_sigma
             time_s += pause_s * self.rng.lognormal(-sigma * sigma / 2, sigma)
@@ -287,11 +287,11 @@ class _Sweeps:
 
     def _sweep(self) -> int:
         """Jobs in the next sweep."""
-        chance = 1.0 - self.rng.random()  # in (0, 1]
-        size = chance ** (-1.0 / self.shape.sweep_tail)
+        u = 1.0 - self.rng.random()  # in (0, 1]
+        size = u ** (-1.0 / self.shape.sweep_tail)
         return int(min(size, self.shape.largest_sweep))
 
-    def _kind(self) -> tuple[str, int, float]:
+    def _job_type(self) -> tuple[str, int, float]:
         """(family, scale factor, median duration) of the next sweep."""
         scale = self.scales[int(self.rng.choice(len(self.scales), p=self.chances))]
         families = self.families[scale]

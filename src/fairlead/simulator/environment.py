@@ -68,8 +68,8 @@ class Environment:
         if seed is not None:
             check_arguments("reset", {"seed": seed})
             seed = int(seed)
-            world = replace(self._run.ground_truth, seed=seed)
-            chosen = replace(self._run.options, seed=seed, ground_truth=world)
+            ground_truth = replace(self._run.ground_truth, seed=seed)
+            chosen = replace(self._run.options, seed=seed, ground_truth=ground_truth)
             self._run = replace(self._run, options=chosen)
         self._episode = None  # where the beginning fails, nothing of the last episode is left
         episode = _Episode(self._run)
@@ -107,7 +107,7 @@ class _Episode:
         self.asked: Solve | None = (
             None  # the decision that is waited for; None: the episode is over
         )
-        self._answer: Allocation | None = None
+        self._action: Allocation | None = None
         self._scheduler, self._backend = run.start(self._solve)
         self._in_system = 0
         self._completed = 0
@@ -118,7 +118,7 @@ class _Episode:
     def go_on(self, answer: Allocation | None = None) -> float:
         """Drive to the next decision about jobs, or to the end; job-seconds in the system on the way.
         answer: to the decision that is waited for."""
-        self.asked, self._answer = None, answer
+        self.asked, self._action = None, answer
         job_s = 0.0
         while self.asked is None:
             event = self._backend.next()
@@ -153,9 +153,9 @@ class _Episode:
         }
 
     def _solve(self, snapshot: Snapshot, state: PlannerState) -> PlannerAnswer:
-        if self._answer is None:
+        if self._action is None:
             return self._scheduler.data.planning.planner.solve(snapshot, state)  # there is no job
-        answer, self._answer = self._answer, None
+        answer, self._action = self._action, None
         return answer
 
     def _leave(self, command: EndJobs) -> float:

@@ -33,7 +33,7 @@ class _Flow:
     """The shares in force. Arrays are (jobs,)."""
 
     from_s: float
-    told_s: float  # up to when progress has been told
+    reported_s: float  # up to when progress has been told
     jobs: Ints  # ids
     index: Ints  # positions among all jobs
     done: Floats  # steps at from_s
@@ -68,7 +68,7 @@ class FluidBackend(SimBackend):
         first = min(self._ahead())
         if self.stop_at_s is not None:
             first = min(first, self.stop_at_s)
-        if self._flow is not None and self._flow.told_s < first < np.inf:
+        if self._flow is not None and self._flow.reported_s < first < np.inf:
             return self._end_round(first)
         return super()._earliest()
 
@@ -76,7 +76,7 @@ class FluidBackend(SimBackend):
         """What has been done by then."""
         flow = self._flow
         assert flow is not None
-        flow.told_s = time_s
+        flow.reported_s = time_s
         total = self.rounds.jobs.arrays.total_steps[flow.index]
         done = np.minimum(flow.done + flow.rate * (time_s - flow.from_s), total)
         done[flow.finish_s <= time_s] = total[flow.finish_s <= time_s]
@@ -105,7 +105,7 @@ class FluidBackend(SimBackend):
             self._stalled = False
         return _Flow(
             from_s=self.now_s,
-            told_s=self.now_s,
+            reported_s=self.now_s,
             jobs=jobs,
             index=index,
             done=done,
@@ -113,7 +113,7 @@ class FluidBackend(SimBackend):
             finish_s=self.now_s + lasts_s,
         )
 
-    def _rate(self, snapshot: Snapshot, made: Allocation, kind: Ints) -> Floats:
+    def _rate(self, snapshot: Snapshot, made: Allocation, job_type: Ints) -> Floats:
         """(jobs,) true steps/s. kind: (jobs,) rows of the true table."""
         if self._table is None or self._table.slots != snapshot.slots:
             self._table = self.rounds.throughputs.columns(snapshot.slots)
@@ -122,7 +122,7 @@ class FluidBackend(SimBackend):
             snapshot.jobs,
             np.ascontiguousarray(made.job_groups),
             np.ascontiguousarray(made.share),
-            table.rate[kind],
-            kind,
+            table.rate[job_type],
+            job_type,
             _NO_PAIRS if table.colocated_rate is None else table.colocated_rate,
         )

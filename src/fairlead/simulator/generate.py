@@ -99,12 +99,12 @@ def generate(
 
 
 def _parsed(spec: str) -> _Given:
-    kind, *rest = [part.strip() for part in spec.split(",")]
-    if kind not in _KINDS:
-        raise ConfigError(f"generate: {kind!r} is not known (choose from {', '.join(_KINDS)})")
-    numbers, lists, flags = _KINDS[kind]
-    given = _Given(kind)
-    for part in rest:
+    generator, *parts = [part.strip() for part in spec.split(",")]
+    if generator not in _KINDS:
+        raise ConfigError(f"generate: {generator!r} is not known (choose from {', '.join(_KINDS)})")
+    numbers, lists, flags = _KINDS[generator]
+    given = _Given(generator)
+    for part in parts:
         key, value = split_option(part)
         if key in numbers and value:
             given.numbers[key] = _number(key, value)
@@ -115,7 +115,7 @@ def _parsed(spec: str) -> _Given:
         else:
             known = [f"{one}=N" for one in numbers] + [f"{one}=A:B:C" for one in lists]
             raise ConfigError(
-                f"generate: {kind} does not take {part!r} (choose from "
+                f"generate: {generator} does not take {part!r} (choose from "
                 f"{', '.join([*known, *flags])})"
             )
     return given

@@ -52,8 +52,8 @@ class GroundTruth:
         """The step at which the job ends: its total, or earlier where its owner or a crash ends it."""
         if self.early_termination <= 0:
             return job.total_steps
-        draw = np.random.default_rng((self.seed, 1, job.id)).random(2)
-        return job.total_steps * (draw[1] if draw[0] < self.early_termination else 1.0)
+        uniforms = np.random.default_rng((self.seed, 1, job.id)).random(2)
+        return job.total_steps * (uniforms[1] if uniforms[0] < self.early_termination else 1.0)
 
     def bias(self, job: Job, slots: int) -> Floats:
         """(slots,) true rate over believed rate, for the whole life of the job."""
@@ -62,10 +62,10 @@ class GroundTruth:
         rng = np.random.default_rng((self.seed, 2, job.id))
         return _lognormal(rng, self.rate_bias, slots)
 
-    def noise(self, round_: int, units: int) -> Floats:
+    def noise(self, round_: int, groups: int) -> Floats:
         """(units,) factor on the rates of one round."""
         rng = np.random.default_rng((self.seed, 3, round_))
-        return _lognormal(rng, self.rate_noise, units)
+        return _lognormal(rng, self.rate_noise, groups)
 
     def node_clock(self, node: int) -> np.random.Generator:
         """The source of one node's failures and repairs."""

@@ -44,7 +44,7 @@ class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
         share (max_jobs, slots): the shares in force
         present (max_jobs,): 1 where a row is a job
         capacity (slots,): devices that a slot type can draw on
-    action (max_jobs, slots): wanted shares in [0, 1], cut to what fits: what is below 0 counts as 0, what is
+    action (max_jobs, slots): requested shares in [0, 1], cut to what fits: what is below 0 counts as 0, what is
         above 1 as 1, and nothing counts on a type where the job cannot run; a job that wants more than all
         of its time gets all of it; then all shares on a type are scaled to the devices that it has.
     Jobs beyond the oldest ``max_jobs`` are not shown and wait; info's ``n_hidden`` counts them.
@@ -100,33 +100,33 @@ class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
         snapshot = self._snapshot
         if snapshot is None:
             raise RunError("the episode has not begun: call reset() first")
-        wanted = self._wanted(action)
-        rows = np.zeros((len(snapshot.jobs), wanted.shape[1]))
-        rows[: self.max_jobs] = wanted[: len(rows)]
+        requested = self._requested(action)
+        rows = np.zeros((len(snapshot.jobs), requested.shape[1]))
+        rows[: self.max_jobs] = requested[: len(rows)]
         after, reward, terminated, truncated, info = self.environment.step(
             fitting_shares(rows, snapshot)
         )
         seen, info = self._seen(after, info)
         return seen, reward, terminated, truncated, info
 
-    def _wanted(self, action: Any) -> Floats:
+    def _requested(self, action: Any) -> Floats:
         """(max_jobs, slots) the action as numbers."""
         shape = self.action_space.shape
         try:
-            wanted = np.asarray(action, np.float64)
+            requested = np.asarray(action, np.float64)
         except (TypeError, ValueError):
             raise ConfigError(
                 f"action: expected an array of shape {shape}, got {shown(action)}"
             ) from None
-        if wanted.shape != shape:
-            raise ConfigError(f"action: expected an array of shape {shape}, got {wanted.shape}")
-        bad = np.argwhere(~np.isfinite(wanted))
+        if requested.shape != shape:
+            raise ConfigError(f"action: expected an array of shape {shape}, got {requested.shape}")
+        bad = np.argwhere(~np.isfinite(requested))
         if len(bad):
             row, slot = bad[0].tolist()
             raise ConfigError(
-                f"action: row {row}, slot {slot}: expected a number, got {wanted[row, slot]}"
+                f"action: row {row}, slot {slot}: expected a number, got {requested[row, slot]}"
             )
-        return wanted
+        return requested
 
     def fork(self) -> "GymEnvironment":
         """A copy that goes on by itself from here; either may be abandoned at any time."""
@@ -155,14 +155,14 @@ class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
         return rows
 
 
-def fitting_shares(wanted: Floats, snapshot: Snapshot) -> Floats:
-    """(jobs, slots) shares in proportion to those wanted that no job's time and no type's devices exceed.
+def fitting_shares(requested: Floats, snapshot: Snapshot) -> Floats:
+    """(jobs, slots) shares in proportion to those requested that no job's time and no type's devices exceed.
 
-    wanted: (jobs, slots); what is below 0, not a number, or on a type where the job cannot run counts as 0.
+    requested: (jobs, slots); what is below 0, not a number, or on a type where the job cannot run counts as 0.
     First a job that wants more than all of its time gets all of it; then all shares on a type are scaled to
     the devices that it has.
     """
-    share = np.where(snapshot.solo_rate > 0, np.nan_to_num(wanted, nan=0.0), 0.0).clip(0.0, 1.0)
+    share = np.where(snapshot.solo_rate > 0, np.nan_to_num(requested, nan=0.0), 0.0).clip(0.0, 1.0)
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
     for accelerator, devices in enumerate(snapshot.capacity):
         mine: Bools = snapshot.accelerator_of_slot == accelerator

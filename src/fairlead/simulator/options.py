@@ -27,7 +27,7 @@ class Options:
     stop_at_s: float | None = None  # stop at this time
     ground_truth: GroundTruth | None = None
     solve_s: float = 0.0  # simulated seconds that a solve takes
-    believed_costs: RestartCosts | None = None  # of restarts, by the scheduler; None: the world's
+    assumed_costs: RestartCosts | None = None  # of restarts, by the scheduler; None: the world's
     estimator: str = "oracle"  # of rates; see ``fairlead.estimation.registry``
     user_estimates: UserEstimates | None = None  # what users say of their jobs' rates
     # no rounds: jobs progress at their shares all the time (fairlead.simulator.fluid_backend)

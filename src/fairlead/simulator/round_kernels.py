@@ -14,7 +14,7 @@ from fairlead.simulator.true_jobs import JobArrays
 _FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(RoundOutcome.ENDED)
 
 
-class RoundUnits(NamedTuple):
+class RoundGroups(NamedTuple):
     """What runs in a round: single jobs and packed pairs."""
 
     job: Ints2  # (units, width) positions of jobs, -1 = none
@@ -28,7 +28,7 @@ class RoundUnits(NamedTuple):
 class TrueRates(NamedTuple):
     """Steps/s before noise."""
 
-    alone: Floats2  # (rows, slots)
+    solo_rate: Floats2  # (rows, slots)
     paired: (
         Floats3  # (rows, rows, slots) of the first beside the second; empty where nothing is packed
     )
@@ -40,7 +40,7 @@ class RoundStart(NamedTuple):
     time_s: float
     length_s: float
     whole_steps: bool  # are steps of a round cut to integers?
-    startup_owed: bool  # do starts take their time out of the round?
+    charge_startup: bool  # do starts take their time out of the round?
 
 
 class RoundForecast(NamedTuple):
@@ -54,10 +54,10 @@ class RoundForecast(NamedTuple):
     finish_s: Floats1  # (units,)
 
 
-def empty_forecast(units: int, width: int) -> RoundForecast:
+def empty_forecast(groups: int, width: int) -> RoundForecast:
     """A forecast to be filled, for so many units at most."""
-    rate, left, steps = np.empty((3, units, width))
-    setup_s, finish_s = np.empty((2, units))
+    rate, left, steps = np.empty((3, groups, width))
+    setup_s, finish_s = np.empty((2, groups))
     return RoundForecast(rate, left, setup_s, steps, finish_s)
 
 
@@ -79,9 +79,9 @@ def any_lost(devices: Ints, start: int, stop: int, lost: Bools) -> bool:
     return gone
 
 
-@kernel("f8(RoundUnits, JobArrays, TrueRates, StageTable, RoundStart, RoundForecast)")
+@kernel("f8(RoundGroups, JobArrays, TrueRates, StageTable, RoundStart, RoundForecast)")
 def begin(
-    units: RoundUnits,
+    groups: RoundGroups,
     jobs: JobArrays,
     rates: TrueRates,
     stages: StageTable,
@@ -89,35 +89,35 @@ def begin(
     forecast: RoundForecast,
 ) -> float:
     """Fill a forecast, and book start-up time owed in place. Return when the last unit will finish."""
-    n, width = units.job.shape
+    n, width = groups.job.shape
     last_s = -np.inf
     for i in range(n):
-        setup_s = _owed_s(units, i, jobs, start.startup_owed)
+        setup_s = _owed_s(groups, i, jobs, start.charge_startup)
         forecast.setup_s[i] = setup_s
-        room_s = max(start.length_s - setup_s, 0.0)
+        available_s = max(start.length_s - setup_s, 0.0)
         work_s = 0.0
         for k in range(width):
-            j = units.job[i, k]
+            j = groups.job[i, k]
             if j < 0:
                 forecast.rate[i, k] = forecast.left[i, k] = forecast.steps[i, k] = 0.0
                 continue
-            rate = _rate(units, i, k, jobs, rates)
+            rate = _rate(groups, i, k, jobs, rates)
             left = min(jobs.total_steps[j], jobs.last_step[j]) - jobs.steps_done[j]
             forecast.rate[i, k] = rate
             forecast.left[i, k] = left
-            if stages.behind[j] > 0 and (width == 1 or units.job[i, 1 - k] < 0) and rate > 0:
-                run = SoloRun(j, units.slot[i], jobs.steps_done[j], rate)
-                steps, took_s = advance(run, room_s, left, rates.alone, stages)
+            if stages.behind[j] > 0 and (width == 1 or groups.job[i, 1 - k] < 0) and rate > 0:
+                run = SoloRun(j, groups.slot[i], jobs.steps_done[j], rate)
+                steps, took_s = advance(run, available_s, left, rates.solo_rate, stages)
                 if start.whole_steps and steps < left:
                     steps = np.floor(steps)
-                    took_s = advance(run, room_s, steps, rates.alone, stages)[1]
+                    took_s = advance(run, available_s, steps, rates.solo_rate, stages)[1]
             else:
-                possible = rate * room_s
+                possible = rate * available_s
                 if start.whole_steps:
                     possible = np.floor(possible)
                 steps = min(possible, left)
                 # where it cannot run, and nobody knew, it is in the way for the whole round
-                took_s = steps / rate if rate > 0 else room_s
+                took_s = steps / rate if rate > 0 else available_s
             forecast.steps[i, k] = steps
             work_s = max(work_s, took_s)
         forecast.finish_s[i] = start.time_s + (min(setup_s, start.length_s) + work_s)
@@ -125,39 +125,39 @@ def begin(
     return last_s
 
 
-@kernel("f8(RoundUnits, i8, JobArrays, b1)", inline="always")
-def _owed_s(units: RoundUnits, i: int, jobs: JobArrays, startup_owed: bool) -> float:
+@kernel("f8(RoundGroups, i8, JobArrays, b1)", inline="always")
+def _owed_s(groups: RoundGroups, i: int, jobs: JobArrays, charge_startup: bool) -> float:
     """Return the start-up time that unit i spends; book what its jobs owe if they start."""
     setup_s = 0.0
-    for k in range(units.job.shape[1]):
-        j = units.job[i, k]
+    for k in range(groups.job.shape[1]):
+        j = groups.job[i, k]
         if j < 0:
             continue
-        if not units.kept[i]:
-            jobs.owed_s[j] = jobs.restart_s[j] if startup_owed and jobs.started[j] else 0.0
+        if not groups.kept[i]:
+            jobs.owed_s[j] = jobs.restart_s[j] if charge_startup and jobs.started[j] else 0.0
             jobs.started[j] = True
         setup_s = max(setup_s, jobs.owed_s[j])
     return setup_s
 
 
-@kernel("f8(RoundUnits, i8, i8, JobArrays, TrueRates)", inline="always")
-def _rate(units: RoundUnits, i: int, k: int, jobs: JobArrays, rates: TrueRates) -> float:
+@kernel("f8(RoundGroups, i8, i8, JobArrays, TrueRates)", inline="always")
+def _rate(groups: RoundGroups, i: int, k: int, jobs: JobArrays, rates: TrueRates) -> float:
     """Return the true steps/s of job k of unit i in this round."""
-    j, slot = units.job[i, k], units.slot[i]
-    other = units.job[i, 1 - k] if units.job.shape[1] == 2 else -1
+    j, slot = groups.job[i, k], groups.slot[i]
+    other = groups.job[i, 1 - k] if groups.job.shape[1] == 2 else -1
     if other >= 0:
         rate = rates.paired[jobs.table_row[j], jobs.table_row[other], slot]
     else:
-        rate = rates.alone[jobs.table_row[j], slot]
-    return float(rate * jobs.bias[j, slot] * units.noise[i])
+        rate = rates.solo_rate[jobs.table_row[j], slot]
+    return float(rate * jobs.bias[j, slot] * groups.noise[i])
 
 
 @kernel(
     "Tuple((f8[:,::1], f8[::1], i8[:,::1], f8[::1]))"
-    "(RoundUnits, RoundForecast, JobArrays, TrueRates, StageTable, RoundEnd)"
+    "(RoundGroups, RoundForecast, JobArrays, TrueRates, StageTable, RoundEnd)"
 )
 def finish(
-    units: RoundUnits,
+    groups: RoundGroups,
     forecast: RoundForecast,
     jobs: JobArrays,
     rates: TrueRates,
@@ -170,7 +170,7 @@ def finish(
     A unit counts whole or not at all: not when a device was lost, nor where it cannot run, nor (with
     whole_steps) when a device got no step.
     """
-    n, width = units.job.shape
+    n, width = groups.job.shape
     did = np.zeros((n, width))
     until = np.empty(n)
     outcome = np.zeros((n, width), np.int64)
@@ -178,47 +178,47 @@ def finish(
     for i in range(n):
         until[i] = min(forecast.finish_s[i], end.end_s)
         restart[i] = min(forecast.setup_s[i], until[i] - end.start_s)
-        gone = any_lost(units.devices, units.first[i], units.first[i + 1], end.lost)
+        gone = any_lost(groups.devices, groups.first[i], groups.first[i + 1], end.lost)
         good = not gone
         for k in range(width):
-            j = units.job[i, k]
+            j = groups.job[i, k]
             if j < 0:
                 continue
             steps, rate = forecast.steps[i, k], forecast.rate[i, k]
             if forecast.finish_s[i] > end.end_s:
                 work_s = max(end.end_s - end.start_s - forecast.setup_s[i], 0.0)
                 possible = rate * work_s
-                if stages.behind[j] > 0 and (width == 1 or units.job[i, 1 - k] < 0) and rate > 0:
-                    run = SoloRun(j, units.slot[i], jobs.steps_done[j], rate)
-                    possible = advance(run, work_s, steps, rates.alone, stages)[0]
+                if stages.behind[j] > 0 and (width == 1 or groups.job[i, 1 - k] < 0) and rate > 0:
+                    run = SoloRun(j, groups.slot[i], jobs.steps_done[j], rate)
+                    possible = advance(run, work_s, steps, rates.solo_rate, stages)[0]
                 if end.whole_steps:
                     possible = np.floor(possible)
                 steps = min(min(possible, forecast.left[i, k]), steps)
             did[i, k] = steps
             if gone:
                 outcome[i, k] = _LOST
-            elif _failed(units, i, rate, steps, end.whole_steps):
+            elif _failed(groups, i, rate, steps, end.whole_steps):
                 outcome[i, k] = _FAILED
                 good = False
         for k in range(width):
-            j = units.job[i, k]
+            j = groups.job[i, k]
             if j < 0:
                 continue
             jobs.owed_s[j] = max(jobs.owed_s[j] - restart[i], 0.0)
             if not good:
                 did[i, k] = 0.0
                 continue
-            if book_steps(jobs, j, did[i, k]):
+            if add_steps(jobs, j, did[i, k]):
                 outcome[i, k] = _ENDED
     return did, until, outcome, restart
 
 
-@kernel("b1(RoundUnits, i8, f8, f8, b1)", inline="always")
-def _failed(units: RoundUnits, i: int, rate: float, steps: float, whole_steps: bool) -> bool:
+@kernel("b1(RoundGroups, i8, f8, f8, b1)", inline="always")
+def _failed(groups: RoundGroups, i: int, rate: float, steps: float, whole_steps: bool) -> bool:
     """Return whether unit i cannot run, or a device of it got no step."""
     if rate <= 0 or not whole_steps:
         return rate <= 0
-    scale = units.first[i + 1] - units.first[i]
+    scale = groups.first[i + 1] - groups.first[i]
     if scale == 1:
         return bool(steps <= 0)
     each = steps // scale
@@ -226,7 +226,7 @@ def _failed(units: RoundUnits, i: int, rate: float, steps: float, whole_steps: b
 
 
 @kernel("b1(JobArrays, i8, f8)", inline="always")
-def book_steps(jobs: JobArrays, j: int, steps: float) -> bool:
+def add_steps(jobs: JobArrays, j: int, steps: float) -> bool:
     """Book the steps of job j in place; return whether it ends early by them."""
     jobs.steps_done[j] += steps
     early = jobs.last_step[j] < jobs.total_steps[j]

@@ -34,7 +34,7 @@ def read_jobs(
 ) -> RunJobs:
     """Read and check what was given as a trace. rates: for the accelerator types of the cluster."""
     free = [a for a in cluster.accelerators if a not in cluster.prices]
-    said = (f"no price for {', '.join(free)}: counted as 0 in the cost",) if free else ()
+    warnings = (f"no price for {', '.join(free)}: counted as 0 in the cost",) if free else ()
     if isinstance(source, str | Path):
         trace = read_trace(source, rates, seed=seed)
     elif isinstance(source, list | tuple):
@@ -44,7 +44,7 @@ def read_jobs(
     else:
         skipped: list[Skipped] = []
         stream = only_usable(checked(source), rates, cluster, skipped)
-        return RunJobs(name, stream, None, said, skipped)
+        return RunJobs(name, stream, None, warnings, skipped)
     if not trace.arrivals:
         raise ConfigError(f"{trace.name}: there are no jobs")
     trace = usable(trace, rates, cluster)
@@ -53,7 +53,9 @@ def read_jobs(
             f"{trace.name}: no job of the trace can run on this cluster: {summarise(trace.skipped)[0]}"
         )
     arrivals = trace.arrivals
-    return RunJobs(trace.name, arrivals, len(arrivals), (*trace.notes, *said), list(trace.skipped))
+    return RunJobs(
+        trace.name, arrivals, len(arrivals), (*trace.notes, *warnings), list(trace.skipped)
+    )
 
 
 def as_released(arrival: Arrival, rates: Throughputs) -> Arrival:

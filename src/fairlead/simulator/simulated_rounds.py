@@ -17,8 +17,8 @@ from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.round_kernels import (
     RoundEnd,
     RoundForecast,
+    RoundGroups,
     RoundStart,
-    RoundUnits,
     TrueRates,
     begin,
     empty_forecast,
@@ -42,7 +42,7 @@ class _Round:
     """The round in force."""
 
     command: StartRound
-    units: RoundUnits
+    groups: RoundGroups
     forecast: RoundForecast
     end_s: float
 
@@ -122,7 +122,7 @@ class SimulatedRounds:
         forecast, noise = self._room(*index.shape)
         if self.ground_truth.rate_noise > 0:
             noise = self.ground_truth.noise(command.round, len(index))
-        units = RoundUnits(
+        groups = RoundGroups(
             job=index,
             slot=self._columns(command),
             kept=command.kept,
@@ -134,19 +134,19 @@ class SimulatedRounds:
             time_s=command.time_s,
             length_s=command.length_s,
             whole_steps=self.whole_steps,
-            startup_owed=self._released is None,
+            charge_startup=self._released is None,
         )
-        end_s = begin(units, jobs.arrays, self._rates, self.stages.table, start, forecast)
-        self._round = _Round(command, units, forecast, end_s)
+        end_s = begin(groups, jobs.arrays, self._rates, self.stages.table, start, forecast)
+        self._round = _Round(command, groups, forecast, end_s)
         if self.early_s < np.inf and command.active > int((command.job_groups >= 0).sum()):
             self._end_early(self._round)
         return True
 
-    def _room(self, units: int, width: int) -> tuple[RoundForecast, Floats]:
+    def _room(self, groups: int, width: int) -> tuple[RoundForecast, Floats]:
         """A forecast with room for so many units, and noise that changes nothing."""
         forecast, no_noise = self._scratch
-        if units > len(no_noise) or width != forecast.rate.shape[1]:
-            self._scratch = empty_forecast(2 * units, width), np.ones(2 * units)
+        if groups > len(no_noise) or width != forecast.rate.shape[1]:
+            self._scratch = empty_forecast(2 * groups, width), np.ones(2 * groups)
         return self._scratch
 
     def _end_early(self, current: _Round) -> None:
@@ -163,13 +163,13 @@ class SimulatedRounds:
         if len(self._accelerator) == len(self.cluster.accelerators):
             return command.slot
         first, devices, cluster = command.first, command.devices, self.cluster
-        kind = cluster.device_type[devices[first[:-1]]]
-        column = np.searchsorted(self._accelerator, kind)
-        spread = are_scattered(
+        accelerator = cluster.device_type[devices[first[:-1]]]
+        column = np.searchsorted(self._accelerator, accelerator)
+        scattered = are_scattered(
             first, devices, cluster.device_type, cluster.device_node, self._fewest
         )
         other = self.throughputs.sibling[column]
-        return np.where(spread & (other >= 0), other, column)
+        return np.where(scattered & (other >= 0), other, column)
 
     def end(self, time_s: float, lost: Bools) -> tuple[RoundEnded, RequirementsChanged | None]:
         """What the round in force has done, and who trains on at another batch size, if anybody does; there
@@ -188,7 +188,7 @@ class SimulatedRounds:
         return ended, self._adapted(now, changed, time_s)
 
     def _adapted(self, now: _Round, changed: Bools, time_s: float) -> RequirementsChanged:
-        jobs, where = self.jobs.arrays, now.units.job[changed]
+        jobs, where = self.jobs.arrays, now.groups.job[changed]
         batch = self.stages.batch(where) if self._released is None else self._released.of(where)
         ids = now.command.job_groups[changed]
         return RequirementsChanged(
@@ -200,10 +200,10 @@ class SimulatedRounds:
         end = RoundEnd(
             start_s=now.command.time_s, end_s=time_s, whole_steps=self.whole_steps, lost=lost
         )
-        report = finish(now.units, now.forecast, jobs, self._rates, stages.table, end)
+        report = finish(now.groups, now.forecast, jobs, self._rates, stages.table, end)
         if not stages.used:
             return report, None
-        return report, follow(now.units.job, jobs, stages.table)
+        return report, follow(now.groups.job, jobs, stages.table)
 
     def _finish_released(
         self, now: _Round, time_s: float, lost: Bools, rules: ReleasedRules
@@ -216,5 +216,5 @@ class SimulatedRounds:
             least_s=command.length_s - SPARED_S,
             lost=lost,
         )
-        report = finish_released(now.units, now.forecast, jobs, end)
-        return report, rules.follow(now.units.job, report[2], jobs)
+        report = finish_released(now.groups, now.forecast, jobs, end)
+        return report, rules.follow(now.groups.job, report[2], jobs)

@@ -37,7 +37,7 @@ from fairlead.simulator.recording.expected_rounds import ExpectRounds
 from fairlead.simulator.recording.fluid_recorder import FluidRecorder
 from fairlead.simulator.recording.metrics import Result, measure
 from fairlead.simulator.recording.recorder import Recorder
-from fairlead.simulator.recording.running_units import ChargingRules
+from fairlead.simulator.recording.running_groups import ChargingRules
 from fairlead.simulator.run_jobs import RunJobs, as_released, read_jobs
 from fairlead.simulator.run_log import RunLog
 from fairlead.simulator.shockwave_reference.profiles import released_alone_s
@@ -238,7 +238,7 @@ class SimulationRun:
     def setup(self) -> Setup:
         """What the scheduler is made of."""
         options, ground_truth = self.options, self.ground_truth
-        costs = options.believed_costs
+        costs = options.assumed_costs
         return Setup(
             version=__version__,
             cluster=self.cluster,

@@ -67,7 +67,7 @@ class Stages:
         stage = 0 if adaptation is None else _stage(job, adaptation, steps_done)
         if adaptation is not None and len(adaptation.schedule) > 1 and stage is not None:
             samples, schedule = adaptation.samples, adaptation.schedule
-            at = self._room_for(len(schedule))
+            at = self._allocate(len(schedule))
             table = self.table
             table.first_epoch[at] = [epoch for epoch, _ in schedule]
             table.batch_size[at] = [batch for _, batch in schedule]
@@ -89,7 +89,7 @@ class Stages:
             )
         return row
 
-    def _room_for(self, stages: int) -> slice:
+    def _allocate(self, stages: int) -> slice:
         while self._stages + stages > len(self.table.first_epoch):
             self._double("first_epoch", "batch_size", "table_row", "steps_per_epoch")
         self._stages += stages
@@ -121,9 +121,9 @@ class SoloRun(NamedTuple):
 
 @kernel("UniTuple(f8, 2)(SoloRun, f8, f8, f8[:,::1], StageTable)")
 def advance(
-    run: SoloRun, room_s: float, most: float, rates: Floats, table: StageTable
+    run: SoloRun, available_s: float, most: float, rates: Floats, table: StageTable
 ) -> tuple[float, float]:
-    """Return (steps, seconds) that a job alone does in ``room_s``, stage by stage, and at most ``most``
+    """Return (steps, seconds) that a job alone does in ``available_s``, stage by stage, and at most ``most``
     steps; both counted at the batch size in force. Where it comes to a stage that cannot run here, it stays
     before it, in the way for all of the time.
 
@@ -140,18 +140,18 @@ def advance(
     if stage + 1 < behind:
         length = max(table.first_epoch[stage + 1] * began_per_epoch - run.steps_done, 0.0)
     while True:
-        wanted = min(length, most - steps)
-        possible = rate * (room_s - spent_s)
-        if possible <= wanted:
-            return steps + possible, room_s
-        steps += wanted
-        spent_s += wanted / rate
+        needed = min(length, most - steps)
+        possible = rate * (available_s - spent_s)
+        if possible <= needed:
+            return steps + possible, available_s
+        steps += needed
+        spent_s += needed / rate
         stage += 1
-        if length > wanted or stage >= behind or steps >= most:
+        if length > needed or stage >= behind or steps >= most:
             return steps, spent_s
         rate = rates[table.table_row[stage], slot] * factor / table.steps_per_epoch[stage]
         if rate <= 0:
-            return steps, room_s
+            return steps, available_s
         length = np.inf
         if stage + 1 < behind:
             length = (table.first_epoch[stage + 1] - table.first_epoch[stage]) * began_per_epoch

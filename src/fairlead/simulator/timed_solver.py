@@ -21,15 +21,15 @@ class TimedSolver:
     def __call__(self, snapshot: Snapshot, state: PlannerState) -> PlannerAnswer:
         began = time.perf_counter()
         known = next(iter(self.recorded), None)
-        answer = None if known is None else known.answer
-        if answer is None:
-            answer = self.planner.solve(snapshot, state)
-        gap = answer.report.gap
+        solution = None if known is None else known.answer
+        if solution is None:
+            solution = self.planner.solve(snapshot, state)
+        gap = solution.report.gap
         if gap is not None:
             self.gap = max(self.gap or 0.0, gap)
-        self.violation = max(self.violation, answer.report.violation)
+        self.violation = max(self.violation, solution.report.violation)
         self.seconds += time.perf_counter() - began
-        return answer
+        return solution
 
     def metrics(self) -> dict[str, float | None]:
         """Wall seconds in all, and the largest gap and violation of an answer."""

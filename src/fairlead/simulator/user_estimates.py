@@ -86,21 +86,21 @@ class UserEstimates:
     def about(self, table: Throughputs) -> Callable[[Sequence[Job]], Floats]:
         """What users say of jobs that they submit: (jobs, slots) steps/s, 0 where the table has 0."""
 
-        def said(jobs: Sequence[Job]) -> Floats:
+        def estimates(jobs: Sequence[Job]) -> Floats:
             return np.array([self._of(job, table) for job in jobs]).reshape(-1, len(table.slots))
 
-        return said
+        return estimates
 
     def _of(self, job: Job, table: Throughputs) -> Floats:
         """(slots,) estimates for one job, steps/s."""
         row = table.row(job.job_type)
         true = np.zeros(len(table.slots)) if row is None else table.rate[row]
-        draw = np.random.default_rng((self.seed, 24, job.id)).normal(size=len(true) + 1)
-        off = np.sqrt(self.common) * draw[-1] + np.sqrt(1 - self.common) * draw[:-1]
-        said: Floats = true * np.exp(self.lognormal * off)
+        normals = np.random.default_rng((self.seed, 24, job.id)).normal(size=len(true) + 1)
+        off = np.sqrt(self.common) * normals[-1] + np.sqrt(1 - self.common) * normals[:-1]
+        estimates: Floats = true * np.exp(self.lognormal * off)
         if self.exaggerates(job.tenant):
-            said[self._exaggerated(true)] *= self.factor
-        return said
+            estimates[self._exaggerated(true)] *= self.factor
+        return estimates
 
     def _exaggerated(self, true: Floats) -> Floats | slice:
         runs = true[true > 0]

@@ -20,7 +20,7 @@ from fairlead.cluster.protocol.messages import (
     Assignment,
     AttemptStatus,
     LogChunk,
-    LogWanted,
+    LogOffset,
     NodeReport,
     Orders,
     Rank,
@@ -54,10 +54,10 @@ class Server:
         self.newest: NodeReport | None = None
         self.check: StartCheck | None = None  # that the agent is to make
         self.registered: list[Register] = []
-        self.held: dict[Key, AttemptStatus] = {}
+        self.statuses: dict[Key, AttemptStatus] = {}
         self.output: dict[tuple[int, int, int], bytes] = {}
         self.offsets: dict[tuple[int, int, int], list[int]] = {}
-        self.orders = Orders(seq=0, wanted=())
+        self.orders = Orders(seq=0, desired=())
         self.address = ""
         self._agents = AgentServer(self, largest=largest)
         self._changed = asyncio.Condition()
@@ -74,21 +74,21 @@ class Server:
         """All that the node shall hold from now on; ended starts are booked."""
         self.orders = Orders(
             seq=self.orders.seq + 1,
-            wanted=wanted,
-            forget=tuple(key for key, held in self.held.items() if held.state == "ended"),
+            desired=wanted,
+            forget=tuple(key for key, status in self.statuses.items() if status.state == "ended"),
             reasons=reasons or {},
         )
         await self._wake()
 
     async def until(self, wanted: Callable[[], Any]) -> Any:
-        """What ``wanted`` returns as soon as that is true."""
+        """What ``desired`` returns as soon as that is true."""
         async with asyncio.timeout(WAIT_S), self._changed:
             await self._changed.wait_for(wanted)
         return wanted()
 
     async def until_state(self, key: Key, state: str) -> AttemptStatus:
-        await self.until(lambda: key in self.held and self.held[key].state == state)
-        return self.held[key]
+        await self.until(lambda: key in self.statuses and self.statuses[key].state == state)
+        return self.statuses[key]
 
     async def until_output(self, job: int, text: str, rank: int = 0, attempt: int = 1) -> str:
         def found() -> bool:
@@ -122,7 +122,7 @@ class Server:
         if self.refuses(message):
             self.refused += 1
             raise ConfigError("Report: is not understood")
-        self.held = {(h.job, h.attempt): h for h in message.holds}
+        self.statuses = {(h.job, h.attempt): h for h in message.holds}
         self.reports += 1
         self.newest = message
         await self._wake()
@@ -136,12 +136,12 @@ class Server:
             wall_s=time.time() + self.ahead_s,
         )
 
-    async def log(self, message: LogChunk) -> LogWanted:
+    async def log(self, message: LogChunk) -> LogOffset:
         key = message.job, message.attempt, message.rank
         self.offsets.setdefault(key, []).append(message.offset)
         self.output[key] = self.output.get(key, b"") + message.data
         await self._wake()
-        return LogWanted(offset=message.offset + len(message.data))
+        return LogOffset(offset=message.offset + len(message.data))
 
     async def watch(self, message: WatchRequest) -> AsyncGenerator[Orders, None]:
         sent = -1

@@ -33,9 +33,9 @@ def play(stage: tuple[asyncio.Runner, Server, RunningAgent]) -> Iterator[Play]:
     async def clear() -> None:
         server.grants = True
         await server.order()
-        await server.until(lambda: all(h.state == "ended" for h in server.held.values()))
+        await server.until(lambda: all(h.state == "ended" for h in server.statuses.values()))
         await server.order()
-        await server.until(lambda: not server.held)
+        await server.until(lambda: not server.statuses)
 
     yield lambda scenario: runner.run(scenario(server, agent))  # type: ignore[arg-type]
     runner.run(clear())

@@ -1,7 +1,7 @@
 import pytest
 from tests.cluster.agent.cluster import job
 
-from fairlead.cluster.agent.addresses import GivenAddresses, RankZeroAddress, give_addresses
+from fairlead.cluster.agent.addresses import GivenAddresses, RankZeroAddress, assign_addresses
 from fairlead.cluster.protocol.messages import Rank
 from fairlead.errors import ConfigError
 
@@ -22,15 +22,15 @@ def test_what_is_no_address_is_refused_with_its_job(text: str) -> None:
 
 
 def test_ranks_elsewhere_are_told_a_host_that_they_reach() -> None:
-    given = give_addresses(job(1, ranks=HERE, world_size=2, nodes=2), "10.0.0.2")
+    given = assign_addresses(job(1, ranks=HERE, world_size=2, nodes=2), "10.0.0.2")
     assert given.here == given.elsewhere
     assert given.here is not None
     assert given.here.host == "10.0.0.2"
-    assert given.ports >= {given.here.port, given.here.gang_port}
+    assert given.ports >= {given.here.port, given.here.rank_sync_port}
 
 
 def test_where_all_ranks_are_here_nobody_else_is_told() -> None:
-    given = give_addresses(job(1), "10.0.0.2")
+    given = assign_addresses(job(1), "10.0.0.2")
     assert given.elsewhere is None
     assert given.here is not None
     assert given.here.host == "127.0.0.1"
@@ -39,12 +39,12 @@ def test_where_all_ranks_are_here_nobody_else_is_told() -> None:
 def test_where_rank_0_is_elsewhere_the_orders_tell() -> None:
     ranks = (Rank(rank=1, devices=(0,)),)
     assignment = job(1, ranks=ranks, world_size=2, nodes=2, node_rank=1, has_rank_0=False)
-    assert give_addresses(assignment, "10.0.0.2") == GivenAddresses()
+    assert assign_addresses(assignment, "10.0.0.2") == GivenAddresses()
 
 
 def test_a_job_that_serves_its_progress_has_a_port_of_its_own() -> None:
     assignment = job(1, unmanaged=True, progress_url="http://127.0.0.1:{port}/")
-    given = give_addresses(assignment, "10.0.0.2")
+    given = assign_addresses(assignment, "10.0.0.2")
     assert given.progress_port
     assert len(given.ports) == 3
-    assert give_addresses(job(1), "10.0.0.2").progress_port == 0
+    assert assign_addresses(job(1), "10.0.0.2").progress_port == 0

@@ -38,19 +38,19 @@ def test_a_job_trains_stops_and_says_how_long_that_took(play: Play) -> None:
     async def scenario(server: Server, agent: RunningAgent) -> None:
         await server.order(job(11))
         await server.until_state((11, 1), "running")
-        await server.until(lambda: server.held[11, 1].step > 7)
+        await server.until(lambda: server.statuses[11, 1].step > 7)
         await server.order(reasons={11: "paused"})
-        held = await server.until_state((11, 1), "ended")
-        assert (held.exit_code, held.completed, held.reason) == (0, False, "paused")
-        assert (held.loaded_step, held.load_s, held.save_s) == (5, 0.25, 0.5)
-        assert held.step == held.saved_step > 7
-        assert min(held.wait_s, held.start_s, held.stop_s) >= 0
-        assert held.ran_s > 0
+        status = await server.until_state((11, 1), "ended")
+        assert (status.exit_code, status.completed, status.reason) == (0, False, "paused")
+        assert (status.loaded_step, status.load_s, status.save_s) == (5, 0.25, 0.5)
+        assert status.step == status.saved_step > 7
+        assert min(status.wait_s, status.start_s, status.stop_s) >= 0
+        assert status.ran_s > 0
         said = await server.until_output(11, "leaves after step")
         assert "Grant(" in said
         assert "StopRank(reason='paused')" in said
         await server.order()
-        await server.until(lambda: not server.held)
+        await server.until(lambda: not server.statuses)
 
     play(scenario)
 
@@ -58,8 +58,8 @@ def test_a_job_trains_stops_and_says_how_long_that_took(play: Play) -> None:
 def test_a_job_that_has_done_its_steps_is_completed(play: Play) -> None:
     async def scenario(server: Server, agent: RunningAgent) -> None:
         await server.order(job(21, total_steps=9), plain(22, "true"), plain(23, "false"))
-        held = await server.until_state((21, 1), "ended")
-        assert (held.completed, held.step, held.exit_code) == (True, 9, 0)
+        status = await server.until_state((21, 1), "ended")
+        assert (status.completed, status.step, status.exit_code) == (True, 9, 0)
         assert (await server.until_state((22, 1), "ended")).completed
         failed = await server.until_state((23, 1), "ended")
         assert (failed.completed, failed.exit_code) == (False, 1)
@@ -102,9 +102,9 @@ def test_what_cannot_be_started_says_why(play: Play) -> None:
         )
         why = {}
         for number in range(41, 46):
-            held = await server.until_state((number, 1), "ended")
-            assert held.exit_code == 127
-            why[number] = held.reason
+            status = await server.until_state((number, 1), "ended")
+            assert status.exit_code == 127
+            why[number] = status.reason
         assert why[41] == "command not found: 'no-such-command'"
         assert why[42] == "working directory '/no/such/folder': No such file or directory"
         assert why[43] == "job 43: rank 0: device 9 is not one of the 2 of this node"
@@ -128,10 +128,10 @@ def test_a_job_that_does_not_stop_is_killed_with_all_its_children(play: Play) ->
         await server.until_state((51, 1), "running")
         await server.until_output(52, "born")
         await server.order(reasons={51: "cancelled"})
-        held = await server.until_state((51, 1), "ended")
-        assert held.exit_code == -9
+        status = await server.until_state((51, 1), "ended")
+        assert status.exit_code == -9
         reason = "killed: did not end within 0.3 s of being told to stop (cancelled)"
-        assert held.reason.startswith(reason)
+        assert status.reason.startswith(reason)
         assert (await server.until_state((52, 1), "ended")).exit_code == 0  # as unmanaged jobs do
         own = {"fairlead.cluster.agent.spawner", "fairlead.cluster.agent.warden", "agent"}
         left = [p for p in processes_of(agent.state) if not own & set(p.cmdline())]
@@ -148,11 +148,11 @@ def test_jobs_end_when_their_lease_is_not_renewed(tmp_path: Path) -> None:
             await server.until_state((1, 1), "running")
             await server.until_state((2, 1), "running")
             await asyncio.sleep(3.5)  # renewed by reports
-            assert {held.state for held in server.held.values()} == {"running"}
+            assert {status.state for status in server.statuses.values()} == {"running"}
             server.grants = False
             for number in (1, 2):
-                held = await server.until_state((number, 1), "ended")
-                assert (held.reason, held.exit_code) == ("lease expired", 0)
+                status = await server.until_state((number, 1), "ended")
+                assert (status.reason, status.exit_code) == ("lease expired", 0)
             assert "StopRank(reason='lease expired')" in await server.until_output(1, "Stop")
 
     asyncio.run(scenario())
@@ -189,9 +189,11 @@ def test_orders_are_followed_at_once_where_news_shall_pause(play: Play) -> None:
             await server.until(follows)
         server.gap_s, server.heartbeat_s = 0.0, 0.2
         await server.order()
-        await server.until(lambda: {held.state for held in server.held.values()} == {"ended"})
+        await server.until(
+            lambda: {status.state for status in server.statuses.values()} == {"ended"}
+        )
         await server.order()
-        await server.until(lambda: not server.held)
+        await server.until(lambda: not server.statuses)
 
     play(scenario)
 
@@ -202,7 +204,7 @@ def test_nothing_starts_before_its_lease_is_granted(play: Play) -> None:
         await server.order(plain(61, *SLEEP))
         await server.until_state((61, 1), "starting")
         await asyncio.sleep(0.5)
-        assert server.held[61, 1].wait_s == -1
+        assert server.statuses[61, 1].wait_s == -1
         server.grants = True
         await server.until_state((61, 1), "running")
 
@@ -215,17 +217,17 @@ def test_old_and_doubled_orders_do_no_harm(play: Play) -> None:
         await server.until_state((71, 1), "running")
         newest = server.orders
         for late in (0, 0, newest.seq, newest.seq):
-            server.orders = type(newest)(seq=late, wanted=newest.wanted if late else ())
+            server.orders = type(newest)(seq=late, desired=newest.desired if late else ())
             await asyncio.sleep(0.3)
-        assert server.held[71, 1].state == "running"
+        assert server.statuses[71, 1].state == "running"
         server.orders = newest
         await server.order()
         await server.until_state((71, 1), "ended")
         await server.order()
-        await server.until(lambda: not server.held)
+        await server.until(lambda: not server.statuses)
         await server.order(plain(71, *SLEEP))  # an attempt is used once
         await asyncio.sleep(0.5)
-        assert server.held == {}
+        assert server.statuses == {}
 
     play(scenario)
 
@@ -235,14 +237,14 @@ def test_a_device_is_handed_over_when_its_holder_is_gone_and_shared_by_a_pair(pl
         slow = ("bash", "-c", "trap 'sleep 0.7; exit 0' TERM; echo up; sleep 1000 & wait")
         await server.order(plain(81, *slow))
         await server.until_output(81, "up")
-        pair = plain(82, *SLEEP, beside=((83, 1),)), plain(83, *SLEEP, beside=((82, 1),))
+        pair = plain(82, *SLEEP, colocated=((83, 1),)), plain(83, *SLEEP, colocated=((82, 1),))
         await server.order(*pair)  # in its place
-        await server.until(lambda: len(server.held) == 3)
-        assert server.held[82, 1].state == server.held[83, 1].state == "starting"
+        await server.until(lambda: len(server.statuses) == 3)
+        assert server.statuses[82, 1].state == server.statuses[83, 1].state == "starting"
         await server.until_state((82, 1), "running")
         await server.until_state((83, 1), "running")
-        assert server.held[81, 1].state == "ended"
-        assert server.held[82, 1].wait_s > 0.5
+        assert server.statuses[81, 1].state == "ended"
+        assert server.statuses[82, 1].wait_s > 0.5
         seats = [agent.state / "locks" / f"device-0-{seat}.lock" for seat in range(2)]
         assert [_is_locked(seat) for seat in seats] == [True, True]
         await server.order(plain(82, *SLEEP, attempt=2))  # the same job again, next attempt
@@ -257,14 +259,14 @@ def test_two_starts_share_a_device_only_where_the_server_says_so(play: Play) -> 
         await server.order(plain(86, *SLEEP))
         await server.until_state((86, 1), "running")
         await server.order(plain(86, *SLEEP), plain(87, *SLEEP))
-        await server.until(lambda: (87, 1) in server.held)
+        await server.until(lambda: (87, 1) in server.statuses)
         reports = server.reports
         await server.until(lambda: server.reports > reports + 5)
-        assert server.held[87, 1].state == "starting", "they merely overlap"
-        company = plain(88, *SLEEP, beside=((86, 1),))
+        assert server.statuses[87, 1].state == "starting", "they merely overlap"
+        company = plain(88, *SLEEP, colocated=((86, 1),))
         await server.order(plain(86, *SLEEP), company)
         await server.until_state((88, 1), "running")
-        assert server.held[86, 1].state == "running"
+        assert server.statuses[86, 1].state == "running"
 
     play(scenario)
 
@@ -278,7 +280,7 @@ def test_a_lock_file_that_a_stranger_holds_keeps_the_device(play: Play) -> None:
             plain(91, *SLEEP), plain(92, *SLEEP, ranks=(Rank(rank=0, devices=(1,)),))
         )
         await server.until_state((92, 1), "running")
-        assert server.held[91, 1].state == "starting"
+        assert server.statuses[91, 1].state == "starting"
         for file in files:
             file.close()
         await server.until_state((91, 1), "running")
@@ -293,8 +295,8 @@ def test_when_one_rank_fails_the_others_end(play: Play) -> None:
         await server.order(
             job(101, command=("bash", "-c", both), ranks=ranks, world_size=2, grace_s=0.3)
         )
-        held = await server.until_state((101, 1), "ended")
-        assert (held.exit_code, held.reason) == (3, "rank 1: exit code 3: error: bad luck")
+        status = await server.until_state((101, 1), "ended")
+        assert (status.exit_code, status.reason) == (3, "rank 1: exit code 3: error: bad luck")
 
     play(scenario)
 
@@ -315,10 +317,10 @@ def test_ranks_on_several_nodes_meet(play: Play) -> None:
             grace_s=0.3,
         )
         await server.order(plain(111, *show, world_size=2), second)
-        await server.until(lambda: (111, 1) in server.held and server.held[111, 1].address)
-        host, port, gang, secret = server.held[111, 1].address.rsplit(":", 3)
+        await server.until(lambda: (111, 1) in server.statuses and server.statuses[111, 1].address)
+        host, port, gang, secret = server.statuses[111, 1].address.rsplit(":", 3)
         await server.until_output(111, f"at {host}:{port}/{host}:{gang}+{secret}")
-        assert server.held[112, 1].state == "starting"  # it does not know yet where rank 0 is
+        assert server.statuses[112, 1].state == "starting"  # it does not know yet where rank 0 is
         told = msgspec.structs.replace(second, master="127.0.0.9:5:6:x")
         await server.order(plain(111, *show, world_size=2), told)
         await server.until_output(112, "at 127.0.0.9:5/127.0.0.9:6+x", rank=1)
@@ -354,8 +356,8 @@ def test_strangers_on_the_socket_change_nothing(play: Play) -> None:
         (answer,) = await answers(path, frame(Hello(121, 1, "", 1, protocol=1, version="0.0.9")))
         assert isinstance(answer, RankRefused)
         assert answer.reason.startswith("the job's fairlead-client 0.0.9 speaks protocol 1, this")
-        step = server.held[121, 1].step
-        await server.until(lambda: server.held[121, 1].step > step)
+        step = server.statuses[121, 1].step
+        await server.until(lambda: server.statuses[121, 1].step > step)
 
     play(scenario)
 
@@ -448,7 +450,7 @@ def test_many_starts_leave_nothing_behind(tmp_path: Path, prefork: bool, rounds:
             for i in range(rounds):
                 await once(2000 + 2 * i)
             await server.order()
-            await server.until(lambda: not server.held)
+            await server.until(lambda: not server.statuses)
             assert all(
                 now[0] <= then[0] and now[1] <= then[1] + 2
                 for now, then in zip(resources(), before, strict=True)

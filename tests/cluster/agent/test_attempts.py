@@ -37,20 +37,31 @@ def start(**changes: Any) -> NodeAttempt:
 def test_the_times_of_a_start() -> None:
     one = start()
     one.started(1.0)
-    assert one.held(2.0).state == "starting"
+    assert one.status(2.0).state == "starting"
     one.times.speaks(3.0)
     one.loaded(Loaded(1, 40, 0.5), 4.0)
     one.progress(Progress(1, 50, 45, 0.2), 5.0)
-    held = one.held(9.0)
-    assert (held.state, held.step, held.loaded_step, held.saved_step) == ("running", 50, 40, 45)
-    assert (held.wait_s, held.start_s, held.load_s, held.ran_s, held.save_s) == (1, 2, 0.5, 5, 0.2)
+    status = one.status(9.0)
+    assert (status.state, status.step, status.loaded_step, status.saved_step) == (
+        "running",
+        50,
+        40,
+        45,
+    )
+    assert (status.wait_s, status.start_s, status.load_s, status.ran_s, status.save_s) == (
+        1,
+        2,
+        0.5,
+        5,
+        0.2,
+    )
     one.stop("preempted", 10.0)
     one.progress(RankEnded(1, 60, 60, 0.3, False), 11.0)
     assert one.exited(0, 0, None, 11.5)  # the other ranks are to end now
     one.gone(12.0)
-    held = one.held(20.0)
-    assert (held.state, held.stop_s, held.ran_s, held.exit_code) == ("ended", 2, 7, 0)
-    assert (held.completed, held.step, held.reason) == (False, 60, "preempted")
+    status = one.status(20.0)
+    assert (status.state, status.stop_s, status.ran_s, status.exit_code) == ("ended", 2, 7, 0)
+    assert (status.completed, status.step, status.reason) == (False, 60, "preempted")
 
 
 def test_the_time_in_which_a_start_saves_is_not_training_and_counts_once() -> None:
@@ -59,24 +70,29 @@ def test_the_time_in_which_a_start_saves_is_not_training_and_counts_once() -> No
     one.started(0.0)
     one.loaded(Loaded(1, 0, 0.5), 0.0)
     one.progress(Progress(1, 200, 0, 0.0), 20.0)
-    assert (one.held(25.0).trained_s, one.held(25.0).saving_s) == (20.0, -1.0)
+    assert (one.status(25.0).trained_s, one.status(25.0).saving_s) == (20.0, -1.0)
     one.progress(Progress(1, 250, 0, 0.0, saving=True), 25.0)
     one.progress(Progress(1, 250, 0, 0.0, saving=True), 35.0)  # it waits for its other ranks
-    assert (one.held(40.0).trained_s, one.held(40.0).saving_s) == (25.0, 15.0)
+    assert (one.status(40.0).trained_s, one.status(40.0).saving_s) == (25.0, 15.0)
     one.progress(Progress(1, 250, 250, 20.0), 45.0)
-    assert (one.held(50.0).trained_s, one.held(50.0).saving_s) == (25.0, 20.0)
+    assert (one.status(50.0).trained_s, one.status(50.0).saving_s) == (25.0, 20.0)
     one.progress(Progress(1, 390, 250, 20.0), 59.0)
     one.stop("preempted", 59.5)
     one.progress(Progress(1, 400, 250, 20.0, saving=True), 60.0)
-    held = one.held(80.0)
-    assert (held.state, held.trained_s, held.saving_s) == ("stopping", 40.0, 40.0)
-    assert measured_rate(held) == 10.0
+    status = one.status(80.0)
+    assert (status.state, status.trained_s, status.saving_s) == ("stopping", 40.0, 40.0)
+    assert measured_rate(status) == 10.0
     one.progress(RankEnded(1, 400, 400, 30.0, False), 90.0)
     one.exited(0, 0, None, 91.0)
     one.gone(91.5)
-    held = one.held(200.0)
-    assert (held.trained_s, held.saving_s, held.save_s, held.stop_s) == (40.0, 50.0, 30.0, 2.0)
-    assert measured_rate(held) == 10.0
+    status = one.status(200.0)
+    assert (status.trained_s, status.saving_s, status.save_s, status.stop_s) == (
+        40.0,
+        50.0,
+        30.0,
+        2.0,
+    )
+    assert measured_rate(status) == 10.0
 
 
 def test_a_save_during_which_a_start_is_killed_is_over() -> None:
@@ -87,8 +103,8 @@ def test_a_save_during_which_a_start_is_killed_is_over() -> None:
     one.progress(Progress(1, 100, 0, 0.0, saving=True), 10.0)
     one.exited(0, -9, ended(0, -9), 40.0)
     one.gone(40.0)
-    held = one.held(100.0)
-    assert (held.trained_s, held.saving_s, held.stop_s) == (10.0, 30.0, 0.0)
+    status = one.status(100.0)
+    assert (status.trained_s, status.saving_s, status.stop_s) == (10.0, 30.0, 0.0)
 
 
 def test_a_unmanaged_job_counts_time_until_it_is_told_to_stop() -> None:
@@ -97,8 +113,8 @@ def test_a_unmanaged_job_counts_time_until_it_is_told_to_stop() -> None:
     one.stop("preempted", 4.0)
     one.exited(0, -15, ended(0, -15), 9.0)
     one.gone(9.0)
-    held = one.held(10.0)
-    assert (held.ran_s, held.exit_code, held.completed, held.step) == (3.0, 0, False, -1)
+    status = one.status(10.0)
+    assert (status.ran_s, status.exit_code, status.completed, status.step) == (3.0, 0, False, -1)
 
 
 @pytest.mark.parametrize("reason", [EXPIRED, LEAVES, ORPHANED])
@@ -110,8 +126,13 @@ def test_what_the_agent_stops_on_its_own_account_has_not_failed(reason: str, cod
     one.stop(reason, 5.0)
     one.exited(0, code, ended(0, code), 6.0)
     one.gone(6.0)
-    held = one.held(7.0)
-    assert (held.state, held.reason, held.completed, held.failure) == ("ended", reason, False, None)
+    status = one.status(7.0)
+    assert (status.state, status.reason, status.completed, status.failure) == (
+        "ended",
+        reason,
+        False,
+        None,
+    )
 
 
 def test_what_had_failed_before_the_agent_stopped_it_has_failed() -> None:
@@ -121,15 +142,15 @@ def test_what_had_failed_before_the_agent_stopped_it_has_failed() -> None:
     one.exited(0, 9, ended(0, 9), 5.0)
     one.stop(EXPIRED, 5.5)
     one.gone(6.0)
-    assert one.held(7.0).reason == "exit code 9"
+    assert one.status(7.0).reason == "exit code 9"
 
 
 def test_another_batch_size_has_its_own_count_of_steps() -> None:
     one = start()
     one.loaded(Loaded(1, 40, 0.5), 4.0)
     one.steps.adapt(Adapt(1, 64, 500, 20))
-    held = one.held(5.0)
-    assert (held.batch, held.total_steps, held.step) == (64, 500, 20)
+    status = one.status(5.0)
+    assert (status.batch, status.total_steps, status.step) == (64, 500, 20)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +167,7 @@ def test_the_rank_that_fails_first_is_the_reason(code: int, reason: str) -> None
     assert one.exited(1, code, ended(1, code, "error: boom"), 2.0)  # the others are to be ended
     one.exited(0, -9, ended(0, -9), 3.0)
     one.gone(3.0)
-    assert (one.held(4.0).reason, one.held(4.0).exit_code) == (reason, code)
+    assert (one.status(4.0).reason, one.status(4.0).exit_code) == (reason, code)
 
 
 def test_a_job_that_is_completed_but_fails_at_its_end_is_not_completed() -> None:
@@ -154,7 +175,7 @@ def test_a_job_that_is_completed_but_fails_at_its_end_is_not_completed() -> None
     one.progress(RankEnded(1, 60, 60, 0.3, True), 10.0)
     one.exited(0, 1, ended(0, 1), 11.0)
     one.gone(12.0)
-    assert not one.held(13.0).completed
+    assert not one.status(13.0).completed
 
 
 def test_a_lease_counts_from_the_question_and_is_never_shortened() -> None:
@@ -176,14 +197,14 @@ def test_steps_neither_fall_nor_exceed_those_of_the_job() -> None:
     one.loaded(Loaded(1, 40, 0.5), 2.0)
     one.progress(Progress(1, 100, 90, 0.2), 3.0)
     one.progress(Progress(1, 7, 0, 0.2), 4.0)
-    assert one.held(5.0).step == 100
+    assert one.status(5.0).step == 100
     one.progress(Progress(1, 10**12, 10**12, 0.2), 5.0)
-    held = one.held(5.0)
-    assert (held.step, held.saved_step) == (1_000, 1_000)
+    status = one.status(5.0)
+    assert (status.step, status.saved_step) == (1_000, 1_000)
     one.steps.adapt(Adapt(1, 64, 500, 250))  # with larger batches there are fewer
-    assert one.held(6.0).step == 250
+    assert one.status(6.0).step == 250
     one.progress(Progress(1, 600, 400, 0.2), 7.0)
-    assert one.held(8.0).step == 500
+    assert one.status(8.0).step == 500
 
 
 @pytest.mark.parametrize(

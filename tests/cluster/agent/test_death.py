@@ -39,7 +39,7 @@ def test_a_leaving_agent_lets_its_jobs_save_and_says_so(tmp_path: Path) -> None:
             assert not server.newest.leaving
             assert await agent.stop() == 0
             assert server.newest.leaving
-            first, second = server.held[1, 1], server.held[2, 1]
+            first, second = server.statuses[1, 1], server.statuses[2, 1]
             assert (first.state, first.exit_code, first.reason) == ("ended", 0, "agent leaves")
             assert first.step == first.saved_step
             assert second.state == "ended"
@@ -105,8 +105,8 @@ def test_the_agent_replaces_a_spawner_that_is_killed(tmp_path: Path) -> None:
             await two_jobs(server)
             agent.spawner.kill()
             for key in ((1, 1), (2, 1)):
-                held = await server.until_state(key, "ended")
-                assert held.reason == "the process that owned the ranks died"
+                status = await server.until_state(key, "ended")
+                assert status.reason == "the process that owned the ranks died"
             await server.order(plain(1, "true", attempt=2))
             assert (await server.until_state((1, 2), "ended")).completed
 
@@ -129,14 +129,14 @@ def test_a_restarted_server_finds_running_jobs_running(tmp_path: Path) -> None:
         async with cluster(tmp_path / "s") as (server, _):
             await server.order(job(1))
             await server.until_state((1, 1), "running")
-            wanted = server.orders.wanted
+            wanted = server.orders.desired
             server.registered.clear()  # it has forgotten all
-            server.orders = type(server.orders)(seq=0, wanted=wanted)
+            server.orders = type(server.orders)(seq=0, desired=wanted)
             await server.until(lambda: server.registered)
-            (held,) = server.registered[0].holds
-            assert (held.job, held.attempt, held.state) == (1, 1, "running")
-            step = held.step
-            await server.until(lambda: server.held[1, 1].step > step)
+            (status,) = server.registered[0].holds
+            assert (status.job, status.attempt, status.state) == (1, 1, "running")
+            step = status.step
+            await server.until(lambda: server.statuses[1, 1].step > step)
 
     asyncio.run(scenario())
 
@@ -146,14 +146,14 @@ def test_jobs_outlast_a_server_that_is_away_shorter_than_their_leases(tmp_path: 
         state = tmp_path / "s"
         async with cluster(state) as (server, _):
             await server.order(job(1))
-            held = await server.until_state((1, 1), "running")
+            status = await server.until_state((1, 1), "running")
             port = int(server.address.rpartition(":")[2])
             await server._agents.stop(0.0)
             await asyncio.sleep(1.0)
             server._agents.port = port
             await server._agents.start()
-            await server.until(lambda: server.held[1, 1].step > held.step)
-            assert server.held[1, 1].state == "running"
+            await server.until(lambda: server.statuses[1, 1].step > status.step)
+            assert server.statuses[1, 1].state == "running"
 
     asyncio.run(scenario())
 
@@ -188,7 +188,8 @@ def test_a_prepared_process_forks_ranks_that_are_like_new(tmp_path: Path) -> Non
             command = (sys.executable, str(script), "--lr", "0.1")
             more = {"prefork": True, "env": {"PATH": "/bin"}}
             jobs = [
-                plain(n, *command, cwd=str(tmp_path), **more, beside=((3 - n, 1),)) for n in (1, 2)
+                plain(n, *command, cwd=str(tmp_path), **more, colocated=((3 - n, 1),))
+                for n in (1, 2)
             ]
             await server.order(*jobs)
             said = [await server.until_output(n, "tokens") for n in (1, 2)]
@@ -207,8 +208,8 @@ def test_a_prepared_process_forks_ranks_that_are_like_new(tmp_path: Path) -> Non
             raises = tmp_path / "raises.py"
             raises.write_text("raise ValueError('no luck')\n")
             await server.order(plain(4, sys.executable, str(raises), prefork=True))
-            held = await server.until_state((4, 1), "ended")
-            assert (held.exit_code, held.reason) == (1, "ValueError: no luck (raises.py:1)")
+            status = await server.until_state((4, 1), "ended")
+            assert (status.exit_code, status.reason) == (1, "ValueError: no luck (raises.py:1)")
 
     asyncio.run(scenario())
 
@@ -246,10 +247,10 @@ def test_a_full_disk_delays_starts_and_ends_nothing(tmp_path: Path) -> None:
             hidden = state / "hidden"
             (state / "starts").rename(hidden)  # records cannot be written, as on a full disk
             await server.order(plain(1, "sleep", "1000"), plain(2, "true", ranks=SECOND))
-            await server.until(lambda: (2, 1) in server.held and server.held[2, 1].reason)
-            assert server.held[2, 1].state == "starting"
-            assert "No such file" in server.held[2, 1].reason
-            assert server.held[1, 1].state == "running"
+            await server.until(lambda: (2, 1) in server.statuses and server.statuses[2, 1].reason)
+            assert server.statuses[2, 1].state == "starting"
+            assert "No such file" in server.statuses[2, 1].reason
+            assert server.statuses[1, 1].state == "running"
             hidden.rename(state / "starts")
             assert (await server.until_state((2, 1), "ended")).completed
 
@@ -277,7 +278,7 @@ def test_jobs_end_with_their_leases_when_the_agent_hangs(tmp_path: Path) -> None
             finally:
                 os.kill(agent.pid, signal.SIGCONT)
             for key in ((1, 1), (2, 1)):
-                held = await server.until_state(key, "ended")
-                assert (held.reason, held.failure) == ("lease expired", None)
+                status = await server.until_state(key, "ended")
+                assert (status.reason, status.failure) == ("lease expired", None)
 
     asyncio.run(scenario())

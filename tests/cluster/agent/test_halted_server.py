@@ -21,19 +21,21 @@ def test_what_runs_goes_on_with_its_lease_and_nothing_else_is_begun_or_ended(
             await server.order(job(1))
             await server.until_state((1, 1), "running")
             wanted = (job(2, command=("sleep", "9")),)  # which no halted server sends
-            server.orders = Orders(seq=99, wanted=wanted, halted="it is an older copy")
+            server.orders = Orders(seq=99, desired=wanted, halted="it is an older copy")
             reports = server.reports
             await asyncio.sleep(2 * LEASE_S)
             await server.until(lambda: server.reports > reports + 10)
-            assert [(key, held.state) for key, held in server.held.items()] == [((1, 1), "running")]
+            assert [(key, status.state) for key, status in server.statuses.items()] == [
+                ((1, 1), "running")
+            ]
             assert server.newest is not None
             assert server.newest.orders_seq < 99, "they are no orders to follow"
             server.grants = False  # its leases end as they do without a server
-            held = await server.until_state((1, 1), "ended")
-            assert held.reason == "lease expired"
+            status = await server.until_state((1, 1), "ended")
+            assert status.reason == "lease expired"
             server.grants = True
             await server.order()
-            await server.until(lambda: not server.held)
+            await server.until(lambda: not server.statuses)
 
     asyncio.run(scenario())
 

@@ -52,18 +52,18 @@ def test_a_working_directory_that_hangs_fails_its_start_alone(
         bad = plain(number, *command, cwd=str(dead), start_timeout_s=3.0, prepare=prefork)
         good = plain(number + 1, *SLEEP, ranks=_OTHER)
         await server.order(bad)
-        await server.until(lambda: (number, 1) in server.held)
+        await server.until(lambda: (number, 1) in server.statuses)
         await server.order(bad, good)
         await server.until_state((number + 1, 1), "running")
         reports = server.reports
-        assert server.held[number, 1].state == "starting"
+        assert server.statuses[number, 1].state == "starting"
         await server.order(bad)
         await server.until_state((number + 1, 1), "ended")
-        assert server.held[number, 1].state == "starting", "others begin and end meanwhile"
-        held = await server.until_state((number, 1), "ended")
+        assert server.statuses[number, 1].state == "starting", "others begin and end meanwhile"
+        status = await server.until_state((number, 1), "ended")
         assert server.reports >= reports + 3, "heartbeats go on"
-        assert str(dead) in held.reason
-        assert held.reason.endswith("no answer within 3 s")
+        assert str(dead) in status.reason
+        assert status.reason.endswith("no answer within 3 s")
         await server.order(plain(number + 2, *SLEEP))
         await server.until_state((number + 2, 1), "running")
 
@@ -75,9 +75,9 @@ def test_a_checkpoint_directory_that_hangs_fails_its_start_alone(play: Play, dea
         bad = job(721, checkpoint_dir=str(dead / "a" / "b"), start_timeout_s=2.0)
         await server.order(bad, plain(722, *SLEEP, ranks=_OTHER))
         await server.until_state((722, 1), "running")
-        held = await server.until_state((721, 1), "ended")
-        assert held.reason == f"checkpoint directory '{dead}/a/b': no answer within 2 s"
-        assert server.held[722, 1].state == "running"
+        status = await server.until_state((721, 1), "ended")
+        assert status.reason == f"checkpoint directory '{dead}/a/b': no answer within 2 s"
+        assert server.statuses[722, 1].state == "running"
 
     play(scenario)
 
@@ -100,10 +100,10 @@ def test_a_checkpoint_directory_that_hangs_later_is_told_of_its_job_alone(
             await server.until_state((742, 1), "running")
             (tmp_path / "other").symlink_to(dead)
             (tmp_path / "other").rename(link)
-            await server.until(lambda: server.held[741, 1].directory_problem)
-            told = server.held[741, 1].directory_problem
+            await server.until(lambda: server.statuses[741, 1].directory_problem)
+            told = server.statuses[741, 1].directory_problem
             assert told.startswith(f"checkpoint directory '{link}': no answer for ")
-            assert server.held[742, 1].directory_problem == ""
+            assert server.statuses[742, 1].directory_problem == ""
             reports = server.reports
             await server.until(lambda: server.reports > reports + 20)
             assert server.newest is not None
@@ -115,7 +115,7 @@ def test_a_checkpoint_directory_that_hangs_later_is_told_of_its_job_alone(
 def test_a_start_that_hangs_can_be_taken_back(play: Play, dead: Path) -> None:
     async def scenario(server: Server, _: RunningAgent) -> None:
         await server.order(plain(731, *SLEEP, cwd=str(dead)))
-        await server.until(lambda: (731, 1) in server.held)
+        await server.until(lambda: (731, 1) in server.statuses)
         await asyncio.sleep(0.3)  # it may be anywhere
         await server.order()
         await server.until_state((731, 1), "ended")

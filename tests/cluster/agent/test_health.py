@@ -117,7 +117,7 @@ def test_a_node_is_well_again_when_the_server_s_clock_is_right_again(tmp_path: P
     ],
 )
 def test_what_the_operators_command_says(command: str, interval_s: float, problem: str) -> None:
-    found = asyncio.run(_checks(command, interval_s=interval_s).look())
+    found = asyncio.run(_checks(command, interval_s=interval_s).check())
     assert found.problems == ((f"the health command {problem}",) if problem else ())
 
 
@@ -126,7 +126,7 @@ def test_a_check_that_hangs_is_told_and_holds_up_no_other(monkeypatch: pytest.Mo
     monkeypatch.setattr(health, "LIMIT_S", 2.0)
     monkeypatch.setattr(health, "memory_problems", lambda: ["" * hangs.wait(600.0)])
     checks = _checks("exit 1")
-    found = asyncio.run(checks.look())
+    found = asyncio.run(checks.check())
     assert found.problems[0].startswith("memory: no answer for ")
     assert found.problems[1] == "the health command ended with 1"
     hangs.set()
@@ -155,7 +155,7 @@ def test_a_directory_of_a_job_that_hangs_is_told_of_that_job_alone(
     async def until(dead_answers: bool) -> None:
         async with asyncio.timeout(180.0):
             while not told or (dead not in told[-1]) != dead_answers:
-                assert (await checks.look()).problems == (), "the node is well"
+                assert (await checks.check()).problems == (), "the node is well"
                 await asyncio.sleep(0.05)
 
     asyncio.run(until(dead_answers=False))
@@ -272,7 +272,7 @@ def test_a_node_where_a_rank_cannot_do_its_work_does_not_pass(tmp_path: Path) ->
             assert await problem(1, str(tmp_path / "all")) == ""
             assert list((tmp_path / "all").iterdir()) == [], "nothing of it stays"
             assert list((state / "logs").glob("*")) == []
-            assert not server.held, "the server is told of no such job"
+            assert not server.statuses, "the server is told of no such job"
             (state / "agent.sock").unlink()
             (state / "agent.sock").mkdir()
             (state / "agent.sock" / "file").touch()
@@ -298,18 +298,18 @@ def test_a_start_that_finds_no_room_says_why_and_begins_once_there_is_some(
             (state / "starts").rename(tmp_path / "starts")
             (state / "starts").write_text("in the way")
             await server.order(plain(1, "true"))
-            await server.until(lambda: (1, 1) in server.held and server.held[1, 1].obstacle)
-            held = server.held[1, 1]
-            assert (held.state, held.reason) == ("starting", held.obstacle)
-            assert "Not a directory" in held.obstacle
+            await server.until(lambda: (1, 1) in server.statuses and server.statuses[1, 1].obstacle)
+            status = server.statuses[1, 1]
+            assert (status.state, status.reason) == ("starting", status.obstacle)
+            assert "Not a directory" in status.obstacle
             told = f"cannot write to {state / 'starts'}: Not a directory"
             await server.until(lambda: server.newest and told in server.newest.problems)
             reports = server.reports
             await server.until(lambda: server.reports > reports + 10)  # it is tried meanwhile
             (state / "starts").unlink()
             (tmp_path / "starts").rename(state / "starts")
-            held = await server.until_state((1, 1), "ended")
-            assert (held.exit_code, held.obstacle) == (0, "")
+            status = await server.until_state((1, 1), "ended")
+            assert (status.exit_code, status.obstacle) == (0, "")
             await server.until(lambda: server.newest and not server.newest.problems)
 
     asyncio.run(scenario())

@@ -50,7 +50,7 @@ def test_an_agent_does_not_start_with_a_copy_of_the_state_of_one_that_runs(
             assert await newcomer.wait() == 2
             reports = server.reports
             await server.until(lambda: server.reports > reports + 3)
-            assert server.held[1, 1].state == "running"
+            assert server.statuses[1, 1].state == "running"
 
     asyncio.run(scenario())
     assert "copy: is a copy of the state of an agent that runs, process " in capfd.readouterr().err

@@ -10,7 +10,7 @@ from tests.cluster.agent.cluster import (
 )
 from tests.cluster.agent.conftest import Play
 
-from fairlead.cluster.agent.addresses import RankZeroAddress, give_addresses
+from fairlead.cluster.agent.addresses import RankZeroAddress, assign_addresses
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.launch import (
@@ -32,7 +32,7 @@ def environments(state: Path, assignment: Assignment) -> list[dict[str, str]]:
     devices = NodeDevices("h100", (1, 3, 5, 7), simulated_devices=False)
     place = LaunchSite(state, "10.0.0.1", str(state / "s"), devices, str(state / "client"))
     start = NodeAttempt(assignment, "secret", NodeLease(10.0), 0.0)
-    given = give_addresses(assignment, place.host)
+    given = assign_addresses(assignment, place.host)
     master = given.here or RankZeroAddress.parse(assignment.master, assignment.job)
     return [rank.env for rank in launch(place, start, master, Touched()).order.ranks]
 

@@ -42,7 +42,7 @@ def test_who_has_the_open_file_of_a_lock_holds_it(tmp_path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         with subprocess.Popen(SLEEP, pass_fds=[file.fileno()]) as child:
             found = lock_holders([path, tmp_path / "b.lock"])
-            assert {one.pid: held for one, held in found.items()} == {child.pid: path}
+            assert {one.pid: status for one, status in found.items()} == {child.pid: path}
             child.kill()
     with path.open("w") as file, subprocess.Popen(SLEEP, pass_fds=[file.fileno()]) as child:
         assert lock_holders([path]) == {}, "open, and not locked"
@@ -64,10 +64,10 @@ def test_a_job_that_was_passed_the_lock_of_a_device_is_ended_for_it(
         await server.until_state((602, 1), "ended")
         await server.order(receiver, plain(603, *SLEEP))
         await server.until_state((603, 1), "running")
-        held = await server.until_state((601, 1), "ended")
-        assert "held the lock of device 0, which is not the job's" in held.reason
-        assert held.failure is not None
-        assert held.failure.kind == "signal", "not for the node to answer for"
+        status = await server.until_state((601, 1), "ended")
+        assert "held the lock of device 0, which is not the job's" in status.reason
+        assert status.failure is not None
+        assert status.failure.kind == "signal", "not for the node to answer for"
 
     play(scenario)
 
@@ -83,11 +83,13 @@ def test_a_stranger_that_was_passed_the_lock_is_told_of(play: Play, tmp_path: Pa
             await server.until_state((611, 1), "ended")
             assert stranger.stdout.readline() == b"has 3 locks\n"
             await server.order(plain(612, *SLEEP))
-            await server.until(lambda: (612, 1) in server.held and server.held[612, 1].obstacle)
+            await server.until(
+                lambda: (612, 1) in server.statuses and server.statuses[612, 1].obstacle
+            )
             told = f"its lock is held by process {stranger.pid}, which is no job's here"
-            assert server.held[612, 1].obstacle == f"device 0 is not free: {told}"
+            assert server.statuses[612, 1].obstacle == f"device 0 is not free: {told}"
             os.kill(stranger.pid, 9)
         await server.until_state((612, 1), "running")
-        assert server.held[612, 1].obstacle == ""
+        assert server.statuses[612, 1].obstacle == ""
 
     play(scenario)

@@ -57,10 +57,10 @@ def test_a_device_that_somebody_holds_on_to_is_no_proof(tmp_path: Path) -> None:
     """Whoever inherited its lock has shed both token and session."""
     device = tmp_path / "0.lock"
     record = _dead_run(tmp_path, locks=(str(device),))
-    held = locks.take(device)
-    assert held is not None
+    status = locks.take(device)
+    assert status is not None
     assert clear(record) is None
-    os.close(held)
+    os.close(status)
 
 
 def test_one_agents_starts_share_a_device_and_another_agent_gets_nothing(tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_one_agents_starts_share_a_device_and_another_agent_gets_nothing(tmp_pat
     assert mine.take([0]) is None
     assert theirs.take([2, 1]) == 1
     assert theirs.take([2]) is None, "what it had taken before it failed it gave back"
-    mine.give_back([0, 1])
+    mine.unlock_devices([0, 1])
     assert theirs.take([0]) == 0
-    mine.give_back([0])
+    mine.unlock_devices([0])
     assert theirs.take([0, 1]) is None
 
 

@@ -22,7 +22,7 @@ from fairlead.client.messages import (
     RankFrames,
     frame,
 )
-from fairlead.cluster.agent.newcomers import MOST, allowed
+from fairlead.cluster.agent.newcomers import MAX_NEWCOMERS, allowed
 from fairlead.cluster.agent.rank_server import Key, RankConnections, RankServer
 
 WAIT_S = 180.0
@@ -88,7 +88,7 @@ def test_silent_connections_are_few_and_ranks_get_in(
                     except BlockingIOError:  # the backlog is full
                         await asyncio.sleep(0.01)
             assert await greeted(server.path) == GRANT
-            while len(os.listdir("/proc/self/fd")) > before + len(silent) + MOST:
+            while len(os.listdir("/proc/self/fd")) > before + len(silent) + MAX_NEWCOMERS:
                 await asyncio.sleep(0.01)
         finally:
             for one in silent:
@@ -137,7 +137,7 @@ def test_without_descriptors_it_waits_and_says_so_once(
 
 
 def test_few_where_few_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    for files, most in ((1 << 20, MOST), (256, 32), (8, 4), (-1, MOST)):
+    for files, most in ((1 << 20, MAX_NEWCOMERS), (256, 32), (8, 4), (-1, MAX_NEWCOMERS)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, n=files: (n, n))
         assert allowed() == most
 

@@ -63,8 +63,8 @@ def _script(folder: Path, *names: str) -> Path:
 async def _run(server: Server, number: int, script: Path, *words: str) -> tuple[str, str]:
     """(what the script shows, how it was started)."""
     await server.order(plain(number, sys.executable, str(script), *words, prepare=True, cwd="/"))
-    held = await server.until_state((number, 1), "ended")
-    assert held.exit_code == 0, held.reason
+    status = await server.until_state((number, 1), "ended")
+    assert status.exit_code == 0, status.reason
     said = await server.until_output(number, "d\n")
     shown, how = said.strip().splitlines()
     return shown, how

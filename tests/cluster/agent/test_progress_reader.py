@@ -204,8 +204,8 @@ def _until_held(
     server: Server, key: tuple[int, int], good: Callable[[AttemptStatus], bool]
 ) -> Awaitable[AttemptStatus]:
     async def wait() -> AttemptStatus:
-        await server.until(lambda: key in server.held and good(server.held[key]))
-        return server.held[key]
+        await server.until(lambda: key in server.statuses and good(server.statuses[key]))
+        return server.statuses[key]
 
     return wait()
 
@@ -242,8 +242,8 @@ def test_rubbish_is_told_once_and_the_job_goes_on(play: Play) -> None:
         seen = server.reports
         await server.until(lambda: server.reports > seen + 10)  # two more looks at it
         for key in ((402, 1), (403, 1)):
-            assert server.held[key].state == "running"
-            assert server.held[key].step == -1
+            assert server.statuses[key].state == "running"
+            assert server.statuses[key].step == -1
             assert server.output[*key, 0].count(b"is not used") == 1
 
     play(scenario)

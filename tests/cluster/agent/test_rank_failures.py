@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.cluster.agent.rank_failures import (
-    MOST_TRACEBACK,
+    MAX_TRACEBACK,
     FailureReport,
     exit_failure,
     first_to_fail,
@@ -124,12 +124,12 @@ def test_reports_are_bounded_and_checked(tmp_path: Path) -> None:
     assert report is not None
     failure = exit_failure(0, 1, report, "", world_size=1)
     assert len(failure.message) <= 500
-    assert len(failure.traceback) <= MOST_TRACEBACK
+    assert len(failure.traceback) <= MAX_TRACEBACK
     path.write_text(
         json.dumps({"traceback": "begin" + "\N{PILE OF POO}" * 15_000 + "end"}, ensure_ascii=False)
     )
     failure = exit_failure(0, 1, read_report(path), "", world_size=1)
-    assert len(failure.traceback.encode()) <= MOST_TRACEBACK
+    assert len(failure.traceback.encode()) <= MAX_TRACEBACK
     assert failure.traceback.startswith("begin")
     assert failure.traceback.endswith("end")
     assert "\x07" not in failure.traceback

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from tests.cluster.agent.cluster import Server, cluster, plain
 
-from fairlead.cluster.agent.rank_failures import MOST_TRACEBACK
+from fairlead.cluster.agent.rank_failures import MAX_TRACEBACK
 from fairlead.cluster.agent.report_limits import (
     LEAST_REPORT_BYTES,
     REPORT_BYTES,
@@ -38,7 +38,7 @@ sys.exit(1)
 def _ended(job: int) -> AttemptStatus:
     """All of its texts as long as they can be."""
     failure = Failure(
-        type=_LONG, message=_LONG, file=_LONG, function=_LONG, traceback="x" * MOST_TRACEBACK
+        type=_LONG, message=_LONG, file=_LONG, function=_LONG, traceback="x" * MAX_TRACEBACK
     )
     return AttemptStatus(
         job=job, attempt=1, state="ended", exit_code=1, reason=_LONG * 2, failure=failure
@@ -46,11 +46,11 @@ def _ended(job: int) -> AttemptStatus:
 
 
 def _ends(server: Server) -> set[int]:
-    return {held.job for held in server.held.values() if held.state == "ended"}
+    return {status.job for status in server.statuses.values() if status.state == "ended"}
 
 
-def _size(held: tuple[AttemptStatus, ...]) -> int:
-    return len(msgspec.msgpack.encode(held))
+def _size(status: tuple[AttemptStatus, ...]) -> int:
+    return len(msgspec.msgpack.encode(status))
 
 
 def test_many_ends_are_told_in_several_reports() -> None:
@@ -58,15 +58,15 @@ def test_many_ends_are_told_in_several_reports() -> None:
     holds = {job: _ended(job) for job in range(200)}
     holds[200] = AttemptStatus(job=200, attempt=1, state="running", step=7, stacks="x" * 32_000)
     reports, known = 0, set[int]()
-    while any(held.state == "ended" for held in holds.values()):
+    while any(status.state == "ended" for status in holds.values()):
         told = check(holds.values())
-        assert [held.job for held in told] == list(holds)  # nothing that is held is left out
+        assert [status.job for status in told] == list(holds)  # nothing that is held is left out
         assert _size(told) <= REPORT_BYTES + 10 < LARGEST
-        ends = {held.job for held in told if held.state == "ended"}
+        ends = {status.job for status in told if status.state == "ended"}
         assert ends
         assert ends >= known & holds.keys()  # what was told once is told until it is forgotten
-        assert all(held == holds[held.job] for held in told if held.state == "ended")
-        assert all(held.failure is None for held in told if held.state == "stopping")
+        assert all(status == holds[status.job] for status in told if status.state == "ended")
+        assert all(status.failure is None for status in told if status.state == "stopping")
         known |= ends
         for job in sorted(ends)[::2]:
             del holds[job]
@@ -82,9 +82,9 @@ def test_one_end_always_fits() -> None:
         check.tell_less()
     assert check.most == LEAST_REPORT_BYTES
     told = check([_ended(1), _ended(2)])
-    assert [held.state for held in told] == ["ended", "stopping"]
+    assert [status.state for status in told] == ["ended", "stopping"]
     check.reset()
-    assert [held.state for held in check([_ended(1), _ended(2)])] == ["ended", "ended"]
+    assert [status.state for status in check([_ended(1), _ended(2)])] == ["ended", "ended"]
 
 
 def test_the_largest_jobs_of_a_node_fit_its_orders() -> None:
@@ -114,7 +114,7 @@ def test_the_largest_jobs_of_a_node_fit_its_orders() -> None:
         progress_url=spec.progress_url,
     )
     for devices in (1, 72):
-        orders = Orders(seq=1, wanted=(assignment,) * (2 * devices))
+        orders = Orders(seq=1, desired=(assignment,) * (2 * devices))
         assert len(msgspec.msgpack.encode(orders)) <= orders_bytes(devices)
 
 
@@ -136,7 +136,7 @@ def test_neither_reports_nor_orders_that_are_too_large_end_an_agent(tmp_path: Pa
                 await server.until(lambda: _ends(server) - seen)  # noqa: B023 - it is mutated
                 seen |= _ends(server)
                 await server.order(bystander)  # and forget those
-            await server.until(lambda: len(server.held) == 1)
+            await server.until(lambda: len(server.statuses) == 1)
             large = plain(
                 9, "true", ranks=(Rank(rank=0, devices=(2,)),), env={"A": "a" * (8 << 20)}
             )
@@ -148,7 +148,7 @@ def test_neither_reports_nor_orders_that_are_too_large_end_an_agent(tmp_path: Pa
             await server.order(bystander, plain(10, "true", ranks=(Rank(rank=0, devices=(3,)),)))
             ended = await server.until_state((10, 1), "ended")
             assert ended.exit_code == 0
-            assert server.held[1, 1].state == "running"
+            assert server.statuses[1, 1].state == "running"
             assert len(server.registered) == 1
 
     asyncio.run(scenario())

@@ -11,7 +11,7 @@ WAIT_S = 60.0
 
 
 def orders(gap_s: float = 0.0) -> Orders:
-    return Orders(seq=1, wanted=(), heartbeat_s=LONG_S, gap_s=gap_s)
+    return Orders(seq=1, desired=(), heartbeat_s=LONG_S, gap_s=gap_s)
 
 
 def test_who_asks_is_answered_by_the_next_report_that_is_answered() -> None:
@@ -53,14 +53,14 @@ def test_the_gap_that_the_server_wants_ends_for_who_hurries() -> None:
     async def scenario() -> None:
         pace = ReportPace()
         pace.answered(pace.begin(), orders(gap_s=LONG_S))
-        rest = asyncio.create_task(pace.rest())
+        rest = asyncio.create_task(pace.wait_gap())
         await asyncio.sleep(0.05)
         assert not rest.done()
         pace.hurry()
         await asyncio.wait_for(rest, WAIT_S)
         pace.answered(pace.begin(), orders())
         began = time.monotonic()
-        await pace.rest()  # no gap but its own
+        await pace.wait_gap()  # no gap but its own
         assert time.monotonic() - began < WAIT_S
 
     asyncio.run(scenario())

@@ -38,7 +38,7 @@ def trained(step_s: float = 0.1, until: float = 10.0) -> StallWatch:
     step, now = 0, 1.0
     while now < until:
         step, now = step + 1, now + step_s
-        watch.told(step, now, saving=False)
+        watch.progressed(step, now, saving=False)
     return watch
 
 
@@ -65,7 +65,7 @@ def test_slow_steps_and_pauses_that_it_had_before_are_no_hang() -> None:
     assert slow.due(assignment(), now + 610.0)
     pausing = trained()
     now = (pausing.progression.step_at or 0.0) + 100.0  # an evaluation
-    pausing.told(200, now, saving=False)
+    pausing.progressed(200, now, saving=False)
     assert not pausing.due(assignment(), now + 290.0)
     assert pausing.due(assignment(), now + 310.0)
 
@@ -74,7 +74,7 @@ def test_a_step_ends_what_was_said() -> None:
     watch, order = trained(), assignment()
     now = (watch.progression.step_at or 0.0) + 61.0
     look(watch, order, now, stacks(WAITS))
-    watch.told(500, now + 1.0, saving=False)
+    watch.progressed(500, now + 1.0, saving=False)
     assert not watch.due(order, now + 2.0)
     assert watch.reported == ""
 
@@ -82,17 +82,17 @@ def test_a_step_ends_what_was_said() -> None:
 def test_that_rank_0_speaks_is_no_progress() -> None:
     watch, order = trained(), assignment()
     now, step = watch.progression.step_at or 0.0, watch.progression.step
-    watch.told(step, now + 60.0, saving=False)
+    watch.progressed(step, now + 60.0, saving=False)
     assert watch.due(order, now + 61.0)
 
 
 def test_a_checkpoint_may_take_its_time() -> None:
     watch, order = trained(), assignment()
     now, step = watch.progression.step_at or 0.0, watch.progression.step
-    watch.told(step, now, saving=True)
+    watch.progressed(step, now, saving=True)
     assert not watch.due(order, now + 500.0)
     assert watch.due(order, now + 700.0)
-    watch.told(step, now + 500.0, saving=False)
+    watch.progressed(step, now + 500.0, saving=False)
     assert not watch.due(order, now + 501.0)
 
 
@@ -105,7 +105,7 @@ def test_a_start_is_measured_by_those_before() -> None:
     assert look(StallWatch(0.0), known, 201.0, {}) == "no first step for 201 s, usual 40 s"
     loaded = StallWatch(0.0)
     loaded.loaded(70, 5.0)  # but the first step does not come
-    loaded.told(70, 6.0, saving=False)
+    loaded.progressed(70, 6.0, saving=False)
     assert loaded.due(known, 201.0)
 
 
@@ -151,7 +151,7 @@ def test_a_pause_is_not_taken_for_what_is_usual() -> None:
     watch, order = trained(), assignment()
     now, step = watch.progression.step_at or 0.0, watch.progression.step
     look(watch, order, now + 100.0, stacks(WORKS))
-    watch.told(step + 1, now + 100.0, saving=False)
+    watch.progressed(step + 1, now + 100.0, saving=False)
     said = look(watch, order, now + 100.0 + 301.0, stacks(WORKS))
     assert said.startswith("no step for 301 s, usual 0.2 s; "), "three times that pause"
 
@@ -159,15 +159,15 @@ def test_a_pause_is_not_taken_for_what_is_usual() -> None:
 def test_a_save_is_told_of_by_what_saves_took_before() -> None:
     watch, order = trained(), assignment()
     now, step = watch.progression.step_at or 0.0, watch.progression.step
-    watch.told(step, now, saving=True)
-    watch.told(step, now + 2.0, saving=False)
-    watch.told(step + 1, now + 2.1, saving=True)
+    watch.progressed(step, now, saving=True)
+    watch.progressed(step, now + 2.0, saving=False)
+    watch.progressed(step + 1, now + 2.1, saving=True)
     assert not watch.due(order, now + 60.0)
     assert look(watch, order, now + 64.0, stacks(WORKS)).endswith(
         "usual 0.1 s (it saves); rank 0 is in train.py:80 (evaluate)"
     )
     fresh = trained()
-    fresh.told(step, now, saving=True)
+    fresh.progressed(step, now, saving=True)
     earlier = assignment(usual_save_s=9.0)  # of an earlier start
     assert not fresh.due(earlier, now + 89.0)
     assert fresh.due(earlier, now + 91.0)
@@ -177,7 +177,7 @@ def test_of_one_that_is_to_stop_it_is_told_where_it_stands() -> None:
     stall = AttemptStall()
     stall.watch_from(0.0)
     stall.loaded(7, 1.0)
-    stall.told(8, 2.0, saving=True)
+    stall.progressed(8, 2.0, saving=True)
     stall.looked_as_it_stops(stacks(WORKS), 20.0, "preempted")
     assert stall.sentence == (
         "not ended 20 s after it was told to stop (preempted) (it saves); "

@@ -11,7 +11,7 @@ import psutil
 from tests.cluster.agent.cluster import cluster, gone, job, plain, processes_of
 
 from fairlead.cluster.agent.devices import NodeDevices
-from fairlead.cluster.agent.lease import ToldLease
+from fairlead.cluster.agent.lease import ReportedLease
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_watch import SpawnerWatch
 from fairlead.cluster.protocol.messages import Rank
@@ -55,14 +55,14 @@ def test_a_rank_whose_lease_ends_while_its_agent_stands_still_has_not_failed(
                 assert await gone(lambda: _is_over(rank))
             finally:
                 os.kill(agent.pid, signal.SIGCONT)
-            held = await server.until_state((1, 1), "ended")
-            assert (held.reason, held.failure) == ("lease expired", None)
+            status = await server.until_state((1, 1), "ended")
+            assert (status.reason, status.failure) == ("lease expired", None)
 
     asyncio.run(scenario())
 
 
 def test_what_a_rank_knows_of_its_lease_is_what_it_was_told_last() -> None:
-    told = ToldLease(10.0)
+    told = ReportedLease(10.0)
     assert not told.is_short(5.0), "nothing was told"
     told.tell(100.0, 10.0)
     assert not told.is_short(107.0)
@@ -84,11 +84,11 @@ def test_a_job_that_stops_the_spawner_was_there_each_time(tmp_path: Path) -> Non
                     plain(7, "sh", "-c", evil, attempt=attempt, grace_s=0.5, ranks=SECOND),
                 )
                 for number in (1, 7):
-                    held = await server.until_state((number, attempt), "ended")
-                    assert held.reason == "the process that owned the ranks died"
-                    assert held.spawner_death is not None
-                    assert held.spawner_death.number == attempt
-                    assert held.spawner_death.jobs == (1, 7)
+                    status = await server.until_state((number, attempt), "ended")
+                    assert status.reason == "the process that owned the ranks died"
+                    assert status.spawner_death is not None
+                    assert status.spawner_death.number == attempt
+                    assert status.spawner_death.jobs == (1, 7)
                 assert agent.spawner != first
             assert server.newest is not None
             assert server.newest.problems == (), "the node is well"
@@ -107,10 +107,10 @@ def test_who_was_launched_after_the_spawner_was_stopped_was_not_there(tmp_path: 
             agent.spawner.suspend()
             await asyncio.sleep(2.5)  # and has been asked since
             late = plain(2, "sleep", "1000", ranks=SECOND)
-            await server.order(server.orders.wanted[0], late)
-            held = await server.until_state((1, 1), "ended")
-            assert held.spawner_death is not None
-            assert held.spawner_death.jobs == (1,)
+            await server.order(server.orders.desired[0], late)
+            status = await server.until_state((1, 1), "ended")
+            assert status.spawner_death is not None
+            assert status.spawner_death.jobs == (1,)
             assert (await server.until_state((2, 1), "ended")).spawner_death is None
 
     asyncio.run(scenario())
@@ -157,12 +157,12 @@ def test_a_spawner_that_stands_still_by_itself_is_told_of_and_replaced_and_nobod
 
     async def scenario() -> None:
         for now in (0.0, 1.0, 5.0):
-            await watch.look(now)
+            await watch.poll(now)
             assert watch.problem == ""
-        await watch.look(6.0)
+        await watch.poll(6.0)
         assert watch.problem == "the process that owns the ranks stands still"
         assert spawner.killed == []
-        await watch.look(11.0)
+        await watch.poll(11.0)
         assert spawner.killed == [None], "nothing runs any more"
 
     asyncio.run(scenario())
@@ -180,10 +180,10 @@ def test_what_ended_as_the_spawner_stood_still_has_not_failed(tmp_path: Path) ->
             assert await gone(lambda: not rank.is_running() or rank.status() == ended)
             with contextlib.suppress(psutil.Error):  # on a slow machine it is replaced by now
                 spawner.resume()
-            held = await server.until_state((1, 1), "ended")
+            status = await server.until_state((1, 1), "ended")
             reasons = [f"the process that owned the ranks {how}" for how in ("stood still", "died")]
-            assert held.reason in reasons, "its agent had its lease extended all the time"
-            assert held.failure is None
+            assert status.reason in reasons, "its agent had its lease extended all the time"
+            assert status.failure is None
 
     asyncio.run(scenario())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.cluster.agent.state_directory import take_state
+from fairlead.cluster.agent.state_directory import lock_state
 from fairlead.cluster.agent.stop_agent import stop_agent
 
 HOLDER = """
@@ -63,5 +63,5 @@ def test_no_agent_has_ever_run_there(tmp_path: Path) -> None:
 
 
 def test_the_agent_has_ended_and_its_pid_is_another_process(tmp_path: Path) -> None:
-    os.close(take_state(tmp_path / "state"))  # the owner is this process; the lock is free
+    os.close(lock_state(tmp_path / "state"))  # the owner is this process; the lock is free
     assert not stop_agent(tmp_path / "state")

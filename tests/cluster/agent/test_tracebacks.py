@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cluster.agent.tracebacks import MOST_BEHIND, last_traceback
+from fairlead.cluster.agent.tracebacks import MAX_LINES_AFTER, last_traceback
 
 
 def output_of(directory: Path, script: str) -> str:
@@ -139,7 +139,7 @@ def test_the_place_is_in_the_users_own_code() -> None:
         "Traceback (most recent call last):\n",
         "Traceback (most recent call last):\n  File 'x'\nno error behind it at all\n",
         "Traceback (most recent call last):\n  File 'x'\nValueError: caught\n"
-        + "step\n" * (MOST_BEHIND + 1),
+        + "step\n" * (MAX_LINES_AFTER + 1),
     ],
 )
 def test_what_is_none(text: str) -> None:

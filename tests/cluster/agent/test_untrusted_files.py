@@ -213,10 +213,10 @@ def test_what_cannot_be_told_is_left_out(caplog: pytest.LogCaptureFixture) -> No
     )
     assert check([good]) == (good,)
     for bad in (Failure(line=10**25), Failure(step=2**64 - 1), Failure(type="\ud800")):
-        held = AttemptStatus(
+        status = AttemptStatus(
             job=2, attempt=1, state="ended", exit_code=3, failure=bad, saved_step=10**30
         )
-        assert check([held]) == (AttemptStatus(job=2, attempt=1, state="ended", exit_code=3),)
+        assert check([status]) == (AttemptStatus(job=2, attempt=1, state="ended", exit_code=3),)
     assert caplog.text.count("not all can be told") == 1
     check.details = False
     assert check([good]) == (AttemptStatus(job=1, attempt=1, state="ended", exit_code=3),)
@@ -236,8 +236,8 @@ _FORGE = "import json,os,sys;open(os.environ['FAIRLEAD_FAILURE_FILE'],'w').write
 async def _lives(server: Server, agent: RunningAgent, number: int) -> None:
     """The node starts another job, and hears how it ends. Fails by the limit of ``until``."""
     await server.order(plain(number, "true"))
-    held = await server.until_state((number, 1), "ended")
-    assert held.exit_code == 0
+    status = await server.until_state((number, 1), "ended")
+    assert status.exit_code == 0
     assert agent.process is not None
     assert agent.process.poll() is None
 
@@ -297,13 +297,13 @@ def _play(play: Play, scenario: Callable[[Server, RunningAgent], Awaitable[None]
 def test_what_a_job_leaves_holds_up_no_agent(play: Play, number: int, script: str) -> None:
     async def scenario(server: Server, agent: RunningAgent) -> None:
         await server.order(plain(number, PYTHON, "-c", script))
-        held = await server.until_state((number, 1), "ended")
-        assert held.exit_code == 3
+        status = await server.until_state((number, 1), "ended")
+        assert status.exit_code == 3
         if number in (912, 916, 918):
-            assert "its output cannot be read: " in held.reason
+            assert "its output cannot be read: " in status.reason
         await server.order(plain(number, "echo", "again", attempt=2))
-        held = await server.until_state((number, 2), "ended")
-        assert held.exit_code == 0
+        status = await server.until_state((number, 2), "ended")
+        assert status.exit_code == 0
         await server.until_output(number, "again", attempt=2)
         await _lives(server, agent, number + 1)
 
@@ -318,8 +318,8 @@ def test_a_pipe_for_stacks_does_not_hold_up_the_spawner(play: Play, tmp_path: Pa
     async def scenario(server: Server, agent: RunningAgent) -> None:
         hangs = job(950, command=(PYTHON, str(script)), start_timeout_s=3.0)
         await server.order(hangs)
-        held = await server.until_state((950, 1), "ended")
-        assert held.exit_code == 124
+        status = await server.until_state((950, 1), "ended")
+        assert status.exit_code == 124
         await _lives(server, agent, 951)
 
     _play(play, scenario)
@@ -327,11 +327,11 @@ def test_a_pipe_for_stacks_does_not_hold_up_the_spawner(play: Play, tmp_path: Pa
 
 def test_a_report_that_is_refused_as_malformed_ends_no_agent(play: Play) -> None:
     async def scenario(server: Server, agent: RunningAgent) -> None:
-        server.refuses = lambda told: any(held.failure is not None for held in told.holds)
+        server.refuses = lambda told: any(status.failure is not None for status in told.holds)
         await server.order(plain(960, PYTHON, "-c", "raise SystemExit(3)"))
-        held = await server.until_state((960, 1), "ended")
+        status = await server.until_state((960, 1), "ended")
         assert server.refused
-        assert (held.exit_code, held.failure) == (3, None)
+        assert (status.exit_code, status.failure) == (3, None)
         await _lives(server, agent, 961)
 
     _play(play, scenario)

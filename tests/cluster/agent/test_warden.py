@@ -113,7 +113,9 @@ def test_a_job_behind_its_loop_ends_when_agent_and_spawner_are_killed(tmp_path: 
             await server.order(
                 job(1, command=(sys.executable, str(script)), total_steps=9, grace_s=1.0)
             )
-            await server.until(lambda: (1, 1) in server.held and server.held[1, 1].finishing)
+            await server.until(
+                lambda: (1, 1) in server.statuses and server.statuses[1, 1].finishing
+            )
             ranks = ranks_of(agent)
             kill_at_once(agent)
             await all_gone(agent, ranks)
@@ -154,7 +156,7 @@ def test_it_hears_no_signal_and_is_replaced_when_it_is_killed(tmp_path: Path) ->
             assert lives(first)
             first.kill()
             await until(lambda: any(warden != first for warden in wardens(agent)))
-            assert server.held[1, 1].state == "running"
+            assert server.statuses[1, 1].state == "running"
             kill_at_once(agent)
             await all_gone(agent, ranks)
 
@@ -218,8 +220,8 @@ def test_ranks_end_with_their_lease_where_agent_and_spawner_stand_still(tmp_path
                 for process in frozen:
                     process.resume()
             for number in (1, 2):
-                held = await server.until_state((number, 1), "ended")
-                assert held.reason == "lease expired"
+                status = await server.until_state((number, 1), "ended")
+                assert status.reason == "lease expired"
             await server.order(plain(3, "true"))
             assert (await server.until_state((3, 1), "ended")).exit_code == 0
 

@@ -175,8 +175,8 @@ def test_jobs_that_are_held_for_now_end_after_their_wait(cpu_s: float) -> None:
     state = take_checkpoint(core.data)
     asked = Question(cpu_s=cpu_s)
     assert forecast(setup(), state, asked)[0].finish_s == {}
-    (free,) = forecast(setup(), state, replace(asked, held_s={0: 0.0}))
-    (held,) = forecast(setup(), state, replace(asked, held_s={0: 70.0}))
+    (free,) = forecast(setup(), state, replace(asked, paused_s={0: 0.0}))
+    (held,) = forecast(setup(), state, replace(asked, paused_s={0: 70.0}))
     assert free.finish_s[0] > 0
     assert held.finish_s[0] == held.makespan_s == free.finish_s[0] + 70.0
     assert held.complete

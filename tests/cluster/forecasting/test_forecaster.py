@@ -235,9 +235,9 @@ def test_a_job_that_ends_within_the_rounds_that_were_simulated_is_told_exactly(
     partly = replace(latest, outcomes=(replace(first, exact_s=first.finish_s[soon] + 1.0),))
     assert latest.kind_of(late) == partly.kind_of(soon) == "exact"
     assert partly.kind_of(late) == "coarse"
-    told = forecaster._told(partly, late, 0.0)
+    told = forecaster._job_forecast(partly, late, 0.0)
     assert told.exact_s is not None
-    assert forecaster._told(partly, soon, 0.0).exact_s is None
+    assert forecaster._job_forecast(partly, soon, 0.0).exact_s is None
     assert partly.kind_of(12345) == "coarse"
 
 
@@ -275,7 +275,7 @@ def test_a_question_compares_forecasts_of_one_kind(
         final=final,
         coarse=coarse,
     )
-    outlooks = server.server.service.outlooks
+    outlooks = server.server.service.forecasting
     monkeypatch.setattr(outlooks.forecaster, "recent", lambda until: latest)
     monkeypatch.setattr(server.server.service.engine.state, "setup", asked.setup)
     monkeypatch.setattr(outlooks, "_questions", process)

@@ -128,7 +128,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.calls: DriverCalls | None = None
-        self.desk = CallService(self, self.answer, lambda: None)  # type: ignore[arg-type]
+        self.call_service = CallService(self, self.answer, lambda: None)  # type: ignore[arg-type]
         self.asked: list[tuple[Any, ...]] = []
 
     def answer(self, answer: CallAnswer) -> None:
@@ -147,7 +147,7 @@ class Driver:
 
 
 def calls_of(driver: Driver, send: Callable[[Call], None] | None = None) -> DriverCalls:
-    driver.calls = DriverCalls(send or driver.desk.take)
+    driver.calls = DriverCalls(send or driver.call_service.take)
     return driver.calls
 
 
@@ -163,7 +163,7 @@ def test_a_call_takes_arguments_and_results_across_as_what_they_are() -> None:
         calls.call("cancel", ADMIN, 3)
     with pytest.raises(ConfigError, match="larger than"):
         encode_arguments("job", (ADMIN, 1 << 70), {})
-    driver.desk.close()
+    driver.call_service.close()
 
 
 def test_a_driver_that_does_not_answer_is_not_waited_for_for_ever(
@@ -175,7 +175,7 @@ def test_a_driver_that_does_not_answer_is_not_waited_for_for_ever(
     with pytest.raises(StoreError, match="no answer from the scheduler"):
         calls.call("status", ADMIN)
     calls.answer(CallAnswer(number=0))  # late, and taken by nobody
-    driver.desk.close()
+    driver.call_service.close()
 
 
 def facade_that_hears_nothing(folder: Path, age_s: float) -> RemoteFacade:
@@ -222,7 +222,7 @@ def test_questions_give_way_to_the_orders_of_a_round_for_a_while(
     assert facade.job(ADMIN, 3).id == 3
     assert not looks
     table.is_pushing = lambda: True  # it never ends
-    monkeypatch.setattr(remote, "GIVE_WAY_S", 0.3)
+    monkeypatch.setattr(remote, "MAX_YIELD_S", 0.3)
     began = time.monotonic()
     assert facade.explain(ADMIN, 3).job.id == 3
     assert time.monotonic() - began >= 0.3
@@ -257,11 +257,11 @@ def test_not_all_threads_wait_for_a_driver_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(remote, "WAITING", 0)
-    monkeypatch.setattr(remote, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(remote, "TURN_TIMEOUT_S", 0.05)
     driver = Driver()
     with pytest.raises(StoreError, match="too much to answer now"):
         calls_of(driver).call("status", ADMIN)
-    driver.desk.close()
+    driver.call_service.close()
 
 
 class Nodes:
@@ -271,7 +271,7 @@ class Nodes:
         self.now = 100.0
         self.table = LeaseTable(10.0, 0.01, lambda: self.now, lambda _: None)
         self.pushing = Pushing(self.table, window)
-        self.table.told = self.pushing.has_news
+        self.table.on_orders = self.pushing.has_news
         self.told: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -353,7 +353,7 @@ def test_a_halted_cluster_pushes_no_orders_and_renews_what_runs() -> None:
             orders = nodes.table.report(report)
             assert orders.halted == "it is an older copy"
             assert orders.leases == {7: 10.0, 8: 10.0}
-            assert msgspec.msgpack.decode(orders.wanted) == []
+            assert msgspec.msgpack.decode(orders.desired) == []
         for task in nodes.tasks:
             task.cancel()
 

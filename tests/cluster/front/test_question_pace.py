@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead.cluster.front.question_pace import BURST, MOST_S, PER_S, QuestionPace
+from fairlead.cluster.front.question_pace import BURST, MAX_WAIT_S, PER_S, QuestionPace
 
 
 class Clock:
@@ -44,4 +44,4 @@ def test_nobody_waits_longer_than_a_bound_however_many_ask_at_once() -> None:
     pace = QuestionPace(lambda: 100.0, asked.append)
     for _ in range(1_000):
         pace.wait()
-    assert max(asked) == pytest.approx(MOST_S)
+    assert max(asked) == pytest.approx(MAX_WAIT_S)

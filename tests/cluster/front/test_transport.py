@@ -29,7 +29,7 @@ from fairlead.cluster.protocol.messages import (
     SERVICE,
     AttemptStatus,
     LogChunk,
-    LogWanted,
+    LogOffset,
     NodeReport,
     Orders,
     Register,
@@ -56,7 +56,7 @@ class Handler:
 
     async def register(self, message: Register) -> Welcome:
         self.seen.append(message)
-        orders = Orders(seq=0, wanted=())
+        orders = Orders(seq=0, desired=())
         return Welcome(heartbeat_s=1.0, lease_s=3.0, rate_bound=0.01, orders=orders)
 
     async def report(self, message: NodeReport) -> Orders:
@@ -72,10 +72,10 @@ class Handler:
             case "slow":
                 await asyncio.sleep(WAIT_S)
         self.seen.append(message)
-        return Orders(seq=message.seq, wanted=(), leases={1: 2.5})
+        return Orders(seq=message.seq, desired=(), leases={1: 2.5})
 
-    async def log(self, message: LogChunk) -> LogWanted:
-        return LogWanted(offset=message.offset + len(message.data))
+    async def log(self, message: LogChunk) -> LogOffset:
+        return LogOffset(offset=message.offset + len(message.data))
 
     async def watch(self, message: WatchRequest) -> AsyncGenerator[Orders, None]:
         if message.node == "unknown":
@@ -84,7 +84,7 @@ class Handler:
         try:
             seq = 0
             while True:
-                yield Orders(seq=seq, wanted=())
+                yield Orders(seq=seq, desired=())
                 seq += 1
                 await asyncio.sleep(0.001)
         finally:
@@ -130,12 +130,12 @@ def with_server(scene: Scene, token: str = "agent-token") -> None:
 def test_the_four_calls() -> None:
     async def scene(handler: Handler, _: AgentServer, client: AgentClient) -> None:
         assert (await client.register(REGISTER)).lease_s == 3.0
-        assert await client.report(report(seq=5)) == Orders(seq=5, wanted=(), leases={1: 2.5})
+        assert await client.report(report(seq=5)) == Orders(seq=5, desired=(), leases={1: 2.5})
         assert handler.seen == [REGISTER, report(seq=5)]
         chunk = LogChunk(
             node="n", incarnation="i", job=1, attempt=1, rank=0, offset=3, data=b"\x00\xff"
         )
-        assert await client.log(chunk) == LogWanted(offset=5)
+        assert await client.log(chunk) == LogOffset(offset=5)
         stream = client.watch(WATCH)
         assert [(await anext(stream)).seq for _ in range(4)] == [0, 1, 2, 3]
         await stream.aclose()

@@ -30,7 +30,7 @@ def start() -> Attempt:
 
 
 def trains(one: Attempt, step: int, ran_s: float) -> None:
-    one.held["a"] = msgspec.convert(
+    one.statuses["a"] = msgspec.convert(
         {
             "job": 1,
             "attempt": 1,
@@ -81,7 +81,7 @@ def test_a_start_after_the_last_step_is_at_the_last_step() -> None:
 def test_time_alone_brings_no_job_to_its_last_step() -> None:
     one = start()
     one.row.spec = msgspec.structs.replace(one.row.spec, unmanaged=True)
-    one.held["a"] = AttemptStatus(job=1, attempt=1, state="running", ran_s=1e6)
+    one.statuses["a"] = AttemptStatus(job=1, attempt=1, state="running", ran_s=1e6)
     assert one.done() == 999.0
 
 
@@ -95,7 +95,7 @@ def test_how_an_attempt_ended_is_told_apart_from_the_reason() -> None:
             job=1, attempt=1, node="a,b", accelerator="v100", devices=(0, 0), began_s=0.0
         )
         made = Attempt(row, attempt, ranks_on({"a": (0,), "b": (0,)}), 10.0, 0.0, ordered=True)
-        made.held = {
+        made.statuses = {
             "a": AttemptStatus(job=1, attempt=1, state="ended", exit_code=0, reason="ranks ended"),
             "b": AttemptStatus(job=1, attempt=1, state="ended", **more),
         }

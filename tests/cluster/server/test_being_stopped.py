@@ -21,13 +21,13 @@ def begin(cluster: EngineNodes, **more: object) -> PlayedNode:
     node = cluster.node("a")
     node.register()
     assert cluster.submit(grace_s=60.0, **more) == KEY[0]
-    cluster.until(lambda: KEY in node.held, "the attempt")
+    cluster.until(lambda: KEY in node.statuses, "the attempt")
     cluster.nodes.clear()
     return node
 
 
 def await_stop(cluster: EngineNodes, node: PlayedNode) -> None:
-    cluster.until(lambda: KEY not in {(a.job, a.attempt) for a in node.say().wanted}, "the order")
+    cluster.until(lambda: KEY not in {(a.job, a.attempt) for a in node.say().desired}, "the order")
 
 
 def events(cluster: EngineNodes) -> list[str]:

@@ -11,7 +11,7 @@ def _folder_of_the_first_job(state: Path, checkpoints: Path) -> Path:
         one.register()
         job = cluster.submit()
         found = cluster.until(
-            lambda: [a.checkpoint_dir for a in one.report().wanted if a.job == job]
+            lambda: [a.checkpoint_dir for a in one.report().desired if a.job == job]
         )
         assert job == 0
         return Path(found[0])

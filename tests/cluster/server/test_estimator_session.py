@@ -95,7 +95,7 @@ def test_rates_are_measured_by_the_clock_of_the_agent_not_by_when_reports_come()
     book.add(start)
 
     def report(step: int, ran_s: float, step_age_s: float) -> None:
-        start.held["a"] = AttemptStatus(
+        start.statuses["a"] = AttemptStatus(
             job=1, attempt=1, state="running", step=step, loaded_step=0, ran_s=ran_s,
             step_age_s=step_age_s,
         )  # fmt: skip
@@ -112,7 +112,9 @@ def test_rates_are_measured_by_the_clock_of_the_agent_not_by_when_reports_come()
     assert steps / seconds == pytest.approx(20.0)
     assert mine._measured(1, 200.0, 5.0) is None, "no news is no measurement"
     report(383, 50.0, 30.0)
-    start.held["a"] = msgspec.structs.replace(start.held["a"], state="ended", trained_s=19.15)
+    start.statuses["a"] = msgspec.structs.replace(
+        start.statuses["a"], state="ended", trained_s=19.15
+    )
     book.drop(start)
     steps, seconds = mine._measured(1, 500.0, 40.0) or (0.0, 1.0)
     assert steps == 100.0, "its last word counts, not the steps that were expected of it"

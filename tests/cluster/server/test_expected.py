@@ -17,9 +17,11 @@ def _start(unmanaged: bool = False, **held: Any) -> Attempt:
     spec = JobSpec(command=("x",), total_steps=TOTAL, unmanaged=unmanaged)
     row = JobRow(id=0, name="", tenant="", user="", spec=spec, submitted_s=0.0, total_steps=TOTAL)
     attempt = AttemptRow(job=0, attempt=1, node="a", accelerator="v100", devices=(0,), began_s=0.0)
-    start = Attempt(row, attempt, {"a": (Rank(rank=0, devices=(0,)),)}, RATE, 100.0, heard=50.0)
+    start = Attempt(
+        row, attempt, {"a": (Rank(rank=0, devices=(0,)),)}, RATE, 100.0, last_report_s=50.0
+    )
     said = AttemptStatus(job=0, attempt=1, state="running")
-    start.held["a"] = msgspec.structs.replace(said, **held)
+    start.statuses["a"] = msgspec.structs.replace(said, **held)
     return start
 
 

@@ -23,6 +23,7 @@ from fairlead.cluster.server.attempts import (
     JobRegistry,
     ranks_on,
 )
+from fairlead.cluster.server.decided_shares import DecidedShares
 from fairlead.cluster.server.explain import explanation_facts, past, stated
 from fairlead.cluster.server.explain_placement import stands_still
 from fairlead.cluster.server.explanation_source import DeviceUse
@@ -30,7 +31,6 @@ from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.hysteresis import PreemptionState
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.server.recent_results import RecentResults
-from fairlead.cluster.server.standing import DecidedShares
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.model.cluster import SlotType
 from fairlead.model.throughputs import Throughputs
@@ -46,7 +46,7 @@ class State:
         self.fleet = Fleet(30.0, 0.01, lambda: self.now, lambda _: None)
         self.front = LocalFront(self.fleet)
         self.registry = JobRegistry()
-        self.standing = DecidedShares()
+        self.displayed_state = DecidedShares()
         self.device_uses = RecentResults[DeviceUse](self.fleet.monotonic)
         self.policy, self.halted = "las", ""
         self.scheduler = SimpleNamespace(data=SimpleNamespace(paused_jobs=set[int]()))
@@ -112,7 +112,7 @@ class State:
         jobs = sorted(self.registry.jobs)
         n, slots = len(jobs), (SlotType("v100"),)
         kinds = tuple((f"k{job}", 1) for job in jobs)
-        self.standing = DecidedShares(
+        self.displayed_state = DecidedShares(
             self.now, slots, packed, True, np.array(jobs), np.ones(n, np.int64), np.arange(n),
             np.column_stack([np.arange(n), np.full(n, -1)]),
             np.array([[share.get(job, 0.0)] for job in jobs]),
@@ -326,7 +326,7 @@ def test_a_job_that_waits_for_what_it_is_owed_is_told_how_much_and_until_when() 
         start_s=np.full(2, 200.0), running_on=np.array([-1, 0]), stays=np.zeros(2, np.bool_),
         new=np.zeros(2, np.bool_),
     )  # fmt: skip
-    state.standing = dataclasses.replace(state.standing, preemption=preemption)
+    state.displayed_state = dataclasses.replace(state.displayed_state, preemption=preemption)
     assert (
         "Jobs that run keep their devices until another is owed 40 times what a start costs more than "
         "they are (preemption hysteresis): of v100 it is owed 20 s, and is preferred when that is "
@@ -335,13 +335,13 @@ def test_a_job_that_waits_for_what_it_is_owed_is_told_how_much_and_until_when() 
     state.round.end_s = state.now + 300.0
     assert "of v100 it is owed enough to be preferred at the next decision." in state.told()
     preemption = dataclasses.replace(preemption, stays=np.array([False, True]))
-    state.standing = dataclasses.replace(state.standing, preemption=preemption)
+    state.displayed_state = dataclasses.replace(state.displayed_state, preemption=preemption)
     assert "those on v100 are about to be done or are left alone for now." in state.told()
     free = State(a=2)
     free.job(MINE)
     free.start(OTHER, (0,), **TRAINS)
     free.decided({MINE: 0.9, OTHER: 0.1})
-    free.standing = dataclasses.replace(free.standing, preemption=preemption)
+    free.displayed_state = dataclasses.replace(free.displayed_state, preemption=preemption)
     assert "hysteresis" not in free.told()
 
 

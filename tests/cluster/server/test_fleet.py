@@ -83,18 +83,18 @@ def _held(state: str = "running", step: int = 0, job: int = 1) -> AttemptStatus:
 
 def test_orders_are_seen_only_when_published() -> None:
     fleet = _fleet(Time(), [])
-    fleet.want("a", _assignment())
-    assert fleet.report(_report(0)).wanted == ()
+    fleet.desire("a", _assignment())
+    assert fleet.report(_report(0)).desired == ()
     fleet.publish()
     orders = fleet.report(_report(1))
-    assert [a.job for a in orders.wanted] == [1]
+    assert [a.job for a in orders.desired] == [1]
     assert orders.leases == {}, "there is nothing to renew before the node holds it"
 
 
 def test_a_report_renews_the_leases_of_what_is_wanted() -> None:
     time, noticed = Time(), list[str]()
     fleet = _fleet(time, noticed)
-    fleet.want("a", _assignment())
+    fleet.desire("a", _assignment())
     fleet.publish()
     assert fleet.report(_report(0, _held(), _held(job=2))).leases == {1: 10.0}
     assert noticed == ["a"]
@@ -109,12 +109,12 @@ def test_a_report_renews_the_leases_of_what_is_wanted() -> None:
 
 def test_late_and_doubled_reports_change_nothing() -> None:
     fleet = _fleet(Time(), [])
-    fleet.want("a", _assignment())
+    fleet.desire("a", _assignment())
     fleet.publish()
     fleet.report(_report(5, _held(step=50)))
     assert fleet.report(_report(4, _held(step=40))).leases == {}
     assert fleet.report(_report(5, _held(step=45))).leases == {}
-    held = fleet.held("a", (1, 1))
+    held = fleet.status("a", (1, 1))
     assert held is not None
     assert held.step == 50
 
@@ -122,7 +122,7 @@ def test_late_and_doubled_reports_change_nothing() -> None:
 def test_a_silent_node_is_lost_when_its_leases_are_over_and_not_before() -> None:
     time = Time()
     fleet = _fleet(time, [])
-    fleet.want("a", _assignment())
+    fleet.desire("a", _assignment())
     fleet.publish()
     fleet.report(_report(0, _held()))
     _pass(fleet, time, 10.0 * 1.01 + 3.0 - 0.1)
@@ -131,12 +131,12 @@ def test_a_silent_node_is_lost_when_its_leases_are_over_and_not_before() -> None
     assert fleet.loses(3.0) == ["a"]
     with pytest.raises(StaleError):
         fleet.report(_report(1, _held()))
-    fleet.lose("a")
+    fleet.mark_lost("a")
     with pytest.raises(StaleError):
         fleet.report(_report(1, _held()))
     assert fleet.register(_register()) == []
     fleet.publish()
-    assert fleet.report(_report(0, _held())).wanted == ()
+    assert fleet.report(_report(0, _held())).desired == ()
 
 
 def _pass(fleet: Cluster, time: Time, seconds: float) -> None:
@@ -144,7 +144,7 @@ def _pass(fleet: Cluster, time: Time, seconds: float) -> None:
     until = time.now + seconds
     while time.now < until:
         time.now = min(time.now + 1.0, until)
-        fleet.front.table.look()
+        fleet.front.table.poll()
 
 
 def test_a_front_that_was_away_blames_no_node() -> None:
@@ -159,7 +159,7 @@ def test_a_front_that_was_away_blames_no_node() -> None:
 def test_a_driver_that_stood_still_does_not_take_nodes_for_silent() -> None:
     time = Time()
     fleet = _fleet(time, [])
-    fleet.want("a", _assignment())
+    fleet.desire("a", _assignment())
     fleet.publish()
     fleet.front.table.forward = lambda _: None
     for seq in range(30):
@@ -175,7 +175,7 @@ def test_a_loss_is_not_taken_back_by_orders_that_crossed_it() -> None:
     fleet = _fleet(time, [])
     _pass(fleet, time, 20.0)
     fleet.silent(lambda _: 3.0)  # the front agrees, the driver has not heard of it yet
-    fleet.want("a", _assignment())
+    fleet.desire("a", _assignment())
     fleet.publish()
     with pytest.raises(StaleError):
         fleet.report(_report(0, _held()))
@@ -189,13 +189,13 @@ def test_a_node_that_registers_again_in_time_is_not_lost() -> None:
     fleet.register(_register())
     assert fleet.silent(lambda _: 3.0) == []
     fleet.publish()
-    assert fleet.report(_report(0)).wanted == ()
+    assert fleet.report(_report(0)).desired == ()
 
 
 def test_the_driver_hears_what_was_granted_before_a_name_was_taken_over() -> None:
     time = Time()
     fleet = _fleet(time, [])
-    fleet.want("a", _assignment())
+    fleet.desire("a", _assignment())
     fleet.publish()
     fleet.register(_register("two"))
     fleet.front.table.forward = lambda _: None
@@ -209,10 +209,10 @@ def test_the_driver_hears_what_was_granted_before_a_name_was_taken_over() -> Non
 def test_a_front_that_is_started_anew_knows_all_and_assumes_the_worst() -> None:
     time, noticed = Time(), list[str]()
     fleet = _fleet(time, noticed)
-    fleet.want("a", _assignment())
+    fleet.desire("a", _assignment())
     fleet.publish()
     fleet.report(_report(7, _held()))
-    fleet.want("a", _assignment(job=2))  # not published yet
+    fleet.desire("a", _assignment(job=2))  # not published yet
     noticed.clear()
     time.now += 1.0
     fleet.front = LocalFront(fleet)
@@ -222,7 +222,7 @@ def test_a_front_that_is_started_anew_knows_all_and_assumes_the_worst() -> None:
     _pass(fleet, time, 10.0)
     assert fleet.loses(0.0) == [], "a lease that the dead one granted may still run"
     orders = fleet.front.report(_report(8, _held(step=5)))
-    assert [a.job for a in orders.wanted] == [1]
+    assert [a.job for a in orders.desired] == [1]
     assert orders.leases == {1: 10.0}
     assert noticed == ["a"]
     _pass(fleet, time, 10.2)
@@ -240,7 +240,7 @@ def test_another_incarnation_is_told_to_register() -> None:
 
 def test_what_was_never_begun_is_known_to_be_so() -> None:
     fleet = _fleet(Time(), [])
-    fleet.want("a", _assignment())
+    fleet.desire("a", _assignment())
     fleet.publish()
     fleet.report(_report(0))
     fleet.revoke("a", 1, 1, "preempted")
@@ -253,7 +253,7 @@ def test_what_was_never_begun_is_known_to_be_so() -> None:
 
 def test_what_is_wanted_and_not_held_will_not_begin() -> None:
     fleet = _fleet(Time(), [])
-    fleet.want("a", _assignment())
+    fleet.desire("a", _assignment())
     fleet.publish()
     newest = fleet.orders("a").seq
     assert not fleet.never_began("a", (1, 1)), "it may not have heard of it"
@@ -272,7 +272,7 @@ def test_an_end_is_reported_until_it_is_forgotten() -> None:
     assert fleet.orders("a").forget == ((1, 1),)
     assert not fleet.nodes["a"].desired.sent.push, "it hears of that with its next report"  # type: ignore[union-attr]
     fleet.report(_report(1))
-    fleet.want("a", _assignment(2))
+    fleet.desire("a", _assignment(2))
     fleet.publish()
     assert fleet.orders("a").forget == ()
 
@@ -297,7 +297,7 @@ def test_a_new_agent_inherits_what_the_old_one_had_a_lease_for() -> None:
     time = Time()
     fleet = _fleet(time, [])
     for job in (1, 2):
-        fleet.want("a", _assignment(job))
+        fleet.desire("a", _assignment(job))
     fleet.publish()
     fleet.report(_report(0, _held()))
     time.now += 5.0
@@ -305,11 +305,11 @@ def test_a_new_agent_inherits_what_the_old_one_had_a_lease_for() -> None:
     node = fleet.nodes["a"]
     assert set(node.agent.inherited) == {(1, 1)}, "nothing is started without a lease"
     assert node.agent.inherited[1, 1].until == 100.0 + 10.0 * 1.01 + fleet.silence_s + 7.0
-    assert fleet.orders("a").wanted == (), "the orders were the old one's"
+    assert fleet.orders("a").desired == (), "the orders were the old one's"
     fleet.publish()
-    fleet.want("a", _assignment())
+    fleet.desire("a", _assignment())
     fleet.publish()
-    assert fleet.orders("a").wanted == (), "nor is it to begin that start again"
+    assert fleet.orders("a").desired == (), "nor is it to begin that start again"
     newest = fleet.orders("a").seq
     fleet.report(msgspec.structs.replace(_report(0, orders_seq=newest), incarnation="two"))
     assert not fleet.never_began("a", (1, 1))
@@ -322,12 +322,12 @@ def test_a_new_agent_inherits_what_the_old_one_had_a_lease_for() -> None:
 def test_a_third_agent_inherits_from_both() -> None:
     time = Time()
     fleet = _fleet(time, [])
-    fleet.want("a", _assignment())
+    fleet.desire("a", _assignment())
     fleet.publish()
     fleet.report(_report(0, _held()))
     fleet.register(msgspec.structs.replace(_register("two"), machine="m"), {(1, 1): 7.0})
     fleet.publish()
-    fleet.want("a", _assignment(2))
+    fleet.desire("a", _assignment(2))
     fleet.publish()
     second = msgspec.structs.replace(_report(0, _held(job=2)), incarnation="two")
     fleet.report(second)
@@ -357,7 +357,7 @@ def test_a_proof_counts_for_the_same_machine_and_incarnation_only(
     first = msgspec.structs.replace(_register(), machine="m" if machine else "")
     fleet.register(first)
     fleet.publish()
-    fleet.want("a", _assignment())
+    fleet.desire("a", _assignment())
     fleet.publish()
     fleet.report(_report(0, _held()))
     new = msgspec.structs.replace(_register("two"), machine=machine, cleared=cleared)
@@ -369,7 +369,7 @@ def test_what_was_renewed_while_a_takeover_was_made_durable_is_waited_for() -> N
     time = Time()
     fleet = _fleet(time, [])
     for job in (1, 2):
-        fleet.want("a", _assignment(job))
+        fleet.desire("a", _assignment(job))
     fleet.publish()
     fleet.report(_report(0, _held()))
     two = _register("two")
@@ -424,7 +424,7 @@ def test_a_broken_connection_is_suspicious_unless_it_comes_back() -> None:
 def test_a_start_cannot_begin_once_it_is_taken_back_without_a_lease() -> None:
     fleet = _fleet(Time(), [])
     for job in (1, 2):
-        fleet.want("a", _assignment(job))
+        fleet.desire("a", _assignment(job))
     fleet.publish()
     fleet.report(_report(0, _held()))
     for job in (1, 2):

@@ -38,18 +38,18 @@ def _register(machine: str, *cleared: str) -> Register:
 
 def test_orders_hold_what_is_wanted_and_why_the_rest_is_not() -> None:
     desired = DesiredState()
-    desired.want(_assignment(1))
-    desired.want(_assignment(2))
+    desired.desire(_assignment(1))
+    desired.desire(_assignment(2))
     assert not desired.revoke(1, 7, "preempted"), "another attempt than the one that is wanted"
     assert desired.revoke(1, 1, "preempted")
     assert desired.revoke(2, 1, "paused")
-    desired.want(_assignment(3))
+    desired.desire(_assignment(3))
     held: list[AttemptKey] = [(1, 1), (9, 4)]
     desired.forget_end((9, 4))
     desired.forget_end((8, 1))
     desired.renew(5, held)
     orders = desired.published
-    assert [one.job for one in orders.wanted] == [3]
+    assert [one.job for one in orders.desired] == [3]
     assert orders.reasons == {1: "preempted"}, "the node does not hold job 2"
     assert orders.forget == ((9, 4),)
     assert (orders.seq, desired.decisive, desired.changed, desired.forgets) == (5, 5, False, False)
@@ -57,7 +57,7 @@ def test_orders_hold_what_is_wanted_and_why_the_rest_is_not() -> None:
 
 def test_orders_that_only_forget_decide_nothing() -> None:
     desired = DesiredState()
-    desired.want(_assignment(1))
+    desired.desire(_assignment(1))
     desired.renew(1, [])
     desired.forget_end((9, 4))
     assert (desired.changed, desired.forgets) == (False, True)

@@ -19,7 +19,7 @@ LONG_S = 600.0
 
 def _lose(cluster: EngineNodes, node: PlayedNode) -> None:
     watch = cluster.service.engine.parts.nodes.watch
-    cluster.do(lambda: watch.lose(node.name, "node lost"))
+    cluster.do(lambda: watch.mark_lost(node.name, "node lost"))
 
 
 def _first(cluster: EngineNodes, job: int) -> AttemptView:
@@ -101,7 +101,7 @@ def test_what_the_next_start_goes_on_from_was_kept_by_the_lost_one(tmp_path: Pat
         node.run(job, 1, loaded_step=0, step=57, saved_step=0, ran_s=3.0)
         cluster.until(lambda: cluster.job(job).steps == 57)
         node.end(job, 1, step=57, exit_code=-9, reason="the process that owned the ranks died")
-        cluster.until(lambda: node.jobs == {job} and (job, 2) in node.held)
+        cluster.until(lambda: node.jobs == {job} and (job, 2) in node.statuses)
         assert (_first(cluster, job).to_step, _first(cluster, job).reached_step) == (0, 57)
         node.run(job, 2, loaded_step=64, step=70, saved_step=64, lost_steps=0, ran_s=1.0)
         cluster.until(lambda: cluster.job(job).steps == 70)
@@ -184,7 +184,7 @@ def test_a_start_that_completes_though_told_to_stop_was_not_preempted(
         cluster.until(lambda: _first(cluster, job).trained_s)
         cluster.service.drain(ADMIN, "one")
         cluster.silence(node)
-        cluster.until(lambda: job not in {a.job for a in node.say().wanted})
+        cluster.until(lambda: job not in {a.job for a in node.say().desired})
         steps = {"loaded_step": 0, "step": 999_999 if done else 3, "saved_step": 3}
         node.end(job, 1, exit_code=0, completed=done, start_s=1.0, stop_s=4.9, **steps)
         node.say()
@@ -237,7 +237,7 @@ def test_a_job_whose_first_word_is_late_began_at_nothing(tmp_path: Path, told: s
         node.end(job, 1, exit_code=1, reason="x", loaded_step=step, step=400, saved_step=300)
         cluster.until(lambda: _first(cluster, job).ended_s)
         assert _first(cluster, job).from_step == 0
-        cluster.until(lambda: (job, 2) in node.held)
+        cluster.until(lambda: (job, 2) in node.statuses)
         node.run(job, 2, loaded_step=320, step=320, saved_step=300, ran_s=1.0)
         cluster.until(lambda: cluster.job(job).steps == 320 and cluster.job(job).lost_steps)
         first, second = cluster.service.attempts(ADMIN, job)

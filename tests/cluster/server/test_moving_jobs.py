@@ -26,7 +26,7 @@ def move(cluster: EngineNodes, **held: Any) -> tuple[PlayedNode, PlayedNode]:
     old = cluster.node("a")
     old.register()
     assert cluster.submit(grace_s=60.0, total_steps=TOTAL) == KEY[0]
-    cluster.until(lambda: KEY in old.held, "the attempt")
+    cluster.until(lambda: KEY in old.statuses, "the attempt")
     old.run(*KEY, **held)
     old.say()
     cluster.until(lambda: cluster.job(KEY[0]).started_s is not None, "its training")
@@ -63,7 +63,7 @@ def test_it_is_where_it_still_holds_devices(cluster: EngineNodes) -> None:
     old.end(*KEY, exit_code=0, saved_step=100, **RAN)
     old.say()
     cluster.nodes.append(new)
-    cluster.until(lambda: (KEY[0], 2) in new.held, "the attempt there")
+    cluster.until(lambda: (KEY[0], 2) in new.statuses, "the attempt there")
     job = cluster.job(KEY[0])
     assert (job.state, job.node, job.attempt, job.reason) == ("running", "b", 2, "")
 
@@ -75,7 +75,7 @@ def test_one_that_finishes_goes_on_finishing(cluster: EngineNodes) -> None:
     old.end(*KEY, exit_code=1, **DONE)
     old.say()
     cluster.nodes.append(new)
-    cluster.until(lambda: (KEY[0], 2) in new.held, "the attempt there")
+    cluster.until(lambda: (KEY[0], 2) in new.statuses, "the attempt there")
     assert (cluster.job(KEY[0]).state, cluster.job(KEY[0]).node) == ("finishing", "b")
     new.run(KEY[0], 2, loaded_step=900, step=900, saved_step=900)
     cluster.until(lambda: cluster.job(KEY[0]).state == "running", "the truth: its end was lost")

@@ -7,7 +7,7 @@ from fairlead.cluster.server.precedence import Yielder
 
 
 def test_questions_wait_until_it_is_given_back() -> None:
-    precedence = Yielder(patience_s=60.0)
+    precedence = Yielder(timeout_s=60.0)
     precedence.wait()  # nobody has it
     precedence.take()
     precedence.take()
@@ -26,7 +26,7 @@ def test_questions_wait_until_it_is_given_back() -> None:
 
 
 def test_nobody_waits_longer_than_their_patience() -> None:
-    precedence = Yielder(patience_s=0.05)
+    precedence = Yielder(timeout_s=0.05)
     precedence.take()
     began = time.monotonic()
     precedence.wait()

@@ -26,7 +26,7 @@ def node(cluster: EngineNodes) -> PlayedNode:
     played = cluster.node("a")
     played.register()
     assert cluster.submit(unmanaged=True, total_steps=TOTAL, grace_s=60.0) == KEY[0]
-    cluster.until(lambda: KEY in played.held, "the start")
+    cluster.until(lambda: KEY in played.statuses, "the start")
     played.run(*KEY, ran_s=0.5)
     played.say()
     cluster.nodes.clear()  # from here on it speaks when the test lets it
@@ -41,7 +41,7 @@ def told(cluster: EngineNodes) -> list[float]:
         explained.job.steps,
         explained.attempts[-1].to_step,
         cluster.service.attempts(ADMIN, KEY[0])[-1].to_step,
-        cluster.service.outlooks.present().steps_done[KEY[0]],
+        cluster.service.forecasting.present().steps_done[KEY[0]],
     ]
 
 
@@ -87,7 +87,7 @@ def test_until_its_node_speaks_a_server_that_was_killed_says_how_old_it_is(tmp_p
         played = before.node("a")
         played.register()
         assert before.submit(unmanaged=True, total_steps=TOTAL) == KEY[0]
-        before.until(lambda: KEY in played.held, "the start")
+        before.until(lambda: KEY in played.statuses, "the start")
         played.run(*KEY, ran_s=30.0)
         played.say()
         clock = before.service.engine.parts.rounds.clock
@@ -104,7 +104,7 @@ def test_until_its_node_speaks_a_server_that_was_killed_says_how_old_it_is(tmp_p
         committed = Committed(state.store.directory, after.front.table, state.now_s)
         assert committed.job(ADMIN, 0).progress_age_s == pytest.approx(job.progress_age_s, abs=60.0)
         again = after.node("a")
-        again.held = {KEY: AttemptStatus(job=0, attempt=1, state="running", ran_s=40.0)}
+        again.statuses = {KEY: AttemptStatus(job=0, attempt=1, state="running", ran_s=40.0)}
         again.register()
         job = after.job(KEY[0])
         assert job.progress_age_s is None

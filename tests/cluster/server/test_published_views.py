@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fairlead.cluster.front.messages import ShownNode, ShownStatus
-from fairlead.cluster.server.published_views import MANY, PublishedViews
+from fairlead.cluster.server.published_views import MANY_CHANGES, PublishedViews
 
 
 class Watched(PublishedViews):
@@ -34,7 +34,7 @@ class Watched(PublishedViews):
         return told
 
 
-NAMES = [f"node-{i:04}" for i in range(3 * MANY)]
+NAMES = [f"node-{i:04}" for i in range(3 * MANY_CHANGES)]
 
 
 def begun() -> Watched:
@@ -46,9 +46,9 @@ def begun() -> Watched:
 
 def test_few_nodes_are_shown_before_whoever_waits_is_answered() -> None:
     views = begun()
-    views.publish([], NAMES[:MANY], waits=True)
-    assert sorted(views.take()) == [*NAMES[:MANY], "status"]
-    views.publish_rest()
+    views.publish([], NAMES[:MANY_CHANGES], waits=True)
+    assert sorted(views.take()) == [*NAMES[:MANY_CHANGES], "status"]
+    views.publish_remaining()
     assert views.take() == []
 
 
@@ -58,7 +58,7 @@ def test_many_nodes_are_shown_with_the_commits_that_follow() -> None:
     views.publish([], NAMES, waits=True)
     assert views.take() == [NAMES[-1], "status"], "nobody waits for the others"
     for part in range(3):
-        views.publish_rest()
-        assert sorted(views.take()) == NAMES[part * MANY : (part + 1) * MANY]
-    views.publish_rest()
+        views.publish_remaining()
+        assert sorted(views.take()) == NAMES[part * MANY_CHANGES : (part + 1) * MANY_CHANGES]
+    views.publish_remaining()
     assert views.take() == []

@@ -5,9 +5,9 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.rates import (
     fits,
     job_type_of,
-    own_rates,
+    stated_rates,
     table_for,
-    with_kinds_of,
+    with_job_types_of,
 )
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.cluster import Cluster, SlotType
@@ -30,7 +30,14 @@ def _spec(**fields: object) -> JobSpec:
 def _row(spec: JobSpec) -> JobRow:
     kind = job_type_of(spec, CATALOGUE).name
     return JobRow(
-        id=0, name="", tenant="t", user="u", spec=spec, submitted_s=0.0, total_steps=10, kind=kind
+        id=0,
+        name="",
+        tenant="t",
+        user="u",
+        spec=spec,
+        submitted_s=0.0,
+        total_steps=10,
+        rates_family=kind,
     )
 
 
@@ -47,14 +54,14 @@ def test_jobs_with_the_same_rates_are_of_one_kind() -> None:
 
 
 def test_rates_that_a_job_brings_are_all_it_has() -> None:
-    assert own_rates(_spec(rates={"new": 3.0}), MIXED.slots).tolist() == [3.0, 0.0]
-    assert own_rates(_spec(), MIXED.slots).tolist() == [1.0, 1.0]
+    assert stated_rates(_spec(rates={"new": 3.0}), MIXED.slots).tolist() == [3.0, 0.0]
+    assert stated_rates(_spec(), MIXED.slots).tolist() == [1.0, 1.0]
 
 
 def test_the_table_knows_new_types_and_what_was_learned() -> None:
     row = _row(_spec(rates={"new": 3.0}))
     table = table_for(CATALOGUE, MIXED, {0: row}).on(MIXED)
-    own = table.row(JobType.parse(row.kind, 1))
+    own = table.row(JobType.parse(row.rates_family, 1))
     assert own is not None
     assert dict(zip(table.slots, table.rate[own].tolist(), strict=True)) == {
         SlotType("new"): 3.0,
@@ -65,7 +72,7 @@ def test_the_table_knows_new_types_and_what_was_learned() -> None:
     assert table.rate[known].tolist() == [0.0, 5.0]
     learned = table.learned(
         job_types(
-            (row.kind, 1),
+            (row.rates_family, 1),
         ),
         (SlotType("new"),),
         np.array([[7.0]]),
@@ -96,8 +103,8 @@ def _rows(*specs: JobSpec) -> dict[int, JobRow]:
 
 
 def _beside(table: Throughputs, one: JobRow, two: JobRow | str) -> float:
-    a = table.row(JobType.parse(one.kind, 1))
-    b = table.row(JobType.parse(two if isinstance(two, str) else two.kind, 1))
+    a = table.row(JobType.parse(one.rates_family, 1))
+    b = table.row(JobType.parse(two if isinstance(two, str) else two.rates_family, 1))
     assert a is not None
     assert b is not None
     assert table.colocated_rate is not None
@@ -124,7 +131,7 @@ def test_a_family_of_the_table_keeps_what_it_keeps_beside_others_of_it() -> None
     rows = _rows(_spec(name="a", rates={"v100": 10.0}, colocated_fraction=0.7))
     table = table_for(PAIRED, MIXED, rows).on(MIXED)
     assert _beside(table, rows[0], "known") == 7.0
-    a, known = table.row(JobType.parse(rows[0].kind, 1)), table.row(KNOWN)
+    a, known = table.row(JobType.parse(rows[0].rates_family, 1)), table.row(KNOWN)
     assert a is not None
     assert known is not None
     assert table.colocated_rate is not None
@@ -142,10 +149,10 @@ def test_what_is_stated_of_pairs_makes_another_kind() -> None:
 def test_a_table_for_other_nodes_keeps_the_kinds_of_jobs_that_have_ended_since() -> None:
     row = _row(_spec(rates={"v100": 2.0, "new": 3.0}))
     before = table_for(CATALOGUE, MIXED, {0: row})
-    kind = (row.kind, 1)
+    kind = (row.rates_family, 1)
     after = table_for(CATALOGUE, Cluster.of({"new": 1, "newest": 1}), {}, before)
     assert after.row(JobType.parse(*kind)) is None, "the job has ended"
-    kept = with_kinds_of(after, before)
+    kept = with_job_types_of(after, before)
     rates = dict(
         zip(
             [s.accelerator for s in kept.slots],

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-from fairlead.cluster.server.recent_results import KEPT, MOST_S, PART, RecentResults
+from fairlead.cluster.server.recent_results import MAX_AGE_S, MAX_RESULTS, PART, RecentResults
 
 
 class Counting:
@@ -37,17 +37,17 @@ def test_no_result_is_old() -> None:
     count = Counting(5.0)
     results = RecentResults[int](lambda: count.now)
     assert results.of("a", count) == 1
-    count.now += MOST_S * 0.9
+    count.now += MAX_AGE_S * 0.9
     assert results.of("a", count) == 1
-    count.now += MOST_S * 0.2
+    count.now += MAX_AGE_S * 0.2
     assert results.of("a", count) == 2
 
 
 def test_keys_have_results_of_their_own_and_few_are_kept() -> None:
     count = Counting(0.02)
     results = RecentResults[int](lambda: count.now)
-    assert [results.of(i, count) for i in range(KEPT + 1)] == list(range(1, KEPT + 2))
-    assert len(results._results) == KEPT
+    assert [results.of(i, count) for i in range(MAX_RESULTS + 1)] == list(range(1, MAX_RESULTS + 2))
+    assert len(results._results) == MAX_RESULTS
 
 
 def test_those_who_ask_at_once_share_a_result() -> None:

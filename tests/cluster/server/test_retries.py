@@ -220,7 +220,7 @@ def test_a_start_that_waits_for_its_devices_is_no_good_one(tmp_path: Path) -> No
         one, retries = cluster.node("one"), cluster.service.engine.parts.jobs.retries
         one.register()
         job = cluster.submit(unmanaged=True)
-        key = cluster.until(lambda: next(iter(one.leased & one.held.keys()), None))
+        key = cluster.until(lambda: next(iter(one.leased & one.statuses.keys()), None))
         begun = time.monotonic()
         cluster.until(lambda: time.monotonic() > begun + 2 * retries.settled_s)
         assert not retries.nodes.good
@@ -233,7 +233,7 @@ def test_two_users_of_whom_one_may_lie_take_no_node_where_a_job_runs_well(tmp_pa
         one, two = cluster.node("one"), cluster.node("two")
         one.register()
         mine = cluster.submit()  # for tenant "t"
-        key = cluster.until(lambda: next(iter(one.leased & one.held.keys()), None))
+        key = cluster.until(lambda: next(iter(one.leased & one.statuses.keys()), None))
         one.run(*key, loaded_step=0, step=5, ran_s=9.0)
         one.say()
         cluster.until(lambda: cluster.service.engine.parts.jobs.retries.nodes.good)

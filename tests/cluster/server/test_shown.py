@@ -38,7 +38,7 @@ def test_counts_are_those_of_whoever_counts_anew() -> None:
             rng.choice("ab"), state, standing, rng.random(), rng.randrange(1, 9)
         )
         tally.note_job(number, jobs[number])
-    assert +tally.states == Counter(job.standing for job in jobs.values())
+    assert +tally.states == Counter(job.displayed_state for job in jobs.values())
     for name in "ab":
         mine = [job for job in jobs.values() if job.tenant == name]
         counted = tally.tenants[name]
@@ -101,7 +101,7 @@ def test_a_status_says_how_old_it_is_when_the_driver_stands_still() -> None:
 
 def test_silent_nodes_are_seen_while_the_driver_stands_still() -> None:
     clock, seen = Clock(), {"a": 99.0, "b": 99.0, "c": 99.0}
-    shown = Shown(seen.__getitem__, clock, patience_s=lambda: 4.0)
+    shown = Shown(seen.__getitem__, clock, timeout_s=lambda: 4.0)
     shown.take(ShownStatus(status=status(), at=100.0))
     for name in seen:
         view = NodeView(

@@ -110,11 +110,11 @@ def test_a_solve_can_be_given_up(solver: Solver) -> None:
     while solver.busy_s is None:
         assert time.monotonic() < until, "the solver does not begin"
         time.sleep(0.01)
-    solver.abandon("the policy has changed")
+    solver.give_up("the policy has changed")
     assert error(answer) == "the policy has changed"
     submit(solver, solve).result(LONG_S)
     assert solver.busy_s is None
-    solver.abandon()  # nothing is under way: nothing happens
+    solver.give_up()  # nothing is under way: nothing happens
     submit(solver, solve).result(LONG_S)
 
 

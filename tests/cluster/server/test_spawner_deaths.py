@@ -4,18 +4,18 @@ import pytest
 
 from fairlead.cluster.protocol.messages import SpawnerDeath
 from fairlead.cluster.server.spawner_deaths import (
-    APART_S,
-    DeathVerdict,
+    SUSPECT_WAIT_S,
+    DeathDecision,
     SpawnerDeathJudge,
 )
 
 EVIL, ONE, TWO = 7, 3, 9
-NOTHING = DeathVerdict()
+NOTHING = DeathDecision()
 
 
 def died(
     judge: SpawnerDeathJudge, number: int, *jobs: int, node: str = "a", now: float = 0.0
-) -> dict[int, DeathVerdict]:
+) -> dict[int, DeathDecision]:
     death = SpawnerDeath(number=number, jobs=jobs)
     return {job: judge.judge(job, (node, f"{node}.1"), death, now) for job in jobs}
 
@@ -44,13 +44,13 @@ def test_who_is_there_alone_is_told_from_who_runs_beside_it() -> None:
     judge = SpawnerDeathJudge(1.0)
     died(judge, 1, EVIL, ONE)
     alike = died(judge, 2, EVIL, ONE)
-    assert sum(verdict.apart_s > APART_S for verdict in alike.values()) == 1
+    assert sum(verdict.wait_s > SUSPECT_WAIT_S for verdict in alike.values()) == 1
     again = died(judge, 3, EVIL, ONE)
-    assert {job: v.apart_s > 0 for job, v in again.items()} == {
-        job: v.apart_s == 0 for job, v in alike.items()
+    assert {job: v.wait_s > 0 for job, v in again.items()} == {
+        job: v.wait_s == 0 for job, v in alike.items()
     }, "the other one waits"
     third = died(judge, 4, EVIL, ONE)
-    assert max(v.apart_s for v in third.values()) > max(v.apart_s for v in alike.values())
+    assert max(v.wait_s for v in third.values()) > max(v.wait_s for v in alike.values())
     assert died(judge, 5, EVIL)[EVIL].blame
 
 
@@ -67,7 +67,7 @@ def test_few_deaths_tell_one_of_many_that_were_always_there(suspects: int) -> No
             deaths += 1
             ran.append(len(there))
             found = died(judge, deaths, *there)
-            waiting |= {job for job, verdict in found.items() if verdict.apart_s}
+            waiting |= {job for job, verdict in found.items() if verdict.wait_s}
             blamed |= {job for job, verdict in found.items() if verdict.blame}
         assert blamed == {evil}
         assert deaths <= 3 + 2 * (suspects - 1).bit_length()

@@ -33,12 +33,12 @@ class Account:
         """It runs, and ignores for its grace that it is to stop. again: steps that it does again."""
         attempt = self.parts.orders.assign(JOB, {"a": (0,)}, "v100", self.now)
         began = AttemptStatus(job=JOB, attempt=attempt.key[1], state="running", wait_s=0.0, **more)
-        attempt.held["a"] = began
+        attempt.statuses["a"] = began
         if again:
-            self.parts.steps.lose_steps(attempt, float(again))
+            self.parts.steps.count_lost_steps(attempt, float(again))
         attempt.stop(AttemptEnd.PAUSED)
         self.now += ran_s + grace_s
-        attempt.held["a"] = AttemptStatus(
+        attempt.statuses["a"] = AttemptStatus(
             job=JOB, attempt=attempt.key[1], state="ended", exit_code=0, ran_s=ran_s, wait_s=0.0,
             stop_s=grace_s, **more,
         )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.server_nodes import ADMIN, WAIT_S, EngineNodes, engine_nodes
 
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.server.commit_log import MANY
+from fairlead.cluster.server.commit_log import MAX_ROWS
 from fairlead.cluster.server.submissions import Submission
 from fairlead.cluster.store.store import Store, Transaction
 from fairlead.errors import StoreError
@@ -135,7 +135,7 @@ def test_large_commit_leaves_submissions_to_the_thread_beside_it(tmp_path: Path)
         write_all = commits._write_all
 
         def look(t: Transaction) -> None:
-            if len(registry.dirty_jobs) >= MANY:
+            if len(registry.dirty_jobs) >= MAX_ROWS:
                 left.append(
                     not submission.ids.done() and submission in service.submissions._waiting
                 )
@@ -146,7 +146,7 @@ def test_large_commit_leaves_submissions_to_the_thread_beside_it(tmp_path: Path)
         def much() -> None:
             commits._write_all = look  # type: ignore[method-assign]
             service.submissions.submit(submission)
-            registry.dirty_jobs.update(range(1_000_000, 1_000_000 + MANY))
+            registry.dirty_jobs.update(range(1_000_000, 1_000_000 + MAX_ROWS))
 
         cluster.do(much)
         assert left == [True]

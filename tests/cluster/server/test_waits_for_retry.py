@@ -47,7 +47,7 @@ def test_a_job_that_trains_for_rounds_and_can_never_save_is_dropped(tmp_path: Pa
         node.register()
         ended: set[int] = set()
         for _ in range(3):
-            attempt = max(cluster.until(lambda: {a for _, a in node.held} - ended))
+            attempt = max(cluster.until(lambda: {a for _, a in node.statuses} - ended))
             node.run(job, attempt, loaded_step=0, step=40, ran_s=5.0)
             _let_rounds_end(cluster, 2)
             failure = Failure(exit_code=74, message="step 40 could not be saved")
@@ -61,19 +61,19 @@ def test_a_job_that_trains_for_rounds_and_can_never_save_is_dropped(tmp_path: Pa
 def _spawner_dies(cluster: EngineNodes, node: PlayedNode, number: int) -> set[int]:
     """All that trains on the node ends with it. Returns these jobs, once that is booked."""
     there = [
-        (job, attempt) for (job, attempt), held in node.held.items() if held.state == "running"
+        (job, attempt) for (job, attempt), held in node.statuses.items() if held.state == "running"
     ]
     death = SpawnerDeath(number=number, jobs=tuple(job for job, _ in there))
     for job, attempt in there:
         node.end(job, attempt, exit_code=-9, reason=ORPHANED, spawner_death=death)
-    cluster.until(lambda: not {key for key in there if key in node.held})
+    cluster.until(lambda: not {key for key in there if key in node.statuses})
     return set(death.jobs)
 
 
 def _train(cluster: EngineNodes, node: PlayedNode, jobs: set[int]) -> None:
     """These jobs train on the node, and no others."""
     cluster.until(lambda: node.jobs == jobs)
-    starting = [key for key, held in node.held.items() if held.state == "starting"]
+    starting = [key for key, held in node.statuses.items() if held.state == "starting"]
     for job, attempt in starting:
         node.run(job, attempt, loaded_step=0, step=10, ran_s=1.0, saved_step=attempt)
     cluster.until(lambda: all(cluster.job(job).saved_step == saved for job, saved in starting))
@@ -82,7 +82,7 @@ def _train(cluster: EngineNodes, node: PlayedNode, jobs: set[int]) -> None:
 def test_who_was_suspected_waits_no_longer_than_until_another_one_is_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spawner_deaths, "APART_S", 3000.0)  # longer than any test
+    monkeypatch.setattr(spawner_deaths, "SUSPECT_WAIT_S", 3000.0)  # longer than any test
     with engine_nodes(tmp_path, round_s=20.0, early_round_end=True) as cluster:
         node = cluster.node("one", devices=3)
         jobs = {cluster.submit() for _ in range(3)}

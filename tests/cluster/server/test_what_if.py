@@ -174,11 +174,11 @@ def test_who_has_ended_since_the_forecast_was_made_is_not_open(tmp_path: Path) -
         cluster.do(lambda: clock.end_round(state.now_s()))
         cluster.until(lambda: one.jobs == set(jobs))
         assert set(_ends(cluster)) == set(jobs)
-        forecaster = cluster.service.outlooks.forecaster
+        forecaster = cluster.service.forecasting.forecaster
         assert forecaster.latest is not None
         costly = dataclasses.replace(forecaster.latest, cost_s=1e6)
         forecaster.latest = costly  # so it is kept
-        key = next(key for key in one.held if key[0] == jobs[0])
+        key = next(key for key in one.statuses if key[0] == jobs[0])
         one.end(*key, exit_code=0, step=1_000, loaded_step=0, completed=True)
         cluster.until(lambda: cluster.job(jobs[0]).state == "completed")
         assert set(_ends(cluster)) == set(jobs[1:])
@@ -197,7 +197,7 @@ def test_who_has_ended_in_the_round_in_force_is_open_nowhere(tmp_path: Path) -> 
         cluster.do(lambda: clock.end_round(state.now_s()))
         cluster.until(lambda: len(one.jobs) == 2)
         done, runs = sorted(one.jobs)
-        key = next(key for key in one.held if key[0] == done)
+        key = next(key for key in one.statuses if key[0] == done)
         one.end(*key, exit_code=0, step=5_000, loaded_step=0, completed=True)
         cluster.until(lambda: cluster.job(done).state == "completed")
         assert set(_ends(cluster)) == jobs - {done}
@@ -230,11 +230,11 @@ def test_no_end_is_made_up_for_a_job_of_whose_rate_nothing_is_known(tmp_path: Pa
         told = cluster.service.explain(ADMIN, unknown)
         assert (told.rate_known, told.finish_s) == (False, None)
         assert end(told).startswith("No end is forecast: its rate is not known")
-        key = next(key for key in one.held if key[0] == unknown)
+        key = next(key for key in one.statuses if key[0] == unknown)
         one.run(*key, step=10_000, loaded_step=0, ran_s=20.0, trained_s=20.0)
         one.say()
         cluster.until(lambda: cluster.job(unknown).measured_rate == 500.0)
-        forecaster = cluster.service.outlooks.forecaster
+        forecaster = cluster.service.forecasting.forecaster
         forecaster.outdate()
         ends = _ends(cluster)
         assert ends[unknown] == pytest.approx(990_000 / 500.0, rel=0.1)

@@ -61,9 +61,9 @@ def test_a_later_position_halts_the_server(
     with engine_nodes(state) as cluster, caplog.at_level(logging.ERROR):
         before = cluster.submit()  # until the first witness speaks nobody knows
         node = cluster.node("one")
-        node.held[77, 3] = AttemptStatus(job=77, attempt=3, state="running")
-        node.held[job, 1] = AttemptStatus(job=job, attempt=1, state="running")
-        node.held[78, 1] = AttemptStatus(job=78, attempt=1, state="ended", exit_code=0)
+        node.statuses[77, 3] = AttemptStatus(job=77, attempt=3, state="running")
+        node.statuses[job, 1] = AttemptStatus(job=job, attempt=1, state="running")
+        node.statuses[78, 1] = AttemptStatus(job=78, attempt=1, state="ended", exit_code=0)
         welcome = node.register(seen=seen)
         halted = welcome.orders.halted
         assert f"{state} is an older copy of the state of this cluster" in halted
@@ -71,12 +71,12 @@ def test_a_later_position_halts_the_server(
         assert "it runs attempt 3 of job 77, unknown here" in halted
         assert f"job {before} is new in this directory" in halted
         assert f"`fairlead restore --accept-loss {state}`" in halted
-        assert (welcome.orders.wanted, welcome.orders.position) == ((), None)
+        assert (welcome.orders.desired, welcome.orders.position) == ((), None)
         assert halted in caplog.text
         assert cluster.service.status(ADMIN).halted == halted
         assert halted in cluster.service.explain(ADMIN, job).why_here
         orders = node.say()
-        assert (orders.halted, orders.wanted, orders.forget) == (halted, (), ())
+        assert (orders.halted, orders.desired, orders.forget) == (halted, (), ())
         assert orders.leases == {77: 1.0, job: 1.0}, "also of what is not known here"
         assert orders.position is None
         _check_refusals(cluster, before, halted)
@@ -202,12 +202,12 @@ def test_a_loss_that_is_accepted_ends_it_and_the_reverse_is_found_out(
     accept_loss(state)
     with engine_nodes(state) as cluster, caplog.at_level(logging.WARNING):
         node = cluster.node("one")
-        node.held[77, 3] = AttemptStatus(job=77, attempt=3, state="running")
+        node.statuses[77, 3] = AttemptStatus(job=77, attempt=3, state="running")
         assert not node.register(seen=seen).orders.halted
         assert cluster.submit() > before + 100_000
         assert "node one knows of " in caplog.text
         assert "attempt 3 of job 77, unknown here, and is told to stop that" in caplog.text
-        assert node.report().wanted == ()
+        assert node.report().desired == ()
         accepted = position(cluster, node)
     with engine_nodes(newer) as cluster:
         halted = cluster.node("one").register(seen=accepted).orders.halted
@@ -290,16 +290,16 @@ def test_a_front_that_is_started_anew_halts_as_well() -> None:
 
     class Link:
         def __init__(self) -> None:
-            self.said: list[object] = []
+            self.status: list[object] = []
 
         def put(self, message: object) -> None:
-            self.said.append(message)
+            self.status.append(message)
 
     link = Link()
     front._open(link)  # type: ignore[arg-type]
-    assert tuple(link.said) == told
+    assert tuple(link.status) == told
 
 
 def test_orders_without_the_new_fields_are_those_of_before() -> None:
-    orders = Orders(seq=1, wanted=())
+    orders = Orders(seq=1, desired=())
     assert (orders.position, orders.halted) == (None, "")

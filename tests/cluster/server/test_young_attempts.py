@@ -22,7 +22,7 @@ SHORT_S = 5.0
 
 
 def _attempt(node: PlayedNode, job: int) -> int:
-    return max(attempt for number, attempt in node.held if number == job)
+    return max(attempt for number, attempt in node.statuses if number == job)
 
 
 def _trains(node: PlayedNode, job: int, **more: object) -> None:
@@ -68,7 +68,7 @@ def test_jobs_that_finish_are_not_moved_to_make_room_on_a_server(tmp_path: Path)
         _where(cluster, big)
         _next_rounds(cluster, 2)
         assert [cluster.job(job).starts for job in stay] == [1, 1]
-        assert [(job, 1) in node[job].held for job in stay] == [True, True]
+        assert [(job, 1) in node[job].statuses for job in stay] == [True, True]
 
 
 def test_a_start_is_left_alone_until_it_has_trained_for_as_long_as_it_took(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_start_is_left_alone_until_it_has_trained_for_as_long_as_it_took(tmp_p
         for _ in range(2):
             holder = cut_by_pausing(holder)
             assert cluster.job(young).state == "running"
-        assert (young, 1) in one.held
+        assert (young, 1) in one.statuses
         began = time.monotonic()
         _trains(one, young, step=1)
         cluster.until(lambda: cluster.job(young).reason == "" and time.monotonic() > began + 0.3)
@@ -130,14 +130,14 @@ def test_a_job_that_comes_while_a_round_is_decided_is_looked_at(tmp_path: Path) 
 
         def end_then_submit() -> None:
             now = state.now_s()
-            state.room_changed = False
+            state.capacity_changed = False
             clock.end_round(now)
             state.emit(JobsSubmitted(now, ()))
 
         then = cluster.service.status(ADMIN).round
         cluster.do(end_then_submit)
         cluster.until(lambda: cluster.service.status(ADMIN).round > then)
-        assert cluster.do(lambda: state.room_changed)
+        assert cluster.do(lambda: state.capacity_changed)
 
 
 def test_nobody_waits_for_another_try_beside_a_free_device(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_nobody_waits_for_another_try_beside_a_free_device(tmp_path: Path) -> No
         failure = Failure(exit_code=3, message="exit code 3")
         one.end(fails, 1, exit_code=3, reason="exit code 3", failure=failure)
         began = time.monotonic()
-        cluster.until(lambda: (fails, 2) in one.held or time.monotonic() > began + LONG_S / 2)
+        cluster.until(lambda: (fails, 2) in one.statuses or time.monotonic() > began + LONG_S / 2)
         assert one.jobs == {slow, fails}
         assert cluster.job(slow).starts == 1
 
@@ -169,7 +169,7 @@ def test_no_slow_start_holds_up_a_round(tmp_path: Path, policy: str, devices: in
         if devices > 1:
             cluster.until(lambda: len(one.jobs) == devices)
         assert time.monotonic() - began < 20 * SHORT_S
-        assert (slow, 1) in one.held
+        assert (slow, 1) in one.statuses
 
 
 def test_who_had_no_share_yet_does_not_wait_for_the_next_round(tmp_path: Path) -> None:

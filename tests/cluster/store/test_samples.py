@@ -10,7 +10,7 @@ from fairlead.errors import StoreError
 def sample(time_s: float) -> Sample:
     return Sample(
         time_s=time_s,
-        held={"v100": 1},
+        allocated={"v100": 1},
         capacity={"v100": 2},
         running=1,
         waiting=0,

@@ -19,7 +19,8 @@ from fairlead.cluster.store.rows import (
     NodeRow,
     UserRow,
 )
-from fairlead.cluster.store.store import KEYS_KEPT, Store
+from fairlead.cluster.store.store import Store
+from fairlead.cluster.store.transaction import MAX_KEYS
 from fairlead.errors import RunError, StoreError
 
 SPEC = JobSpec(command=("true",), total_steps=10, env={"A": "1"}, slo_s=5.0)
@@ -204,7 +205,7 @@ def test_other_threads_read_what_is_committed_and_nothing_else(store: Store) -> 
 
 def test_the_oldest_keys_are_forgotten(store: Store) -> None:
     with store.transaction() as t:
-        for number in range(KEYS_KEPT + 2):
+        for number in range(MAX_KEYS + 2):
             t.put_key(f"k{number}", [number])
     assert store.key("k0") is None
     assert store.key("k1") is None

@@ -48,8 +48,8 @@ def rule(
 
 def asked(made: RunRule, batch: int, epoch: int) -> int:
     """The batch size that a job asks for in this epoch at this batch size."""
-    column = min(epoch, made.wanted.shape[1] - 1)
-    return made.batches[int(made.wanted[made.batches.index(batch), column])]
+    column = min(epoch, made.requested.shape[1] - 1)
+    return made.batches[int(made.requested[made.batches.index(batch), column])]
 
 
 def test_accordion_knows_no_early_part() -> None:
@@ -68,7 +68,7 @@ def test_accordion_forgets_the_late_regimes_of_recommendation() -> None:
         *(2048, 2048),
         *(8192, 8192, 8192, 8192),
     ]
-    assert made.wanted.shape == (2, 41)  # what follows is the same for ever
+    assert made.requested.shape == (2, 41)  # what follows is the same for ever
 
 
 def test_accordion_may_use_a_batch_that_the_profile_does_not_reach() -> None:
@@ -107,7 +107,7 @@ def test_jobs_that_never_change() -> None:
     ):
         made = rule(model, batch, mode)
         assert made.batches == (batch,)
-        assert made.wanted.tolist() == [[0]]
+        assert made.requested.tolist() == [[0]]
     assert rule("LM", 20, Mode.GNS, scale=8).batches == (20,)
 
 
@@ -140,7 +140,7 @@ def test_many_rules_at_once() -> None:
     rng = np.random.default_rng(0)
     epoch = rng.integers(0, 500, len(several))
     position = np.array([int(rng.integers(len(one.batches))) for one in several])
-    found = store.wanted(numbers, position, epoch)
+    found = store.requested(numbers, position, epoch)
     for one, at, now, position_found in zip(several, position, epoch, found, strict=True):
         assert one.batches[position_found] == asked(one, one.batches[at], int(now))
 

@@ -54,7 +54,7 @@ def test_pairs_need_one_device_memory_rates_and_known_names() -> None:
     slots = (SlotType("fast"), SlotType("large", Locality.SCATTERED), SlotType("unheard of"))
     kinds = (("a", 1), ("b", 1), ("a", 2), ("stranger", 1))
     rate = np.array([[10.0, 10.0, 10.0], [4.0, 0.0, 4.0], [9.0] * 3, [9.0] * 3])
-    pair = SMALL.beside(Throughputs(slots, job_types(*kinds), rate))
+    pair = SMALL.colocated_rate(Throughputs(slots, job_types(*kinds), rate))
     own = 1 / (1 + 0.5)
     assert pair[0, 0] == pytest.approx([10 * own, 10 * own, 0])
     assert not pair[0, 1].any(), "17 GB are too many for fast, and b has no rate on large"
@@ -65,7 +65,7 @@ def test_a_heavier_family_keeps_more_of_its_rate() -> None:
     table = Throughputs(
         (SlotType("large"),), job_types(("a", 1), ("b", 1)), np.array([[10.0], [10.0]])
     )
-    pair = SMALL.beside(table)[:, :, 0]
+    pair = SMALL.colocated_rate(table)[:, :, 0]
     assert pair[0, 1] == pytest.approx(10 / (1 + 0.5 * 2))
     assert pair[1, 0] > pair[1, 1] > pair[0, 1]
 
@@ -101,7 +101,7 @@ def test_each_parameter_says_what_it_rests_on(name: str) -> None:
 def test_the_model_is_as_far_off_gavels_measurements_as_the_docs_say(shared: Path) -> None:
     measured = read_throughputs(shared / "data/gavel/simulation_throughputs.json")
     assert measured.colocated_rate is not None
-    model = builtin_interference().beside(measured)
+    model = builtin_interference().colocated_rate(measured)
     single = [i for i, one in enumerate(measured.job_types) if one.scale_factor == 1]
     near = [t for t, s in enumerate(measured.slots) if s.locality is Locality.CONSOLIDATED]
     got, true = (

@@ -14,11 +14,11 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class RankZeroAddress:
-    """In messages it is ``host:port:gang_port:secret``; the host may be an IPv6 address."""
+    """In messages it is ``host:port:rank_sync_port:secret``; the host may be an IPv6 address."""
 
     host: str
     port: int  # of torch.distributed's store
-    gang_port: int  # of Fairlead's own rendezvous between ranks
+    rank_sync_port: int  # of Fairlead's own rendezvous between ranks
     secret: str  # that a rank must know there
 
     @classmethod
@@ -27,11 +27,11 @@ class RankZeroAddress:
         parts = text.rsplit(":", 3)
         if len(parts) != 4 or not (parts[1].isdecimal() and parts[2].isdecimal()):
             raise ConfigError(f"job {job}: master: expected host:port:gang_port:secret")
-        host, port, gang_port, secret = parts
-        return cls(host, int(port), int(gang_port), secret)
+        host, port, rank_sync_port, secret = parts
+        return cls(host, int(port), int(rank_sync_port), secret)
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}:{self.gang_port}:{self.secret}"
+        return f"{self.host}:{self.port}:{self.rank_sync_port}:{self.secret}"
 
 
 @dataclass(frozen=True)
@@ -45,23 +45,23 @@ class GivenAddresses:
     @property
     def ports(self) -> set[int]:
         """Those of this node, whether the start listens there yet or not."""
-        known = set() if self.here is None else {self.here.port, self.here.gang_port}
+        known = set() if self.here is None else {self.here.port, self.here.rank_sync_port}
         return known | {self.progress_port}
 
 
-def give_addresses(
+def assign_addresses(
     assignment: Assignment, host: str, taken: AbstractSet[int] = frozenset()
 ) -> GivenAddresses:
     """Choose ports for what listens on this node. host: where other nodes reach it; taken: ports that other
     starts on this node were given. Raises ConfigError."""
     if not assignment.has_rank_0:
         return GivenAddresses()
-    port, gang_port = free_ports(2, taken)
-    alone = len(assignment.ranks) == assignment.world_size
+    port, rank_sync_port = free_ports(2, taken)
+    single_node = len(assignment.ranks) == assignment.world_size
     here = RankZeroAddress(
-        _LOOPBACK if alone else host, port, gang_port, secret=secrets.token_hex(16)
+        _LOOPBACK if single_node else host, port, rank_sync_port, secret=secrets.token_hex(16)
     )
     progress_port = 0
     if assignment.unmanaged and PORT in assignment.progress_url:
-        (progress_port,) = free_ports(1, taken | {port, gang_port})
-    return GivenAddresses(here, None if alone else here, progress_port)
+        (progress_port,) = free_ports(1, taken | {port, rank_sync_port})
+    return GivenAddresses(here, None if single_node else here, progress_port)

@@ -31,7 +31,7 @@ def adopt() -> bool:
     return True
 
 
-def bury(spawner: int) -> None:
+def reap(spawner: int) -> None:
     """Wait for those that have ended. spawner: pid of the present one, which is left to its owner."""
     for pid in _children(os.getpid()):
         found = None if pid == spawner else proc.process(pid)

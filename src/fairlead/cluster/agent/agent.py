@@ -25,7 +25,7 @@ from fairlead.cluster.agent.server_session import ServerSession
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_watch import SpawnerWatch
 from fairlead.cluster.agent.start_trials import StartTrials
-from fairlead.cluster.agent.state_directory import identity_of, take_state
+from fairlead.cluster.agent.state_directory import identity_of, lock_state
 from fairlead.cluster.agent.stop_signals import StopSignals
 from fairlead.cluster.agent.untrusted_files import make_folder
 
@@ -86,7 +86,7 @@ class Agent:
     async def run(self) -> None:
         """Raises RefusedError where the server will not have this agent, ConfigError where another agent
         has the state directory."""
-        lock = take_state(self._options.state)
+        lock = lock_state(self._options.state)
         incarnation = f"{identity_of(self._options.state)}.{secrets.token_hex(8)}"
         record = record_of(self._options.node, self._options.server, incarnation)
         mine = record.make()
@@ -160,7 +160,7 @@ class Agent:
             session.talk(),
             session.watch(),
             session.tell_logs(),
-            self._look_at_starts(),
+            self._watch_attempts(),
             self._watch_spawner(),
             self._watch_ranks(),
             _touch(record),
@@ -182,19 +182,19 @@ class Agent:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _look_at_starts(self) -> None:
+    async def _watch_attempts(self) -> None:
         while True:
-            self._node.look()
+            self._node.poll()
             await asyncio.sleep(_TICK_S)
 
     async def _watch_spawner(self) -> None:
         while True:
-            await self._spawner_watch.look(time.monotonic())
+            await self._spawner_watch.poll(time.monotonic())
             await asyncio.sleep(_PULSE_S)
 
     async def _watch_ranks(self) -> None:
         while True:
-            self._node.look_at_progress()
+            self._node.poll_progress()
             await self._ranks.open_again()
             await asyncio.sleep(_PROGRESS_S)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from fairlead.client.messages import StopRank
 from fairlead.cluster.agent.attempts import NodeAttempt
-from fairlead.cluster.agent.held_attempts import HeldAttempts
+from fairlead.cluster.agent.node_attempts import NodeAttempts
 from fairlead.cluster.agent.rank_server import RankConnections
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_messages import EndAttempt, Until
@@ -17,7 +17,7 @@ class AttemptEnding:
 
     def __init__(
         self,
-        attempts: HeldAttempts,
+        attempts: NodeAttempts,
         spawner: SpawnerLink,
         ranks: RankConnections,
         changed: Callable[[], None],
@@ -49,9 +49,9 @@ class AttemptEnding:
         if not start.launched:
             start.gone(now)
         elif start.speaks:
-            told = self._ranks.tell(start.key, StopRank(reason=reason))
+            delivered = self._ranks.tell(start.key, StopRank(reason=reason))
             # After its loop a script that does not ask goes on for its grace, and may come to its end.
-            self.end(start, terminate=not told and not start.finishing)
+            self.end(start, terminate=not delivered and not start.finishing)
         else:
             self.end(start, terminate=start.assignment.unmanaged)
         self._changed()

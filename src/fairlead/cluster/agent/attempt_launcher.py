@@ -39,18 +39,20 @@ class AttemptLauncher:
         """Begin to, if it is time and nobody has: it has its lease, and is known where its rank 0 is."""
         if start.state != "starting" or start.launched or not start.lease.granted:
             return
-        told = start.assignment.master
-        if start.assignment.world_size > 1 and start.addresses.here is None and not told:
+        master_text = start.assignment.master
+        if start.assignment.world_size > 1 and start.addresses.here is None and not master_text:
             return  # rank 0's node has not said yet where it is
         if start.key not in self._preparing:
-            self._preparing[start.key] = asyncio.create_task(self._begin(start, told))
+            self._preparing[start.key] = asyncio.create_task(self._begin(start, master_text))
 
-    async def _begin(self, start: NodeAttempt, told: str) -> None:
+    async def _begin(self, start: NodeAttempt, master_text: str) -> None:
         """told: by the orders, where its rank 0 is."""
         assert self.place is not None
         found, why = None, ""
         try:
-            master = start.addresses.here or RankZeroAddress.parse(told, start.assignment.job)
+            master = start.addresses.here or RankZeroAddress.parse(
+                master_text, start.assignment.job
+            )
             found = await prepare_launch(self.place, start, master)
         except ConfigError as problem:
             why = str(problem)

@@ -9,7 +9,7 @@ class StepProgress:
     def __init__(self, job_steps: int, now: float) -> None:
         """job_steps: of the whole job, as it was submitted."""
         self._job_steps = job_steps
-        self._told_from = -1  # steps that an unmanaged job told of first
+        self._first_reported_step = -1  # steps that an unmanaged job told of first
         self._step_at = now
         self.loaded: Loaded | None = None
         self.step = -1
@@ -21,14 +21,14 @@ class StepProgress:
         self.end_reason = ""  # why rank 0 ended before that, as it said
 
     @property
-    def is_told(self) -> bool:
+    def has_reported(self) -> bool:
         """Whether an unmanaged job has reported its progress."""
-        return self._told_from >= 0
+        return self._first_reported_step >= 0
 
     @property
     def loaded_step(self) -> int:
         """Where this start went on from."""
-        return self._told_from if self.loaded is None else self.loaded.step
+        return self._first_reported_step if self.loaded is None else self.loaded.step
 
     @property
     def lost_steps(self) -> int:
@@ -59,8 +59,8 @@ class StepProgress:
     def tell(self, step: int, saved_step: int, now: float, *, began: float | None) -> None:
         """An unmanaged job says how many steps are done, and how many its own checkpoints keep, -1 = that
         is not said. The first time it says from where it goes on. began: when its training did."""
-        if not self.is_told:
-            self._told_from = step
+        if not self.has_reported:
+            self._first_reported_step = step
         if step != self.step or self._step_at < (began or 0.0):
             self.step, self._step_at = step, now
         self.saved_step = saved_step
@@ -72,9 +72,9 @@ class StepProgress:
 
     def age_s(self, now: float, paused: float | None) -> float:
         """Seconds since ``step`` was heard of. paused: when training did."""
-        if self.loaded is None and not self.is_told:
+        if self.loaded is None and not self.has_reported:
             return -1.0
-        if self.is_told and paused is not None:
+        if self.has_reported and paused is not None:
             now = (
                 paused  # as ``TrainingTimes.ran_s``: their difference is what its steps have taken
             )

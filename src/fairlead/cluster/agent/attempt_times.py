@@ -84,7 +84,7 @@ class TrainingTimes:
         """Since training began, until it paused; 0 = it has not begun."""
         return 0.0 if self.began is None else (self.paused or now) - self.began
 
-    def told(self, now: float, *, saves: bool) -> None:
+    def progressed(self, now: float, *, saves: bool) -> None:
         """Rank 0 tells of its steps. saves: it saves its state, and was done with these steps when it began
         to."""
         until = now if self._saves_since is None else self._saves_since
@@ -111,7 +111,7 @@ class StopOrder:
 
     def __init__(self) -> None:
         self._looks = 0  # at where its ranks stand since
-        self._told: float | None = None
+        self._ordered_s: float | None = None
         self._gone: float | None = None
         self._saved_s = 0.0  # in saves before it was given
         self.reason = ""
@@ -120,7 +120,7 @@ class StopOrder:
     @property
     def given(self) -> bool:
         """Whether it was told to stop."""
-        return self._told is not None
+        return self._ordered_s is not None
 
     @property
     def by_agent(self) -> bool:
@@ -129,11 +129,11 @@ class StopOrder:
 
     def give(self, reason: str, now: float, saving_s: float = 0.0) -> None:
         """It is told to stop. saving_s: in all its saves so far."""
-        self._told, self.reason, self._saved_s = now, reason, max(saving_s, 0.0)
+        self._ordered_s, self.reason, self._saved_s = now, reason, max(saving_s, 0.0)
 
     def told_s(self, now: float) -> float:
         """Seconds since it was told; 0 = it was not."""
-        return 0.0 if self._told is None else now - self._told
+        return 0.0 if self._ordered_s is None else now - self._ordered_s
 
     def due(self, grace_s: float, now: float) -> bool:
         """Whether it is time to look at where its ranks stand: when much of its grace is over, and once more
@@ -160,7 +160,7 @@ class StopOrder:
     def took_s(self, saving_s: float) -> float:
         """From the order to the end of the last process, without the time in which it saved. saving_s: in all
         its saves."""
-        lasted_s = between(self._told, self._gone)
+        lasted_s = between(self._ordered_s, self._gone)
         return max(lasted_s - max(saving_s - self._saved_s, 0.0), 0.0) if lasted_s >= 0 else -1.0
 
 

@@ -10,7 +10,7 @@ from fairlead.cluster.agent.addresses import GivenAddresses
 from fairlead.cluster.agent.attempt_exits import RankExits
 from fairlead.cluster.agent.attempt_steps import StepProgress
 from fairlead.cluster.agent.attempt_times import DeviceWait, StopOrder, TrainingTimes, between
-from fairlead.cluster.agent.lease import NodeLease, ToldLease
+from fairlead.cluster.agent.lease import NodeLease, ReportedLease
 from fairlead.cluster.agent.rank_failures import sentence
 from fairlead.cluster.agent.stalls import AttemptStall
 from fairlead.cluster.protocol.messages import Assignment, AttemptStatus, Failure
@@ -22,13 +22,13 @@ NOT_FOUND = 127  # exit code of a command that cannot be started, as in shells
 
 
 class NodeAttempt:
-    """One start. Times (``now``) are monotonic seconds; ``held`` is what the server is told."""
+    """One start. Times (``now``) are monotonic seconds; ``status`` is what the server is told."""
 
     def __init__(self, assignment: Assignment, token: str, lease: NodeLease, now: float) -> None:
         self.assignment = assignment
         self.token = token
         self.lease = lease
-        self.told_lease = ToldLease(lease.length_s)  # to rank 0
+        self.reported_lease = ReportedLease(lease.length_s)  # to rank 0
         self.addresses = GivenAddresses()
         self.launched = False  # has the spawner been told?
         self.state: State = "starting"
@@ -69,8 +69,8 @@ class NodeAttempt:
     @property
     def grace_s(self) -> float:
         """Between the order to stop and SIGKILL."""
-        own = self.assignment.finish_grace_s
-        return own if self.finishing and own >= 0 else self.assignment.grace_s
+        own_grace_s = self.assignment.finish_grace_s
+        return own_grace_s if self.finishing and own_grace_s >= 0 else self.assignment.grace_s
 
     @property
     def may_run(self) -> bool:
@@ -122,15 +122,15 @@ class NodeAttempt:
     def progress(self, message: Progress | RankEnded, now: float) -> None:
         """Rank 0 says how many steps are done, and whether it will do more."""
         self.steps.advance(message, now)
-        self.times.told(now, saves=isinstance(message, Progress) and message.saving)
+        self.times.progressed(now, saves=isinstance(message, Progress) and message.saving)
         if isinstance(message, RankEnded):
             self.times.pause(now)
         elif self.steps.loaded is not None:
-            self.stall.told(self.steps.step, now, saving=message.saving)
+            self.stall.progressed(self.steps.step, now, saving=message.saving)
 
-    def told(self, step: int, saved_step: int, now: float) -> None:
+    def progressed(self, step: int, saved_step: int, now: float) -> None:
         """An unmanaged job says how far it is: see ``StepProgress.tell``."""
-        if not self.steps.is_told:
+        if not self.steps.has_reported:
             self.times.begin_anew(now)
         self.steps.tell(step, saved_step, now, began=self.times.began)
 
@@ -201,7 +201,7 @@ class NodeAttempt:
         self.state = "ended"
 
     # --- what is told ----------------------------------------------------------------------------
-    def held(self, now: float) -> AttemptStatus:
+    def status(self, now: float) -> AttemptStatus:
         """All of it."""
         steps, elsewhere = self.steps, self.addresses.elsewhere
         return AttemptStatus(
@@ -277,7 +277,7 @@ class NodeAttempt:
         assert failure is not None
         if self._killed_late(failure):
             waited = f"{self.grace_s:g} s"
-            told = f"being told to stop ({self.stop_order.reason})"
+            text = f"being told to stop ({self.stop_order.reason})"
             place = f"; {self.stall.place}" if self.stall.place else ""
-            return f"killed: did not end within {waited} of {told}{place}"
+            return f"killed: did not end within {waited} of {text}{place}"
         return sentence(failure, self.assignment.world_size)

@@ -23,7 +23,7 @@ def offer_client(state: Path) -> Path:
     checkout changes without its version. Raises ConfigError where it cannot be written.
     """
     source = Path(fairlead.__file__).parent
-    offered = state / f"client-{__version__}"
+    folder = state / f"client-{__version__}"
     partial = state / ".client.partial"
     try:
         shutil.rmtree(partial, ignore_errors=True)
@@ -32,10 +32,10 @@ def offer_client(state: Path) -> Path:
             _copy(source / name, partial / "fairlead" / name)
         for old in state.glob("client-*"):
             shutil.rmtree(old)
-        partial.rename(offered)
+        partial.rename(folder)
     except OSError as problem:
         raise ConfigError(f"--state {state}: {problem.filename}: {problem.strerror}") from None
-    return offered
+    return folder
 
 
 def _copy(source: Path, target: Path) -> None:

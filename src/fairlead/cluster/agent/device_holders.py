@@ -20,7 +20,7 @@ class DeviceHolders:
         self._incarnation = incarnation
         self._fail = fail
 
-    def reasons(
+    def obstacles(
         self, start: SpawnedAttempt, running: Sequence[SpawnedAttempt], helpers: Collection[int]
     ) -> list[str]:
         """Why its devices are held. Those who have no claim to them are ended.
@@ -29,24 +29,24 @@ class DeviceHolders:
         """
         files = start.claim.lock_files(self._ground)
         found = [(one, files[path]) for one, path in lock_holders(files).items()]
-        told = [
+        text = [
             self._judge(one, device, running)
             for one, device in found
             if one.pid not in helpers  # for a moment, as they start ranks
         ]
-        return [why for why in told if why]
+        return [why for why in text if why]
 
     def _judge(self, holder: proc.Process, device: int, running: Sequence[SpawnedAttempt]) -> str:
         """Why a process holds the lock of a device, "" = it may, or it has just been ended."""
         owner = owner_of(holder, running)
-        told = f"device {device} is not free: its lock is held by process {holder.pid}"
+        text = f"device {device} is not free: its lock is held by process {holder.pid}"
         if owner is None:
             if not proc.token_of(holder.pid).startswith(mark_of(self._incarnation)):
-                return f"{told}, which is no job's here"
+                return f"{text}, which is no job's here"
             proc.kill_exactly(holder, signal.SIGKILL)
-            return f"{told}, which a start that is over has left"
+            return f"{text}, which a start that is over has left"
         if device in owner.claim.devices:
-            return "" if owner.ending.kill_s is not None else f"{told} of job {owner.launch.job}"
+            return "" if owner.ending.kill_s is not None else f"{text} of job {owner.launch.job}"
         if owner.ending.kill_s is None:
             why = f"process {holder.pid} held the lock of device {device}, which is not the job's"
             self._fail(owner, why)

@@ -28,17 +28,17 @@ class DeviceLocks:
                 if device not in self._open:
                     descriptor = locks.take(self.path(device))
                     if descriptor is None:
-                        self.give_back(taken)
+                        self.unlock_devices(taken)
                         return device
                     self._open[device] = descriptor
                 self._users[device] = self._users.get(device, 0) + 1
                 taken.append(device)
         except OSError:
-            self.give_back(taken)
+            self.unlock_devices(taken)
             raise
         return None
 
-    def give_back(self, devices: Iterable[int]) -> None:
+    def unlock_devices(self, devices: Iterable[int]) -> None:
         """One user less of each; processes that inherited the lock keep it."""
         for device in set(devices):
             self._users[device] -= 1

@@ -10,7 +10,7 @@ import pynvml
 from fairlead.errors import ConfigError
 from fairlead.model.option_text import split_option
 
-_MOST = 4096
+_MAX_DEVICES = 4096
 _NOISE = re.compile(r"nvidia|tesla|geforce|quadro|graphics|laptop gpu|generation|ada$")
 _MEMORY = re.compile(r"(\d+)\s*gb")
 
@@ -24,24 +24,24 @@ class NodeDevices:
     simulated_devices: bool
 
 
-def find_devices(wanted: str, simulated_devices: bool = False) -> NodeDevices:
+def find_devices(spec: str, simulated_devices: bool = False) -> NodeDevices:
     """wanted: ``v100=4``, or ``nvml`` or "" for all that NVML finds. fake: without hardware.
 
     Raises ConfigError where there are none, several types, or fewer than wanted.
     """
-    if wanted in ("", "nvml"):
+    if spec in ("", "nvml"):
         if simulated_devices:
             raise ConfigError(
                 "--simulated-devices needs to know what to pretend: add --devices, as v100=4"
             )
         return _all_of(_nvml())
-    accelerator, count = parse_devices(wanted)
+    accelerator, count = parse_devices(spec)
     found = [] if simulated_devices else _nvml()
     if not found:
         return NodeDevices(accelerator, tuple(range(count)), simulated_devices=True)
     if len(found) < count:
         raise ConfigError(
-            f"--devices {wanted}: NVML finds {len(found)} device(s) here; --simulated-devices pretends others"
+            f"--devices {spec}: NVML finds {len(found)} device(s) here; --simulated-devices pretends others"
         )
     return NodeDevices(
         accelerator, tuple(index for index, _ in found[:count]), simulated_devices=False
@@ -57,9 +57,11 @@ def parse_devices(text: str) -> tuple[str, int]:
     if (
         not number.strip().isascii()
         or not number.strip().isdigit()
-        or not 1 <= int(number) <= _MOST
+        or not 1 <= int(number) <= _MAX_DEVICES
     ):
-        raise ConfigError(f"--devices {text}: the number must be 1 to {_MOST}, got {number!r}")
+        raise ConfigError(
+            f"--devices {text}: the number must be 1 to {_MAX_DEVICES}, got {number!r}"
+        )
     return accelerator, int(number)
 
 
@@ -70,10 +72,10 @@ def accelerator_type(name: str) -> str:
     text = _NOISE.sub(" ", name.lower())
     memory = _MEMORY.search(text)
     words = re.findall(r"[a-z0-9]+", _MEMORY.sub(" ", text))
-    kept = [w for w in words if not re.fullmatch(r"(sxm|pcie|pg|hbm|nvl)\w*", w)]
-    kept = kept[:2] if kept and kept[0] in ("rtx", "gtx", "titan") else kept[:1]
-    size = [memory[1]] if memory and kept == ["a100"] else []
-    return "-".join([*kept, *size]) or "gpu"
+    chosen = [w for w in words if not re.fullmatch(r"(sxm|pcie|pg|hbm|nvl)\w*", w)]
+    chosen = chosen[:2] if chosen and chosen[0] in ("rtx", "gtx", "titan") else chosen[:1]
+    size = [memory[1]] if memory and chosen == ["a100"] else []
+    return "-".join([*chosen, *size]) or "gpu"
 
 
 def _all_of(found: Sequence[tuple[int, str]]) -> NodeDevices:
@@ -107,12 +109,12 @@ def _nvml() -> list[tuple[int, str]]:
     return visible(found, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def visible(found: Sequence[tuple[int, str, str]], wanted: str | None) -> list[tuple[int, str]]:
+def visible(found: Sequence[tuple[int, str, str]], spec: str | None) -> list[tuple[int, str]]:
     """Those of (index, name, UUID) that CUDA_VISIBLE_DEVICES names, by index or by UUID."""
-    if wanted is None:
+    if spec is None:
         return [(index, name) for index, name, _ in found]
-    kept = []
-    for entry in filter(None, (part.strip() for part in wanted.split(","))):
+    chosen = []
+    for entry in filter(None, (part.strip() for part in spec.split(","))):
         match = [
             (index, name)
             for index, name, uuid in found
@@ -120,8 +122,8 @@ def visible(found: Sequence[tuple[int, str, str]], wanted: str | None) -> list[t
         ]
         if not match:
             raise ConfigError(f"CUDA_VISIBLE_DEVICES: NVML knows no device {entry!r}")
-        kept.append(match[0])
-    return kept
+        chosen.append(match[0])
+    return chosen
 
 
 def _text(value: str | bytes) -> str:

@@ -2,7 +2,7 @@
 
 import os
 
-_KEPT = frozenset(
+_PASSED_ON = frozenset(
     {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
         *("LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH"),
@@ -14,5 +14,7 @@ _KEPT = frozenset(
 def base_environment() -> dict[str, str]:
     """Where things are and what language to speak; nothing that might be a secret."""
     return {
-        name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")
+        name: value
+        for name, value in os.environ.items()
+        if name in _PASSED_ON or name.startswith("LC_")
     }

@@ -27,7 +27,7 @@ from fairlead.cluster.protocol.messages import StartCheck
 
 LEAST_DISK_BYTES = 64 << 20  # free, for output and checkpoints
 LEAST_MEMORY_FRACTION = 0.02  # available, of all memory
-MOST_SKEW_S = 5.0  # between the clock of this machine and the server's
+MAX_SKEW_S = 5.0  # between the clock of this machine and the server's
 LIMIT_S = 30.0  # for a check, and for the health command
 _BROKEN_MOUNT = (
     errno.EIO,
@@ -75,7 +75,7 @@ class ClockSkew:
 
     def problems(self) -> list[str]:
         """How far this machine's clock is off, where that is too far for sure."""
-        if self.least_s <= MOST_SKEW_S and self.most_s >= -MOST_SKEW_S:
+        if self.least_s <= MAX_SKEW_S and self.most_s >= -MAX_SKEW_S:
             return []
         way = "ahead of" if self.least_s > 0 else "behind"
         return [f"the clock is {abs(self.least_s + self.most_s) / 2:.0f} s {way} the server's"]
@@ -104,7 +104,7 @@ def memory_problems(meminfo: Path = Path("/proc/meminfo")) -> list[str]:
     """Problems with the memory of the machine."""
     try:
         lines = meminfo.read_text().splitlines()
-        kb = {name: int(rest.split()[0]) for name, _, rest in (s.partition(":") for s in lines)}
+        kb = {name: int(value.split()[0]) for name, _, value in (s.partition(":") for s in lines)}
         total, available = kb["MemTotal"], kb["MemAvailable"]
     except (OSError, ValueError, KeyError, IndexError):
         return []  # not told here
@@ -149,14 +149,14 @@ class JobDirectories:
     def __init__(self) -> None:
         self._watched: dict[Path, _Watched] = {}
 
-    def start(self, wanted: Iterable[Path]) -> None:
+    def start(self, directories: Iterable[Path]) -> None:
         """Begin to ask these; one that hangs is not asked again."""
-        wanted = set(wanted)
+        directories = set(directories)
         for path in [
-            p for p, one in self._watched.items() if p not in wanted and one.began is None
+            p for p, one in self._watched.items() if p not in directories and one.began is None
         ]:
             del self._watched[path]
-        for path in wanted:
+        for path in directories:
             name = f"checkpoint directory {str(path)!r}"
             check = partial(_job_directory_problems, path)
             self._watched.setdefault(path, _Watched(name, check)).start()
@@ -204,13 +204,13 @@ class HealthChecks:
     async def run(self, changed: Callable[[], None]) -> None:
         """Check again and again. changed: called when there is something else to report."""
         while True:
-            found = await self.look()
+            found = await self.check()
             if found != self.report:
                 self.report = found
                 changed()
             await asyncio.sleep(self._options.interval_s)
 
-    async def look(self) -> HealthReport:
+    async def check(self) -> HealthReport:
         """All checks once."""
         for one in self._watched:
             one.start()
@@ -263,14 +263,14 @@ class _Command:
             return [f"the health command cannot be started: {problem.strerror}"]
         with process:
             try:
-                said, _ = process.communicate(timeout=limit_s)
+                output, _ = process.communicate(timeout=limit_s)
             except subprocess.TimeoutExpired:
                 return [f"the health command has not ended within {limit_s:g} s"]
             finally:
                 self.end()
         if process.returncode == 0:
             return []
-        lines = said.decode(errors="replace").strip().splitlines()
+        lines = output.decode(errors="replace").strip().splitlines()
         why = f": {lines[-1][:_WORDS]}" if lines else ""
         return [f"the health command ended with {process.returncode}{why}"]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fairlead.cluster.agent.attempts import NodeAttempt
     from fairlead.cluster.agent.spawner_link import SpawnerLink
 
-ANSWER_S = 5.0  # for the spawner
+REPLY_TIMEOUT_S = 5.0  # for the spawner
 _POLL_S = 0.05  # between looks at what they write
 WRITE_S = 1.0  # for a rank to write its stacks; the interpreter does it at once
 PY_SPY_S = 20.0  # for one process
@@ -36,13 +36,13 @@ class Inspector:
     def __init__(self) -> None:
         self._answers: dict[tuple[int, int], asyncio.Future[Inspected]] = {}
 
-    def told(self, message: Inspected) -> None:
+    def receive(self, message: Inspected) -> None:
         """The spawner has signalled the ranks."""
-        answer = self._answers.pop((message.job, message.attempt), None)
-        if answer is not None and not answer.done():
-            answer.set_result(message)
+        reply = self._answers.pop((message.job, message.attempt), None)
+        if reply is not None and not reply.done():
+            reply.set_result(message)
 
-    async def look(
+    async def inspect(
         self, start: "NodeAttempt", spawner: "SpawnerLink", files: dict[int, Path]
     ) -> dict[int, RankStack]:
         """Rank -> where it stands, of the ranks here of which that can be found out.
@@ -54,9 +54,9 @@ class Inspector:
         if found is None:
             return {}
         stacks = {}
-        if found.told:
-            await _written({rank: files[rank] for rank in found.told}, sizes)
-            for rank in found.told:
+        if found.signalled:
+            await _written({rank: files[rank] for rank in found.signalled}, sizes)
+            for rank in found.signalled:
                 if (stack := read_stack(rank, _read(files[rank], sizes[rank]))) is not None:
                     stacks[rank] = stack
         stacks |= await _spy((r, pid) for r, pid in found.pids.items() if r not in stacks)
@@ -64,13 +64,13 @@ class Inspector:
 
     async def _ask(self, start: "NodeAttempt", spawner: "SpawnerLink") -> Inspected | None:
         job, attempt = start.key
-        answer: asyncio.Future[Inspected] = asyncio.get_running_loop().create_future()
-        self._answers[start.key] = answer
+        reply: asyncio.Future[Inspected] = asyncio.get_running_loop().create_future()
+        self._answers[start.key] = reply
         try:
             if not spawner.send(Inspect(job=job, attempt=attempt)):
                 return None
-            async with asyncio.timeout(ANSWER_S):
-                return await answer
+            async with asyncio.timeout(REPLY_TIMEOUT_S):
+                return await reply
         except TimeoutError:
             return None
         finally:
@@ -91,8 +91,8 @@ async def _written(files: dict[int, Path], before: dict[int, int]) -> None:
 
 def py_spy() -> str:
     """The program, "" = it is not installed: beside our own interpreter, or where programs are found."""
-    beside = Path(sys.executable).parent / "py-spy"
-    return str(beside) if beside.is_file() else shutil.which("py-spy") or ""
+    sibling = Path(sys.executable).parent / "py-spy"
+    return str(sibling) if sibling.is_file() else shutil.which("py-spy") or ""
 
 
 async def _spy(pids: Iterable[tuple[int, int]]) -> dict[int, RankStack]:

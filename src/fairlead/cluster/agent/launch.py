@@ -114,7 +114,7 @@ def _order(start: NodeAttempt, ranks: tuple[RankLaunch, ...]) -> Launch:
         attempt=assignment.attempt,
         token=start.token,
         ranks=ranks,
-        beside=assignment.beside,
+        colocated=assignment.colocated,
         grace_s=max(assignment.grace_s, assignment.finish_grace_s),
         prefork=assignment.prefork,
         start_limit_s=start_limit_s(assignment),
@@ -141,15 +141,17 @@ def _rank(
         reports=str(failure.parent),
     )
     base = agents_environment(assignment.runtime)
-    own = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, start, checkpoints)
+    variables = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, start, checkpoints)
     stacks = failure.with_suffix(".stacks")
-    own |= {"FAIRLEAD_FAILURE_FILE": str(failure), "FAIRLEAD_STACKS_FILE": str(stacks)}
-    own |= _progress(place.state, start, rank) | _devices(place.devices, assignment.ranks, rank)
-    own |= _rendezvous(assignment, rank, local, master)
-    own["PYTHONPATH"] = _python_path(place.client, (base | own).get("PYTHONPATH", ""))
+    variables |= {"FAIRLEAD_FAILURE_FILE": str(failure), "FAIRLEAD_STACKS_FILE": str(stacks)}
+    variables |= _progress(place.state, start, rank) | _devices(
+        place.devices, assignment.ranks, rank
+    )
+    variables |= _rendezvous(assignment, rank, local, master)
+    variables["PYTHONPATH"] = _python_path(place.client, (base | variables).get("PYTHONPATH", ""))
     touched.what = f"the environment of its command {assignment.command[0]!r}"
     try:
-        argv, env = run_in(assignment.runtime, assignment.command, base, own, mounts)
+        argv, env = run_in(assignment.runtime, assignment.command, base, variables, mounts)
     except ConfigError as problem:
         raise ConfigError(f"job {assignment.job}: {problem}") from None
     prepared = assignment.prefork or assignment.prepare
@@ -241,6 +243,6 @@ def _rendezvous(
         "MASTER_PORT": str(master.port),
     }
     if assignment.world_size > 1:
-        env["FAIRLEAD_RANK_SYNC"] = f"{master.host}:{master.gang_port}"
+        env["FAIRLEAD_RANK_SYNC"] = f"{master.host}:{master.rank_sync_port}"
         env["FAIRLEAD_RANK_SYNC_TOKEN"] = master.secret
     return env

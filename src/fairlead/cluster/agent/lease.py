@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-_KEPT = 8  # answers to a rank
+_HISTORY = 8  # answers to a rank
 
 
 @dataclass
@@ -35,19 +35,19 @@ class NodeLease:
 
 
 @dataclass
-class ToldLease:
+class ReportedLease:
     """What a rank was told of its lease: where its agent is away for a while, that one is over before the
     agent's own."""
 
     length_s: float  # of a whole lease
-    _told: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    _reported: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_HISTORY))
 
     def tell(self, now: float, left_s: float) -> None:
         """The rank was told at ``now`` that so much is left."""
-        self._told.append((now, now + left_s))
+        self._reported.append((now, now + left_s))
 
     def is_short(self, at: float) -> bool:
         """Had the rank been told by then of less than a quarter that was left then, or of nothing more? One
         that was answered in time always has more."""
-        known = [until for told, until in self._told if told <= at]
+        known = [until for reported_s, until in self._reported if reported_s <= at]
         return bool(known) and known[-1] - at < 0.25 * self.length_s

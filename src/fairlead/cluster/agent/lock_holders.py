@@ -15,23 +15,23 @@ from fairlead.cluster.agent.proc import Process, processes
 def lock_holders(paths: Iterable[Path]) -> dict[Process, Path]:
     """Process -> a file of these of which it holds the lock, as far as processes of this user do. What else
     they have open is not looked at: it could hang."""
-    wanted = {os.path.realpath(path): path for path in paths}
+    paths_by_inode = {os.path.realpath(path): path for path in paths}
     found = {}
     for one in processes():
-        path = _held(one.pid, wanted) if one.pid != os.getpid() else None
+        path = _held_file(one.pid, paths_by_inode) if one.pid != os.getpid() else None
         if path is not None:
             found[one] = path
     return found
 
 
-def _held(pid: int, wanted: dict[str, Path]) -> Path | None:
+def _held_file(pid: int, paths_by_inode: dict[str, Path]) -> Path | None:
     folder = Path(f"/proc/{pid}")
     descriptors = []
     with contextlib.suppress(OSError):  # it has ended, or is another user's
         descriptors = os.listdir(folder / "fd")
     for descriptor in descriptors:
         with contextlib.suppress(OSError):  # closed meanwhile
-            path = wanted.get(os.readlink(folder / "fd" / descriptor))
+            path = paths_by_inode.get(os.readlink(folder / "fd" / descriptor))
             if path is not None and _has_lock(folder / "fdinfo" / descriptor):
                 return path
     return None

@@ -46,18 +46,18 @@ def release(descriptors: Iterable[int]) -> None:
 
 def lock_slots(folder: Path, job: int, devices: Iterable[int]) -> dict[int | None, int] | None:
     """One seat on each device, and the job itself (under None): all of them, or None of them."""
-    held: dict[int | None, int] = {}
+    locks: dict[int | None, int] = {}
     try:
         for device in (None, *sorted(set(devices))):
-            descriptor = _take_any(_files(folder, job, device))
+            descriptor = _lock_any(_files(folder, job, device))
             if descriptor is None:
-                release(held.values())
+                release(locks.values())
                 return None
-            held[device] = descriptor
+            locks[device] = descriptor
     except BaseException:
-        release(held.values())
+        release(locks.values())
         raise
-    return held
+    return locks
 
 
 def slot_files(folder: Path, device: int) -> list[Path]:
@@ -74,10 +74,10 @@ def forget_job(folder: Path, job: int) -> None:
 def _files(folder: Path, job: int, device: int | None) -> list[Path]:
     if device is None:
         return [folder / f"job-{job}.lock"]
-    return [folder / f"device-{device}-{seat}.lock" for seat in range(SLOTS)]
+    return [folder / f"device-{device}-{slot}.lock" for slot in range(SLOTS)]
 
 
-def _take_any(files: Iterable[Path]) -> int | None:
+def _lock_any(files: Iterable[Path]) -> int | None:
     for file in files:
         descriptor = take(file)
         if descriptor is not None:

@@ -33,7 +33,7 @@ class _RankLog:
     path: Path
     limit: int
     begin: int = 0  # offset of the file's first byte among all output of the start
-    told: int = 0  # offset that the server wants next
+    acknowledged: int = 0  # offset that the server wants next
     refused: bool = False
     forgotten: float | None = None
 
@@ -49,15 +49,15 @@ class _RankLog:
             return False
         with opened(self.path, os.O_RDWR | os.O_APPEND) as descriptor:
             drop = size - self.limit // 2
-            kept = read_from(descriptor, drop, self.limit)
+            text = read_from(descriptor, drop, self.limit)
             os.ftruncate(descriptor, 0)
             self.begin += drop
-            os.write(descriptor, kept)
+            os.write(descriptor, text)
         return True
 
     def piece(self) -> tuple[int, bytes]:
         """(offset, data) of what is to be told next; no data: nothing."""
-        offset = max(self.told, self.begin)
+        offset = max(self.acknowledged, self.begin)
         if offset > _LARGEST:  # the job has made its file that long: it is none
             return offset, b""
         try:
@@ -99,10 +99,10 @@ class Logs:
     def tidy(self, now: float) -> None:
         """Cut one that is too long, which holds up the agent for a moment, and remove what is forgotten.
         Trouble with the disk ends nothing."""
-        cut = False
+        was_cut = False
         for key, log in list(self._logs.items()):
             with contextlib.suppress(OSError):
-                cut = cut or log.cut()
+                was_cut = was_cut or log.cut()
             if log.forgotten is not None and now - log.forgotten > KEEP_S:
                 del self._logs[key]
                 with contextlib.suppress(OSError):
@@ -137,14 +137,14 @@ class Logs:
                     data=data,
                 )
                 try:
-                    wanted = (await client.log(chunk)).offset
+                    next_offset = (await client.log(chunk)).offset
                 except RefusedError:
                     log.refused = True
                     break
-                if wanted <= offset:  # it has less than we thought, or none of it can be kept
-                    log.told = max(0, wanted)
+                if next_offset <= offset:  # it has less than we thought, or none of it can be kept
+                    log.acknowledged = max(0, next_offset)
                     break
-                log.told = wanted
+                log.acknowledged = next_offset
             else:
                 left = True
         return not left

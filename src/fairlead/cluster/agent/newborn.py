@@ -21,22 +21,22 @@ class Newborn:
         self.pid, self.pipe = pid, pipe
         self.until_s = time.monotonic() + limit_s
         self._argv, self._cwd, self._limit_s = argv, cwd, limit_s
-        self._said = b""
+        self._output = b""
 
     def read(self) -> str | None:
         """None = it has not come to its program yet; "" = it runs, or was killed; else why it cannot."""
         try:
             while data := os.read(self.pipe, _LARGEST):
-                self._said += data
+                self._output += data
         except BlockingIOError:
             return None
-        _, failed, why = self._said.partition(_FAILED)
+        _, failed, why = self._output.partition(_FAILED)
         return why.decode(errors="replace") if failed else ""
 
     @property
     def hangs(self) -> str:
         """What it has not come past, once its time is over."""
-        if _INSIDE in self._said:
+        if _INSIDE in self._output:
             return f"{self._argv[0]!r} could not be loaded within {self._limit_s:g} s"
         return f"working directory {self._cwd!r}: no answer within {self._limit_s:g} s"
 
@@ -45,7 +45,7 @@ class Newborn:
         os.close(self.pipe)
 
 
-def give_birth(
+def fork_rank(
     argv: Sequence[str],
     env: dict[str, str],
     cwd: str,

@@ -10,7 +10,7 @@ import struct
 import time
 from collections import Counter
 
-MOST = 64  # at once
+MAX_NEWCOMERS = 64  # at once
 _PART = 8  # of the descriptors that this process may open, at most one in so many
 _COMPLAIN_S = 60.0  # between two complaints
 _CREDENTIALS = struct.Struct("3i")  # pid, user, group
@@ -52,12 +52,12 @@ class Newcomers:
         self._groups[writer] = process_group(writer.get_extra_info("socket"))
         if len(self._groups) <= self._most:
             return False
-        group, held = Counter(self._groups.values()).most_common(1)[0]
+        group, connections = Counter(self._groups.values()).most_common(1)[0]
         oldest = next(one for one, of in self._groups.items() if of == group)
         del self._groups[oldest]
         oldest.transport.abort()
         self._complain(
-            f"process group {group} holds {held} connections to this agent on which nothing is said; "
+            f"process group {group} holds {connections} connections to this agent on which nothing is said; "
             "they are closed"
         )
         return True
@@ -70,7 +70,11 @@ class Newcomers:
 def allowed() -> int:
     """So many connections that the files of this process do not run out."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST if files == resource.RLIM_INFINITY else max(min(MOST, files // _PART), 4)
+    return (
+        MAX_NEWCOMERS
+        if files == resource.RLIM_INFINITY
+        else max(min(MAX_NEWCOMERS, files // _PART), 4)
+    )
 
 
 def process_group(peer: socket.socket) -> int:

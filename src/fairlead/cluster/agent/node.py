@@ -6,9 +6,9 @@ from pathlib import Path
 
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempt_launcher import AttemptLauncher
-from fairlead.cluster.agent.held_attempts import HeldAttempts
 from fairlead.cluster.agent.launch import LaunchSite
 from fairlead.cluster.agent.logs import Logs
+from fairlead.cluster.agent.node_attempts import NodeAttempts
 from fairlead.cluster.agent.order_follower import NodeIdentity, OrderFollower
 from fairlead.cluster.agent.progress_reader import ProgressReader
 from fairlead.cluster.agent.rank_messages import RankMessages
@@ -20,7 +20,7 @@ from fairlead.cluster.agent.stall_inspections import StallInspections
 
 
 class NodeController:
-    """``open`` it before there are orders; ``look`` is to be called many times a second."""
+    """``open`` it before there are orders; ``poll`` is to be called many times a second."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class NodeController:
     ) -> None:
         """state: of the agent. changed: called when there is news for the server; ask: waits until the server
         has answered to all that the node holds now."""
-        self.attempts = HeldAttempts()
+        self.attempts = NodeAttempts()
         self.ending = AttemptEnding(self.attempts, spawner, ranks, changed)
         self._launcher = AttemptLauncher(spawner, self.ending, changed)
         self.orders = OrderFollower(self.attempts, self._launcher, self.ending, logs, changed)
@@ -61,21 +61,21 @@ class NodeController:
         identity = NodeIdentity(incarnation, place.host, place.devices)
         self.orders.identity = self.rank_trial.identity = identity
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Stop what has no lease any more, and look at starts whose steps do not come along."""
         self.ending.expire()
         now = time.monotonic()
         for start in self.attempts:
             self._stalls.watch(start, now)
 
-    def look_at_progress(self) -> None:
+    def poll_progress(self) -> None:
         """Take over what jobs without the iterator say of theirs."""
         now = time.monotonic()
         for start in self.attempts:
             if start.may_tell and start.state in ("running", "stopping"):
-                told_before = start.steps.is_told
-                self._progress.look(start, now)
-                if start.steps.is_told and not told_before:
+                reported_before = start.steps.has_reported
+                self._progress.poll(start, now)
+                if start.steps.has_reported and not reported_before:
                     self._changed()
 
     def tell_directories(self, problems: Mapping[Path, str]) -> None:

@@ -12,7 +12,7 @@ from fairlead.cluster.agent.spawner_watch import SpawnerWatch
 from fairlead.cluster.agent.start_trials import StartTrials
 from fairlead.cluster.protocol.messages import PROTOCOL, NodeReport, Register
 
-_TOLD = 64  # of what may be many: incarnations of earlier agents, problems
+_MAX_REPORTED = 64  # of what may be many: incarnations of earlier agents, problems
 
 
 class NodeReports:
@@ -53,26 +53,26 @@ class NodeReports:
             accelerator=options.devices.accelerator,
             devices=len(options.devices.indices),
             simulated_devices=options.devices.simulated_devices,
-            holds=self._node.attempts.told(),
+            holds=self._node.attempts.statuses(),
             machine=machine_identity(),
-            cleared=self._spawner.cleared[-_TOLD:],
+            cleared=self._spawner.cleared[-_MAX_REPORTED:],
             seen=self._memory.position,
         )
 
     def next(self) -> NodeReport:
         """All that the node holds, and how it is."""
         self._seq += 1
-        health, own = self._health.report or HealthReport(), self._spawner_watch.problem
-        problems = [*filter(None, [own]), *health.problems]
+        health, spawner_problem = self._health.report or HealthReport(), self._spawner_watch.problem
+        problems = [*filter(None, [spawner_problem]), *health.problems]
         return NodeReport(
             node=self._options.node,
             incarnation=self.incarnation,
             seq=self._seq,
-            holds=self._node.attempts.told(),
+            holds=self._node.attempts.statuses(),
             orders_seq=self._node.orders.seq,
-            problems=tuple(map(one_line, problems[:_TOLD])),
+            problems=tuple(map(one_line, problems[:_MAX_REPORTED])),
             dead=health.dead,
-            health_known=bool(own) or self._health.report is not None,
+            health_known=bool(spawner_problem) or self._health.report is not None,
             checked=self._trials.result.number,
             check_problem=one_line(self._trials.result.problem),
             leaving=self.leaving,

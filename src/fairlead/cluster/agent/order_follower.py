@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from fairlead.cluster.agent.addresses import give_addresses
+from fairlead.cluster.agent.addresses import assign_addresses
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempt_launcher import AttemptLauncher
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.devices import NodeDevices
-from fairlead.cluster.agent.held_attempts import HeldAttempts
 from fairlead.cluster.agent.launch import check
 from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.logs import Logs
+from fairlead.cluster.agent.node_attempts import NodeAttempts
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.survivors import make_token
 from fairlead.cluster.protocol.messages import LEAVES, Assignment, Orders, Welcome
@@ -36,7 +36,7 @@ class OrderFollower:
 
     def __init__(
         self,
-        attempts: HeldAttempts,
+        attempts: NodeAttempts,
         launcher: AttemptLauncher,
         ending: AttemptEnding,
         logs: Logs,
@@ -83,7 +83,7 @@ class OrderFollower:
         return max((start.grace_s for start in self._attempts), default=0.0)
 
     def _extend(self, orders: Orders, asked: float) -> None:
-        for assignment in orders.wanted:
+        for assignment in orders.desired:
             start = self._attempts.get((assignment.job, assignment.attempt))
             seconds = orders.leases.get(assignment.job)
             if start is not None and seconds is not None:
@@ -106,13 +106,13 @@ class OrderFollower:
                 self._logs.forget(*key, time.monotonic())
 
     def _reconcile(self, orders: Orders) -> None:
-        wanted = {(a.job, a.attempt): a for a in orders.wanted}
+        desired = {(a.job, a.attempt): a for a in orders.desired}
         for start in self._attempts:
-            if start.key not in wanted:
+            if start.key not in desired:
                 self._ending.stop(start, orders.reasons.get(start.key[0], "preempted"))
-        for key, assignment in wanted.items():
-            if (held := self._attempts.get(key)) is not None:
-                _update(held, assignment)
+        for key, assignment in desired.items():
+            if (known := self._attempts.get(key)) is not None:
+                _update(known, assignment)
             elif not self._leaving and self._attempts.is_new(assignment):
                 self._hold(assignment)
 
@@ -125,7 +125,7 @@ class OrderFollower:
         self._attempts.add(start)
         try:
             check(assignment, self.identity.devices)
-            start.addresses = give_addresses(assignment, self.identity.host, self._attempts.ports)
+            start.addresses = assign_addresses(assignment, self.identity.host, self._attempts.ports)
         except ConfigError as problem:
             start.failed(-1, str(problem), now)
             start.gone(now)
@@ -141,5 +141,5 @@ def _update(start: NodeAttempt, new: Assignment) -> None:
         checkpoint_s=new.checkpoint_s,
         finishing=new.finishing,
         inspect=new.inspect,
-        beside=new.beside,
+        colocated=new.colocated,
     )

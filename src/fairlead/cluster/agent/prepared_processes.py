@@ -31,7 +31,7 @@ class PreparedProcesses:
         return bool(modules) and modules not in self._by_modules and modules not in self._unfit
 
     def in_the_way(self, busy: set[Zygote]) -> Zygote | None:
-        """The one to ``lose`` before another can be made, not one that is about to fork; None: there is room,
+        """The one to ``drop`` before another can be made, not one that is about to fork; None: there is room,
         or none can go, see ``full``."""
         idle = (zygote for zygote in self._by_modules.values() if zygote not in busy)
         return next(idle, None) if self.full else None
@@ -68,7 +68,7 @@ class PreparedProcesses:
         """Those that there are."""
         return [*([self.named] if self.named else []), *self._by_modules.values()]
 
-    def lose(self, zygote: Zygote, *, evicted: bool = False) -> None:
+    def drop(self, zygote: Zygote, *, evicted: bool = False) -> None:
         """End it, if it has not ended by itself. One that did so before it was ready is not made again."""
         zygote.stop()
         if self._by_modules.get(zygote.modules) is zygote:

@@ -29,10 +29,10 @@ from fairlead.cluster.protocol.progress_url import ProgressAddress, parse_progre
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 
 LARGEST = 1 << 12  # bytes of an answer, or of the end of a file, that are looked at
-ANSWER_S = 1.0  # for an endpoint, from connecting to the last byte
-PATIENCE_S = 60.0  # for a job to begin to serve it
+REPLY_TIMEOUT_S = 1.0  # for an endpoint, from connecting to the last byte
+SERVE_TIMEOUT_S = 60.0  # for a job to begin to serve it
 _NUMBER = re.compile(r"([0-9]{1,16})(?:\.[0-9]*)?(%?)")
-_MOST = 1 << 53  # steps
+_MAX_STEPS = 1 << 53  # steps
 
 _log = logging.getLogger(__name__)
 
@@ -69,10 +69,10 @@ def parse_progress(text: str, total_steps: int) -> tuple[int, int] | None:
 
 def _json_words(text: str) -> list[str]:
     try:
-        told = msgspec.json.decode(text, type=_Reported)
+        reported = msgspec.json.decode(text, type=_Reported)
     except UNREADABLE as problem:
         raise ProgressError(f"expected {{'step': N, 'saved_step': N}}: {problem}") from None
-    return [str(word) for word in (told.step, told.saved_step) if word is not None]
+    return [str(word) for word in (reported.step, reported.saved_step) if word is not None]
 
 
 def _steps(word: str, total_steps: int) -> int:
@@ -84,8 +84,8 @@ def _steps(word: str, total_steps: int) -> int:
         if percent > 100:
             raise ProgressError(f"expected at most 100%, got {_shown(word)}")
         return int(total_steps * percent / 100)
-    if int(found[1]) > _MOST:
-        raise ProgressError(f"expected at most {_MOST} steps, got {_shown(word)}")
+    if int(found[1]) > _MAX_STEPS:
+        raise ProgressError(f"expected at most {_MAX_STEPS} steps, got {_shown(word)}")
     return min(int(found[1]), total_steps)
 
 
@@ -120,13 +120,13 @@ class ProgressFile:
 async def ask_progress(address: ProgressAddress) -> str:
     """What the endpoint answers. Raises ProgressError; no redirect is followed."""
     try:
-        async with asyncio.timeout(ANSWER_S):
-            answer = await _get(address)
+        async with asyncio.timeout(REPLY_TIMEOUT_S):
+            reply = await _get(address)
     except TimeoutError:
-        raise UnansweredError(f"did not answer within {ANSWER_S:g} s") from None
+        raise UnansweredError(f"did not answer within {REPLY_TIMEOUT_S:g} s") from None
     except OSError as problem:
         raise UnansweredError(f"cannot be reached: {problem.strerror or problem}") from None
-    response = http.client.HTTPResponse(_Answer(answer))  # type: ignore[arg-type]
+    response = http.client.HTTPResponse(_Reply(reply))  # type: ignore[arg-type]
     try:
         response.begin()
         if response.status != http.HTTPStatus.OK:
@@ -143,15 +143,15 @@ async def _get(address: ProgressAddress) -> bytes:
         host = f"[{address.host}]" if ":" in address.host else address.host
         head = f"GET {address.target} HTTP/1.0\r\nHost: {host}:{address.port}\r\n"
         writer.write(f"{head}Accept: application/json\r\nConnection: close\r\n\r\n".encode())
-        answer = b""
-        while len(answer) < LARGEST and (part := await reader.read(LARGEST - len(answer))):
-            answer += part
-        return answer
+        reply = b""
+        while len(reply) < LARGEST and (part := await reader.read(LARGEST - len(reply))):
+            reply += part
+        return reply
     finally:
         writer.transport.abort()  # all that is wanted has been read
 
 
-class _Answer:
+class _Reply:
     """A socket from which all has been read."""
 
     def __init__(self, data: bytes) -> None:
@@ -172,7 +172,7 @@ class ProgressReader:
         self._asked: dict[Key, float] = {}  # when its endpoint was asked first
         self._warned: set[Key] = set()
 
-    def look(self, start: NodeAttempt, now: float) -> None:
+    def poll(self, start: NodeAttempt, now: float) -> None:
         """Take over what the start's file says, or ask its endpoint if it has one, without waiting."""
         url = start.assignment.progress_url
         if not url:
@@ -181,7 +181,7 @@ class ProgressReader:
             self._asked.setdefault(start.key, now)
             self._questions[start.key] = asyncio.create_task(self._ask(start, url))
 
-    def look_last(self, start: NodeAttempt, now: float) -> None:
+    def poll_last(self, start: NodeAttempt, now: float) -> None:
         """It has ended: take over what its file says, if it has no endpoint."""
         if not start.assignment.progress_url:
             self._read(start, now)
@@ -190,7 +190,7 @@ class ProgressReader:
         path = progress_path(self._state, *start.key)
         file = self._files.setdefault(start.key, ProgressFile(path))
         try:
-            self._take(start, file.news(), now)
+            self._apply(start, file.news(), now)
         except ProgressError as problem:
             self._warn(start, f"FAIRLEAD_PROGRESS_FILE: {problem}")
 
@@ -204,21 +204,21 @@ class ProgressReader:
 
     async def _ask(self, start: NodeAttempt, url: str) -> None:
         try:
-            answer = await ask_progress(parse_progress_url(url, start.addresses.progress_port or 1))
-            self._take(start, answer, time.monotonic())
+            reply = await ask_progress(parse_progress_url(url, start.addresses.progress_port or 1))
+            self._apply(start, reply, time.monotonic())
         except UnansweredError as problem:
             waited_s = time.monotonic() - self._asked.get(start.key, math.inf)
-            if waited_s >= PATIENCE_S and not start.steps.is_told:
+            if waited_s >= SERVE_TIMEOUT_S and not start.steps.has_reported:
                 self._warn(start, f"progress_url: {problem}")
         except ProgressError as problem:
             self._warn(start, f"progress_url: {problem}")
         finally:
             self._questions.pop(start.key, None)
 
-    def _take(self, start: NodeAttempt, text: str, now: float) -> None:
-        told = parse_progress(text, start.assignment.total_steps)
-        if told is not None and not start.ended:
-            start.told(*told, now)
+    def _apply(self, start: NodeAttempt, text: str, now: float) -> None:
+        reported = parse_progress(text, start.assignment.total_steps)
+        if reported is not None and not start.ended:
+            start.progressed(*reported, now)
 
     def _warn(self, start: NodeAttempt, problem: str) -> None:
         """Once for each start, where its user and the node's operator look."""

@@ -20,8 +20,8 @@ from fairlead.cluster.protocol.validation_messages import UNREADABLE
 _log = logging.getLogger(__name__)
 
 LARGEST_REPORT = 1 << 18  # bytes
-MOST_TEXT = 500  # characters
-MOST_TRACEBACK = 32_000  # bytes in UTF-8: a report may tell of many
+MAX_TEXT = 500  # characters
+MAX_TRACEBACK = 32_000  # bytes in UTF-8: a report may tell of many
 LINE = 200  # characters of a line of output that are told
 _LOOKED_AT = 2000  # and of one in which words are looked for: that takes the square of its length
 
@@ -115,8 +115,8 @@ def exit_failure(
     if report is None and code == NO_SCRIPT:
         missing = MISSING_SCRIPT.search(output[-_LOOKED_AT:])
         if missing is not None:
-            told = one_line(missing[1])[:LINE]
-            return Failure(kind="not_started", rank=rank, exit_code=code, message=told)
+            text = one_line(missing[1])[:LINE]
+            return Failure(kind="not_started", rank=rank, exit_code=code, message=text)
     if report is not None and code >= 0:
         return _exception(rank, code, report, world_size)
     # None was raised, or a signal came after what was printed.
@@ -130,7 +130,7 @@ def exit_failure(
         rank=rank,
         exit_code=code,
         message=line,
-        traceback="" if report is None else clean(report.traceback, MOST_TRACEBACK),
+        traceback="" if report is None else clean(report.traceback, MAX_TRACEBACK),
         secondary=world_size > 1 and (code == EXIT_RANK_SYNC or bool(BROKEN.search(line))),
     )
 
@@ -164,7 +164,7 @@ def _exception(rank: int, code: int, report: FailureReport, world_size: int) -> 
         line=max(report.line, 0),
         function=one_line(report.function),
         step=max(report.step, -1),
-        traceback=clean(report.traceback, MOST_TRACEBACK),
+        traceback=clean(report.traceback, MAX_TRACEBACK),
         secondary=world_size > 1 and broken,
         time_s=report.time_s,
     )
@@ -176,8 +176,8 @@ def sentence(failure: Failure, world_size: int) -> str:
     if failure.kind == "exception":
         place = f"{Path(failure.file).name}:{failure.line}" if failure.file else ""
         where = f" ({place})" if place else ""
-        told = f": {failure.message}" if failure.message else ""
-        return f"{who}{failure.type}{told}{where}"
+        text = f": {failure.message}" if failure.message else ""
+        return f"{who}{failure.type}{text}{where}"
     if failure.kind == "stalled":
         return failure.message
     code = failure.exit_code or 0
@@ -216,7 +216,7 @@ def _client_line(output: str) -> str:
 
 def one_line(text: str) -> str:
     """Without control characters, and never long."""
-    return "".join(c if c.isprintable() else " " for c in text).strip()[:MOST_TEXT]
+    return "".join(c if c.isprintable() else " " for c in text).strip()[:MAX_TEXT]
 
 
 def clean(text: str, most: int) -> str:

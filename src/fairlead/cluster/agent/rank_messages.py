@@ -17,7 +17,7 @@ from fairlead.client.messages import (
 )
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempts import NodeAttempt
-from fairlead.cluster.agent.held_attempts import HeldAttempts
+from fairlead.cluster.agent.node_attempts import NodeAttempts
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.protocol.messages import EXPIRED
 
@@ -28,7 +28,7 @@ class RankMessages:
 
     def __init__(
         self,
-        attempts: HeldAttempts,
+        attempts: NodeAttempts,
         ending: AttemptEnding,
         changed: Callable[[], None],
         ask: Callable[[], Awaitable[None]],
@@ -93,7 +93,7 @@ class RankMessages:
         if left_s <= 0.0:
             self._ending.stop(start, EXPIRED)
             return StopRank(reason=EXPIRED)
-        start.told_lease.tell(time.monotonic(), left_s)
+        start.reported_lease.tell(time.monotonic(), left_s)
         return Grant(lease_s=left_s, checkpoint_s=start.assignment.checkpoint_s)
 
 
@@ -102,4 +102,4 @@ def _ends_with_its_lease(start: NodeAttempt, end: RankEnded, now: float) -> bool
     and long before where the agent was away for a while, or slow to answer."""
     if end.reason:
         return end.reason == EXPIRED
-    return start.lease.is_short(now) or start.told_lease.is_short(now)
+    return start.lease.is_short(now) or start.reported_lease.is_short(now)

@@ -33,13 +33,13 @@ from fairlead.cluster.agent.untrusted_files import put_aside
 
 _log = logging.getLogger(__name__)
 _PATH_BYTES = 100  # sun_path has 108
-_MOST = 1e12  # steps, samples, seconds
+_MAX_REPORTED = 1e12  # steps, samples, seconds
 _MAY_BE_UNKNOWN = frozenset(
     {(Progress, "step"), (Loaded, "lost_steps"), (RankEnded, "step")}
 )  # -1 says so
 _AT_LEAST_ONE = frozenset({(Adapt, "batch"), (Adapt, "total_steps")})
 _HELLO_S = 10.0  # for the first message of a connection
-_LOOK_S = 0.005  # between looks whether all is read
+_POLL_S = 0.005  # between looks whether all is read
 _HELLO_BYTES = 4096
 _BACKLOG = 100
 _CROWDED_S = 0.002  # between two connections, where others have to go for them: 500 a second
@@ -94,12 +94,12 @@ class RankConnections:
         writer.write(frame(message))
         return True
 
-    async def heard_out(self, key: Key, limit_s: float) -> None:
+    async def drain(self, key: Key, limit_s: float) -> None:
         """Wait until all is read that the rank of this start, which has ended, has said. No longer than
         ``limit_s``: a process that it has left behind may hold the connection."""
         deadline = time.monotonic() + limit_s
         while key in self._peers and time.monotonic() < deadline:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
 
 class RankServer:
@@ -277,7 +277,7 @@ def _is_sane(message: FromRank) -> bool:
     for name, value in vars(message).items():
         least = -1 if (type(message), name) in _MAY_BE_UNKNOWN else 0
         least = 1 if (type(message), name) in _AT_LEAST_ONE else least
-        if isinstance(value, int | float) and not least <= value <= _MOST:
+        if isinstance(value, int | float) and not least <= value <= _MAX_REPORTED:
             return False
         if isinstance(value, str) and not _is_unicode(value):
             return False
@@ -292,10 +292,10 @@ def _other_protocol(hello: Hello) -> str:
     """Why a client of another version cannot be understood, "" = it can."""
     if hello.protocol == PROTOCOL:
         return ""
-    version, own = hello.version or "of another version", __version__
+    version, own_version = hello.version or "of another version", __version__
     return (
-        f"the job's fairlead-client {version} speaks protocol {hello.protocol}, this agent ({own}) "
-        f"speaks {PROTOCOL}; install fairlead-client {own} in the job's environment, or none: "
+        f"the job's fairlead-client {version} speaks protocol {hello.protocol}, this agent ({own_version}) "
+        f"speaks {PROTOCOL}; install fairlead-client {own_version} in the job's environment, or none: "
         "the agent offers its own"
     )
 

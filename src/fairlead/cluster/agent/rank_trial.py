@@ -8,14 +8,14 @@ import time
 from functools import partial
 from pathlib import Path
 
-from fairlead.cluster.agent.addresses import give_addresses
+from fairlead.cluster.agent.addresses import assign_addresses
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempt_launcher import AttemptLauncher
 from fairlead.cluster.agent.attempts import NodeAttempt
-from fairlead.cluster.agent.held_attempts import HeldAttempts
 from fairlead.cluster.agent.launch import logs_path
 from fairlead.cluster.agent.launching import on_thread
 from fairlead.cluster.agent.lease import NodeLease
+from fairlead.cluster.agent.node_attempts import NodeAttempts
 from fairlead.cluster.agent.order_follower import NodeIdentity
 from fairlead.cluster.agent.survivors import make_token
 from fairlead.cluster.protocol.messages import Assignment, Rank
@@ -40,7 +40,7 @@ class RankTrial:
     def __init__(
         self,
         state: Path,
-        attempts: HeldAttempts,
+        attempts: NodeAttempts,
         launcher: AttemptLauncher,
         ending: AttemptEnding,
     ) -> None:
@@ -84,7 +84,7 @@ class RankTrial:
         lease = NodeLease(LIMIT_S)
         lease.extend(now, LIMIT_S, 0.0)
         start = NodeAttempt(assignment, make_token(self.identity.incarnation), lease, now)
-        start.addresses = give_addresses(assignment, self.identity.host, self._attempts.ports)
+        start.addresses = assign_addresses(assignment, self.identity.host, self._attempts.ports)
         return start
 
     async def _outcome(self, start: NodeAttempt) -> str:
@@ -92,7 +92,7 @@ class RankTrial:
         self._launcher.launch(start)
         while not start.ended and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_S)
-        status = start.held(time.monotonic())
+        status = start.status(time.monotonic())
         if status.completed:
             return ""
         if start.ended:

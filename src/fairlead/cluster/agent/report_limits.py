@@ -23,7 +23,7 @@ class SendableCheck:
 
     def __init__(self) -> None:
         self._warned: set[tuple[int, int]] = set()
-        self._told: set[tuple[int, int]] = set()  # starts whose end was part of a report
+        self._reported_ends: set[tuple[int, int]] = set()  # starts whose end was part of a report
         self.details = True  # False: tell nothing that is text of the job's own
         self.most = REPORT_BYTES
 
@@ -35,48 +35,48 @@ class SendableCheck:
         """A report was too large for the server."""
         self.most = max(self.most // 2, LEAST_REPORT_BYTES)
 
-    def __call__(self, held: Iterable[AttemptStatus]) -> tuple[AttemptStatus, ...]:
+    def __call__(self, statuses: Iterable[AttemptStatus]) -> tuple[AttemptStatus, ...]:
         """All starts, in at most ``most`` bytes: starts that ended are told as stopping until there is room
         for how they ended, which comes as the server forgets others; then stacks are left out. Orders
         stay as they are, and an end that was told once is told until it is forgotten."""
-        told = [self._acceptable(one) for one in held]
-        sizes = [len(_ENCODER.encode(one)) for one in told]
+        reported = [self._acceptable(one) for one in statuses]
+        sizes = [len(_ENCODER.encode(one)) for one in reported]
         if sum(sizes) > self.most:
-            told = self._shortened(told, sizes)
-        self._told |= {(one.job, one.attempt) for one in told if one.state == "ended"}
-        return tuple(told)
+            reported = self._shortened(reported, sizes)
+        self._reported_ends |= {(one.job, one.attempt) for one in reported if one.state == "ended"}
+        return tuple(reported)
 
     def _shortened(self, whole: list[AttemptStatus], sizes: list[int]) -> list[AttemptStatus]:
-        told = [_outline(one) for one in whole]
-        outlines = [len(_ENCODER.encode(one)) for one in told]
+        reported = [_outline(one) for one in whole]
+        outlines = [len(_ENCODER.encode(one)) for one in reported]
         left = self.most - sum(outlines)
         for position in sorted(range(len(whole)), key=lambda i: self._rank(whole[i])):
             more = sizes[position] - outlines[position]
             if more <= left:
-                told[position] = whole[position]
+                reported[position] = whole[position]
                 left -= more
-        return told
+        return reported
 
-    def _rank(self, held: AttemptStatus) -> int:
+    def _rank(self, status: AttemptStatus) -> int:
         """What goes first: ends that were told before, other ends, what runs."""
-        if held.state != "ended":
+        if status.state != "ended":
             return 2
-        return 0 if (held.job, held.attempt) in self._told else 1
+        return 0 if (status.job, status.attempt) in self._reported_ends else 1
 
-    def _acceptable(self, held: AttemptStatus) -> AttemptStatus:
+    def _acceptable(self, status: AttemptStatus) -> AttemptStatus:
         """The same without the fields that the server would refuse, with a warning, once for each start."""
         if not self.details:
-            held = msgspec.structs.replace(held, **_defaults(_DETAILS))
-        why = _why_not(held)
+            status = msgspec.structs.replace(status, **_defaults(_DETAILS))
+        why = _why_not(status)
         if not why:
-            return held
-        good = {name: getattr(held, name) for name in _REQUIRED}
+            return status
+        good = {name: getattr(status, name) for name in _REQUIRED}
         for name in AttemptStatus.__struct_fields__:
             if name not in good and not _why_not(
-                AttemptStatus(**good | {name: getattr(held, name)})
+                AttemptStatus(**good | {name: getattr(status, name)})
             ):
-                good[name] = getattr(held, name)
-        key = held.job, held.attempt
+                good[name] = getattr(status, name)
+        key = status.job, status.attempt
         if key not in self._warned:
             self._warned.add(key)
             _log.warning("job %d: not all can be told of start %d: %s", *key, why)
@@ -85,22 +85,22 @@ class SendableCheck:
     def forget(self, key: tuple[int, int]) -> None:
         """This start, (job, attempt), is told of no more."""
         self._warned.discard(key)
-        self._told.discard(key)
+        self._reported_ends.discard(key)
 
 
-def _outline(held: AttemptStatus) -> AttemptStatus:
+def _outline(status: AttemptStatus) -> AttemptStatus:
     """The same without what may be long; of one that has ended, that it does not run on."""
-    if held.state != "ended":
-        return msgspec.structs.replace(held, **_defaults(_DETAILS))
+    if status.state != "ended":
+        return msgspec.structs.replace(status, **_defaults(_DETAILS))
     return AttemptStatus(
-        job=held.job,
-        attempt=held.attempt,
+        job=status.job,
+        attempt=status.attempt,
         state="stopping",
-        step=held.step,
-        loaded_step=held.loaded_step,
-        lost_steps=held.lost_steps,
-        saved_step=held.saved_step,
-        finishing=held.finishing,
+        step=status.step,
+        loaded_step=status.loaded_step,
+        lost_steps=status.lost_steps,
+        saved_step=status.saved_step,
+        finishing=status.finishing,
     )
 
 
@@ -108,10 +108,10 @@ def _defaults(names: tuple[str, ...]) -> dict[str, object]:
     return {f.name: f.default for f in msgspec.structs.fields(AttemptStatus) if f.name in names}
 
 
-def _why_not(held: AttemptStatus) -> str:
+def _why_not(status: AttemptStatus) -> str:
     """ "" = it can be told."""
     try:
-        _DECODER.decode(msgspec.msgpack.encode(held))
+        _DECODER.decode(msgspec.msgpack.encode(status))
     except _BAD as problem:
         return str(problem)
     return ""

@@ -14,7 +14,7 @@ Waiting = list[asyncio.Future[None]]
 
 
 class ReportPace:
-    """Of one agent: ``await_due``, ``begin``, then ``answered`` or ``failed``, ``rest``, and so on."""
+    """Of one agent: ``await_due``, ``begin``, then ``answered`` or ``failed``, ``wait_gap``, and so on."""
 
     def __init__(self) -> None:
         self._phase = random.random()  # of its heartbeats
@@ -76,7 +76,7 @@ class ReportPace:
             if not answered.done():
                 answered.set_result(None)
 
-    async def rest(self) -> None:
+    async def wait_gap(self) -> None:
         """Between two reports."""
         await asyncio.sleep(_GAP_S)
         if self._gap_s > _GAP_S:

@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.device_locks import DeviceLocks
-from fairlead.cluster.agent.newborn import Newborn, give_birth
+from fairlead.cluster.agent.newborn import Newborn, fork_rank
 from fairlead.cluster.agent.spawner_messages import EndAttempt, Launch, RankLaunch
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,
@@ -55,10 +55,10 @@ class DeviceClaim:
 
     job: int
     devices: frozenset[int]  # of all its ranks here
-    held: dict[int | None, int] | None = None  # lock of each device; None = it waits for them
+    locks: dict[int | None, int] | None = None  # lock of each device; None = it waits for them
     retry_s: float = 0.0  # not before this time
     waits_for: str = ""  # as the agent was told
-    look_s: float | None = None  # when to look for who holds its devices; None = nobody does
+    search_s: float | None = None  # when to look for who holds its devices; None = nobody does
     free_s: float = 0.0  # when the devices were free
 
     def lock_files(self, ground: Ground) -> dict[Path, int]:
@@ -69,31 +69,31 @@ class DeviceClaim:
 
     def take(self, ground: Ground) -> str:
         """Take the locks; "" = done, else why not. Raises OSError."""
-        held = locks.lock_slots(ground.state / "locks", self.job, self.devices)
-        if held is None:
+        locked = locks.lock_slots(ground.state / "locks", self.job, self.devices)
+        if locked is None:
             return "what ran there before has not ended"
         try:
             taken = ground.devices.take(self.devices)
         except OSError:
-            locks.release(held.values())
+            locks.release(locked.values())
             raise
         if taken is not None:
-            locks.release(held.values())
+            locks.release(locked.values())
             return f"device {taken} is in use by another agent of this machine, or what it left"
-        self.held, self.free_s = held, time.monotonic()
+        self.locks, self.free_s = locked, time.monotonic()
         return ""
 
-    def give_back(self, ground: Ground) -> None:
+    def unlock_devices(self, ground: Ground) -> None:
         """Close the locks; ranks that live keep theirs."""
-        if self.held is not None:
-            locks.release(self.held.values())
-            ground.devices.give_back(self.devices)
-            self.held = None
+        if self.locks is not None:
+            locks.release(self.locks.values())
+            ground.devices.unlock_devices(self.devices)
+            self.locks = None
 
     def locks_of(self, rank: RankLaunch, ground: Ground) -> list[int]:
         """Descriptors of the locks that a rank inherits."""
-        assert self.held is not None
-        mine = [self.held[device] for device in (None, *rank.devices)]
+        assert self.locks is not None
+        mine = [self.locks[device] for device in (None, *rank.devices)]
         return [*mine, *(ground.devices.descriptor(device) for device in rank.devices)]
 
 
@@ -179,16 +179,16 @@ class SpawnedAttempt:
         """(job, attempt)."""
         return self.launch.job, self.launch.attempt
 
-    def may_run_beside(self, other: "SpawnedAttempt") -> bool:
+    def may_share_devices(self, other: "SpawnedAttempt") -> bool:
         """Whether their devices are different, or to be shared. A job never runs beside itself."""
         if other.launch.job == self.launch.job:
             return False
-        company = other.key in self.launch.beside or self.key in other.launch.beside
+        company = other.key in self.launch.colocated or self.key in other.launch.colocated
         return company or not other.claim.devices & self.claim.devices
 
     def due(self) -> Iterator[float]:
         """When there is something to do for it (monotonic)."""
-        if self.claim.held is None:
+        if self.claim.locks is None:
             yield self.claim.retry_s
         if self.ending.kill_s is not None and self.processes.leaders:
             yield self.ending.kill_s
@@ -238,7 +238,7 @@ class SpawnedAttempt:
         ):
             return
         try:
-            newborn = give_birth(
+            newborn = fork_rank(
                 rank.argv,
                 rank.env,
                 rank.cwd,
@@ -247,8 +247,8 @@ class SpawnedAttempt:
                 limit_s=self.launch.start_limit_s,
             )
         except OSError as problem:
-            told = f"{rank.argv[0]!r} cannot be started: {problem.strerror}"
-            raise NotStartedError(f"rank {rank.rank}: {told}") from None
+            text = f"{rank.argv[0]!r} cannot be started: {problem.strerror}"
+            raise NotStartedError(f"rank {rank.rank}: {text}") from None
         self.processes.newborn[rank.rank] = newborn
         self.know(rank.rank, newborn.pid)
 
@@ -261,7 +261,7 @@ class SpawnedAttempt:
     def ask_for_stacks(self) -> tuple[int, ...]:
         """Signal the ranks that have said which signal they write their stacks on, and that still catch it:
         of any other process the signal would be the end. Returns these ranks."""
-        told = []
+        text = []
         for rank in self.launch.ranks:
             pid, number = _listener(rank.stacks)
             found = proc.process(pid) if pid else None
@@ -271,8 +271,8 @@ class SpawnedAttempt:
             if mine and proc.catches(pid, number):
                 with contextlib.suppress(OSError):
                     os.kill(pid, number)
-                    told.append(rank.rank)
-        return tuple(told)
+                    text.append(rank.rank)
+        return tuple(text)
 
     def _fork(self, rank: RankLaunch, log: int, zygote: Zygote, ground: Ground) -> bool:
         if not rank.forkable:

@@ -16,7 +16,9 @@ from fairlead.errors import ConfigError
 
 _PYTHONS = frozenset({"python", "python3"})  # words of a command that mean the environment's own
 _OURS = frozenset({"PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"})  # of no use to another interpreter
-_HOST = frozenset({"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"})  # nor these inside a container
+_HOST_ONLY = frozenset(
+    {"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"}
+)  # nor these inside a container
 _LARGEST = 1 << 20  # bytes of conda's list of environments
 _ROOTS = ("miniforge3", "mambaforge", "miniconda3", "anaconda3")  # of conda, below the home
 
@@ -37,18 +39,20 @@ def agents_environment(runtime: Runtime) -> dict[str, str]:
     env = base_environment()
     if runtime == Runtime():
         return env
-    own = [f"{env[name]}/bin" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if name in env]
-    path = [entry for entry in env.get("PATH", os.defpath).split(os.pathsep) if entry not in own]
-    hidden = _OURS | _HOST if runtime.container else _OURS
-    kept = {name: value for name, value in env.items() if name not in hidden}
-    return kept | {"PATH": os.pathsep.join(path)}
+    variables = [f"{env[name]}/bin" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if name in env]
+    path = [
+        entry for entry in env.get("PATH", os.defpath).split(os.pathsep) if entry not in variables
+    ]
+    hidden = _OURS | _HOST_ONLY if runtime.container else _OURS
+    visible = {name: value for name, value in env.items() if name not in hidden}
+    return visible | {"PATH": os.pathsep.join(path)}
 
 
 def run_in(
     runtime: Runtime,
     command: tuple[str, ...],
     base: Mapping[str, str],
-    own: Mapping[str, str],
+    variables: Mapping[str, str],
     mounts: Mounts,
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """The words and the variables to start a rank with.
@@ -56,9 +60,9 @@ def run_in(
     base: of the node, own: of the job, which a container gets too. Raises ConfigError where this node does
     not have the environment.
     """
-    env = {**base, **own}
+    env = {**base, **variables}
     if runtime.container:
-        return (*_container(runtime.container, own, mounts), *command), env
+        return (*_container(runtime.container, variables, mounts), *command), env
     interpreter, more = _environment(runtime)
     if not interpreter:
         return command, env
@@ -121,16 +125,18 @@ def _conda_candidates(name: str) -> Iterator[Path]:
 
 
 # --- containers -----------------------------------------------------------------------------------
-def _container(template: tuple[str, ...], own: Iterable[str], mounts: Mounts) -> Iterator[str]:
+def _container(
+    template: tuple[str, ...], variables: Iterable[str], mounts: Mounts
+) -> Iterator[str]:
     engine = PurePath(template[0]).name
     for word in template:
         if word == OPTIONS:
-            yield from _options(engine, own, mounts)
+            yield from _options(engine, variables, mounts)
         else:
             yield PLACEHOLDER.sub(lambda found: str(getattr(mounts, found[1])), word)
 
 
-def _options(engine: str, own: Iterable[str], mounts: Mounts) -> list[str]:
+def _options(engine: str, variables: Iterable[str], mounts: Mounts) -> list[str]:
     """What the rank needs inside, in the words of this engine."""
     binds = _binds(mounts)
     if engine in ("apptainer", "singularity"):  # the environment is passed on as it is
@@ -141,7 +147,9 @@ def _options(engine: str, own: Iterable[str], mounts: Mounts) -> list[str]:
         *("--rm", "--network", "host", "--ipc", "host", *who),
         *_each("--volume", binds),
         *("--workdir", mounts.cwd),
-        *_each("--env", sorted(own)),  # names only: the values are nobody's business in ``ps``
+        *_each(
+            "--env", sorted(variables)
+        ),  # names only: the values are nobody's business in ``ps``
     ]
 
 
@@ -151,17 +159,17 @@ def _podman_user(user: str) -> list[str]:
 
 
 def _binds(mounts: Mounts) -> list[str]:
-    wanted = {  # once each, though the checkpoints may be the working directory
+    mounts_by_path = {  # once each, though the checkpoints may be the working directory
         mounts.client: ":ro",
         mounts.socket: "",
         mounts.cwd: "",
         mounts.checkpoints: "",
         mounts.reports: "",
     }
-    for path in wanted:
+    for path in mounts_by_path:
         if ":" in path or "," in path:
             raise ConfigError(f"container: {path!r} cannot be bound: its name has a ':' or a ','")
-    return [f"{path}:{path}{mode}" for path, mode in wanted.items() if path]
+    return [f"{path}:{path}{mode}" for path, mode in mounts_by_path.items() if path]
 
 
 def _each(option: str, values: Iterable[str]) -> list[str]:

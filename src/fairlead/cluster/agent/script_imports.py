@@ -40,7 +40,7 @@ READ_ON_IMPORT = (
     ),
 )  # how names of variables begin; a job that sets one is exec'd
 _LARGEST = 1 << 20  # bytes of a script
-_MOST = 1000  # scripts that are remembered
+_MAX_SCRIPTS = 1000  # scripts that are remembered
 _FIND_S = 30.0
 
 Script = tuple[str, int, int]  # path, time of change, size
@@ -55,16 +55,16 @@ def find_imports(source: bytes) -> list[str]:
             roots |= {alias.name.partition(".")[0] for alias in statement.names}
         elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
             roots.add(statement.module.partition(".")[0])
-    wanted = [name for root in roots & KNOWN for name in (root, *_WITH.get(root, ()))]
-    return sorted(name for name in wanted if not missing(name))
+    imported = [name for root in roots & KNOWN for name in (root, *_WITH.get(root, ()))]
+    return sorted(name for name in imported if not missing(name))
 
 
 def find_script(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str, own: Mapping[str, str]
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, variables: Mapping[str, str]
 ) -> Script | None:
     """The script of a command; None = there is none, or the job had better be exec'd. own: variables that
     the job sets."""
-    if any(name.startswith(READ_ON_IMPORT) for name in own):
+    if any(name.startswith(READ_ON_IMPORT) for name in variables):
         return None
     script = script_of(argv)
     if not script or script[0] == "-m" or not can_fork(argv, dict(env), cwd):
@@ -100,7 +100,7 @@ class ScriptImports:
     async def _look(self, key: Script) -> None:
         try:
             modules = await _find(key[0])
-            if len(self._known) >= _MOST:
+            if len(self._known) >= _MAX_SCRIPTS:
                 self._known.clear()
             self._known[key] = modules
             if modules:

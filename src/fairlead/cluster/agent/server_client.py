@@ -10,7 +10,7 @@ from fairlead.cluster.protocol.messages import (
     ASSIGNMENT_BYTES,
     SERVICE,
     LogChunk,
-    LogWanted,
+    LogOffset,
     NodeReport,
     Orders,
     Register,
@@ -21,8 +21,8 @@ from fairlead.cluster.protocol.quiet_grpc import grpc
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.errors import ConfigError, FairleadError
 
-_BESIDE_JOBS = 1 << 20  # bytes of orders: leases, reasons, what is to be forgotten
-_MOST_OF_GRPC = (1 << 31) - 1
+_OVERHEAD_BYTES = 1 << 20  # bytes of orders: leases, reasons, what is to be forgotten
+_MAX_GRPC_MESSAGE = (1 << 31) - 1
 CONNECT_S = 2.0  # longest wait between two attempts to connect
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 5_000
@@ -123,17 +123,17 @@ class AgentClient:
         """Heartbeat and renewal."""
         return await self._unary("Report", message, _ORDERS)
 
-    async def log(self, message: LogChunk) -> LogWanted:
+    async def log(self, message: LogChunk) -> LogOffset:
         """A piece of output."""
-        return await self._unary("Log", message, _LOG_WANTED)
+        return await self._unary("Log", message, _LOG_REQUEST)
 
     async def watch(self, message: WatchRequest) -> AsyncGenerator[Orders, None]:
         """Orders as they change, until the server ends it or cannot be reached any more."""
         data = msgspec.msgpack.encode(message)
         call = self._call("Watch")(data, metadata=self._metadata)
         try:
-            async for answer in call:
-                yield _decode(_ORDERS, answer)
+            async for reply in call:
+                yield _decode(_ORDERS, reply)
         except grpc.aio.AioRpcError as problem:
             raise _error(self.address, problem) from None
         finally:
@@ -144,12 +144,12 @@ class AgentClient:
     ) -> _Answer:
         data = msgspec.msgpack.encode(message)
         try:
-            answer: bytes = await self._call(name)(
+            reply: bytes = await self._call(name)(
                 data, metadata=self._metadata, timeout=self.timeout_s
             )
         except grpc.aio.AioRpcError as problem:
             raise _error(self.address, problem) from None
-        return _decode(decoder, answer)
+        return _decode(decoder, reply)
 
     def _call(self, name: str) -> Any:
         if not self._calls:
@@ -159,7 +159,7 @@ class AgentClient:
 
 def orders_bytes(devices: int) -> int:
     """The largest orders that a node of so many devices can be given: two jobs share a device at most."""
-    return min(_BESIDE_JOBS + 2 * devices * ASSIGNMENT_BYTES, _MOST_OF_GRPC)
+    return min(_OVERHEAD_BYTES + 2 * devices * ASSIGNMENT_BYTES, _MAX_GRPC_MESSAGE)
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[_Answer], data: bytes) -> _Answer:
@@ -170,16 +170,18 @@ def _decode(decoder: msgspec.msgpack.Decoder[_Answer], data: bytes) -> _Answer:
 
 
 def _error(address: str, problem: grpc.aio.AioRpcError) -> FairleadError:
-    code, said = problem.code(), problem.details() or ""
+    code, details = problem.code(), problem.details() or ""
     if code is grpc.StatusCode.ABORTED:
-        return RegisterAgainError(said)
+        return RegisterAgainError(details)
     if code is grpc.StatusCode.INVALID_ARGUMENT:
-        return MalformedError(f"{address}: {said}")
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "metadata" not in said:  # which are the token
-        return TooLargeError(f"{address}: {said}")
+        return MalformedError(f"{address}: {details}")
+    if (
+        code is grpc.StatusCode.RESOURCE_EXHAUSTED and "metadata" not in details
+    ):  # which are the token
+        return TooLargeError(f"{address}: {details}")
     if code in _REFUSALS:
-        return RefusedError(f"{address}: {said}")
-    return ServerUnreachableError(f"{address}: {code.name.lower().replace('_', ' ')} ({said})")
+        return RefusedError(f"{address}: {details}")
+    return ServerUnreachableError(f"{address}: {code.name.lower().replace('_', ' ')} ({details})")
 
 
 def _read(ca: Path) -> bytes:
@@ -191,7 +193,7 @@ def _read(ca: Path) -> bytes:
 
 _WELCOME = msgspec.msgpack.Decoder(Welcome)
 _ORDERS = msgspec.msgpack.Decoder(Orders)
-_LOG_WANTED = msgspec.msgpack.Decoder(LogWanted)
+_LOG_REQUEST = msgspec.msgpack.Decoder(LogOffset)
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.enable_http_proxy", 0),  # agents and server talk directly
     ("grpc.use_local_subchannel_pool", 1),  # clients of one process each have a connection

@@ -5,13 +5,13 @@ import contextlib
 import logging
 import time
 
+from fairlead.cluster.agent.backoff import Backoff
 from fairlead.cluster.agent.health import ClockSkew
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.machine import AgentFiles, remove_old
 from fairlead.cluster.agent.node import NodeController
 from fairlead.cluster.agent.node_reports import NodeReports
 from fairlead.cluster.agent.options import AgentOptions
-from fairlead.cluster.agent.patience import Patience
 from fairlead.cluster.agent.position_memory import PositionMemory
 from fairlead.cluster.agent.report_pace import ReportPace
 from fairlead.cluster.agent.server_client import (
@@ -70,30 +70,30 @@ class ServerSession:
     async def talk(self) -> None:
         """Register and report. Raises RefusedError where the server will not have this agent, unless jobs run
         here."""
-        patience = Patience()
+        backoff = Backoff()
         while True:
             try:
                 await self._register()
-                patience.reset()
+                backoff.reset()
                 while True:
-                    await self._report_once(patience)
+                    await self._report_once(backoff)
             except RegisterAgainError:
                 _log.info("registering again")
             except (ServerUnreachableError, TooLargeError) as problem:
-                await self._refused(problem, patience)
+                await self._refused(problem, backoff)
             except RefusedError as problem:
                 if not self._node.attempts.busy:
                     raise
-                await self._refused(problem, patience)
+                await self._refused(problem, backoff)
 
-    async def _refused(self, problem: FairleadError, patience: Patience) -> None:
+    async def _refused(self, problem: FairleadError, backoff: Backoff) -> None:
         """Say so, wait, and tell less where that may help. No answer of a server ends jobs that run."""
-        patience.complain(problem)
+        backoff.complain(problem)
         if isinstance(problem, MalformedError):  # a server of another version
             self._node.attempts.sendable.details = False
         elif isinstance(problem, TooLargeError):
             self._node.attempts.sendable.tell_less()
-        await patience.sleep()
+        await backoff.sleep()
 
     async def _register(self) -> None:
         asked = time.monotonic()
@@ -118,15 +118,15 @@ class ServerSession:
                 before.forget()
         remove_old(self._record)
 
-    async def _report_once(self, patience: Patience) -> None:
+    async def _report_once(self, backoff: Backoff) -> None:
         await self._pace.await_due()
         try:
             await self._report()
-            patience.reset()
+            backoff.reset()
         except (ServerUnreachableError, TooLargeError, MalformedError) as problem:
             self._pace.wake()
-            await self._refused(problem, patience)
-        await self._pace.rest()
+            await self._refused(problem, backoff)
+        await self._pace.wait_gap()
 
     async def _report(self) -> None:
         waiting = self._pace.begin()
@@ -160,16 +160,16 @@ class ServerSession:
     async def watch(self) -> None:
         """Orders as they are pushed."""
         request = WatchRequest(node=self._options.node, incarnation=self._reports.incarnation)
-        patience = Patience()
+        backoff = Backoff()
         while True:
             await self._registered.wait()
             try:
                 async for orders in self._client.watch(request):
-                    patience.reset()
+                    backoff.reset()
                     self._follow(orders, None)
             except (ServerUnreachableError, RegisterAgainError, RefusedError, TooLargeError):
                 self._pace.wake()  # the next report finds out which it is
-            await patience.sleep()
+            await backoff.sleep()
 
     async def tell_logs(self) -> None:
         """Tell first, then cut, so that what is cut has been told where the server keeps up."""

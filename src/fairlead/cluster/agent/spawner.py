@@ -24,6 +24,7 @@ from fairlead.cluster.agent.device_holders import DeviceHolders
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.machine import AgentFiles
+from fairlead.cluster.agent.orphans import reap_orphans
 from fairlead.cluster.agent.prepared_processes import PreparedProcesses
 from fairlead.cluster.agent.running_attempts import (
     LATE_S,
@@ -49,14 +50,13 @@ from fairlead.cluster.agent.spawner_messages import (
     Waits,
 )
 from fairlead.cluster.agent.spawner_takeover import take_over
-from fairlead.cluster.agent.strays import kill_strays
 from fairlead.cluster.agent.survivors import remove_record
 from fairlead.cluster.agent.untrusted_files import open_to_append
 from fairlead.cluster.agent.warden import EXPIRED_S, AttemptEnded, WardenLink
 from fairlead.cluster.agent.zygote import PLACEHOLDER, Zygote
 
 _RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do not know
-_LOOK_S = 1.0  # before and between looks at who they are
+_SEARCH_S = 1.0  # before and between looks at who they are
 _NAMED = 3  # of them, in a reason
 _FULL_S = 1.0  # between tries when the disk is full
 _WARDEN_S = EXPIRED_S - 0.1  # behind it the warden may have ended the start
@@ -104,13 +104,13 @@ class Spawner:
             (self._state / name).mkdir(exist_ok=True)
         wakeup = self._watch_signals()
         self._keep_warden()
-        held, ready = take_over(self._state, self._record, self._ground, self._adopts)
+        status, ready = take_over(self._state, self._record, self._ground, self._adopts)
         self._agent.tell(ready)
         self._selector.register(self._agent.socket, selectors.EVENT_READ, self._hear_agent)
         if (peer := self._prepared.start_named()) is not None and self._prepared.named is not None:
             self._listen_to(self._prepared.named, peer)
         while not self._leaving or self._starts:
-            events = self._selector.select(self._patience())
+            events = self._selector.select(self._timeout_s())
             self._expire_overdue()
             for key, _ in events:
                 key.data()
@@ -126,7 +126,7 @@ class Spawner:
         self._selector.close()
         for one in wakeup:
             one.close()
-        locks.release(held)
+        locks.release(status)
 
     def _watch_signals(self) -> tuple[socket.socket, socket.socket]:
         reader, writer = socket.socketpair()
@@ -144,7 +144,7 @@ class Spawner:
         self._selector.register(reader, selectors.EVENT_READ, drain)
         return reader, writer
 
-    def _patience(self) -> float | None:
+    def _timeout_s(self) -> float | None:
         """Seconds until something is due."""
         due = [] if self._warden.due_s is None else [self._warden.due_s]
         for start in self._starts.values():
@@ -178,18 +178,18 @@ class Spawner:
     def _inspect(self, inspect: Inspect) -> None:
         start = self._starts.get((inspect.job, inspect.attempt))
         if start is not None:
-            told = start.ask_for_stacks()
+            requested = start.ask_for_stacks()
             pids = {rank: pid for pid, rank in start.processes.leaders.items()}
             self._agent.tell(
-                Inspected(job=inspect.job, attempt=inspect.attempt, pids=pids, told=told)
+                Inspected(job=inspect.job, attempt=inspect.attempt, pids=pids, signalled=requested)
             )
 
     def _keep_warden(self) -> None:
-        self._warden.keep(s.watched(self._ground) for s in self._starts.values() if s.claim.held)
+        self._warden.keep(s.watched(self._ground) for s in self._starts.values() if s.claim.locks)
 
     def _watch(self, start: SpawnedAttempt) -> None:
         """Tell the warden how it is now, if it has begun."""
-        if start.claim.held is not None:
+        if start.claim.locks is not None:
             self._warden.tell(start.watched(self._ground))
 
     def _leave(self) -> None:
@@ -207,7 +207,7 @@ class Spawner:
         if start is None:  # never heard of, or gone already
             self._agent.tell(Gone(job=end.job, attempt=end.attempt))
             return
-        if start.claim.held is None:
+        if start.claim.locks is None:
             self._reap_attempt(start)
             return
         start.ending.terminated |= end.terminate
@@ -245,17 +245,17 @@ class Spawner:
 
     # --- birth -----------------------------------------------------------------------------------
     def _launch_waiting(self) -> None:
-        for start in [s for s in self._starts.values() if s.claim.held is None]:
+        for start in [s for s in self._starts.values() if s.claim.locks is None]:
             now = time.monotonic()
             if now < start.claim.retry_s:
                 continue
             start.claim.retry_s = now + _RETRY_S
-            if not self._has_room(start):
+            if not self._may_begin(start):
                 continue
             try:
                 self._launch(start)
             except OSError as problem:  # a full disk: the job is not to blame
-                start.claim.give_back(self._ground)
+                start.claim.unlock_devices(self._ground)
                 start.claim.retry_s = now + _FULL_S
                 where = f"{problem.filename}: " if problem.filename else ""
                 self._say_waits(start, f"{where}{problem.strerror or problem}")
@@ -267,10 +267,10 @@ class Spawner:
         job, attempt = start.key
         self._agent.tell(Waits(job=job, attempt=attempt, reason=reason, obstacle=obstacle))
 
-    def _has_room(self, start: SpawnedAttempt) -> bool:
+    def _may_begin(self, start: SpawnedAttempt) -> bool:
         """Nobody else on its devices but those it may share them with."""
-        others = [s for s in self._starts.values() if s is not start and s.claim.held is not None]
-        return all(start.may_run_beside(other) for other in others)
+        others = [s for s in self._starts.values() if s is not start and s.claim.locks is not None]
+        return all(start.may_share_devices(other) for other in others)
 
     def _launch(self, start: SpawnedAttempt) -> None:
         """Raises OSError, before the first rank is started, where nothing can be written."""
@@ -292,14 +292,14 @@ class Spawner:
         """Its devices are not free. What ended just now takes a moment; then whoever holds them is looked for
         among all processes: ended if it is a start's that has no claim to them, else told of."""
         now = time.monotonic()
-        if start.claim.look_s is None:
-            start.claim.look_s = now + _LOOK_S
+        if start.claim.search_s is None:
+            start.claim.search_s = now + _SEARCH_S
             self._say_waits(start, why, obstacle=False)
-        elif now >= start.claim.look_s:
-            start.claim.look_s = now + _LOOK_S
-            running = [s for s in self._starts.values() if s.claim.held is not None]
-            if reasons := self._holders.reasons(start, running, self._helpers):
-                self._say_waits(start, "; ".join(reasons[:_NAMED]))
+        elif now >= start.claim.search_s:
+            start.claim.search_s = now + _SEARCH_S
+            running = [s for s in self._starts.values() if s.claim.locks is not None]
+            if obstacles := self._holders.obstacles(start, running, self._helpers):
+                self._say_waits(start, "; ".join(obstacles[:_NAMED]))
 
     @property
     def _helpers(self) -> set[int]:
@@ -358,7 +358,7 @@ class Spawner:
         forking = [s.processes for s in self._starts.values() if s.processes.forking]
         busy = {one.zygote for one in forking if one.zygote is not None}
         if (old := self._prepared.in_the_way(busy)) is not None:
-            self._lose_zygote(old, evicted=True)
+            self._drop_zygote(old, evicted=True)
         if self._prepared.full:
             return
         with contextlib.suppress(OSError):  # no room for it now: ranks are exec'd
@@ -381,13 +381,13 @@ class Spawner:
             if forked.pid in self._early:
                 self._buried(start, forked.pid, self._early.pop(forked.pid))
         if answers is None:
-            self._lose_zygote(zygote)
+            self._drop_zygote(zygote)
 
-    def _lose_zygote(self, zygote: Zygote, *, evicted: bool = False) -> None:
+    def _drop_zygote(self, zygote: Zygote, *, evicted: bool = False) -> None:
         """From now on ranks are exec'd; those that it was asked for fail."""
         if zygote.peer is not None:
             self._selector.unregister(zygote.peer)
-        self._prepared.lose(zygote, evicted=evicted)
+        self._prepared.drop(zygote, evicted=evicted)
         for start in [s for s in self._starts.values() if s.processes.zygote is zygote]:
             for rank in [
                 r for r in start.launch.ranks if start.processes.forking.pop(r.rank, None)
@@ -396,7 +396,7 @@ class Spawner:
                     start, rank.rank, f"rank {rank.rank}: the prepared process (--prefork) ended"
                 )
             if (
-                start.claim.held is not None
+                start.claim.locks is not None
                 and not start.processes.leaders
                 and start.ending.dead_s is None
             ):
@@ -417,10 +417,10 @@ class Spawner:
             if start is not None:
                 proc.kill_group(pid, signal.SIGKILL)
             if (zygote := self._prepared.with_pid(pid)) is not None:
-                self._lose_zygote(zygote)
+                self._drop_zygote(zygote)
                 continue
             if pid == self._warden.pid:
-                self._warden.lose()
+                self._warden.reap()
                 continue
             _, status = os.waitpid(pid, 0)
             if start is not None:
@@ -450,27 +450,29 @@ class Spawner:
                 self._hear_newborn(start, rank)
         late = next((s.processes for s in self._starts.values() if s.processes.are_late), None)
         if late is not None and late.zygote is not None:
-            self._lose_zygote(late.zygote)
+            self._drop_zygote(late.zygote)
         ended = [s for s in self._starts.values() if s.ending.dead_s is not None]
-        if not ended or self._kill_strays():
+        if not ended or self._reap_orphans():
             ended = [s for s in ended if time.monotonic() - (s.ending.dead_s or 0.0) > _HOPELESS_S]
         for start in ended:
             self._reap_attempt(start)
 
-    def _kill_strays(self) -> bool:
+    def _reap_orphans(self) -> bool:
         """Returns whether there were any."""
         living = [
-            s for s in self._starts.values() if s.ending.dead_s is None and s.claim.held is not None
+            s
+            for s in self._starts.values()
+            if s.ending.dead_s is None and s.claim.locks is not None
         ]
         tokens = {PLACEHOLDER} if self._prepared.used else set()
-        return kill_strays(living, self._helpers, tokens)
+        return reap_orphans(living, self._helpers, tokens)
 
     def _reap_attempt(self, start: SpawnedAttempt) -> None:
         job, attempt = start.key
         del self._starts[start.key]
-        if start.claim.held is not None:
+        if start.claim.locks is not None:
             locks.forget_job(self._state / "locks", job)
-            start.claim.give_back(self._ground)
+            start.claim.unlock_devices(self._ground)
         for folder in self._ground.starts:
             remove_record(folder, job, attempt)
         self._warden.tell(AttemptEnded(job=job, attempt=attempt))

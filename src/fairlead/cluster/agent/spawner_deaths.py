@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fairlead.cluster.protocol.messages import SpawnerDeath
 
 _RECENT_S = 600.0  # within which
-_MANY = 3  # deaths are no accident
+_MANY_DEATHS = 3  # deaths are no accident
 
 
 class SpawnerDeaths:
@@ -30,7 +30,7 @@ class SpawnerDeaths:
             self._recent.popleft()
         seen = Counter(job for _, jobs in self._recent for job in jobs)
         unexplained = sum(all(seen[job] < 2 for job in jobs) for _, jobs in self._recent)
-        if unexplained < _MANY:
+        if unexplained < _MANY_DEATHS:
             return ""
         times = f"{unexplained} times within {_RECENT_S / 60:.0f} min"
         return f"the process that owns the ranks died {times}"

@@ -9,10 +9,10 @@ from fairlead.client.messages import RankRefused
 from fairlead.client.rank_environment import EXIT_MAY_NOT_RUN
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempts import NodeAttempt
-from fairlead.cluster.agent.held_attempts import HeldAttempts
 from fairlead.cluster.agent.inspection import Inspector
 from fairlead.cluster.agent.launch import failure_path
 from fairlead.cluster.agent.logs import Logs
+from fairlead.cluster.agent.node_attempts import NodeAttempts
 from fairlead.cluster.agent.progress_reader import ProgressReader
 from fairlead.cluster.agent.rank_failures import exit_failure, read_report
 from fairlead.cluster.agent.rank_server import Key, RankConnections
@@ -47,7 +47,7 @@ class SpawnerEvents:
     def __init__(
         self,
         state: Path,
-        attempts: HeldAttempts,
+        attempts: NodeAttempts,
         *,
         spawner: SpawnerLink,
         ending: AttemptEnding,
@@ -74,18 +74,18 @@ class SpawnerEvents:
         """What has become of a start."""
         if isinstance(message, Ready | Pong):
             if isinstance(message, Ready):
-                self._bury_orphaned()
+                self._end_orphaned()
             return
         start = self._attempts.get((message.job, message.attempt))
         if start is None or start.ended:
             return
         if isinstance(message, Exited) and may_have_expired(start, message):
-            await self._ranks.heard_out(start.key, _LAST_WORD_S)
+            await self._ranks.drain(start.key, _LAST_WORD_S)
         self._ending.expire()  # first: a start that has no lease any more is not blamed for its end
         now = time.monotonic()
         match message:
             case Inspected():
-                self._inspector.told(message)
+                self._inspector.receive(message)
                 return
             case Started():
                 start.started(message.free_s)
@@ -108,10 +108,10 @@ class SpawnerEvents:
         if end.expired:
             # Where the agent has had it extended, the spawner has not heard that, nor its warden.
             start.stop(STOOD_STILL if start.lease.left_s(end.at_s) > 0.0 else EXPIRED, now)
-        elif may_have_expired(start, end) and start.told_lease.is_short(end.at_s):
+        elif may_have_expired(start, end) and start.reported_lease.is_short(end.at_s):
             start.stop(EXPIRED, now)
         if start.may_tell:
-            self._progress.look_last(start, now)
+            self._progress.poll_last(start, now)
         failure = self._failure(start, end.rank, end.code)
         if start.exited(end.rank, end.code, failure, now):
             self._ending.end(start, terminate=start.assignment.unmanaged)
@@ -163,7 +163,7 @@ class SpawnerEvents:
         """What its deaths say of the node, "" = nothing."""
         return self._deaths.problem(now)
 
-    def _bury_orphaned(self) -> None:
+    def _end_orphaned(self) -> None:
         for key in self._orphaned:
             if (start := self._attempts.get(key)) is not None:
                 start.gone(time.monotonic())

@@ -84,7 +84,7 @@ class SpawnerLink:
             )
         self._frames, self._ready = SpawnerFrames(), False
         self.replacement = None
-        self._heard()
+        self._note_reply()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
 
     def send(self, message: ToSpawner) -> bool:
@@ -114,10 +114,10 @@ class SpawnerLink:
         """Before the first start: let this process adopt what a spawner leaves behind, where it can."""
         self._adopts = adopted.adopt()
 
-    def bury_adopted(self) -> None:
+    def reap_adopted(self) -> None:
         """To be called now and then."""
         if self._adopts:
-            adopted.bury(self.pid)
+            adopted.reap(self.pid)
 
     def kill(self, stopped_beside: frozenset[int] | None = None) -> None:
         """End a spawner that stands still; ``listen`` starts another. stopped_beside: jobs that may have run
@@ -126,7 +126,7 @@ class SpawnerLink:
         if self._process is not None:
             self._process.kill()
 
-    def _heard(self) -> None:
+    def _note_reply(self) -> None:
         self._asked, self.silent_s = False, 0.0
 
     async def listen(
@@ -165,7 +165,7 @@ class SpawnerLink:
                     data = await self._reader.read(1 << 16)
             if not data:
                 return []
-            self._heard()
+            self._note_reply()
             found = [msgspec.msgpack.decode(m, type=FromSpawner) for m in self._frames.feed(data)]
             self._ready |= any(isinstance(message, Ready) for message in found)
             messages = [message for message in found if not isinstance(message, Pong)]

@@ -33,7 +33,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     attempt: int
     token: str  # FAIRLEAD_TOKEN of all ranks: what they and their children are known by
     ranks: tuple[RankLaunch, ...]
-    beside: tuple[tuple[int, int], ...] = ()  # (job, attempt) that may share devices with this one
+    colocated: tuple[
+        tuple[int, int], ...
+    ] = ()  # (job, attempt) that may share devices with this one
     grace_s: float
     prefork: bool = False  # from the process that the node's operator named
     start_limit_s: float = 60.0  # from fork to exec: its working directory may hang
@@ -85,7 +87,7 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     job: int
     attempt: int
     pids: dict[int, int]  # rank -> process, of those that live
-    told: tuple[int, ...]  # ranks that write it down themselves
+    signalled: tuple[int, ...]  # ranks that write it down themselves
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):

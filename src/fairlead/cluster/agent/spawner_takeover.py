@@ -28,7 +28,7 @@ def take_over(
 
     state, record: of the agent; adopts: its pid, where it adopts what a spawner leaves behind, else 0.
     """
-    held = [_take(path) for path in (state / "spawner.lock", record.path / "spawner.lock")]
+    status = [_take(path) for path in (state / "spawner.lock", record.path / "spawner.lock")]
     survivors = sum(
         end_survivors(folder, read_records(folder), record.incarnation) for folder in ground.starts
     )
@@ -39,7 +39,7 @@ def take_over(
             survivors += ended
             cleared.append(before.incarnation)
     survivors += end_adopted(adopts)
-    return held, Ready(survivors=survivors, cleared=tuple(cleared))
+    return status, Ready(survivors=survivors, cleared=tuple(cleared))
 
 
 def _take(path: Path) -> int:

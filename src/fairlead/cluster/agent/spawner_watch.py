@@ -12,7 +12,7 @@ from fairlead.cluster.agent.spawner_link import STANDS_STILL_S, SpawnerLink
 from fairlead.cluster.agent.survivors import find_survivors, read_records
 
 _IDLE_S = 10.0  # a busy machine may be slow; there is no hurry where nothing runs
-_LOOK_LIMIT_S = 5.0  # for a look at its ranks: the disk may hang
+_CHECK_TIMEOUT_S = 5.0  # for a look at its ranks: the disk may hang
 _STOPPED_LOOKS = 5  # a second apart: no operator's slip
 _STOPPED_WITHIN_S = 60.0
 _STANDS_STILL = "the process that owns the ranks stands still"
@@ -39,14 +39,14 @@ class SpawnerWatch:
         self._stopped: deque[float] = deque()  # looks at which it was stopped, monotonic
         self.problem = ""
 
-    async def look(self, now: float) -> None:
+    async def poll(self, now: float) -> None:
         """To be called every second. now: monotonic.
 
         One that somebody stops is killed, and its ranks end as if it had been killed at once: the jobs beside
         which that happens can be told from others. One that stands still by itself is killed only once its
         ranks have ended: with their leases, by the warden, which hears of no more of these.
         """
-        self._spawner.bury_adopted()
+        self._spawner.reap_adopted()
         silent_s = self._spawner.ask_for_life(now)
         if not silent_s:  # it has handled no launch that it was told of later
             self._beside = frozenset(self._running())
@@ -78,7 +78,7 @@ class SpawnerWatch:
 
     async def _has_ranks(self) -> bool:
         try:
-            return await on_thread(partial(_any_rank, self._starts), _LOOK_LIMIT_S)
+            return await on_thread(partial(_any_rank, self._starts), _CHECK_TIMEOUT_S)
         except (TimeoutError, OSError):
             return True  # nobody knows
 

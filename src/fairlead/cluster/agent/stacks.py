@@ -8,7 +8,7 @@ from pathlib import PurePath
 from fairlead.cluster.agent.rank_failures import clean, one_line
 from fairlead.cluster.agent.tracebacks import LIBRARIES
 
-MOST_OF_RANK = 12_000  # bytes of the stacks of one rank
+MAX_STACK = 12_000  # bytes of the stacks of one rank
 MAX_TEXT_BYTES = 32_000  # of all of them
 _FAULTHANDLER = re.compile(
     r'^\s+File "(?P<file>.+)", line (?P<line>[0-9]{1,9}) in (?P<function>.+)$'
@@ -36,7 +36,7 @@ class StackFrame:
     function: str
 
     @property
-    def is_own(self) -> bool:
+    def is_script(self) -> bool:
         """Whether it is in the user's own code."""
         return not any(part in self.file for part in LIBRARIES)
 
@@ -55,7 +55,7 @@ class RankStack:
         return any(
             _WAITS.search(frame.file) or _WAITING_FUNCTION.match(frame.function)
             for frame in self.frames[:4]
-            if not frame.is_own
+            if not frame.is_script
         )
 
 
@@ -74,7 +74,7 @@ def read_stack(rank: int, text: str) -> RankStack | None:
     if not threads:
         return None
     main = [frames for frames in threads if frames[-1].function == "<module>"]
-    return RankStack(rank, tuple((main or threads)[-1]), clean(text.strip(), MOST_OF_RANK))
+    return RankStack(rank, tuple((main or threads)[-1]), clean(text.strip(), MAX_STACK))
 
 
 def where(stacks: Sequence[RankStack]) -> str:
@@ -111,10 +111,10 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 def _place(frames: Sequence[StackFrame]) -> str:
     inner = frames[0]
-    own = next((frame for frame in frames if frame.is_own), None)
-    if own is None or own is inner:
+    script_frame = next((frame for frame in frames if frame.is_script), None)
+    if script_frame is None or script_frame is inner:
         return f"{PurePath(inner.file).name}:{inner.line} ({inner.function})"
-    return f"{_dotted(inner)} ({PurePath(own.file).name}:{own.line})"
+    return f"{_dotted(inner)} ({PurePath(script_frame.file).name}:{script_frame.line})"
 
 
 def _dotted(frame: StackFrame) -> str:

@@ -46,11 +46,11 @@ class StallInspections:
             self._ending.kill(start)
             self._changed()
         elif start.stall.due(start.assignment, now):
-            self._looks[start.key] = asyncio.create_task(self._look(start))
+            self._looks[start.key] = asyncio.create_task(self._inspect(start))
         elif start.stall.clear(start.assignment):
             self._changed()
 
-    async def _look(self, start: NodeAttempt) -> None:
+    async def _inspect(self, start: NodeAttempt) -> None:
         stacks = await self._stacks(start)
         if start.watched and start.stall.looked(stacks, start.assignment, time.monotonic()):
             self._changed()
@@ -68,6 +68,6 @@ class StallInspections:
         ranks = [rank.rank for rank in start.assignment.ranks]
         files = {r: failure_path(self._state, *start.key, r).with_suffix(".stacks") for r in ranks}
         try:
-            return await self.inspector.look(start, self._spawner, files)
+            return await self.inspector.inspect(start, self._spawner, files)
         finally:
             self._looks.pop(start.key, None)

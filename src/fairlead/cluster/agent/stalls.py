@@ -25,8 +25,8 @@ USUAL_SAVES = 10.0
 OUTLIER = 10.0  # times the usual time of a step: more of a single one is not what is usual
 END_TIMES, LEAST_END_S = 10.0, 1800.0  # before it is ended by default
 LOOKS = 3  # at the same stacks
-LOOK_AGAIN_S = 30.0  # between looks; longer later on
-KEPT = 0.9  # weight of what was, in the usual time of a step
+INSPECT_AGAIN_S = 30.0  # between looks; longer later on
+STEP_TIME_MEMORY = 0.9  # weight of what was, in the usual time of a step
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Progression:
     saving_at: float = 0.0  # since when
     save_s: float = -1.0  # that the newest save took, -1 = not known
 
-    def told(self, step: int, now: float, *, saving: bool) -> None:
+    def progressed(self, step: int, now: float, *, saving: bool) -> None:
         """A rank speaks: it has done so many steps, or begins to save. That it speaks is no progress: rank 0
         does so while it waits for the others."""
         saved = self.saving and not saving
@@ -64,7 +64,7 @@ class Progression:
         """Steps have taken so long each. A pause is not taken for what is usual, only for a little slower."""
         if self.usual_s:
             new_s = min(each_s, OUTLIER * self.usual_s)
-            self.usual_s = KEPT * self.usual_s + (1 - KEPT) * new_s
+            self.usual_s = STEP_TIME_MEMORY * self.usual_s + (1 - STEP_TIME_MEMORY) * new_s
         else:
             self.usual_s = each_s
 
@@ -84,9 +84,9 @@ class StallWatch:
         self.progression = Progression(step=step)
         self.began = min(self.began, now)
 
-    def told(self, step: int, now: float, *, saving: bool) -> None:
+    def progressed(self, step: int, now: float, *, saving: bool) -> None:
         """A rank speaks, after it has loaded."""
-        self.progression.told(step, now, saving=saving)
+        self.progression.progressed(step, now, saving=saving)
 
     def silent_s(self, now: float) -> float:
         """Seconds without a sign of progress."""
@@ -134,7 +134,7 @@ class StallWatch:
         """Take note of a look. Returns the sentence to be told."""
         self.looks = [*self.looks, stacks][-LOOKS:]
         silent_s, limit_s = self.silent_s(now), self.limit_s(assignment)
-        wait_s = max(LOOK_AGAIN_S, silent_s / 4)
+        wait_s = max(INSPECT_AGAIN_S, silent_s / 4)
         if limit_s:
             wait_s = min(wait_s, max(limit_s - silent_s, 0.5))
         self.next_look = now + wait_s
@@ -189,10 +189,10 @@ class AttemptStall:
         if self._watch is not None:
             self._watch.loaded(step, now)
 
-    def told(self, step: int, now: float, *, saving: bool) -> None:
+    def progressed(self, step: int, now: float, *, saving: bool) -> None:
         """Rank 0 speaks, after it has loaded."""
         if self._watch is not None:
-            self._watch.told(step, now, saving=saving)
+            self._watch.progressed(step, now, saving=saving)
 
     def over(self, assignment: Assignment, now: float) -> bool:
         """Whether it must be ended."""

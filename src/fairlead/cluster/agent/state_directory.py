@@ -53,7 +53,7 @@ def identity_of(state: Path) -> str:
     return made
 
 
-def take_state(state: Path) -> int:
+def lock_state(state: Path) -> int:
     """The lock of the state directory, which is made if need be. Raises ConfigError where another agent has
     it, or it is a copy of one that another agent has: what that one runs is not to be ended."""
     try:

@@ -119,7 +119,7 @@ def end_survivors(folder: Path, records: Iterable[AttemptRecord], run: str = "")
     Where one does not die, inside the kernel, the records stay.
     run: incarnation of an agent of which nothing shall be left, whether there is a record of it or not."""
     records = list(records)
-    found = _look_twice(records, run)
+    found = _confirmed(records, run)
     count = len(found)
     for one, record in found.items():
         if not record.terminated:  # scripts take a second one for haste
@@ -127,7 +127,7 @@ def end_survivors(folder: Path, records: Iterable[AttemptRecord], run: str = "")
     begun = time.monotonic()
     hopeless = begun + max((r.grace_s for r in found.values()), default=0.0) + _HOPELESS_S
     # Look again each time: a process may have been forked behind our back.
-    while (left := found | _look_twice(records, run)) and time.monotonic() < hopeless:
+    while (left := found | _confirmed(records, run)) and time.monotonic() < hopeless:
         for one, record in left.items():
             if time.monotonic() >= begun + record.grace_s:
                 kill_exactly(one, signal.SIGKILL)
@@ -139,7 +139,7 @@ def end_survivors(folder: Path, records: Iterable[AttemptRecord], run: str = "")
     return count
 
 
-def _look_twice(records: list[AttemptRecord], run: str) -> dict[Process, AttemptRecord]:
+def _confirmed(records: list[AttemptRecord], run: str) -> dict[Process, AttemptRecord]:
     """A process that executes a program at this moment shows no environment, and so no token."""
     found = find_survivors(records, run)
     if not found and (records or run):

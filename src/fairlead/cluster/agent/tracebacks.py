@@ -14,7 +14,7 @@ LINKS = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
-MOST_BEHIND = 400  # lines of output after the traceback of which a process died
+MAX_LINES_AFTER = 400  # lines of output after the traceback of which a process died
 _PREFIX = re.compile(r"^\[rank\d+\]:\s?")
 _FRAME = re.compile(
     r'^\s*File "(?P<file>[^"]+)", line (?P<line>[0-9]{1,9})(?:, in (?P<function>.+))?$'
@@ -56,7 +56,7 @@ def last_traceback(text: str) -> Parsed | None:
     if found is None:
         return None
     begin, end = found
-    if sum(bool(line.strip()) for line in lines[end + 1 :]) > MOST_BEHIND:
+    if sum(bool(line.strip()) for line in lines[end + 1 :]) > MAX_LINES_AFTER:
         return None
     begin, end = _whole_group(lines, _whole_chain(lines, heads, begin), end)
     return _parsed(lines[begin : end + 1], found[1] - begin)
@@ -113,7 +113,7 @@ def _parsed(block: Sequence[str], at: int) -> Parsed | None:
     error = _ERROR.match(_bare(block[at]))
     if error is None:
         return None
-    place = own_frame([frame for line in block[:at] if (frame := _FRAME.match(_bare(line)))])
+    place = script_frame([frame for line in block[:at] if (frame := _FRAME.match(_bare(line)))])
     return Parsed(
         type=error["type"],
         message=(error["message"] or "").strip(),
@@ -124,10 +124,12 @@ def _parsed(block: Sequence[str], at: int) -> Parsed | None:
     )
 
 
-def own_frame(frames: Sequence[re.Match[str]]) -> re.Match[str] | None:
+def script_frame(frames: Sequence[re.Match[str]]) -> re.Match[str] | None:
     """The innermost frame that is not in a library, one in a file before one in ``<string>`` (which may be
     of ``python -c``, or made by a library), else the innermost."""
-    own = [frame for frame in frames if not any(part in frame["file"] for part in LIBRARIES)]
-    in_files = [frame for frame in own if frame["file"] != "<string>"]
-    best = in_files or own or frames
+    script_frames = [
+        frame for frame in frames if not any(part in frame["file"] for part in LIBRARIES)
+    ]
+    in_files = [frame for frame in script_frames if frame["file"] != "<string>"]
+    best = in_files or script_frames or frames
     return best[-1] if best else None

@@ -36,7 +36,7 @@ EXPIRED_S = 0.6  # behind the end of a lease: first that is the agent's business
 _LATE_S = 0.3  # behind the time at which the spawner was to kill
 _KILL_AGAIN_S = 1.0  # a start may have grown meanwhile
 _POLL_S = 0.05
-_LOOK_AGAIN_S = 0.2  # a process that was being started shows what it belongs to after that
+_POLL_AGAIN_S = 0.2  # a process that was being started shows what it belongs to after that
 _AGAIN_S = 1.0  # between starts of one that does not stay
 _PIPE = 1 << 20  # bytes; what does not fit is more than any node runs
 _DEAF = (
@@ -114,7 +114,7 @@ class WardenLink:
     def keep(self, watched: Iterable[Watched]) -> None:
         """Start it, unless it runs or has just been started, and tell it of all starts that there are."""
         if self._process is not None and self._process.returncode is not None:
-            self.lose()
+            self.reap()
         now = time.monotonic()
         if self._process is not None or now < self._next_s:
             return
@@ -155,13 +155,13 @@ class WardenLink:
             return
         data = framed(message)
         try:
-            heard = os.write(self._pipe, data) == len(data)
+            written = os.write(self._pipe, data) == len(data)
         except OSError:  # it has died, or has been standing still for long
-            heard = False
-        if not heard:
+            written = False
+        if not written:
             self._process.kill()
 
-    def lose(self) -> None:
+    def reap(self) -> None:
         """It has ended."""
         if self._process is not None:
             self._process.wait()
@@ -176,7 +176,7 @@ class WardenLink:
                 self._process.wait(_AGAIN_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-        self.lose()
+        self.reap()
 
 
 class Warden:
@@ -196,20 +196,20 @@ class Warden:
         if self._listen():
             return
         ends = self._ends(time.monotonic())
-        while (held := self._take_over()) is None:
+        while (locks_taken := self._take_locks()) is None:
             if not self._kill_late(ends):
                 return  # the next spawner has ended them
             time.sleep(_POLL_S)
         self._end(ends)
-        locks.release(held)
+        locks.release(locks_taken)
 
     def _ends(self, now: float) -> dict[str, float]:
         """Token of each start -> when it is to be killed."""
         return {one.record.token: one.end_s(now) for one in self._watched.values()}
 
-    def _take_over(self) -> list[int] | None:
+    def _take_locks(self) -> list[int] | None:
         """Descriptors of the locks; None: another has one of them."""
-        held: list[int] = []
+        locks_taken: list[int] = []
         for path in self._locks:
             try:
                 lock = locks.take(path)
@@ -218,10 +218,10 @@ class Warden:
             ):  # its directory is gone, or nothing can be written there: nobody can have it
                 continue
             if lock is None:
-                locks.release(held)
+                locks.release(locks_taken)
                 return None
-            held.append(lock)
-        return held
+            locks_taken.append(lock)
+        return locks_taken
 
     def _kill_late(self, ends: dict[str, float]) -> bool:
         """Kill processes that another ends and that are late. Returns whether any is left."""
@@ -242,14 +242,14 @@ class Warden:
             folder
         ) in self._folders:  # the second time there is nothing but the folder's records to remove
             end_survivors(folder, records.values(), self._run)
-            time.sleep(_LOOK_AGAIN_S)
+            time.sleep(_POLL_AGAIN_S)
 
     def _listen(self) -> bool:
         """Listen until the spawner has ended. Returns whether it ended in order."""
         frames = SpawnerFrames()
         while True:
             # What the spawner has said is read first: only where it says nothing more it stands still.
-            if not select.select([self._pipe], [], [], self._patience())[0]:
+            if not select.select([self._pipe], [], [], self._timeout_s())[0]:
                 self._end_overdue()
                 continue
             if not (data := os.read(self._pipe, 1 << 16)):
@@ -265,7 +265,7 @@ class Warden:
                         return True
 
     # --- while the spawner lives -----------------------------------------------------------------
-    def _patience(self) -> float | None:
+    def _timeout_s(self) -> float | None:
         """Seconds until a start is overdue, if nothing more is said of it; None: none will be."""
         due = [one for key in self._watched if (one := self._due_s(key)) is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None

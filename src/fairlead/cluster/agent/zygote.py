@@ -28,7 +28,7 @@ from fairlead.cluster.agent.proc import TOKEN, show_token
 PLACEHOLDER = (
     "0" * 32
 )  # where the token of a rank will be, in its environment as the kernel shows it
-MOST_BYTES = 2 << 30  # of memory, of a process for scripts
+MAX_MEMORY = 2 << 30  # of memory, of a process for scripts
 _ENTRIES = 5000  # of a script's folder that are looked at
 _LARGEST = 1 << 17  # bytes of a request; longer ones are exec'd instead
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -78,18 +78,20 @@ def can_fork(argv: Sequence[str], env: dict[str, str], cwd: str) -> bool:
 
 def _is_ours(program: Path) -> bool:
     """The interpreter of the agent's own environment, under whichever of its names."""
-    own = Path(sys.executable)
-    return program.absolute().parent == own.absolute().parent and program.samefile(own)
+    interpreter = Path(sys.executable)
+    return program.absolute().parent == interpreter.absolute().parent and program.samefile(
+        interpreter
+    )
 
 
 def script_of(argv: Sequence[str]) -> Sequence[str]:
     """What follows the interpreter and -u; empty for a command of another form."""
-    rest = list(argv[1:])
-    while rest and rest[0] == "-u":
-        rest.pop(0)
-    if not rest or (rest[0] == "-m" and len(rest) < 2):
+    remaining = list(argv[1:])
+    while remaining and remaining[0] == "-u":
+        remaining.pop(0)
+    if not remaining or (remaining[0] == "-m" and len(remaining) < 2):
         return []
-    return rest if rest[0] == "-m" or not rest[0].startswith("-") else []
+    return remaining if remaining[0] == "-m" or not remaining[0].startswith("-") else []
 
 
 def neighbours(argv: Sequence[str], cwd: str) -> tuple[str, ...] | None:
@@ -222,8 +224,8 @@ def main() -> None:
         try:
             __import__(module)
         except Exception as problem:
-            told = f"{type(problem).__name__}: {problem}"
-            sys.exit(f"fairlead: {who}: {module} cannot be imported: {told}; jobs are exec'd")
+            text = f"{type(problem).__name__}: {problem}"
+            sys.exit(f"fairlead: {who}: {module} cannot be imported: {text}; jobs are exec'd")
     if threading.active_count() > 1:
         sys.exit(f"fairlead: {who}: an import has started threads; jobs are exec'd")
     if for_script and (why := unfit()):
@@ -246,8 +248,8 @@ def unfit() -> str:
     if torch is not None and torch.cuda.is_initialized():
         return "an import has initialised CUDA"
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    if pages * os.sysconf("SC_PAGE_SIZE") > MOST_BYTES:
-        return f"it takes more than {MOST_BYTES >> 20} MiB"
+    if pages * os.sysconf("SC_PAGE_SIZE") > MAX_MEMORY:
+        return f"it takes more than {MAX_MEMORY >> 20} MiB"
     return ""
 
 
@@ -258,15 +260,15 @@ def _serve(peer: socket.socket) -> Fork | None:
         if not message:
             return None
         request = msgspec.msgpack.decode(message, type=Fork)
-        middle = os.fork()
-        if middle == 0:
+        parent = os.fork()
+        if parent == 0:
             if os.fork():
                 os._exit(0)
             _become(request, descriptors, peer)
             return request
         for descriptor in descriptors:
             os.close(descriptor)
-        os.waitpid(middle, 0)
+        os.waitpid(parent, 0)
 
 
 def _become(request: Fork, descriptors: list[int], peer: socket.socket) -> None:
@@ -313,8 +315,8 @@ def _fresh_randomness() -> None:
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
-    if "torch" in sys.modules and (wanted := os.environ.get("OMP_NUM_THREADS", "")).isdigit():
-        sys.modules["torch"].set_num_threads(int(wanted))
+    if "torch" in sys.modules and (threads := os.environ.get("OMP_NUM_THREADS", "")).isdigit():
+        sys.modules["torch"].set_num_threads(int(threads))
 
 
 if __name__ == "__main__":

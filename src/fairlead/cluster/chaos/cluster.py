@@ -58,7 +58,7 @@ class ChaosCluster:
     def start_server(self) -> None:
         """Start it on the ports that it had, and wait until it listens."""
         log = self.folders.log("server")
-        said = log.stat().st_size if log.exists() else 0
+        log_size = log.stat().st_size if log.exists() else 0
         port = self._url.rpartition(":")[2] or "0"
         state = ("--state", str(self.folders.server_state))
         where = ("--port", port, "--agent-port", str(self._agents_port))
@@ -67,7 +67,7 @@ class ChaosCluster:
         call = ("serve", *state, *where, *lease, *_SERVE, *pipe.arguments)
         ready = pipe.wait(self.processes.start("server", *call, fds=pipe.fds), SERVER_S)
         if ready is None:
-            text = log.read_bytes()[said:].decode(errors="replace")
+            text = log.read_bytes()[log_size:].decode(errors="replace")
             raise CheckError(f"the server did not start: {text.strip()[-500:]}")
         self._url = ready.url
         self._agents_port = int(ready.agents.rpartition(":")[2])
@@ -143,8 +143,8 @@ class ChaosCluster:
     def stop(self) -> list[str]:
         """SIGTERM to all, agents first; what is wrong with how they ended."""
         agents = [name for name in self.processes.named if name != "server"]
-        wrong = self.processes.stop(name for name in agents if name not in self.dead)
-        return wrong + self.processes.stop(["server"])
+        violation = self.processes.stop(name for name in agents if name not in self.dead)
+        return violation + self.processes.stop(["server"])
 
     def clean_up(self) -> None:
         """End whatever is left, and the proxies."""

@@ -57,16 +57,16 @@ def _brief(name: str, about: str, hurt: faults.DoHurt, *targets: str) -> Fault:
     return Fault(name, about, targets or _NODES, _PART, hurt)
 
 
-def _alone(name: str, about: str, hurt: faults.DoHurt, *more: str) -> Fault:
+def _exclusive(name: str, about: str, hurt: faults.DoHurt, *more: str) -> Fault:
     """The whole cluster, and no other fault beside it."""
-    return Fault(name, about, ("server", *_NODES, *more), _SHORT, hurt, alone=True)
+    return Fault(name, about, ("server", *_NODES, *more), _SHORT, hurt, exclusive=True)
 
 
 _FULL = (0.5, LEASE_S * 2)
 _ALL = (
     _brief("kill-server", "and start it again", faults.kill_server, "server"),
     _lasting("kill-agent", "and start it again", faults.kill_agent),
-    _alone("kill-all", "server and agents at once", faults.kill_all),
+    _exclusive("kill-all", "server and agents at once", faults.kill_all),
     _node("kill-spawner", "the process that owns the ranks", faults.kill_spawner),
     _node("kill-prefork", "the process that ranks are forked from", faults.kill_zygote),
     _node("kill-rank", "one process of a job", faults.kill_rank),
@@ -91,7 +91,7 @@ _ALL = (
     _brief("pause", "a job, and resume it", faults.pause, "jobs"),
     _brief("drain", "a node, and undrain it", faults.drain),
     _once("policy", "set another one", faults.policy, "policy"),
-    _brief("twin-beside", "an agent of the same name beside a living one", node_faults.twin_beside),
+    _brief("twin-beside", "an agent of the same name beside a living one", node_faults.twin_agent),
     _lasting(
         "twin-takeover",
         "an agent of the same name while the first one is frozen",
@@ -103,14 +103,14 @@ _ALL = (
     _brief("fill-agent", "disk of an agent", node_faults.fill_agent),
     _lasting("break-starts", "every start on a node fails", node_faults.break_starts),
     _brief("break-path", "an agent whose PATH leads nowhere", node_faults.break_path),
-    _node("bury-node", "dead for the rest of the group", node_faults.bury_node),
-    _alone(
+    _node("bury-node", "dead for the rest of the group", node_faults.lose_node),
+    _exclusive(
         "damage-state",
         "the server's files damaged: refused, or nothing lost",
         state_faults.damage_state,
         *_OTHERS,
     ),
-    _alone(
+    _exclusive(
         "older-state",
         "the server's whole state replaced by an older copy: halted, then nothing lost",
         state_faults.older_state,

@@ -47,7 +47,9 @@ class Fault:
     targets: tuple[str, ...]  # one of these is hurt, and by one fault at a time
     hold_s: tuple[float, float]  # from the fault to its repair, least and most
     hurt: DoHurt  # returns None where there is nothing to hurt now
-    alone: bool = False  # no other fault is in force, all targets are hurt; the first one is told
+    exclusive: bool = (
+        False  # no other fault is in force, all targets are hurt; the first one is told
+    )
     leases: bool = False  # hold_s is for a lease of LEASE_S, and grows with it
 
     def hold(self, lease_s: float, rng: random.Random) -> float:
@@ -237,13 +239,13 @@ def slow(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
 def partition(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     """Nothing passes; what was under way arrives in the end, or is lost."""
     proxy = cluster.proxies.of(node)
-    proxy.held = True
+    proxy.blocked = True
     breaks = rng.random() < 0.5  # else all that was on its way arrives late
 
     def repair() -> None:
         if breaks:
             cluster.proxies.cut(node)
-        proxy.held = False
+        proxy.blocked = False
 
     return Hurt(f"{node} cut off", repair)
 

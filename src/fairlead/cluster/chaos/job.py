@@ -26,7 +26,7 @@ from fairlead.cluster.chaos.entry import shift_clock
 PADDING = b"\0" * 20_000  # bytes of a checkpoint beside the digest
 SAVED_EVERY = 10  # steps, by a job without a lease
 BROKEN = 127  # exit code on a node where nothing can be started
-LOOK_S = 0.05  # for somebody to have looked whether a process is alive
+POLL_S = 0.05  # for somebody to have looked whether a process is alive
 SLOW = 2.0  # a step on a k80 takes so many times as long
 
 
@@ -69,7 +69,7 @@ class JobLedger:
 
 def _locks(descriptor: int, kind: int) -> bool:
     """Take the lock of a ledger, if no process has it that writes there; one that looks has it briefly."""
-    until = time.monotonic() + LOOK_S
+    until = time.monotonic() + POLL_S
     while True:
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
@@ -112,7 +112,7 @@ class JobWork:
             file.write(f"{self.step} {self.digest}\n".encode() + PADDING)
         self._saved = path.parent.parent / f"step-{self.step:012}"
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look whether the last checkpoint has got its name."""
         if self._saved is not None and self._saved.is_dir():
             self.ledger.write("C", int(self._saved.name.removeprefix("step-")))
@@ -170,7 +170,7 @@ def main() -> None:
     for attempt in ledger.living():
         ledger.write("A", attempt)
     if "FAIRLEAD_SOCKET" not in os.environ:
-        _run_plain(work, Path(os.environ["FAIRLEAD_CHECKPOINT_DIR"]) / "own")
+        _run_unmanaged(work, Path(os.environ["FAIRLEAD_CHECKPOINT_DIR"]) / "own")
         return
     hold_devices(folder.parent, ledger)
     try:
@@ -186,7 +186,7 @@ def _train(work: JobWork) -> None:
         work.step = lease.step
         work.ledger.write("L", work.step, work.digest)
         while lease.next():
-            work.look()
+            work.check()
             work.train(interval_s(lease))
     if lease.completed:
         work.ledger.write("E", work.step)
@@ -211,18 +211,18 @@ def evaluation_path(folder: Path) -> Path:
     return folder.with_suffix(".evaluation")
 
 
-def _run_plain(work: JobWork, own: Path) -> None:
+def _run_unmanaged(work: JobWork, folder: Path) -> None:
     """Without a lease: goes on from a file of its own, and is stopped by SIGTERM wherever it is."""
-    if own.is_file():
-        work.load(own)
+    if folder.is_file():
+        work.load(folder)
     work.ledger.write("L", work.step, work.digest)
     while work.step < int(os.environ["FAIRLEAD_TOTAL_STEPS"]):
         work.train(0.0)
         if work.step % SAVED_EVERY == 0:
             with suppress(OSError):  # the disk is full
-                partial = own.with_suffix(".partial")
+                partial = folder.with_suffix(".partial")
                 partial.write_text(f"{work.step} {work.digest}\n")
-                partial.replace(own)
+                partial.replace(folder)
     work.ledger.write("E", work.step)
 
 

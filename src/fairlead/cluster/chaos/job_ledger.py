@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fairlead.cluster.chaos.job import digest_of, evaluation_path
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 
-GANG_S = 1.0  # ranks of one job agree at most so far ahead on when to save
+RANK_SKEW_S = 1.0  # ranks of one job agree at most so far ahead on when to save
 
 
 class Step(NamedTuple):
@@ -33,8 +33,8 @@ class AttemptLog:
     loaded: tuple[int, str] | None = None
     saved: set[int] = field(default_factory=set)  # found whole
     tried: set[int] = field(default_factory=set)
-    held_by_others: list[str] = field(default_factory=list)
-    beside: list[int] = field(default_factory=list)  # attempts that were alive when it began
+    lock_violations: list[str] = field(default_factory=list)
+    colocated: list[int] = field(default_factory=list)  # attempts that were alive when it began
     ended: str = ""  # X or E
     evaluated: int = -1  # steps done when it had written its evaluation; -1 = it did not get so far
     first_at: float = 0.0  # when its process was made
@@ -54,30 +54,30 @@ def read_attempts(folder: Path) -> list[AttemptLog]:
         job, attempt, rank = map(int, path.name.split("."))
         log = AttemptLog(job, attempt, rank)
         for line in path.read_text().splitlines():
-            _take(log, line.split(" "))
+            _apply_record(log, line.split(" "))
         found.append(log)
     return sorted(found, key=lambda log: (log.job, log.attempt, log.rank))
 
 
-def _take(log: AttemptLog, words: list[str]) -> None:
-    letter, at, *rest = words
+def _apply_record(log: AttemptLog, words: list[str]) -> None:
+    letter, at, *fields = words
     match letter:
         case "B":
-            log.first_at = float(at) - sum(map(float, rest[1:]))
+            log.first_at = float(at) - sum(map(float, fields[1:]))
         case "L":
-            log.loaded = (int(rest[0]), rest[1])
+            log.loaded = (int(fields[0]), fields[1])
         case "S":
-            log.steps.append(Step(float(at), int(rest[0]), rest[1], float(rest[2])))
+            log.steps.append(Step(float(at), int(fields[0]), fields[1], float(fields[2])))
         case "V":
-            log.tried.add(int(rest[0]))
+            log.tried.add(int(fields[0]))
         case "C":
-            log.saved.add(int(rest[0]))
+            log.saved.add(int(fields[0]))
         case "D":
-            log.held_by_others.append(rest[0])
+            log.lock_violations.append(fields[0])
         case "A":
-            log.beside.append(int(rest[0]))
+            log.colocated.append(int(fields[0]))
         case "F":
-            log.evaluated = int(rest[0])
+            log.evaluated = int(fields[0])
         case "X" | "E":
             log.ended = letter
 
@@ -112,10 +112,10 @@ def check_job(
         yield f"ran as {len({log.job for log in logs})} jobs"
     for log in logs:
         where = f"attempt {log.attempt}, rank {log.rank}"
-        yield from (f"{where}: {device} was held by another" for device in log.held_by_others)
-        yield from (f"{where}: began while attempt {other} was alive" for other in log.beside)
-        yield from (f"{where}: {wrong}" for wrong in _check_steps(log, chain))
-    yield from _check_alone(logs)
+        yield from (f"{where}: {device} was held by another" for device in log.lock_violations)
+        yield from (f"{where}: began while attempt {other} was alive" for other in log.colocated)
+        yield from (f"{where}: {violation}" for violation in _check_steps(log, chain))
+    yield from _check_exclusive(logs)
     yield from _check_end(leaders, expected)
     if expected.unmanaged:
         return
@@ -214,11 +214,11 @@ def _lost(leaders: list[AttemptLog]) -> list[int]:
 def _allowed(log: AttemptLog, expected: Expected) -> int:
     """Steps of one checkpoint interval and one more; several ranks agree ahead on when to save."""
     interval_s = max((step.interval_s for step in log.steps), default=0.0)
-    gang_s = GANG_S if expected.ranks > 1 else 0.0
-    return ceil((interval_s + gang_s) / expected.step_s) + 1
+    rank_skew_s = RANK_SKEW_S if expected.ranks > 1 else 0.0
+    return ceil((interval_s + rank_skew_s) / expected.step_s) + 1
 
 
-def _check_alone(logs: list[AttemptLog]) -> Iterator[str]:
+def _check_exclusive(logs: list[AttemptLog]) -> Iterator[str]:
     """Check that an earlier attempt was over when a later one did its first step."""
     over = {log.attempt: 0.0 for log in logs}
     began: dict[int, float] = {}

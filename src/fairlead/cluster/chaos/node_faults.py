@@ -16,7 +16,7 @@ ONE_LEFT_S = 60.0  # until one of two agents of a name has gone
 NOWHERE = "/nonexistent"
 
 
-def twin_beside(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
+def twin_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
     """The second one is refused while the first one is alive."""
     twin, folder = cluster.start_twin(node)
     what = f"a second agent of {node} beside the first"
@@ -129,7 +129,7 @@ def break_path(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     return Hurt(what, lambda: _restart(cluster, node))
 
 
-def bury_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
+def lose_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
     """The machine dies with all that runs on it, and stays dead. One at a time."""
     if cluster.dead:
         return None

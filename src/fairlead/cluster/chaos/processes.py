@@ -79,18 +79,18 @@ class ClusterProcesses:
 
     def stop(self, names: Iterable[str]) -> list[str]:
         """SIGTERM to these at once; what is wrong with how they ended."""
-        wrong, names = [], list(names)
+        violations, names = [], list(names)
         for name in names:
             self.named[name].terminate()
         for name in names:
             try:
                 code = self.named[name].wait(END_S)
             except subprocess.TimeoutExpired:
-                wrong.append(f"{name} did not end on SIGTERM within {END_S:.0f} s")
+                violations.append(f"{name} did not end on SIGTERM within {END_S:.0f} s")
                 continue
             if code:
-                wrong.append(f"{name} ended with exit code {code}")
-        return wrong
+                violations.append(f"{name} ended with exit code {code}")
+        return violations
 
     def end_all(self) -> None:
         """SIGKILL to whatever is left."""

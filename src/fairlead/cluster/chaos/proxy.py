@@ -11,14 +11,14 @@ CHUNK = 1 << 14  # bytes passed on at once
 
 
 class Proxy:
-    """One listening port that leads to another. ``slow_s`` and ``held`` may be set from any thread."""
+    """One listening port that leads to another. ``slow_s`` and ``blocked`` may be set from any thread."""
 
     def __init__(self, port: int, rng: random.Random) -> None:
         """port: where it leads to, on this machine."""
         self.target = port
         self.port = 0
         self.slow_s = 0.0  # each piece waits for up to so long
-        self.held = False  # nothing passes, and nobody is told
+        self.blocked = False  # nothing passes, and nobody is told
         self._rng = rng
         self._server: asyncio.Server | None = None
         self._pairs: set[asyncio.StreamWriter] = set()
@@ -74,7 +74,7 @@ class Proxy:
     async def _wait(self) -> None:
         if self.slow_s:
             await asyncio.sleep(self._rng.uniform(0.0, self.slow_s))
-        while self.held:
+        while self.blocked:
             await asyncio.sleep(0.02)
 
 

@@ -55,7 +55,7 @@ class TrialSummary:
     jobs: int = 0
     starts: int = 0
     refused: int = 0
-    wrong: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
 
 
 def run_trials(
@@ -71,7 +71,7 @@ def run_trials(
     outcome = TrialSummary()
     prepare(everything=True)  # a server that compiles them is not one that hangs
     number = 0
-    while number < trials and not outcome.wrong:
+    while number < trials and not outcome.violations:
         count = min(PER_CLUSTER, trials - number)
         _run_cluster(
             first=number,
@@ -107,10 +107,10 @@ def _run_cluster(
         )
         session.run()
     except FairleadError as problem:
-        out.wrong.append(str(problem))
+        out.violations.append(str(problem))
     finally:
         cluster.clean_up()
-        if out.wrong and keep is not None:
+        if out.violations and keep is not None:
             shutil.copytree(
                 directory,
                 keep,
@@ -162,18 +162,18 @@ class _Session:
             for thread in threads:
                 thread.join()
         finally:
-            work.end(abandon=bool(self.outcome.wrong))
-        if self.outcome.wrong:
+            work.end(cancel=bool(self.outcome.violations))
+        if self.outcome.violations:
             return
         self._revive()
         work.await_jobs(DONE_S + SLOWER * cluster.lease_s)
-        self.outcome.wrong.extend(work.check(self._filled))
+        self.outcome.violations.extend(work.check(self._filled))
         self.outcome.jobs += len(work.jobs)
         self.outcome.refused += work.refused
         self.outcome.starts += sum(1 for _ in cluster.folders.ledger.glob("*/*.0"))
-        self.outcome.wrong.extend(_leaks(cluster, before))
-        self.outcome.wrong.extend(cluster.stop())
-        self.outcome.wrong.extend(_leftovers(cluster))
+        self.outcome.violations.extend(_leaks(cluster, before))
+        self.outcome.violations.extend(cluster.stop())
+        self.outcome.violations.extend(_leftovers(cluster))
 
     def _revive(self) -> None:
         """Nodes that stayed dead are repaired: some jobs cannot run without."""
@@ -200,7 +200,7 @@ class _Session:
 
     def _saboteur(self) -> None:
         """Trials until there are none left."""
-        while not self.outcome.wrong:
+        while not self.outcome.violations:
             try:
                 number = self._todo.get_nowait()
             except queue.Empty:
@@ -208,7 +208,7 @@ class _Session:
             try:
                 self._trial(number)
             except (FairleadError, OSError) as problem:
-                self.outcome.wrong.append(f"trial {number}: {problem}")
+                self.outcome.violations.append(f"trial {number}: {problem}")
 
     def _trial(self, number: int) -> None:
         for _ in range(ATTEMPTS):
@@ -267,9 +267,9 @@ class _Session:
                 for kind in self._deck:
                     free = [t for t in kind.targets if t not in self._hurt]
                     others = self._hurt - self.cluster.dead
-                    if not free or (kind.alone and others):
+                    if not free or (kind.exclusive and others):
                         continue
-                    targets = tuple(free) if kind.alone else (self._rng.choice(free),)
+                    targets = tuple(free) if kind.exclusive else (self._rng.choice(free),)
                     self._deck.remove(kind)
                     self._hurt |= set(targets)
                     return kind, targets, random.Random(f"{number} {self._rng.random()}")

@@ -29,14 +29,14 @@ UNMANAGED = 0.3  # of those of one rank: without a lease
 
 
 class JobLoad:
-    """A thread that submits jobs as others end. What goes wrong is in ``wrong``."""
+    """A thread that submits jobs as others end. What goes wrong is in ``violation``."""
 
     def __init__(self, cluster: ChaosCluster, rng: random.Random) -> None:
         self.cluster = cluster
         self.jobs: dict[str, Expected] = {}  # by name, which is the key of the submission too
         self.ids: dict[str, int] = {}  # as acknowledged
         self.refused = 0  # submissions that had to be sent again
-        self.wrong: list[str] = []
+        self.violations: list[str] = []
         self._rng = rng
         self._more = True
         self._abandoned = False
@@ -47,17 +47,17 @@ class JobLoad:
         """Begin to submit."""
         self._thread.start()
 
-    def end(self, *, abandon: bool = False) -> None:
+    def end(self, *, cancel: bool = False) -> None:
         """Submit no more; what is under way is acknowledged when this returns. abandon: or is given up, as
         the server may never answer again."""
-        self._more, self._abandoned = False, abandon
+        self._more, self._abandoned = False, cancel
         self._thread.join()
 
     def _run(self) -> None:
         try:
             count = 0
             while self._more:
-                view = self._look()
+                view = self._poll()
                 if view is not None:
                     count = sum(job.ended_s is None for job in view)
                 if count < (
@@ -68,9 +68,9 @@ class JobLoad:
                 else:
                     time.sleep(0.2)
         except Exception as problem:
-            self.wrong.append(f"{type(problem).__name__}: {problem}")
+            self.violations.append(f"{type(problem).__name__}: {problem}")
 
-    def _look(self) -> list[JobView] | None:
+    def _poll(self) -> list[JobView] | None:
         """All jobs, if the server answers. More steps than the jobs have made are never counted."""
         try:
             with self.cluster.client() as client:
@@ -78,11 +78,13 @@ class JobLoad:
         except FairleadError:
             return None
         for view in views:
-            if view.name in self.jobs and view.steps > (most := self._most(view.name)):
-                self.wrong.append(f"job {view.id}: {view.steps:g} steps counted, {most:g} made")
+            if view.name in self.jobs and view.steps > (most := self._max_steps(view.name)):
+                self.violations.append(
+                    f"job {view.id}: {view.steps:g} steps counted, {most:g} made"
+                )
         return views
 
-    def _most(self, name: str) -> float:
+    def _max_steps(self, name: str) -> float:
         """Steps that a job can have made. Those of an unmanaged job are its run time, which begins before its
         ledger does: at most the time since its submission."""
         expected = self.jobs[name]
@@ -116,7 +118,9 @@ class JobLoad:
                     with self.cluster.submitting, self.cluster.client() as client:
                         again = client.submit([spec], key=name)
                     if again != [self.ids[name]]:
-                        self.wrong.append(f"{name}: ids {again} and {self.ids[name]} for one key")
+                        self.violations.append(
+                            f"{name}: ids {again} and {self.ids[name]} for one key"
+                        )
                 return
             except FairleadError:
                 self.refused += 1
@@ -152,12 +156,12 @@ class JobLoad:
     # --- the end ---------------------------------------------------------------------------------
 
     def await_jobs(self, limit_s: float) -> None:
-        """Until all have ended; those that have not by then are in ``wrong``."""
+        """Until all have ended; those that have not by then are in ``violation``."""
         until = time.monotonic() + limit_s
-        while (views := self._look()) is None or any(job.ended_s is None for job in views):
+        while (views := self._poll()) is None or any(job.ended_s is None for job in views):
             if time.monotonic() > until:
                 left = [job for job in views or () if job.ended_s is None]
-                self.wrong.extend(
+                self.violations.extend(
                     f"job {job.id} is {job.state} after {limit_s:.0f} s without faults: {job.reason}"
                     for job in left
                 )
@@ -167,7 +171,7 @@ class JobLoad:
 
     def check(self, disk_was_full: bool) -> Iterator[str]:
         """Every way in which the jobs are not as they must be."""
-        yield from self.wrong
+        yield from self.violations
         with self.cluster.client() as client:
             views = {view.name: view for view in client.all_jobs()}
             count = len(list(client.all_jobs()))
@@ -181,4 +185,4 @@ class JobLoad:
                 continue
             folder = self.cluster.folders.ledger / name
             found = check_job(expected, folder, view, attempts[name], disk_was_full)
-            yield from (f"job {view.id} ({name}): {wrong}" for wrong in found)
+            yield from (f"job {view.id} ({name}): {violation}" for violation in found)

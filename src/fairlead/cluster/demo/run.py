@@ -54,9 +54,9 @@ class Promises:
 
     def look(self, status: StatusView, lasted_s: float) -> None:
         """Take note of it."""
-        held = sum(held for _, _, held in status.devices.values())
+        allocated = sum(allocated for _, _, allocated in status.devices.values())
         for tenant in status.tenants:
-            self.promised[tenant.name] += tenant.share_promised * held * lasted_s
+            self.promised[tenant.name] += tenant.share_promised * allocated * lasted_s
 
     def shares(self) -> dict[str, float]:
         """Tenant -> part of all."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from fairlead.model.job import Arrival, Job, JobId
 
-KEPT = 100  # newest batches
+MAX_BATCHES = 100  # newest batches
 TOGETHER_S = 2.0  # submissions so close to each other are one batch
 FEWEST = 5  # batches that must have come before others are expected
 LARGEST = 200  # jobs kept of a batch
@@ -47,7 +47,7 @@ class Recent:
     """Takes note of submissions."""
 
     def __init__(self) -> None:
-        self._batches: deque[tuple[float, float, list[Job]]] = deque(maxlen=KEPT)
+        self._batches: deque[tuple[float, float, list[Job]]] = deque(maxlen=MAX_BATCHES)
 
     def submitted(self, time_s: float, jobs: Sequence[Job]) -> None:
         """Jobs came at this time; times never descend."""

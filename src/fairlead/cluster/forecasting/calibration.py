@@ -25,7 +25,7 @@ PRIOR_WORTH = 20  # scores that what is assumed at the beginning is worth
 # Of the level, by outcome: outcomes come late and together (a sweep of equal jobs ends at once), so that more
 # overshoots.
 LEARNING_RATE = 0.03
-LEVELS = (0.6, 0.98)  # between which it moves: a row of hits is often one sweep
+LEVEL_RANGE = (0.6, 0.98)  # between which it moves: a row of hits is often one sweep
 NEAR_ROUNDS, FAR_ROUNDS = 4.0, 30.0  # forecasts of so many rounds: near, middle, far
 ALLOWANCE_S = 10.0  # added to what is forecast and to what came of it, see the module
 LEAST_S = 1.0  # upper bounds are no less
@@ -107,7 +107,7 @@ class _Class:
         """One more."""
         self.scores.append(score)
         level = self.level + LEARNING_RATE * (missed - (1 - COVERAGE))
-        self.level = min(max(level, LEVELS[0]), LEVELS[1])
+        self.level = min(max(level, LEVEL_RANGE[0]), LEVEL_RANGE[1])
         self.factors = None
 
     def work_out(self) -> tuple[float, float, float, float]:
@@ -116,11 +116,11 @@ class _Class:
         n, tail = len(scores), (1 - self.level) / 2
         low = float(scores[max(int(np.floor((n + 1) * tail)) - 1, 0)])
         high = float(scores[min(int(np.ceil((n + 1) * (1 - tail))) - 1, n - 1)])
-        middle = float(np.clip(np.median(scores), -SHIFT, SHIFT))
-        if abs(middle) < self.least_shift:
-            middle = 0.0
-        bounds = np.exp([middle, min(low, middle), max(high, middle)]).tolist()
-        return *bounds, float(np.median(np.abs(np.expm1(scores - middle))))
+        center = float(np.clip(np.median(scores), -SHIFT, SHIFT))
+        if abs(center) < self.least_shift:
+            center = 0.0
+        bounds = np.exp([center, min(low, center), max(high, center)]).tolist()
+        return *bounds, float(np.median(np.abs(np.expm1(scores - center))))
 
 
 class IntervalCalibration:
@@ -142,9 +142,9 @@ class IntervalCalibration:
         mine = self._class(kind, left_s, running)
         if mine.factors is None:
             mine.factors = mine.work_out()
-        middle, low, high, error = mine.factors
+        center, low, high, error = mine.factors
         return Calibrated(
-            left_s=_scaled(left_s, middle),
+            left_s=_scaled(left_s, center),
             low_s=_scaled(left_s, low),
             high_s=max(_scaled(left_s, high), LEAST_S),
             error=error * (left_s + ALLOWANCE_S) / max(left_s, LEAST_S),
@@ -157,8 +157,8 @@ class IntervalCalibration:
         at = 0 if rounds < NEAR_ROUNDS else 1 if rounds < FAR_ROUNDS else 2
         key = (kind, running and at < 2, at)
         if key not in self._classes:
-            middle, sd = PRIOR[kind, running][at]
-            normal = NormalDist(middle, sd)
+            center, sd = PRIOR[kind, running][at]
+            normal = NormalDist(center, sd)
             spots = ((i + 0.5) / PRIOR_WORTH for i in range(PRIOR_WORTH))
             prior = tuple(normal.inv_cdf(spot) for spot in spots)
             self._classes[key] = _Class(prior, LEAST_SHIFT[kind])
@@ -200,8 +200,8 @@ class Pending:
     def add(self, job: int, forecast: RawForecast) -> None:
         """A forecast was made."""
         before = self._made.setdefault(job, [])
-        alike = [one.left_s for one in before if one.running == forecast.running]
-        if not alike or forecast.left_s < alike[-1] / 2:
+        similar = [one.left_s for one in before if one.running == forecast.running]
+        if not similar or forecast.left_s < similar[-1] / 2:
             before.append(forecast)
 
     def ended(self, job: int, time_s: float) -> list[ForecastOutcome]:

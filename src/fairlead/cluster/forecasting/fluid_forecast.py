@@ -58,19 +58,21 @@ class FluidJobs:
 
 def fluid_jobs(s: Scheduler) -> FluidJobs:
     """The jobs that take part, as a scheduler has them."""
-    jobs, units = s.data.ledger.jobs, s.data.ledger.groups
+    jobs, groups = s.data.ledger.jobs, s.data.ledger.groups
     types = len(s.data.capacity)
     rate, share = np.zeros((jobs.n, types)), np.zeros((jobs.n, types))
     running_on = np.full(jobs.n, -1)
     steps = s.data.throughputs.rate[jobs.row]
     for slot, type_ in enumerate(s.data.running.site.accelerator_of_slot.tolist()):
         rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
-        for member in units.members.T:
-            there = member >= 0
-            np.add.at(share[:, type_], member[there], units.share[there, slot])
-    for member in units.members.T:
-        runs = (member >= 0) & (units.running_on >= 0)
-        running_on[member[runs]] = s.data.running.site.accelerator_of_slot[units.running_on[runs]]
+        for group_member in groups.members.T:
+            there = group_member >= 0
+            np.add.at(share[:, type_], group_member[there], groups.share[there, slot])
+    for group_member in groups.members.T:
+        runs = (group_member >= 0) & (groups.running_on >= 0)
+        running_on[group_member[runs]] = s.data.running.site.accelerator_of_slot[
+            groups.running_on[runs]
+        ]
     capacity = s.data.capacity
     rate[capacity[None, :] < jobs.scale[:, None]] = 0.0
     return FluidJobs(
@@ -146,8 +148,8 @@ def _shared(jobs: FluidJobs, capacity: Floats, horizon_s: float) -> Floats:
     speed, part = _speeds(jobs, capacity)
     finish: Floats = np.full(len(jobs.job), np.inf)
     left, now_s = jobs.left.copy(), 0.0
-    able, kind = np.unique(jobs.rate > 0, axis=0, return_inverse=True)
-    kind = kind.reshape(-1)
+    able, rate_class = np.unique(jobs.rate > 0, axis=0, return_inverse=True)
+    rate_class = rate_class.reshape(-1)
     awaits = np.argsort(jobs.arrive_s, kind="stable")
     come = int(np.searchsorted(jobs.arrive_s[awaits], 0.0, side="right"))
     active = awaits[:come]
@@ -156,9 +158,9 @@ def _shared(jobs: FluidJobs, capacity: Floats, horizon_s: float) -> Floats:
     devices = float(capacity.sum())
     while present and now_s < horizon_s:
         runs = _stretched(part[active], jobs.scale[active], devices)
-        wanted: Floats = np.zeros(len(able))
-        np.add.at(wanted, kind[active], runs * jobs.scale[active])
-        runs *= _had(wanted, able, capacity)[kind[active]]
+        demand: Floats = np.zeros(len(able))
+        np.add.at(demand, rate_class[active], runs * jobs.scale[active])
+        runs *= _had(demand, able, capacity)[rate_class[active]]
         pace = speed[active] * runs
         ends = left[active] / np.maximum(pace, 1e-300)
         step_s = horizon_s - now_s
@@ -201,29 +203,29 @@ def _stretched(part: Floats, scale: Ints, devices: float) -> Floats:
         return np.ones(len(part))
     low, high = 0.0, 1.0 / float(part.min())
     for _ in range(40):
-        middle = (low + high) / 2
-        if float(np.minimum(part * middle, 1.0) @ scale) > devices:
-            high = middle
+        center = (low + high) / 2
+        if float(np.minimum(part * center, 1.0) @ scale) > devices:
+            high = center
         else:
-            low = middle
+            low = center
     return np.minimum(part * low, 1.0)
 
 
-def _had(wanted: Floats, able: Bools, capacity: Floats) -> Floats:
+def _had(demand: Floats, able: Bools, capacity: Floats) -> Floats:
     """(kinds,) the part that jobs get of what they want, for no type has more than its devices. wanted:
     (kinds,) devices on average of all that can run on the same types; able: (kinds, types) on which."""
     weight = able * capacity
     for _ in range(BALANCINGS):
         used_on = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
-        there = np.minimum(capacity / np.maximum(wanted @ used_on, 1e-300), 1.0)
+        there = np.minimum(capacity / np.maximum(demand @ used_on, 1e-300), 1.0)
         if (there > FULL).all():
-            return np.ones(len(wanted))
+            return np.ones(len(demand))
         weight = weight * there  # who can run elsewhere does so where this type is short
     return np.asarray((used_on * there).sum(axis=1))
 
 
 def _in_order(
-    jobs: FluidJobs, capacity: Floats, order: str, aware: bool, horizon_s: float
+    jobs: FluidJobs, capacity: Floats, order: str, heterogeneity_aware: bool, horizon_s: float
 ) -> Floats:
     """List scheduling: whoever runs goes on, the others follow. aware: each where it ends first; else where
     devices are free first."""
@@ -242,8 +244,8 @@ def _in_order(
                 continue
             start_s = devices[0] if scale == 1 else heapq.nsmallest(scale, devices)[-1]
             end_s = max(start_s, float(jobs.arrive_s[row])) + float(jobs.left[row]) / rate
-            if (end_s if aware else start_s) < first_s:
-                best_s, best, first_s = end_s, type_, end_s if aware else start_s
+            if (end_s if heterogeneity_aware else start_s) < first_s:
+                best_s, best, first_s = end_s, type_, end_s if heterogeneity_aware else start_s
         if best < 0:
             continue
         for _ in range(scale):

@@ -65,7 +65,9 @@ class Question:
     now_s: float | None = None  # None: the time of the state
     horizon_s: float = 30 * DAY_S
     steps_done: Mapping[int, float] = field(default_factory=dict)  # what is known beyond the state
-    held_s: Mapping[int, float] = field(default_factory=dict)  # held jobs -> until they are let go
+    paused_s: Mapping[int, float] = field(
+        default_factory=dict
+    )  # held jobs -> until they are let go
     # job -> how many times as fast it is as its job type: those of a type made up, which says nothing
     measured: Mapping[int, float] = field(default_factory=dict)
     unknown: frozenset[int] = frozenset()  # jobs of whose rates nobody knows anything: not told of
@@ -155,8 +157,8 @@ def eta(outcomes: Sequence[ForecastRun], job: int) -> Eta:
     if not len(times):
         return Eta(None, None, None, 0)
     found = np.quantile(times, (0.5, 0.1, 0.9), method="inverted_cdf").tolist()
-    middle, low, high = (value if value < np.inf else None for value in found)
-    return Eta(middle, low, high, len(times))
+    median, low, high = (value if value < np.inf else None for value in found)
+    return Eta(median, low, high, len(times))
 
 
 def median_s(outcomes: Sequence[ForecastRun], job: int) -> float | None:
@@ -176,8 +178,8 @@ def running_jobs(state: SchedulerCheckpoint) -> frozenset[int]:
 def _forget_stays(scheduler: Scheduler, costs: RestartCosts) -> None:
     """Who keeps its devices for now shall not do so for ever, for nobody will say here that it need not."""
     for ledger in (scheduler.data.ledger, scheduler.data.paused_jobs):
-        told = ledger.jobs.restart_s
-        told[told >= STAYS_S] = costs.default_s
+        restart_s = ledger.jobs.restart_s
+        restart_s[restart_s >= STAYS_S] = costs.default_s
 
 
 def _learn_rates(scheduler: Scheduler, now_s: float, measured: Mapping[int, float]) -> None:
@@ -211,12 +213,12 @@ def _learn_rates(scheduler: Scheduler, now_s: float, measured: Mapping[int, floa
     )
 
 
-def _let_go(scheduler: Scheduler, now_s: float, asked: Question) -> list[Command]:
+def _resume(scheduler: Scheduler, now_s: float, asked: Question) -> list[Command]:
     """Jobs that are held for now take part from the beginning; their wait is added in the end."""
-    held = [job for job in asked.held_s if JobId(job) in scheduler.data.paused_jobs]
-    if not held:
+    paused = [job for job in asked.paused_s if JobId(job) in scheduler.data.paused_jobs]
+    if not paused:
         return []
-    return scheduler.handle(JobsPaused(now_s, np.array(held, np.int64), False))
+    return scheduler.handle(JobsPaused(now_s, np.array(paused, np.int64), False))
 
 
 def _setup_ahead(setup: Setup, asked: Question) -> Setup:
@@ -243,13 +245,13 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
     ids = np.array(list(done), np.int64)
     scheduler.handle(ProgressCorrected(now_s, ids, np.array(list(done.values()))))
     goes_on = None if asked.cluster is not None else _goes_on(scheduler, now_s)
-    first: list[Command] = _let_go(scheduler, now_s, asked)
+    first: list[Command] = _resume(scheduler, now_s, asked)
     if asked.add_jobs or not scheduler.data.round.active:
         first += scheduler.handle(JobsSubmitted(now_s, tuple(asked.add_jobs)))
     if goes_on is not None:
         first.append(goes_on)
     elif scheduler.data.round.active:
-        first += scheduler.handle(_cut(scheduler, now_s, starts))
+        first += scheduler.handle(_end_round_early(scheduler, now_s, starts))
     adopted = _adopted(scheduler, starts)
     to_come = JobsToCome(scheduler, asked.history, asked.add_jobs, now_s, seed)
     backend = SimBackend(
@@ -286,18 +288,18 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
     if to_the_end:
         found = watch.outcome(unfinished, asked.horizon_s)
     else:
-        found = _rest(scheduler, ahead.policy, watch, asked, to_come)
-    return _with_waits(found, asked.held_s).without(asked.unknown, asked.horizon_s)
+        found = _rest_of_round(scheduler, ahead.policy, watch, asked, to_come)
+    return _with_waits(found, asked.paused_s).without(asked.unknown, asked.horizon_s)
 
 
-def _with_waits(outcome: ForecastRun, held_s: Mapping[int, float]) -> ForecastRun:
+def _with_waits(outcome: ForecastRun, paused_s: Mapping[int, float]) -> ForecastRun:
     """An outcome of which jobs were let go at once that are to wait for so many seconds."""
-    finish_s = {job: t + held_s.get(job, 0.0) for job, t in outcome.finish_s.items()}
+    finish_s = {job: t + paused_s.get(job, 0.0) for job, t in outcome.finish_s.items()}
     last_s = max(finish_s.values(), default=0.0)
     return replace(outcome, finish_s=finish_s, makespan_s=max(outcome.makespan_s, last_s))
 
 
-def _rest(
+def _rest_of_round(
     s: Scheduler, policy: str, watch: "_Watch", asked: Question, to_come: JobsToCome
 ) -> ForecastRun:
     """What follows without rounds on what was simulated."""
@@ -314,7 +316,7 @@ def _rest(
     fastest = np.maximum(there.rate.max(axis=1, initial=0.0), 1e-300)
     work_s = float((there.scale * there.left / fastest)[times[: len(there.job)] < np.inf].sum())
     there_s = float(s.data.capacity.sum()) * makespan_s
-    used = min((watch.held_s + work_s) / there_s, 1.0) if there_s > 0 else 0.0
+    used = min((watch.paused_s + work_s) / there_s, 1.0) if there_s > 0 else 0.0
     return ForecastRun(finish_s, makespan_s, used, unfinished, exact_s)
 
 
@@ -383,14 +385,14 @@ def _goes_on(s: Scheduler, now_s: float) -> StartRound | None:
         or (command.devices < 0).any()
     ):
         return None
-    rest_s = command.time_s + command.length_s - now_s
-    units = np.where(np.isin(command.job_groups, s.data.ledger.jobs.id), command.job_groups, -1)
+    remaining_s = command.time_s + command.length_s - now_s
+    groups = np.where(np.isin(command.job_groups, s.data.ledger.jobs.id), command.job_groups, -1)
     kept = np.ones_like(command.kept)
-    rest = replace(command, time_s=now_s, length_s=rest_s, job_groups=units, kept=kept)
-    return rest if rest_s > 0 else None
+    remaining = replace(command, time_s=now_s, length_s=remaining_s, job_groups=groups, kept=kept)
+    return remaining if remaining_s > 0 else None
 
 
-def _cut(s: Scheduler, now_s: float, starts: Mapping[int, _NextStart]) -> RoundEnded:
+def _end_round_early(s: Scheduler, now_s: float, starts: Mapping[int, _NextStart]) -> RoundEnded:
     """The end of the round in force, now; its steps are counted already."""
     command = s.data.round.in_force
     assert command is not None
@@ -409,9 +411,9 @@ def _cut(s: Scheduler, now_s: float, starts: Mapping[int, _NextStart]) -> RoundE
 def _rates(s: Scheduler, rows: list[int], slot: int) -> list[float]:
     """Steps/s of the members of a unit on a slot; rows: of jobs, -1 = none."""
     table = s.data.throughputs
-    kinds = [int(s.data.ledger.jobs.row[row]) for row in rows if row >= 0]
-    if len(kinds) == 2 and table.colocated_rate is not None:
-        return [float(table.colocated_rate[kinds[k], kinds[1 - k], slot]) for k in (0, 1)]
+    job_types = [int(s.data.ledger.jobs.row[row]) for row in rows if row >= 0]
+    if len(job_types) == 2 and table.colocated_rate is not None:
+        return [float(table.colocated_rate[job_types[k], job_types[1 - k], slot]) for k in (0, 1)]
     return [
         float(table.rate[s.data.ledger.jobs.row[row], slot]) if row >= 0 else 0.0 for row in rows
     ]
@@ -440,10 +442,10 @@ def _job(s: Scheduler, row: int) -> Job:
 
 def _adopted(s: Scheduler, starts: Mapping[int, _NextStart]) -> list[Adopted]:
     """The jobs that take part, as they are now."""
-    jobs, ran = s.data.ledger.jobs, s.data.ledger.runs.ran_s
+    jobs, runs = s.data.ledger.jobs, s.data.ledger.runs.ran_s
     found = []
     for row, (job, done, ran_s) in enumerate(
-        zip(jobs.id.tolist(), jobs.done.tolist(), ran.tolist(), strict=True)
+        zip(jobs.id.tolist(), jobs.done.tolist(), runs.tolist(), strict=True)
     ):
         begun = starts.get(job)
         started = ran_s > 0 or begun is not None
@@ -459,14 +461,14 @@ class _Watch:
         """first_id: from which on jobs are not there yet."""
         self.now_s, self.devices, self.first_id = now_s, devices, first_id
         self.finish_s: dict[int, float] = {}
-        self.held_s = 0.0
+        self.paused_s = 0.0
         self._scale: Floats = np.zeros(0)
         self._began_s = now_s
 
     def event(self, event: Event) -> None:
         """Count the time of a round."""
         if isinstance(event, RoundEnded):
-            self.held_s += float(self._scale @ (event.finish_s - self._began_s))
+            self.paused_s += float(self._scale @ (event.finish_s - self._began_s))
 
     def command(self, command: Command) -> None:
         """Take note of ends and of who runs."""
@@ -482,5 +484,5 @@ class _Watch:
         """What has been seen."""
         makespan_s = horizon_s if unfinished else max(self.finish_s.values(), default=0.0)
         there_s = self.devices * makespan_s
-        used = self.held_s / there_s if there_s > 0 else 0.0
+        used = self.paused_s / there_s if there_s > 0 else 0.0
         return ForecastRun(self.finish_s, makespan_s, used, unfinished)

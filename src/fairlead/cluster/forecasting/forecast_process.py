@@ -80,7 +80,7 @@ class ForecastProcess:
     def run(
         self,
         task: ForecastTask,
-        patience_s: float = float("inf"),
+        timeout_s: float = float("inf"),
         early: Callable[[list[ForecastRun]], None] = _ignore,
     ) -> list[ForecastRun]:
         """One outcome for each seed that the time was enough for, one at least. patience_s: after which the
@@ -88,7 +88,7 @@ class ForecastProcess:
         the process fails, and the task's own error where it cannot be answered."""
         with self._turn:
             process, connection = self._started()
-            until = time.monotonic() + patience_s
+            until = time.monotonic() + timeout_s
             self._number += 1
             try:
                 connection.send((self._number, task))
@@ -114,13 +114,13 @@ class ForecastProcess:
         coarse: list[ForecastRun] = []
         while True:
             if connection.poll(POLL_S):
-                number, said, value = connection.recv()
+                number, ok, value = connection.recv()
                 if number != self._number:
                     continue
-                if said == "coarse":
+                if ok == "coarse":
                     coarse = value
                     early(coarse)
-                elif said == "done":
+                elif ok == "done":
                     return list(value)
                 else:
                     raise value

@@ -97,7 +97,7 @@ class Forecaster:
         self._copy = copy
         self._process = process or ForecastProcess("forecasts")
         self._changed = threading.Condition()
-        self._wanted = False
+        self._requested = False
         self._closed = False
         self._failures = 0
         self._problem = ""  # of the last failure
@@ -129,7 +129,7 @@ class Forecaster:
         within ``wait_s`` it is waited for. least_s: that the job takes from now on at its best rate; an old
         forecast is counted down by the clock, whatever the job does."""
         failures = self._failures
-        self._want()
+        self._request()
         known = self._best(job)
         vague = known is None or known.kind_of(job) == "coarse"
         if vague and self.latest is not None and self._usual_s < wait_s:
@@ -137,7 +137,7 @@ class Forecaster:
             with contextlib.suppress(ForecastError):
                 self._wait(lambda one: one.final and job in one.jobs, until, failures)
             known = self._best(job)
-        return None if known is None else self._told(known, job, least_s)
+        return None if known is None else self._job_forecast(known, job, least_s)
 
     def _best(self, job: int) -> Latest | None:
         """The newest forecast that knows the job, an exact one before a coarse one: while one of a state
@@ -146,7 +146,7 @@ class Forecaster:
         exact = [one for one in known if one.kind_of(job) == "exact"]
         return next(iter(exact or known), None)
 
-    def _told(self, latest: Latest, job: int, least_s: float) -> JobForecast:
+    def _job_forecast(self, latest: Latest, job: int, least_s: float) -> JobForecast:
         """What a forecast says of a job that it knows."""
         age_s, kind, left_s = latest.age_s, latest.kind_of(job), latest.left_s(job)
         known_s = None
@@ -159,14 +159,14 @@ class Forecaster:
             given = then.no_sooner_than(least_s)
         return JobForecast(kind, age_s, known_s, len(latest.outcomes), given)
 
-    def error(self, latest: Latest, outlook: ForecastRun) -> float:
+    def error(self, latest: Latest, run: ForecastRun) -> float:
         """Relative, of the median job of a forecast of that state: half of such forecasts were further
         off; 0 where no job ends."""
         errors = [
             self.track_record.calibrated(
-                kind_within(outlook, left_s), left_s, job in latest.running
+                kind_within(run, left_s), left_s, job in latest.running
             ).error
-            for job, left_s in outlook.finish_s.items()
+            for job, left_s in run.finish_s.items()
         ]
         return median(errors) if errors else 0.0
 
@@ -181,7 +181,7 @@ class Forecaster:
             if reusable:
                 return latest
         before = self._failures
-        self._want(now=True)
+        self._request(now=True)
 
         def is_good(one: Latest) -> bool:
             new = one.at >= asked or one.cost_s > AT_LEAST_S
@@ -193,9 +193,9 @@ class Forecaster:
         assert found is not None, "there is one, or the wait has failed"
         return found
 
-    def _want(self, now: bool = False) -> None:
+    def _request(self, now: bool = False) -> None:
         with self._changed:
-            self._wanted = True
+            self._requested = True
             if now:
                 self._tried = -float("inf")
             self._changed.notify_all()
@@ -222,7 +222,7 @@ class Forecaster:
     # --- the thread -----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._rest():
+        while self._wait_until_due():
             try:
                 self._make()
             except FairleadError as problem:
@@ -240,7 +240,7 @@ class Forecaster:
             self._tried = time.monotonic()
             self._changed.notify_all()
 
-    def _rest(self) -> bool:
+    def _wait_until_due(self) -> bool:
         """Wait until another forecast is due; False at the end."""
         with self._changed:
             while not self._closed:
@@ -252,7 +252,7 @@ class Forecaster:
 
     def _due_s(self) -> float:
         cost_s = 0.0 if self.latest is None else self.latest.cost_s
-        if self._wanted:
+        if self._requested:
             return self._tried + max(AT_LEAST_S, TIMES_COST * cost_s) - time.monotonic()
         gap_s = max(UNASKED_S, UNASKED_COST * cost_s)
         return max(self._tried, self._began) + gap_s - time.monotonic()
@@ -260,7 +260,7 @@ class Forecaster:
     def _make(self) -> None:
         self.track_record.learn()
         with self._changed:
-            self._wanted = False
+            self._requested = False
         began = time.monotonic()
         now_s, task = self._copy()
         jobs = frozenset(task.state.ledger.jobs["id"].tolist())

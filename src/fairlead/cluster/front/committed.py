@@ -22,8 +22,8 @@ from fairlead.cluster.store.database import readable, reader
 from fairlead.cluster.store.job_views import (
     attempt_views,
     cannot_start,
-    heard_so_far,
     job_view,
+    reported_so_far,
     story,
     under_way_s,
 )
@@ -74,10 +74,12 @@ class Committed:
         unmanaged = job_row.spec.unmanaged
 
         def as_now(row: AttemptRow) -> AttemptRow:
-            held = self._held(row) if row.ended_s is None else None
-            if held is None:
+            status = self._status(row) if row.ended_s is None else None
+            if status is None:
                 return row
-            return heard_so_far(row, held, self._steps(job_row, row, held), unmanaged=unmanaged)
+            return reported_so_far(
+                row, status, self._steps(job_row, row, status), unmanaged=unmanaged
+            )
 
         return attempt_views(self._reading().attempts(job), as_now)
 
@@ -129,13 +131,13 @@ class Committed:
 
     def _view(self, row: JobRow, live: list[AttemptRow]) -> JobView:
         attempt = next((one for one in reversed(live) if one.ordered), None)
-        held = None if attempt is None else self._held(attempt)
+        status = None if attempt is None else self._status(attempt)
         obstacle = None
-        if attempt is not None and held is not None and held.obstacle:
-            obstacle = cannot_start({attempt.node.split(",")[0]: held.obstacle})
+        if attempt is not None and status is not None and status.obstacle:
+            obstacle = cannot_start({attempt.node.split(",")[0]: status.obstacle})
         steps = row.steps
-        if attempt is not None and held is not None and row.state != "completed":
-            steps = self._steps(row, attempt, held)
+        if attempt is not None and status is not None and row.state != "completed":
+            steps = self._steps(row, attempt, status)
         return job_view(
             row,
             attempt if row.state in ON_DEVICES else None,
@@ -148,28 +150,28 @@ class Committed:
             rates={},
             measured_rate=row.measured_rate,
             measured_on=row.measured_on,
-            held=held,
-            progress_age_s=self._progress_age_s(row, attempt, held),
+            status=status,
+            progress_age_s=self._progress_age_s(row, attempt, status),
         )
 
     def _progress_age_s(
-        self, row: JobRow, attempt: AttemptRow | None, held: AttemptStatus | None
+        self, row: JobRow, attempt: AttemptRow | None, status: AttemptStatus | None
     ) -> float | None:
         """Seconds since the steps of a job with devices were counted; None = its node tells of them."""
-        if attempt is None or held is not None or row.counted_s is None or not row.open:
+        if attempt is None or status is not None or row.counted_s is None or not row.open:
             return None
         return max(self._now_s() - row.counted_s, 0.0)
 
-    def _steps(self, row: JobRow, attempt: AttemptRow, held: AttemptStatus) -> float:
+    def _steps(self, row: JobRow, attempt: AttemptRow, status: AttemptStatus) -> float:
         """Steps of the job done by now, as its node told the front: by its run time where that is all that
         is known."""
-        if held.loaded_step >= 0:
-            return float(min(held.step, row.total_steps))
+        if status.loaded_step >= 0:
+            return float(min(status.step, row.total_steps))
         if not row.spec.unmanaged or row.tells_steps or not attempt.rate:
             return row.steps
-        runs = held.state == "running"
+        runs = status.state == "running"
         age_s = min(self._age_s(attempt), silence_s(self._table.heartbeat_s)) if runs else 0.0
-        return row.by_time(attempt.from_step, attempt.rate, held.ran_s + age_s)
+        return row.by_time(attempt.from_step, attempt.rate, status.ran_s + age_s)
 
     def _age_s(self, attempt: AttemptRow) -> float:
         """Seconds since the first node of an attempt was heard of."""
@@ -178,7 +180,9 @@ class Committed:
             0.0 if node is None or not node.seen else max(self._table.monotonic() - node.seen, 0.0)
         )
 
-    def _held(self, attempt: AttemptRow) -> AttemptStatus | None:
+    def _status(self, attempt: AttemptRow) -> AttemptStatus | None:
         node = self._table.nodes.get(attempt.node.split(",")[0])
-        said = () if node is None else node.said
-        return next((h for h in said if (h.job, h.attempt) == (attempt.job, attempt.attempt)), None)
+        statuses = () if node is None else node.statuses
+        return next(
+            (h for h in statuses if (h.job, h.attempt) == (attempt.job, attempt.attempt)), None
+        )

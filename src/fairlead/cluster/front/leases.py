@@ -13,7 +13,7 @@ from fairlead.cluster.front.messages import (
     NIL,
     AskLoss,
     NodeRemoved,
-    NodeStanding,
+    NodeRenewal,
     PublishedNode,
     PublishedOrders,
     PublishedPosition,
@@ -57,7 +57,7 @@ class LeasedNode:
     seen: float = 0.0
     lease_until: float = 0.0  # every lease that it was granted is over by then
     granted: set[AttemptKey] = field(default_factory=set)  # starts that ever got a lease
-    said: tuple[AttemptStatus, ...] = ()  # all that it holds, as it said last
+    statuses: tuple[AttemptStatus, ...] = ()  # all that it holds, as it said last
     health: tuple[object, ...] = ((), (), 0)  # what it said last of problems and test starts
     contested: int = 0  # registrations of another incarnation that are being decided
     holds: dict[AttemptKey, tuple[object, ...]] = field(default_factory=dict)  # without progress
@@ -69,14 +69,14 @@ class LeasedNode:
 
 
 class LeaseTable:
-    """See the module. ``told`` is called with the names of nodes that have orders worth pushing."""
+    """See the module. ``text`` is called with the names of nodes that have orders worth pushing."""
 
     def __init__(
         self,
         lease_s: float,
         rate_bound: float,
         monotonic: Callable[[], float],
-        forward: Callable[[Reported | NodeStanding], None],
+        forward: Callable[[Reported | NodeRenewal], None],
         shortest_s: float = 0.0,
     ) -> None:
         """forward: is given what the driver should hear of; shortest_s: between heartbeats of a node."""
@@ -86,9 +86,9 @@ class LeaseTable:
         self.forward = forward
         self.shortest_s = shortest_s
         self.nodes: dict[str, LeasedNode] = {}
-        self.told: Callable[[str], None] = _tell_nobody
+        self.on_orders: Callable[[str], None] = _tell_nobody
         self.is_pushing: Callable[[], bool] = bool  # do nodes wait to be told of orders?
-        self.followed_s: Callable[[float], object] = _take_no_time  # from a round's end
+        self.followed_s: Callable[[float], object] = _ignore_seconds  # from a round's end
         self.halted = ""  # why all stays as it is on every node; "" = it need not
         self._position = NIL  # of the state, as agents shall remember it
         self._looked = monotonic()
@@ -102,7 +102,7 @@ class LeaseTable:
 
     def report(self, message: NodeReport) -> PublishedOrders:
         """The orders of a node, with its leases renewed. Raises StaleError."""
-        self.look()
+        self.poll()
         if self.halted:
             return self._as_it_is(message)
         node = self.known(message.node, message.incarnation)
@@ -153,7 +153,7 @@ class LeaseTable:
     def _as_it_is(self, message: NodeReport) -> PublishedOrders:
         """Leases for all that a node runs, also what this server does not know, and no other orders. The
         agent takes none for what has lost its lease."""
-        leases = {held.job: self.lease_s for held in message.holds if held.state != "ended"}
+        leases = {leased.job: self.lease_s for leased in message.holds if leased.state != "ended"}
         return PublishedOrders(halted=self.halted, leases=leases, heartbeat_s=self.heartbeat_s)
 
     def _gap_s(self) -> float:
@@ -164,11 +164,11 @@ class LeaseTable:
     def _renew(self, node: LeasedNode) -> dict[int, float]:
         """Job -> seconds of its lease. While another agent registers under the name, whoever decides on that
         knows what was ever granted: nothing is granted for the first time."""
-        held = [start for start in node.starts if start in node.holds]
+        leased = [start for start in node.starts if start in node.holds]
         if node.contested:
-            held = [start for start in held if start in node.granted]
-        node.granted.update(held)
-        return {job: self.lease_s for job, _ in held}
+            leased = [start for start in leased if start in node.granted]
+        node.granted.update(leased)
+        return {job: self.lease_s for job, _ in leased}
 
     def contest(self, message: Register) -> bool:
         """An agent registers. Returns whether the node is another one's, until ``uncontest``."""
@@ -193,13 +193,13 @@ class LeaseTable:
 
     def _take(self, node: LeasedNode, holds: tuple[AttemptStatus, ...]) -> bool:
         """Store what the node holds. Returns whether more than progress has changed."""
-        node.said = holds
+        node.statuses = holds
         before, node.holds = node.holds, {(h.job, h.attempt): _without_progress(h) for h in holds}
         return before != node.holds
 
     # --- what the driver says ----------------------------------------------------------------------
 
-    def publish(self, state: PublishedNode) -> NodeStanding | None:
+    def publish(self, state: PublishedNode) -> NodeRenewal | None:
         """The node as the driver has it. Returns what it was granted before a new registration."""
         node = self.nodes.get(state.node)
         if node is None:
@@ -220,14 +220,14 @@ class LeaseTable:
             node.awaited = state.orders.seq, state.round_end
         node.granted &= node.starts | node.holds.keys()
         if newer and state.push:
-            self.told(node.name)
-        return _standing(node, anew=True) if anew else None
+            self.on_orders(node.name)
+        return _renewal(node, anew=True) if anew else None
 
     def disconnected(self, name: str, incarnation: str) -> None:
         """A stream of orders to an agent broke; one that lives comes back at once."""
         node = self.nodes.get(name)
         if node is not None and node.incarnation == incarnation and not node.lost:
-            self.forward(_standing(node, broke=self.monotonic()))
+            self.forward(_renewal(node, broke=self.monotonic()))
 
     def move(self, message: PublishedPosition) -> None:
         """The state has come so far."""
@@ -241,19 +241,19 @@ class LeaseTable:
         """Forget a node."""
         self.nodes.pop(message.node, None)
 
-    def ask_loss(self, asked: AskLoss) -> NodeStanding | None:
+    def ask_loss(self, asked: AskLoss) -> NodeRenewal | None:
         """May the driver give up this node? If so, nothing is renewed for it from now on. None: it has
         registered again, or is not there."""
-        self.look()
+        self.poll()
         node = self.nodes.get(asked.node)
         if node is None or node.registration != asked.registration:
             return None
-        node.lost = node.lost or self.monotonic() - asked.patience_s > node.quiet_since
-        return _standing(node)
+        node.lost = node.lost or self.monotonic() - asked.timeout_s > node.quiet_since
+        return _renewal(node)
 
     # --- time --------------------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Called often. Where that was not so, this process stood still: the silence was its own."""
         now = self.monotonic()
         away_s, self._looked = now - self._looked, now
@@ -267,23 +267,23 @@ class LeaseTable:
             node.seen = min(now, node.quiet_since + seconds)
 
 
-def _without_progress(held: AttemptStatus) -> tuple[object, ...]:
+def _without_progress(leased: AttemptStatus) -> tuple[object, ...]:
     """What of a start the driver must hear of at once."""
     return (
-        held.state,
-        held.loaded_step >= 0,
-        held.address,
-        held.batch,
-        held.completed,
-        held.finishing,
-        held.directory_problem,
-        held.stall,
-        held.stacks,
+        leased.state,
+        leased.loaded_step >= 0,
+        leased.address,
+        leased.batch,
+        leased.completed,
+        leased.finishing,
+        leased.directory_problem,
+        leased.stall,
+        leased.stacks,
     )
 
 
-def _standing(node: LeasedNode, anew: bool = False, broke: float = 0.0) -> NodeStanding:
-    return NodeStanding(
+def _renewal(node: LeasedNode, anew: bool = False, broke: float = 0.0) -> NodeRenewal:
+    return NodeRenewal(
         node=node.name,
         registration=node.registration,
         lost=node.lost,
@@ -300,5 +300,5 @@ def _tell_nobody(name: str) -> None:
     del name
 
 
-def _take_no_time(seconds: float) -> None:
+def _ignore_seconds(seconds: float) -> None:
     del seconds

@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead.cluster.front.facade import NotFoundError
 from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.protocol.messages import LogChunk, LogWanted
+from fairlead.cluster.protocol.messages import LogChunk, LogOffset
 from fairlead.cluster.store.database import readable, reader
 from fairlead.cluster.store.log_store import LogStore
 from fairlead.cluster.store.rows import JobRow
@@ -48,18 +48,18 @@ class LogService:
         """What has come is written."""
         self._thread.shutdown()
 
-    async def put(self, chunk: LogChunk) -> LogWanted:
+    async def put(self, chunk: LogChunk) -> LogOffset:
         """Keep a piece. The disk is waited for on another thread than the one that renews leases."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._put, chunk)
 
-    def _put(self, chunk: LogChunk) -> LogWanted:
+    def _put(self, chunk: LogChunk) -> LogOffset:
         """Output of jobs that are not here is not kept."""
         job = self._job(chunk.job, chunk.attempt)
         if job is None or not 0 < chunk.attempt <= job.attempt or chunk.rank < 0:
-            return LogWanted(offset=chunk.offset + len(chunk.data))
+            return LogOffset(offset=chunk.offset + len(chunk.data))
         if not 0 <= chunk.offset < 1 << 60 or chunk.rank > 1 << 20:
             raise ConfigError(f"offset: must be from 0 to 2^60, got {chunk.offset}")
-        return LogWanted(offset=self._store.put(chunk, job.log_bytes))
+        return LogOffset(offset=self._store.put(chunk, job.log_bytes))
 
     def read(self, caller: Caller, job: int, cursor: str, limit: int) -> tuple[str, str]:
         """Output behind the cursor, and the next cursor."""

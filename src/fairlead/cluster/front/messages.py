@@ -24,7 +24,7 @@ class PublishedOrders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """``protocol.Orders`` whose parts are encoded already: they are passed on to the agent as they are."""
 
     seq: int = 0
-    wanted: msgspec.Raw = _EMPTY
+    desired: msgspec.Raw = _EMPTY
     forget: msgspec.Raw = _EMPTY
     leases: dict[int, float] = {}
     heartbeat_s: float = 0.0
@@ -99,11 +99,11 @@ class NodeRemoved(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 class AskLoss(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """May the driver give up this node? Only if it has been quiet for ``patience_s``."""
+    """May the driver give up this node? Only if it has been quiet for ``timeout_s``."""
 
     node: str
     registration: int
-    patience_s: float
+    timeout_s: float
 
     @property
     def key(self) -> str:
@@ -269,7 +269,7 @@ class Reported(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, changed=True)
 
 
-class NodeStanding(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+class NodeRenewal(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """Answers ``AskLoss`` and a new registration. lost: nothing is renewed for this registration of the
     node from now on; lease_until: of all its registrations."""
 
@@ -285,7 +285,7 @@ class NodeStanding(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     orders_seq: int = -1  # the orders that the front goes by
     granted: tuple[tuple[int, int], ...] = ()  # starts that ever got a lease
 
-    def over(self, older: "NodeStanding") -> "NodeStanding":
+    def over(self, older: "NodeRenewal") -> "NodeRenewal":
         """This in place of one that the driver has not been sent."""
         if older.registration != self.registration:
             return self
@@ -311,7 +311,7 @@ class Call(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return ""
 
 
-ToDriver: TypeAlias = Listens | FrontRefused | Reported | NodeStanding | Call
+ToDriver: TypeAlias = Listens | FrontRefused | Reported | NodeRenewal | Call
 _Message: TypeAlias = ToFront | ToDriver
 
 

@@ -138,7 +138,7 @@ def _of_tenants(tenants: Iterable[TenantView]) -> Iterable[Metric]:
     jobs = GaugeMetricFamily(
         "fairlead_jobs", "Jobs in the system by state.", labels=("state", "tenant")
     )
-    held = GaugeMetricFamily(
+    allocated = GaugeMetricFamily(
         "fairlead_tenant_devices", "Devices that a tenant's jobs hold.", labels=("tenant",)
     )
     promised = GaugeMetricFamily(
@@ -162,12 +162,12 @@ def _of_tenants(tenants: Iterable[TenantView]) -> Iterable[Metric]:
     for one in tenants:
         for state, number in one.states.items():
             jobs.add_metric((state, one.name), number)
-        held.add_metric((one.name,), one.devices)
+        allocated.add_metric((one.name,), one.devices)
         promised.add_metric((one.name,), one.share_promised)
         received.add_metric((one.name,), one.share_received)
         used.add_metric((one.name,), one.device_s)
         lost.add_metric((one.name,), one.lost_device_s)
-    return jobs, held, promised, received, used, lost
+    return jobs, allocated, promised, received, used, lost
 
 
 def _of_status(status: StatusView) -> Iterable[Metric]:
@@ -176,9 +176,9 @@ def _of_status(status: StatusView) -> Iterable[Metric]:
         "Devices by accelerator type: held by jobs, free, or away with their node.",
         labels=("accelerator", "state"),
     )
-    for accelerator, (in_all, working, held) in status.devices.items():
-        devices.add_metric((accelerator, "held"), held)
-        devices.add_metric((accelerator, "free"), working - held)
+    for accelerator, (in_all, working, allocated) in status.devices.items():
+        devices.add_metric((accelerator, "held"), allocated)
+        devices.add_metric((accelerator, "free"), working - allocated)
         devices.add_metric((accelerator, "away"), in_all - working)
     ended = CounterMetricFamily(
         "fairlead_jobs_ended", "Jobs that have left the system, by how.", labels=("state",)

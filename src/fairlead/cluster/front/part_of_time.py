@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PART = 0.1  # of the time
-MOST_S = 0.5  # that the next one waits
+MAX_WAIT_S = 0.5  # that the next one waits
 
 
 class PartOfTime:
@@ -38,4 +38,4 @@ class PartOfTime:
                 yield
             finally:
                 ended = self._monotonic()
-                self._next = ended + min((ended - began) * (1 / PART - 1), MOST_S)
+                self._next = ended + min((ended - began) * (1 / PART - 1), MAX_WAIT_S)

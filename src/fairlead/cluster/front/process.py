@@ -53,7 +53,7 @@ from fairlead.cluster.log_lines import log_with_times
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.messages import (
     LogChunk,
-    LogWanted,
+    LogOffset,
     NodeReport,
     Orders,
     Register,
@@ -216,7 +216,7 @@ class Front:
             configure.heartbeat_s,
         )
         self._pushing = Pushing(self._table)
-        self._table.told = self._pushing.has_news
+        self._table.on_orders = self._pushing.has_news
         self._table.is_pushing = self._pushing.is_under_way
         self._calls = DriverCalls(link.send_from_thread)
         self._logs = LogService(Path(configure.directory))
@@ -272,16 +272,16 @@ class Front:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._table.look()
+            self._table.poll()
             self._pushing.tick()
 
     def take(self, message: Any) -> None:
         """What the driver says."""
         match message:
             case PublishedNode():
-                standing = self._table.publish(message)
-                if standing is not None:
-                    self._link.send(standing)
+                renewal = self._table.publish(message)
+                if renewal is not None:
+                    self._link.send(renewal)
             case NodeRemoved():
                 self._table.remove(message)
             case PublishedPosition():
@@ -323,7 +323,7 @@ class Front:
         """The driver may have halted since it answered."""
         if not self._table.halted:
             return welcome
-        orders = Orders(seq=0, wanted=(), halted=self._table.halted)
+        orders = Orders(seq=0, desired=(), halted=self._table.halted)
         return msgspec.structs.replace(welcome, orders=orders)
 
     async def report(self, message: NodeReport) -> PublishedOrders:
@@ -340,7 +340,7 @@ class Front:
         """Orders as they change."""
         return self._pushing.watch(message)
 
-    async def log(self, message: LogChunk) -> LogWanted:
+    async def log(self, message: LogChunk) -> LogOffset:
         """Output of a rank."""
         return await self._logs.put(message)
 

@@ -8,7 +8,7 @@ from fairlead.cluster.front.leases import LeasedNode, LeaseTable
 from fairlead.cluster.front.messages import PublishedOrders
 from fairlead.cluster.protocol.messages import WatchRequest
 
-WINDOW = 16  # nodes that have been told and have not answered yet
+MAX_IN_FLIGHT = 16  # nodes that have been told and have not answered yet
 DEAF_S = 1.0  # a node that does not answer for so long holds up the others no more
 
 
@@ -25,12 +25,12 @@ class Pushing:
     pile up and leases of all nodes go on being renewed in time.
     """
 
-    def __init__(self, table: LeaseTable, window: int = WINDOW) -> None:
+    def __init__(self, table: LeaseTable, window: int = MAX_IN_FLIGHT) -> None:
         self._table = table
         self._window = window
         self._streams: dict[str, set[asyncio.Event]] = {}
         self._waiting: dict[str, None] = {}  # names, in the order in which they are to be told
-        self._told: dict[str, _Pushed] = {}
+        self._pushed: dict[str, _Pushed] = {}
 
     async def watch(self, message: WatchRequest) -> AsyncGenerator[PublishedOrders, None]:
         """The orders of a node now, and whenever they are new to it. Raises StaleError."""
@@ -64,25 +64,25 @@ class Pushing:
 
     def reported(self, node: LeasedNode) -> None:
         """A node has reported: it may have followed."""
-        told = self._told.get(node.name)
-        if told is not None and node.followed >= told.seq:
-            del self._told[node.name]
+        pushed = self._pushed.get(node.name)
+        if pushed is not None and node.followed >= pushed.seq:
+            del self._pushed[node.name]
             self._push()
 
     def tick(self) -> None:
         """Called often: those that do not answer are no longer waited for."""
         now = self._table.monotonic()
-        for name in [name for name, told in self._told.items() if now - told.at > DEAF_S]:
-            del self._told[name]
+        for name in [name for name, pushed in self._pushed.items() if now - pushed.at > DEAF_S]:
+            del self._pushed[name]
         self._push()
 
     def _push(self) -> None:
-        while self._waiting and len(self._told) < self._window:
+        while self._waiting and len(self._pushed) < self._window:
             name = next(iter(self._waiting))
             del self._waiting[name]
             node, streams = self._table.nodes.get(name), self._streams.get(name)
             # An answer to a report may have brought them already.
             if node is not None and streams and node.answered < node.orders.seq:
-                self._told[name] = _Pushed(node.orders.seq, self._table.monotonic())
+                self._pushed[name] = _Pushed(node.orders.seq, self._table.monotonic())
                 for event in streams:
                     event.set()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 PER_S = 50.0  # questions, in the long run
 BURST = 20  # that need not wait after a pause
-MOST_S = 1.0  # that one waits
+MAX_WAIT_S = 1.0  # that one waits
 
 
 class QuestionPace:
@@ -31,6 +31,6 @@ class QuestionPace:
         with self._lock:
             now = self._monotonic()
             turn = max(self._next, now - BURST / PER_S)
-            self._next = min(turn + 1 / PER_S, now + MOST_S)
+            self._next = min(turn + 1 / PER_S, now + MAX_WAIT_S)
         if turn > now:
             self._sleep(turn - now)

@@ -50,11 +50,11 @@ SOON_S = 5.0  # of one for which the last commit can stand in
 PROMPT_S = 1.0  # of that, unless the driver is known to be alive since
 ALIVE_S = 1.75  # it has published its status within so long: an idle one does so every 1 to 1.5 s
 SILENT_S = 8.0  # without its status, after which a forecast under way is not waited for
-LOOK_S = 0.1  # between looks whether it is
+POLL_S = 0.1  # between looks whether it is
 METRICS_S = 0.5  # for the driver to say what it counts
 WAITING = 48  # calls for which the driver is waited for at once
-PATIENCE_S = 1.0  # that a further one waits for its turn
-GIVE_WAY_S = 2.0  # that a question waits while nodes wait to be told of orders
+TURN_TIMEOUT_S = 1.0  # that a further one waits for its turn
+MAX_YIELD_S = 2.0  # that a question waits while nodes wait to be told of orders
 SUBMISSION_WAIT_S = 0.3  # that a submission does
 
 
@@ -108,7 +108,7 @@ class DriverCalls:
         """Ask, and wait. Raises StoreError where no answer comes in time: the driver stands still, or has
         too much to do. hopeless: shall no answer be waited for any more, after so many seconds? None: it is,
         up to the limit."""
-        if not self._turns.acquire(timeout=PATIENCE_S):
+        if not self._turns.acquire(timeout=TURN_TIMEOUT_S):
             raise StoreError("the scheduler has too much to answer now: try again in a moment")
         number = -1
         limit_s = limit_s or LIMIT_S
@@ -138,7 +138,7 @@ def _answer_within(
             raise DriverSilentError("the scheduler does not answer now")
         if waited_s >= limit_s:
             raise TimeoutError
-        wait([future], min(LOOK_S, limit_s - waited_s))
+        wait([future], min(POLL_S, limit_s - waited_s))
     return future.result()
 
 
@@ -153,11 +153,11 @@ class RemoteFacade:
         self._calls = calls
         self._directory = directory
         self.shown = Shown(
-            lambda name: _seen(table, name), patience_s=lambda: suspect_after_s(table.heartbeat_s)
+            lambda name: _seen(table, name), timeout_s=lambda: suspect_after_s(table.heartbeat_s)
         )
         self._committed = Committed(directory, table, self._now_s)
         self._pace = QuestionPace()
-        self._own = PartOfTime()  # for what is answered here of the driver's questions
+        self._local = PartOfTime()  # for what is answered here of the driver's questions
         self._logs = logs
         self._driver_metrics = ""
         self._tokens = TokenTable(())
@@ -218,12 +218,12 @@ class RemoteFacade:
 
     def explain(self, caller: Caller, job: int) -> Explanation:
         """Its story; without a forecast where the driver does not answer."""
-        self._give_way()
+        self._yield_now()
         if not self.shown.stale:
             with contextlib.suppress(StoreError):
-                told: Explanation = self._soon("explain", caller, job)
-                return told
-        with self._own.turn():
+                explanation: Explanation = self._soon("explain", caller, job)
+                return explanation
+        with self._local.turn():
             return self._committed.explain(caller, job, self.shown.age_s)
 
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
@@ -246,11 +246,11 @@ class RemoteFacade:
 
     def _best(self, method: str, *given: Any) -> Any:
         """Of the driver, or of the last commit where that does not answer soon."""
-        self._give_way()
+        self._yield_now()
         if not self.shown.stale:
             with contextlib.suppress(StoreError):
                 return self._soon(method, *given)
-        with self._own.turn():
+        with self._local.turn():
             return _aged(getattr(self._committed, method)(*given), self.shown.age_s)
 
     def _soon(self, method: str, *given: Any) -> Any:
@@ -258,22 +258,22 @@ class RemoteFacade:
         not answer soon."""
         return self._calls.call(method, *given, limit_s=SOON_S, hopeless=self._may_stand_still)
 
-    def _give_way(self) -> None:
+    def _yield_now(self) -> None:
         """Questions share an interpreter with renewals and with the orders of a round: these go first."""
         self._pace.wait()
-        self._let_orders_go(GIVE_WAY_S)
+        self._yield_to_orders(MAX_YIELD_S)
 
-    def _let_orders_go(self, patience_s: float) -> None:
+    def _yield_to_orders(self, timeout_s: float) -> None:
         """Wait until nodes have been told of their orders, for so long at most."""
-        until = time.monotonic() + patience_s
+        until = time.monotonic() + timeout_s
         while self._table.is_pushing() and time.monotonic() < until:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def submit(
         self, caller: Caller, specs: list[JobSpec], tenant: str = "", key: str = ""
     ) -> list[int]:
         """Ids of the jobs, once they are durable."""
-        self._let_orders_go(SUBMISSION_WAIT_S)
+        self._yield_to_orders(SUBMISSION_WAIT_S)
         ids: list[int] = self._calls.call("submit", caller, specs, tenant, key)
         return ids
 

@@ -21,12 +21,12 @@ class Shown:
         self,
         seen: Callable[[str], float],
         monotonic: Callable[[], float] = time.monotonic,
-        patience_s: Callable[[], float] = lambda: math.inf,
+        timeout_s: Callable[[], float] = lambda: math.inf,
     ) -> None:
         """seen: when a node was heard of last, monotonic; 0 = never. patience_s: after so much silence of
         a node it is shown as suspect, though the driver, which stands still, has not said so."""
         self._seen = seen
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._monotonic = monotonic
         self._status: ShownStatus | None = None
         self._nodes: dict[str, ShownNode] = {}
@@ -46,7 +46,7 @@ class Shown:
         return float("inf") if self._status is None else self._monotonic() - self._status.at
 
     @property
-    def told_age_s(self) -> float | None:
+    def status_age_s(self) -> float | None:
         """The same for people, None = the driver answers, or has never published anything."""
         return self.age_s if STALE_S < self.age_s < math.inf else None
 
@@ -67,7 +67,7 @@ class Shown:
             now_s=status.now_s + age_s,
             round_ends_in_s=None if ends_s is None else max(ends_s - age_s, 0.0),
             tenants=tenants_for(caller, status.tenants),
-            age_s=self.told_age_s,
+            age_s=self.status_age_s,
         )
 
     def nodes(self, caller: Caller) -> list[NodeView]:
@@ -84,7 +84,7 @@ class Shown:
             view,
             last_seen_s=now - seen if seen else view.last_seen_s,
             state_since_s=None if since_s is None else since_s + now - shown.at,
-            age_s=self.told_age_s,
+            age_s=self.status_age_s,
         )
         if view.age_s is not None and view.state == "up" and seen:
             view = self._as_suspect(view, now - seen)
@@ -96,11 +96,11 @@ class Shown:
 
     def _as_suspect(self, view: NodeView, silent_s: float) -> NodeView:
         """The node as it is, where the driver cannot say so: silent for too long."""
-        if silent_s <= self._patience_s():
+        if silent_s <= self._timeout_s():
             return view
         return msgspec.structs.replace(
             view,
             state="suspect",
             reason=f"silent for {silent_s:.0f} s",
-            state_since_s=silent_s - self._patience_s(),
+            state_since_s=silent_s - self._timeout_s(),
         )

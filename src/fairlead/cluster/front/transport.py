@@ -19,14 +19,14 @@ from fairlead.cluster.protocol.messages import (
     PROTOCOL,
     SERVICE,
     LogChunk,
-    LogWanted,
+    LogOffset,
     NodeReport,
     Orders,
     Register,
     WatchRequest,
     Welcome,
 )
-from fairlead.cluster.protocol.plausible import plain
+from fairlead.cluster.protocol.plausible import sanitise
 from fairlead.cluster.protocol.quiet_grpc import grpc
 from fairlead.cluster.protocol.validation_messages import UNREADABLE, describe_decode_error
 from fairlead.errors import ConfigError, InputError, StaleError, StoreError
@@ -54,7 +54,7 @@ class AgentHandler(Protocol):
         """See ``protocol``, as for the other three."""
 
     async def report(self, message: NodeReport) -> Orders | PublishedOrders: ...
-    async def log(self, message: LogChunk) -> LogWanted: ...
+    async def log(self, message: LogChunk) -> LogOffset: ...
     def watch(self, message: WatchRequest) -> AsyncGenerator[Orders | PublishedOrders, None]:
         """Closed when the agent goes away; may also end by itself."""
 
@@ -229,7 +229,7 @@ def decode(decoder: msgspec.msgpack.Decoder[_Message], data: bytes) -> _Message:
         raise ConfigError(describe_decode_error(name, data, problem)) from None
     if isinstance(message, Register):
         _check_version(message.protocol)
-    return plain(message)
+    return sanitise(message)
 
 
 class _Spoken(msgspec.Struct):

@@ -176,7 +176,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """One round, for the plots over time."""
 
     time_s: float
-    held: dict[str, int]  # accelerator type -> devices held
+    allocated: dict[str, int]  # accelerator type -> devices held
     capacity: dict[str, int]
     running: int
     waiting: int

@@ -24,13 +24,13 @@ class AttemptEnd(StrEnum):
     STOPPED = "stopped"  # for another reason, as of its node
 
 
-OWN_ACCOUNT = {
+BY_AGENT = {
     EXPIRED: AttemptEnd.LEASE_EXPIRED,
     LEAVES: AttemptEnd.AGENT_LEFT,
     ORPHANED: AttemptEnd.ORPHANED,
     STOOD_STILL: AttemptEnd.ORPHANED,
 }
 """Reasons that agents give for attempts which they end on their own account -> how these end."""
-LOST = frozenset((AttemptEnd.NODE_LOST, AttemptEnd.RESTORED, *OWN_ACCOUNT.values()))
+LOST = frozenset((AttemptEnd.NODE_LOST, AttemptEnd.RESTORED, *BY_AGENT.values()))
 """Ends that nobody has decided on."""
 PREEMPTIONS = frozenset((AttemptEnd.PREEMPTED, AttemptEnd.MOVED))  # by a round's decision

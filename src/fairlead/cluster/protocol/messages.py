@@ -242,7 +242,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     )
     node_rank: int = 0  # of this node among those of the start
     nodes: int = 1
-    beside: tuple[tuple[int, int], ...] = ()  # (job, attempt) that it shares its devices with
+    colocated: tuple[tuple[int, int], ...] = ()  # (job, attempt) that it shares its devices with
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -256,7 +256,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     seq: int
-    wanted: tuple[Assignment, ...]
+    desired: tuple[Assignment, ...]
     forget: tuple[
         tuple[int, int], ...
     ] = ()  # (job, attempt) of ended starts that the server has booked
@@ -291,7 +291,7 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
     data: Annotated[bytes, Meta(max_length=LARGEST_LOG)]
 
 
-class LogWanted(msgspec.Struct, frozen=True, kw_only=True):
+class LogOffset(msgspec.Struct, frozen=True, kw_only=True):
     """Where the server would have the next piece begin: behind what it holds."""
 
     offset: int

@@ -7,7 +7,7 @@ import msgspec
 
 from fairlead.cluster.protocol.messages import AttemptStatus, NodeReport, Register
 
-MOST_RATE = 1e6  # steps/s: no training step takes less than a microsecond
+MAX_RATE = 1e6  # steps/s: no training step takes less than a microsecond
 SLACK_S = 3600.0  # beyond the time since a start was ordered: clocks, servers that were away
 _TEXTS = ("address", "reason", "obstacle", "stall")
 _TIMES = (
@@ -24,23 +24,23 @@ _TIMES = (
 _Message = TypeVar("_Message")
 
 
-def plain(message: _Message) -> _Message:
+def sanitise(message: _Message) -> _Message:
     """A report or registration with texts of one line each, and steps that fit each other; any other message
     as it is."""
     if not isinstance(message, NodeReport | Register):
         return message
-    changes: dict[str, object] = {"holds": tuple(map(_plain_status, message.holds))}
+    changes: dict[str, object] = {"holds": tuple(map(_sanitise_status, message.holds))}
     if isinstance(message, NodeReport):
         changes["problems"] = tuple(map(one_line, message.problems))
         changes["check_problem"] = one_line(message.check_problem)
     return msgspec.structs.replace(message, **changes)
 
 
-def within(held: AttemptStatus, since_s: float) -> AttemptStatus:
+def within(status: AttemptStatus, since_s: float) -> AttemptStatus:
     """The same with no time longer than is possible of a start that was ordered so many seconds ago."""
     most = max(since_s, 0.0) + SLACK_S
-    wrong = {name: most for name in _TIMES if getattr(held, name) > most}
-    return msgspec.structs.replace(held, **wrong) if wrong else held
+    implausible = {name: most for name in _TIMES if getattr(status, name) > most}
+    return msgspec.structs.replace(status, **implausible) if implausible else status
 
 
 def one_line(text: str) -> str:
@@ -50,12 +50,12 @@ def one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _plain_status(held: AttemptStatus) -> AttemptStatus:
+def _sanitise_status(status: AttemptStatus) -> AttemptStatus:
     new: dict[str, object] = {
-        name: one_line(text) for name in _TEXTS if not (text := getattr(held, name)).isprintable()
+        name: one_line(text) for name in _TEXTS if not (text := getattr(status, name)).isprintable()
     }
-    if held.batch and not held.total_steps:
+    if status.batch and not status.total_steps:
         new["batch"] = 0
-    if held.step < held.loaded_step:
-        new["step"] = held.loaded_step
-    return msgspec.structs.replace(held, **new) if new else held
+    if status.step < status.loaded_step:
+        new["step"] = status.loaded_step
+    return msgspec.structs.replace(status, **new) if new else status

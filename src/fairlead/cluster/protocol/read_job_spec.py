@@ -13,8 +13,8 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.progress_url import parse_progress_url
 from fairlead.cluster.protocol.runtime import (
     CONDA_NAME,
+    container_error,
     named,
-    wrong_container,
 )
 from fairlead.errors import InputError
 from fairlead.model.limits import MAX_WEIGHT, MIN_WEIGHT
@@ -35,11 +35,11 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 }
 RATES = (0.0, 1e9)  # steps/s
 LEAST_RATE = 1e-9  # steps/s, but for 0: solvers do not bear what is next to nothing
-MOST_CODES = 255
+MAX_CODES = 255
 SPECS = "specs"  # what errors call the jobs of one submission, with their positions
 LONGEST = 200  # characters of a name or a family
 LONGEST_PATH = 4_096
-MOST_WORDS, MOST_VARIABLES, MOST_RATES = 4_096, 1_024, 1_000
+MAX_WORDS, MAX_VARIABLES, MAX_RATES = 4_096, 1_024, 1_000
 JOB_BYTES = (
     1 << 17
 )  # of command, container and env together: all jobs of a node must fit its orders
@@ -186,8 +186,8 @@ def _words(where: str, name: str, command: str) -> list[str]:
 def _check_command(where: str, name: str, command: tuple[str, ...]) -> None:
     if not command or not command[0]:
         raise InputError(f"{where}: {name}: must not be empty")
-    if len(command) > MOST_WORDS:
-        raise InputError(f"{where}: {name}: at most {MOST_WORDS:,} words, got {len(command):,}")
+    if len(command) > MAX_WORDS:
+        raise InputError(f"{where}: {name}: at most {MAX_WORDS:,} words, got {len(command):,}")
     for position, word in enumerate(command):
         _check_bytes(where, f"{name}[{position}]", word)
     _check_size(where, name, command)
@@ -227,7 +227,7 @@ def _check_runtime(where: str, spec: JobSpec) -> None:
         )
     if spec.container:
         _check_command(where, "container", spec.container)
-        if problem := wrong_container(spec.container, spec.unmanaged):
+        if problem := container_error(spec.container, spec.unmanaged):
             raise InputError(f"{where}: container: {problem}")
 
 
@@ -273,8 +273,8 @@ def _check_path(where: str, name: str, text: str) -> None:
 def _check_failing(where: str, spec: JobSpec) -> None:
     for name in ("retry_on", "no_retry_on"):
         codes = getattr(spec, name)
-        if len(codes) > MOST_CODES:
-            raise InputError(f"{where}: {name}: at most {MOST_CODES} exit codes, got {len(codes)}")
+        if len(codes) > MAX_CODES:
+            raise InputError(f"{where}: {name}: at most {MAX_CODES} exit codes, got {len(codes)}")
         for code in codes:
             _check_number(f"{where}: {name}", code, 1, 255)
     if spec.on_stall not in ("restart", "report"):
@@ -288,8 +288,8 @@ def _check_failing(where: str, spec: JobSpec) -> None:
 
 
 def _check_rates(where: str, rates: Mapping[str, float]) -> None:
-    if len(rates) > MOST_RATES:
-        raise InputError(f"{where}: rates: at most {MOST_RATES:,}, got {len(rates):,}")
+    if len(rates) > MAX_RATES:
+        raise InputError(f"{where}: rates: at most {MAX_RATES:,}, got {len(rates):,}")
     for accelerator, rate in rates.items():
         if not ACCELERATOR.fullmatch(accelerator):
             raise InputError(f"{where}: rates: {shown(accelerator)} is no accelerator type")
@@ -306,9 +306,9 @@ def _check_colocated(where: str, spec: JobSpec) -> None:
     """What a job says of its rate beside others."""
     if spec.colocated_fraction is not None:
         _check_number(f"{where}: colocated_fraction", spec.colocated_fraction, 0.0, 1.0)
-    if len(spec.colocated_fractions) > MOST_RATES:
-        many = f"at most {MOST_RATES:,}, got {len(spec.colocated_fractions):,}"
-        raise InputError(f"{where}: colocated_fractions: {many}")
+    if len(spec.colocated_fractions) > MAX_RATES:
+        problem_text = f"at most {MAX_RATES:,}, got {len(spec.colocated_fractions):,}"
+        raise InputError(f"{where}: colocated_fractions: {problem_text}")
     for other, fraction in spec.colocated_fractions.items():
         _check_text(where, "colocated_fractions", other, LONGEST)
         _check_number(f"{where}: colocated_fractions.{other}", fraction, 0.0, 1.0)
@@ -324,8 +324,8 @@ def colocates(spec: JobSpec) -> bool:
 
 
 def _check_env(where: str, env: Mapping[str, str]) -> None:
-    if len(env) > MOST_VARIABLES:
-        raise InputError(f"{where}: env: at most {MOST_VARIABLES:,} variables, got {len(env):,}")
+    if len(env) > MAX_VARIABLES:
+        raise InputError(f"{where}: env: at most {MAX_VARIABLES:,} variables, got {len(env):,}")
     for name, value in env.items():
         if len(name) > LONGEST or not VARIABLE.fullmatch(name):
             raise InputError(f"{where}: env: {shown(name)} is no name of a variable")

@@ -29,7 +29,7 @@ def named(runtime: Runtime) -> list[str]:
     return [name for name in runtime.__struct_fields__ if getattr(runtime, name)]
 
 
-def wrong_container(words: tuple[str, ...], unmanaged: bool) -> str:
+def container_error(words: tuple[str, ...], unmanaged: bool) -> str:
     """What is wrong with a container command, in half a sentence; "" = nothing."""
     engine = PurePath(words[0]).name
     for name in (name for word in words for name in PLACEHOLDER.findall(word)):

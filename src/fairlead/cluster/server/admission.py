@@ -6,7 +6,6 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained_jobs import DetainedJobs
-from fairlead.cluster.server.held_jobs import HeldJobs
 from fairlead.cluster.server.node_condition import usable
 from fairlead.cluster.server.rates import (
     by_accelerator,
@@ -14,8 +13,9 @@ from fairlead.cluster.server.rates import (
     extended,
     fits,
     job_type_of_row,
-    own_rates,
+    stated_rates,
 )
+from fairlead.cluster.server.retry_waits import RetryWaits
 from fairlead.cluster.store.rows import ON_DEVICES, JobRow
 from fairlead.model.events import (
     JobsPaused,
@@ -29,9 +29,11 @@ from fairlead.model.job_type import JobType
 class Admission:
     """On the driver's thread; ``rates`` may be called from any."""
 
-    def __init__(self, state: ClusterState, detained: DetainedJobs, held: HeldJobs) -> None:
+    def __init__(
+        self, state: ClusterState, detained: DetainedJobs, retry_waits: RetryWaits
+    ) -> None:
         self._state = state
-        self._held = held
+        self._retry_waits = retry_waits
         self._detained = detained
         self.unplaced: set[int] = set()  # jobs that fit nowhere, and that the core does not know
         self.unfit: set[int] = set()  # jobs that fit nowhere any more; the core holds them aside
@@ -41,7 +43,7 @@ class Admission:
         """Whether the job waits for a cluster that it fits."""
         return job in self.unplaced or job in self.unfit
 
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether a waiting job could run on devices that no job of the round holds."""
         free = self._free()
         if not any(free.values()):
@@ -50,11 +52,11 @@ class Admission:
         for row in self._state.registry.jobs.values():
             if not self._wants_devices(row):
                 continue
-            kind = job_type_of_row(row)
-            if kind not in fitting:
+            job_type = job_type_of_row(row)
+            if job_type not in fitting:
                 able = {name for name, rate in self.rates(row).items() if rate > 0}
-                fitting[kind] = any(free.get(name, 0) >= kind.scale_factor for name in able)
-            if fitting[kind]:
+                fitting[job_type] = any(free.get(name, 0) >= job_type.scale_factor for name in able)
+            if fitting[job_type]:
                 return True
         return False
 
@@ -78,8 +80,8 @@ class Admission:
         current = self._state.round
         if current is None:
             return free
-        for unit in current.units.tolist():
-            alive = [job for job in unit if job >= 0 and job not in current.ended]
+        for group in current.job_groups.tolist():
+            alive = [job for job in group if job >= 0 and job not in current.ended]
             if alive:  # the members of a pair hold the same devices
                 record = current.starts[alive[0]].record
                 free[record.accelerator] = free.get(record.accelerator, 0) - len(record.devices)
@@ -100,11 +102,11 @@ class Admission:
                 self.admit([row], now)
             elif job in self.unfit and good:
                 self.unfit.discard(job)
-                if not self._held.keep_held(job):
+                if not self._retry_waits.keep_waiting(job):
                     self._state.emit(JobsPaused(now, np.array([job]), False))
             elif not good and job not in self.unplaced and job not in self.unfit:
                 self.unfit.add(job)
-                row.reason = no_room(row)
+                row.reason = too_large(row)
                 self._state.emit(JobsPaused(now, np.array([job]), True))
 
     def admit(self, rows: list[JobRow], now: float) -> None:
@@ -114,10 +116,10 @@ class Admission:
             if self._state.setup is None or not fits(
                 self.rates(row), row.spec, self._state.setup.cluster
             ):
-                row.reason = no_room(row)
+                row.reason = too_large(row)
                 self.unplaced.add(row.id)
                 continue
-            self._learn_kind(row, now)
+            self._learn_job_type(row, now)
             self.unplaced.discard(row.id)
             row.reason = ""
             jobs.append(job_of(row))
@@ -129,21 +131,21 @@ class Admission:
         if self._state.scheduler is None:
             return {}
         table = self._state.scheduler.data.throughputs
-        kind = table.row(job_type_of_row(row))
-        rate = own_rates(row.spec, table.slots) if kind is None else table.rate[kind]
+        job_type = table.row(job_type_of_row(row))
+        rate = stated_rates(row.spec, table.slots) if job_type is None else table.rate[job_type]
         learned = self._state.learned_rates.get(row.id)
         if learned is not None and len(learned) == len(table.slots):
             rate = learned
         return by_accelerator(table.slots, rate)
 
-    def _learn_kind(self, row: JobRow, now: float) -> None:
+    def _learn_job_type(self, row: JobRow, now: float) -> None:
         assert self._state.scheduler is not None
-        table, kind = self._state.scheduler.data.throughputs, job_type_of_row(row)
-        if table.row(kind) is not None or kind in self.learning:
+        table, job_type = self._state.scheduler.data.throughputs, job_type_of_row(row)
+        if table.row(job_type) is not None or job_type in self.learning:
             return
-        self.learning.add(kind)
-        rate = own_rates(row.spec, table.slots)
-        self._state.emit(JobTypesLearned(now, (kind,), table.slots, rate[None, :]))
+        self.learning.add(job_type)
+        rate = stated_rates(row.spec, table.slots)
+        self._state.emit(JobTypesLearned(now, (job_type,), table.slots, rate[None, :]))
         self._learn_pairs(row, now)
 
     def _learn_pairs(self, row: JobRow, now: float) -> None:
@@ -154,17 +156,21 @@ class Admission:
         known = self._state.scheduler.data.beliefs.known
         jobs, specs = self._state.registry.jobs, dict[JobType, JobSpec]()
         for other in jobs.values():
-            kind = job_type_of_row(other)
-            if self._state.options.catalogue.row(kind) is None:
-                specs[kind] = other.spec
-        new = {kind: own_rates(specs[kind], known.slots) for kind in self.learning if kind in specs}
+            job_type = job_type_of_row(other)
+            if self._state.options.catalogue.row(job_type) is None:
+                specs[job_type] = other.spec
+        new = {
+            job_type: stated_rates(specs[job_type], known.slots)
+            for job_type in self.learning
+            if job_type in specs
+        }
         mine = job_type_of_row(row)
         table = extended(known, {k: rate for k, rate in new.items() if known.row(k) is None})
         found = colocated(table, {mine: row.spec}, specs)
         if found is not None:
-            kinds, beside, pair = found
-            rate = own_rates(row.spec, table.slots)[None, :]
-            event = JobTypesLearned(now, kinds, table.slots, rate, beside, pair)
+            job_types, partners, pair = found
+            rate = stated_rates(row.spec, table.slots)[None, :]
+            event = JobTypesLearned(now, job_types, table.slots, rate, partners, pair)
             self._state.emit(event)
 
     def learn_batch(self, row: JobRow) -> None:
@@ -172,17 +178,17 @@ class Admission:
         second as before."""
         assert self._state.scheduler is not None
         before = job_type_of_row(row)
-        kind = before.with_batch_size(row.batch)
-        row.kind = kind.name
+        job_type = before.with_batch_size(row.batch)
+        row.rates_family = job_type.name
         table = self._state.scheduler.data.throughputs
         old = table.row(before)
-        if kind == before or table.row(kind) is not None or kind in self.learning:
+        if job_type == before or table.row(job_type) is not None or job_type in self.learning:
             return
-        self.learning.add(kind)
+        self.learning.add(job_type)
         samples = before.batch_size or row.batch
         rate = np.zeros(len(table.slots)) if old is None else table.rate[old] * samples / row.batch
         now = self._state.now_s()
-        self._state.emit(JobTypesLearned(now, (kind,), table.slots, rate[None, :]))
+        self._state.emit(JobTypesLearned(now, (job_type,), table.slots, rate[None, :]))
 
 
 def job_of(row: JobRow) -> Job:
@@ -190,7 +196,7 @@ def job_of(row: JobRow) -> Job:
     spec = row.spec
     return Job(
         id=JobId(row.id),
-        family=row.kind,
+        family=row.rates_family,
         scale_factor=spec.scale_factor,
         total_steps=row.total_steps,
         weight=row.weight,
@@ -199,8 +205,8 @@ def job_of(row: JobRow) -> Job:
     )
 
 
-def no_room(row: JobRow) -> str:
+def too_large(row: JobRow) -> str:
     """Why a job that fits nowhere waits."""
     n = row.spec.scale_factor
-    many = "a device" if n == 1 else f"{n} devices of one type"
-    return f"no node, or nodes together, with {many} on which it can run"
+    several = "a device" if n == 1 else f"{n} devices of one type"
+    return f"no node, or nodes together, with {several} on which it can run"

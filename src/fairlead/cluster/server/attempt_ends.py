@@ -8,7 +8,7 @@ from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import EndedAttempt
-from fairlead.cluster.server.spawner_deaths import DeathVerdict, SpawnerDeathJudge
+from fairlead.cluster.server.spawner_deaths import DeathDecision, SpawnerDeathJudge
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES, JobRow
 from fairlead.model.events import RoundOutcome
@@ -39,7 +39,7 @@ class AttemptEnds:
         self._listeners = listeners
         self._deaths = SpawnerDeathJudge(state.options.profile.round_s)
 
-    def abandon(self, node: str, attempts: list[Attempt], reason: str) -> None:
+    def orphan(self, node: str, attempts: list[Attempt], reason: str) -> None:
         """These attempts no longer exist on a node; on their other nodes they must stop."""
         self.doom(attempts, reason, node)
         for attempt in attempts:
@@ -77,7 +77,7 @@ class AttemptEnds:
         self._steps.measure(attempt)
         self._orders.close_row(attempt, now, keeps, attempt.end())
         if over > 0:
-            self._steps.lose_steps(attempt, over, own=True)
+            self._steps.count_lost_steps(attempt, over, own=True)
         self._state.registry.drop(attempt)
         for node in attempt.nodes:
             fleet.forget(node, attempt.key)  # not before: a restarted server asks what came of it
@@ -99,13 +99,13 @@ class AttemptEnds:
         elif row.state != "completed":  # it was cancelled, and has saved since
             row.steps, row.counted_s = keeps, now
 
-    def _judge_death(self, attempt: Attempt, now: float) -> DeathVerdict | None:
+    def _judge_death(self, attempt: Attempt, now: float) -> DeathDecision | None:
         """Judge whether a job is to blame for the death of the process that owned its ranks."""
-        for node, held in attempt.held.items():
+        for node, status in attempt.statuses.items():
             known = self._state.fleet.nodes.get(node)
-            if held.spawner_death is not None and known is not None:
+            if status.spawner_death is not None and known is not None:
                 at = node, known.agent.newest
-                return self._deaths.judge(attempt.row.id, at, held.spawner_death, now)
+                return self._deaths.judge(attempt.row.id, at, status.spawner_death, now)
         return None
 
     def _ended_in_round(self, attempt: Attempt, now: float, keeps: float, failure: str) -> bool:
@@ -113,15 +113,15 @@ class AttemptEnds:
         current, row = self._state.round, attempt.row
         if current is None or current.starts.get(row.id) is not attempt:
             return False
-        alone = failure and not current.is_packed(row.id)
-        lost = attempt.lost or attempt.interrupted or alone
+        unpaired = failure and not current.is_packed(row.id)
+        lost = attempt.lost or attempt.interrupted or unpaired
         # What fails alone is judged here, not by the core; that of a pair must learn of it.
         outcome = (
             RoundOutcome.LOST if lost else RoundOutcome.FAILED if failure else RoundOutcome.RAN
         )
         current.ended[row.id] = EndedAttempt(now, outcome, attempt.completed())
         row.steps, row.counted_s = keeps, now
-        self._state.room_changed = True
+        self._state.capacity_changed = True
         self._state.registry.dirty_jobs.add(row.id)
         return True
 
@@ -133,7 +133,7 @@ class AttemptEnds:
         following = registry.newest(row.id)
         if following is None:
             if row.state in ON_DEVICES:  # it ran on, outside of the rounds
-                row.state, self._state.room_changed = row.off_devices, True
+                row.state, self._state.capacity_changed = row.off_devices, True
                 registry.dirty_jobs.add(row.id)
             return
         if not completed:
@@ -155,9 +155,9 @@ class AttemptEnds:
         core = self._state.scheduler
         if core is None or JobId(row.id) not in core.data.ledger:
             return
-        alone, at = core.data.ledger.isolated, core.data.ledger.row(JobId(row.id))
-        isolated_s = float(alone.isolated_s[at])
-        if alone.isolated_rate[at] > 0:
-            isolated_s += (row.total_steps - alone.done_then[at]) / alone.isolated_rate[at]
+        unpaired, at = core.data.ledger.isolated, core.data.ledger.row(JobId(row.id))
+        isolated_s = float(unpaired.isolated_s[at])
+        if unpaired.isolated_rate[at] > 0:
+            isolated_s += (row.total_steps - unpaired.done_then[at]) / unpaired.isolated_rate[at]
         if isolated_s > 0:
             row.rho = float((now - row.submitted_s) / isolated_s)

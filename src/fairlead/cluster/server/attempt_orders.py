@@ -12,7 +12,7 @@ from fairlead.cluster.store.job_views import overhead_s, saves_s
 from fairlead.cluster.store.restore_note import FROM_BACKUP, LOSS_ACCEPTED
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
-MOST_TIME = 0.035  # of its time that an attempt spends saving at most: CheckFreq's bound
+MAX_SAVE_SHARE = 0.035  # of its time that an attempt spends saving at most: CheckFreq's bound
 
 
 class RateProvider(Protocol):
@@ -93,7 +93,7 @@ class AttemptOrders:
         for node in attempt.nodes:
             if node not in attempt.gone:
                 interval_s = checkpoint_interval_s(attempt, options.mtbf_s)
-                self._state.fleet.want(
+                self._state.fleet.desire(
                     node, attempt.assignment(node, interval_s, options.checkpoints)
                 )
 
@@ -115,7 +115,7 @@ class AttemptOrders:
             if attempt.stopping or attempt.lost or (attempt.ordered and not ordered):
                 continue
             attempt.stop(end, reason)
-            attempt.stop_told_s = self._state.now_s()
+            attempt.stop_ordered_s = self._state.now_s()
             if not attempt.ordered:
                 self.close_row(attempt, self._state.now_s(), attempt.row.steps, attempt.end())
                 self._state.registry.drop(attempt)
@@ -146,7 +146,7 @@ class AttemptOrders:
                 record.stop_s = leader.stop_s
             cost_s = overhead_s(replace(leader, stop_s=record.stop_s))
             row.overhead_s += cost_s
-            self._steps.lose_time(attempt, cost_s - max(leader.wait_s, 0.0))
+            self._steps.count_lost_time(attempt, cost_s - max(leader.wait_s, 0.0))
         if attempt.ordered:
             row.run_s += now - record.since_s
             row.preemptions += attempt.is_preempted
@@ -157,4 +157,4 @@ def checkpoint_interval_s(attempt: Attempt, mtbf_s: float) -> float:
     most 3.5 % of the time. mtbf_s: of one node."""
     save_s = max(attempt.row.save_s, 0.01)
     mtbf_s = mtbf_s / len(attempt.nodes)
-    return float(max((2 * save_s * mtbf_s) ** 0.5, save_s / MOST_TIME))
+    return float(max((2 * save_s * mtbf_s) ** 0.5, save_s / MAX_SAVE_SHARE))

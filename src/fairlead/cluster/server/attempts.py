@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from fairlead.cluster.protocol.api_models import ENDED_STATES, JobState
-from fairlead.cluster.protocol.attempt_end import OWN_ACCOUNT, PREEMPTIONS, AttemptEnd
+from fairlead.cluster.protocol.attempt_end import BY_AGENT, PREEMPTIONS, AttemptEnd
 from fairlead.cluster.protocol.messages import (
     Assignment,
     AttemptKey,
@@ -16,12 +16,12 @@ from fairlead.cluster.protocol.messages import (
     Failure,
     Rank,
 )
-from fairlead.cluster.protocol.plausible import MOST_RATE
-from fairlead.cluster.server.spawner_deaths import DeathVerdict
+from fairlead.cluster.protocol.plausible import MAX_RATE
+from fairlead.cluster.server.spawner_deaths import DeathDecision
 from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
-    TenantSums,
+    TenantTotals,
 )
 
 KNOWN_S = 1.0  # of training, for a start to have a rate of its own
@@ -40,23 +40,23 @@ class Attempt:
     ordered: bool = False  # do the nodes know of it?
     stopping: str = ""  # why it was told to stop
     stop_end: AttemptEnd = AttemptEnd.STOPPED  # how it ends then
-    stop_told_s: float | None = (
+    stop_ordered_s: float | None = (
         None  # when, cluster's time; None = it was not, or that is not known
     )
     loss: tuple[AttemptEnd, str] = (
         AttemptEnd.NODE_LOST,
         AttemptEnd.NODE_LOST,
     )  # its end once it is lost
-    held: dict[str, AttemptStatus] = field(default_factory=dict)  # what each node said last
+    statuses: dict[str, AttemptStatus] = field(default_factory=dict)  # what each node said last
     gone: set[str] = field(default_factory=set)  # nodes where it has ended, or never will begin
-    heard: float = 0.0  # monotonic time of the report in which rank 0's node said that
+    last_report_s: float = 0.0  # monotonic time of the report in which rank 0's node said that
     lost: bool = False  # a node of it was lost
     stalled: bool = False  # its first node says that it makes no progress
-    told: bool = False  # has an unmanaged job's first word of its steps been booked?
+    progress_reported: bool = False  # has an unmanaged job's first word of its steps been booked?
     finishing_since: float | None = None  # its steps are done, as the server heard then
-    beside: tuple[AttemptKey, ...] = ()  # that share its devices in the round in force
-    death: DeathVerdict | None = None  # where it ended with the process that owned its ranks
-    alone_from: tuple[float, float] | None = None  # step and seconds trained when it no longer did
+    colocated: tuple[AttemptKey, ...] = ()  # that share its devices in the round in force
+    death: DeathDecision | None = None  # where it ended with the process that owned its ranks
+    solo_since: tuple[float, float] | None = None  # step and seconds trained when it no longer did
     key: AttemptKey = field(init=False)  # (job, attempt)
     first_node: str = field(init=False)  # where rank 0 is
 
@@ -70,7 +70,7 @@ class Attempt:
     @property
     def leader(self) -> AttemptStatus | None:
         """What the node of rank 0 said last."""
-        return self.held.get(self.first_node)
+        return self.statuses.get(self.first_node)
 
     @property
     def address(self) -> str:
@@ -82,13 +82,17 @@ class Attempt:
         """Node -> what of it keeps the start from beginning there, as it said last."""
         if self.stopping:
             return {}
-        return {node: held.obstacle for node, held in list(self.held.items()) if held.obstacle}
+        return {
+            node: status.obstacle for node, status in list(self.statuses.items()) if status.obstacle
+        }
 
     @property
     def directory_problems(self) -> dict[str, str]:
         """Node -> what is wrong there with the directory that it saves to."""
-        said = list(self.held.items())
-        return {node: held.directory_problem for node, held in said if held.directory_problem}
+        statuses = list(self.statuses.items())
+        return {
+            node: status.directory_problem for node, status in statuses if status.directory_problem
+        }
 
     def placement(self) -> dict[str, tuple[int, ...]]:
         """Node -> indices of the devices held."""
@@ -117,7 +121,7 @@ class Attempt:
         elif not row.spec.unmanaged or row.tells_steps:
             done = self.from_step
         elif leader is None:
-            done = row.countable(max(self.from_step, row.credited))
+            done = row.countable(max(self.from_step, row.acknowledged_steps))
         else:
             runs = leader.state == "running" and not self.stopping and not self.lost
             ran_s = leader.ran_s + (max(age_s, 0.0) if runs else 0.0)
@@ -129,34 +133,34 @@ class Attempt:
         leader, known = self.leader, self.progress()
         if leader is None or leader.state != "running" or self.stopping:
             return known
-        age_s, rate = max(now - self.heard, 0.0), self.rate
+        age_s, rate = max(now - self.last_report_s, 0.0), self.rate
         if self.tells or self.row.tells_steps or not self.row.spec.unmanaged:
             if leader.step_age_s < 0 or leader.loaded_step < 0:
                 return known
             trained_s = steps_took_s(leader)
             if trained_s >= KNOWN_S:
-                rate = min((leader.step - leader.loaded_step) / trained_s, MOST_RATE)
+                rate = min((leader.step - leader.loaded_step) / trained_s, MAX_RATE)
             age_s += leader.step_age_s
         done = float(math.floor(known + rate * min(age_s, STALE_S)))
         return max(known, self.row.countable(done))
 
     @property
-    def packed(self) -> bool:
+    def is_colocated(self) -> bool:
         """Whether it shares its devices with another job in the round in force."""
-        return bool(self.beside)
+        return bool(self.colocated)
 
-    def shares(self, beside: tuple[AttemptKey, ...]) -> None:
+    def shares(self, partners: tuple[AttemptKey, ...]) -> None:
         """A round begins in which it shares its devices with these starts; () = it has them for itself."""
         leader = self.leader
-        if self.packed and not beside and leader is not None and leader.loaded_step >= 0:
-            self.alone_from = float(leader.step), steps_took_s(leader)
-        self.beside = beside
+        if self.is_colocated and not partners and leader is not None and leader.loaded_step >= 0:
+            self.solo_since = float(leader.step), steps_took_s(leader)
+        self.colocated = partners
 
     def measured(self) -> float | None:
         """steps/s for as long as it has had its devices for itself; None = not known, or it shares them."""
-        if self.leader is None or self.packed:
+        if self.leader is None or self.is_colocated:
             return None
-        return measured_rate(self.leader, self.alone_from)
+        return measured_rate(self.leader, self.solo_since)
 
     def reached(self) -> float:
         """The last step that it told of, counted or not; 0 while none is known."""
@@ -175,7 +179,7 @@ class Attempt:
         """Steps that the next start can go on from, as far as is known."""
         if self.row.spec.unmanaged and not self.row.tells_saved:
             return 0.0 if self.row.starts_over else self.progress()
-        known = [h.saved_step for h in self.held.values()] + [self.row.saved_step]
+        known = [h.saved_step for h in self.statuses.values()] + [self.row.saved_step]
         leader = self.leader
         if leader is not None and leader.loaded_step >= 0 and not self.row.spec.unmanaged:
             known.append(leader.loaded_step)
@@ -188,8 +192,8 @@ class Attempt:
             not self.lost
             and leader is not None
             and leader.completed
-            and all(h.exit_code == 0 for h in self.held.values())
-            and len(self.held) == len(self.nodes)
+            and all(h.exit_code == 0 for h in self.statuses.values())
+            and len(self.statuses) == len(self.nodes)
         )
 
     @property
@@ -201,7 +205,7 @@ class Attempt:
     @property
     def broken(self) -> bool:
         """Have ranks on some node ended before their time? No other can go on without them."""
-        return any(h.state == "ended" and h.exit_code != 0 for h in self.held.values())
+        return any(h.state == "ended" and h.exit_code != 0 for h in self.statuses.values())
 
     @property
     def cut_short(self) -> bool:
@@ -213,7 +217,7 @@ class Attempt:
     @property
     def interrupted(self) -> bool:
         """Whether its agent ended it of its own accord."""
-        return any(held.reason in OWN_ACCOUNT for held in self.held.values())
+        return any(status.reason in BY_AGENT for status in self.statuses.values())
 
     def end(self) -> tuple[AttemptEnd, str]:
         """How it ended, now that it is over, and that for people."""
@@ -221,9 +225,11 @@ class Attempt:
             return AttemptEnd.COMPLETED, AttemptEnd.COMPLETED
         if self.lost:
             return self.loss
-        own = [held.reason for held in self.held.values() if held.reason in OWN_ACCOUNT]
-        if own and not self.blame:
-            return OWN_ACCOUNT[own[0]], own[0]
+        own_reasons = [
+            status.reason for status in self.statuses.values() if status.reason in BY_AGENT
+        ]
+        if own_reasons and not self.blame:
+            return BY_AGENT[own_reasons[0]], own_reasons[0]
         if failure := self.failure():
             return AttemptEnd.FAILED, f"failed: {failure}"
         if self.killed_late:
@@ -235,7 +241,9 @@ class Attempt:
         """How it was killed that it did not end when it was told to; "" = it was not."""
         if not self.stopping or self.completed():
             return ""
-        killed = [h for h in self.held.values() if h.state == "ended" and _was_killed(h.failure)]
+        killed = [
+            h for h in self.statuses.values() if h.state == "ended" and _was_killed(h.failure)
+        ]
         return killed[0].reason if killed else ""
 
     @property
@@ -260,7 +268,7 @@ class Attempt:
             return ""
         bad = self.failed
         if bad:
-            first = self.held[bad[0]]
+            first = self.statuses[bad[0]]
             return first.reason or f"exit code {first.exit_code}"
         leader = self.leader
         if leader is None or leader.state != "ended":
@@ -278,20 +286,22 @@ class Attempt:
     @property
     def failed(self) -> list[str]:
         """Nodes whose ranks ended badly: the one to blame first, those that only followed it last."""
-        bad = [node for node, held in self.held.items() if held.exit_code not in (0, None)]
-        return sorted(bad, key=lambda node: _follows(self.held[node].failure))
+        bad = [node for node, status in self.statuses.items() if status.exit_code not in (0, None)]
+        return sorted(bad, key=lambda node: _follows(self.statuses[node].failure))
 
     def culprit(self) -> tuple[str, Failure | None]:
         """The node on which it failed, and what went wrong there as far as is known."""
         if self.blame:
-            return next(node for node, held in self.held.items() if held.spawner_death), None
+            return next(
+                node for node, status in self.statuses.items() if status.spawner_death
+            ), None
         node = next(iter(self.failed), self.first_node)
-        held = self.held.get(node)
-        if held is None:
+        status = self.statuses.get(node)
+        if status is None:
             return node, None
-        if held.failure is None and held.exit_code is not None:
-            return node, Failure(exit_code=held.exit_code)
-        return node, held.failure
+        if status.failure is None and status.exit_code is not None:
+            return node, Failure(exit_code=status.exit_code)
+        return node, status.failure
 
     def assignment(self, node: str, checkpoint_s: float, checkpoints: str = "") -> Assignment:
         """The order for one of the nodes. checkpoints: directory of those of all jobs."""
@@ -328,7 +338,7 @@ class Attempt:
             progress_url=spec.progress_url,
             node_rank=list(self.nodes).index(node),
             nodes=len(self.nodes),
-            beside=self.beside,
+            colocated=self.colocated,
         )
 
 
@@ -352,11 +362,11 @@ def others_of(
     return tuple(starts[other].key for other in members if other != job)
 
 
-def as_known(held: AttemptStatus, before: AttemptStatus) -> AttemptStatus:
+def as_known(status: AttemptStatus, before: AttemptStatus) -> AttemptStatus:
     """What a node says of a start, with what its agent no longer knows: one that was started anew has not
     seen what the one before it told."""
-    if held.loaded_step >= 0 or before.loaded_step < 0:
-        return held
+    if status.loaded_step >= 0 or before.loaded_step < 0:
+        return status
     names = (
         "step",
         "loaded_step",
@@ -370,28 +380,28 @@ def as_known(held: AttemptStatus, before: AttemptStatus) -> AttemptStatus:
         "saving_s",
     )
     known = {name: getattr(before, name) for name in names}
-    return replace(held, saved_step=max(held.saved_step, before.saved_step), **known)
+    return replace(status, saved_step=max(status.saved_step, before.saved_step), **known)
 
 
-def measured_rate(held: AttemptStatus, since: tuple[float, float] | None = None) -> float | None:
+def measured_rate(status: AttemptStatus, since: tuple[float, float] | None = None) -> float | None:
     """steps/s of a start so far while it trained, as rank 0's node tells; None = not known. What it has done
     since it told of its steps last is not counted, neither is the time, nor that of saving and stopping.
     since: step and seconds trained from which on it counts."""
-    step, before_s = since or (float(held.loaded_step), 0.0)
-    trained_s = steps_took_s(held) - before_s
-    if held.loaded_step < 0 or trained_s <= KNOWN_S:
+    step, before_s = since or (float(status.loaded_step), 0.0)
+    trained_s = steps_took_s(status) - before_s
+    if status.loaded_step < 0 or trained_s <= KNOWN_S:
         return None
-    rate = (held.step - step) / trained_s
-    return rate if 0 <= rate <= MOST_RATE else None  # else it is not true
+    rate = (status.step - step) / trained_s
+    return rate if 0 <= rate <= MAX_RATE else None  # else it is not true
 
 
-def steps_took_s(held: AttemptStatus) -> float:
+def steps_took_s(status: AttemptStatus) -> float:
     """Seconds that the steps told of last have taken, since training began. What came after them is not
     training yet: a step that goes on, a save, the stop."""
-    if held.trained_s >= 0:
-        return held.trained_s
-    age_s = held.step_age_s if held.state == "running" else 0.0
-    return max(held.ran_s - max(age_s, 0.0), 0.0)
+    if status.trained_s >= 0:
+        return status.trained_s
+    age_s = status.step_age_s if status.state == "running" else 0.0
+    return max(status.ran_s - max(age_s, 0.0), 0.0)
 
 
 def _was_killed(failure: Failure | None) -> bool:
@@ -448,13 +458,13 @@ class JobRegistry:
     dirty_jobs: set[int] = field(default_factory=set)
     dirty_attempts: dict[AttemptKey, AttemptRow] = field(default_factory=dict)
     trained: dict[int, Training] = field(default_factory=dict)  # open job -> its last attempt's
-    tenants: dict[str, TenantSums] = field(default_factory=dict)
+    tenants: dict[str, TenantTotals] = field(default_factory=dict)
     tenants_changed: bool = False
 
-    def sums(self, tenant: str) -> TenantSums:
+    def totals_of(self, tenant: str) -> TenantTotals:
         """What a tenant has had so far, to be changed."""
         self.tenants_changed = True
-        return self.tenants.setdefault(tenant, TenantSums())
+        return self.tenants.setdefault(tenant, TenantTotals())
 
     def add(self, start: Attempt) -> None:
         """A start begins."""

@@ -114,9 +114,9 @@ class LiveBackend:
         if self._state.halted:
             return
         for node in noticed:
-            self._intake.take(node)
+            self._intake.apply(node)
         if self._state.ready:
-            self._clock.look()
+            self._clock.poll()
 
     def _still(self, event: Event) -> Event | None:
         """What is left of an event, for jobs may have ended since somebody asked for it."""
@@ -131,8 +131,8 @@ class LiveBackend:
                 if good.all():
                     return event
                 columns = [f.name for f in fields(event) if f.name not in ("time_s", "paused")]
-                kept = {name: getattr(event, name)[good] for name in columns}
-                return replace(event, **kept) if good.any() else None
+                arrays = {name: getattr(event, name)[good] for name in columns}
+                return replace(event, **arrays) if good.any() else None
             case NodeLost() | NodeRecovered():  # a node that has just come: told once it is known
                 known = {node.name for node in self._state.cluster.nodes}
                 return event if event.node in known else None

@@ -10,16 +10,16 @@ def place(attempt: Attempt) -> str:
     return f"{len(record.devices)} x {record.accelerator} of {record.node}"
 
 
-def told_ago(attempt: Attempt, now_s: float) -> str:
+def stop_ordered_ago(attempt: Attempt, now_s: float) -> str:
     """When it was told to stop, in words; "" where that is not known. now_s: the cluster's time."""
-    told_s = attempt.stop_told_s
-    return "" if told_s is None else f"told to stop {duration(max(now_s - told_s, 0.0))} ago"
+    ordered_s = attempt.stop_ordered_s
+    return "" if ordered_s is None else f"told to stop {duration(max(now_s - ordered_s, 0.0))} ago"
 
 
 def being_stopped(attempt: Attempt, now_s: float) -> str:
     """That an attempt is being stopped, and what it holds, for the list of jobs. Without a full stop."""
     parts = [f"attempt {attempt.record.attempt} is being stopped ({attempt.stopping})"]
-    parts += filter(None, [told_ago(attempt, now_s)])
+    parts += filter(None, [stop_ordered_ago(attempt, now_s)])
     return f"{', '.join(parts)}, and holds {place(attempt)} until it has ended"
 
 

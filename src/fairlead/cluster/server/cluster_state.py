@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from fairlead.cluster.front.metrics import Counters
 from fairlead.cluster.server.attempts import JobRegistry
 from fairlead.cluster.server.clock import Clock
+from fairlead.cluster.server.decided_shares import DecidedShares
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.options import LiveOptions
-from fairlead.cluster.server.standing import DecidedShares
 from fairlead.cluster.store.store import Store, Transaction
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
@@ -35,13 +35,15 @@ class ClusterState:
     setup: Setup | None = None
     ready: bool = False  # whether there is a core to be driven
     rebuild_due: bool = False  # nodes or policy have changed since the core was made
-    standing: DecidedShares = field(default_factory=DecidedShares)
+    decided: DecidedShares = field(default_factory=DecidedShares)
     learned_rates: dict[int, Floats] = field(default_factory=dict)  # job -> (slots,) steps/s alone
     decide_s: float | None = None  # that the last decision took
     # Rounds and solves:
     round: LiveRound | None = None
     solving: bool = False
-    room_changed: bool = False  # whether jobs or devices may have become free since it was asked
+    capacity_changed: bool = (
+        False  # whether jobs or devices may have become free since it was asked
+    )
     # What is about to happen:
     events: deque[Event] = field(default_factory=deque)  # to be told to the core
     writes: list[Callable[[Transaction], None]] = field(
@@ -83,14 +85,14 @@ class ClusterState:
             self.lost_nodes.add(node)
             self.emit(NodeLost(self.now_s(), node))
 
-    def put_back(self, node: str) -> None:
+    def enable(self, node: str) -> None:
         """The core may use a node again."""
         if node in self.lost_nodes:
             self.lost_nodes.discard(node)
-            self.room_changed = True
+            self.capacity_changed = True
             self.emit(NodeRecovered(self.now_s(), node))
 
-    def forget_reasons(self, node: str) -> None:
+    def drop_reasons(self, node: str) -> None:
         """Whatever was the matter with a node is so no longer."""
         for row in self.registry.jobs.values():
             if row.reason_node == node:

@@ -14,7 +14,6 @@ from fairlead.cluster.server.core_renewal import CoreRenewal
 from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.estimator_session import EstimatorSession
-from fairlead.cluster.server.held_jobs import HeldJobs
 from fairlead.cluster.server.inbox import Inbox
 from fairlead.cluster.server.membership import Membership
 from fairlead.cluster.server.node_recovery import NodeRecovery
@@ -25,6 +24,7 @@ from fairlead.cluster.server.published_views import PublishedViews
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.restart_costs import MeasuredStarts, RestartCostsOfJobs
 from fairlead.cluster.server.retries import Retries
+from fairlead.cluster.server.retry_waits import RetryWaits
 from fairlead.cluster.server.round_clock import RoundClock
 from fairlead.cluster.server.round_report import RoundReporter
 from fairlead.cluster.server.round_starter import RoundStarter
@@ -39,7 +39,7 @@ class JobParts:
     """What becomes of jobs between their submission and the core."""
 
     detained: DetainedJobs
-    held: HeldJobs
+    retry_waits: RetryWaits
     admission: Admission
     retries: Retries
 
@@ -98,7 +98,7 @@ class Collaborators:
     attempts: AttemptParts
     nodes: NodeParts
     rounds: RoundParts
-    views: ViewParts
+    view_parts: ViewParts
 
 
 def collaborators(
@@ -164,15 +164,19 @@ def collaborators(
         attempts=attempts,
         nodes=nodes,
         rounds=rounds,
-        views=views,
+        view_parts=views,
     )
 
 
 def _job_parts(state: ClusterState, service: NodeService) -> JobParts:
-    detained, held = DetainedJobs(), HeldJobs()
-    admission = Admission(state, detained, held)
-    retries = Retries(state, admission=admission, detained=detained, held=held, cordons=service)
-    return JobParts(detained=detained, held=held, admission=admission, retries=retries)
+    detained, retry_waits = DetainedJobs(), RetryWaits()
+    admission = Admission(state, detained, retry_waits)
+    retries = Retries(
+        state, admission=admission, detained=detained, status=retry_waits, cordons=service
+    )
+    return JobParts(
+        detained=detained, retry_waits=retry_waits, admission=admission, retries=retries
+    )
 
 
 def _attempt_parts(state: ClusterState, jobs: JobParts, service: NodeService) -> AttemptParts:
@@ -204,7 +208,7 @@ def _node_parts(
         orders=attempts.orders,
         ends=ends,
         admission=jobs.admission,
-        held=jobs.held,
+        retry_waits=jobs.retry_waits,
     )
     watch = NodeWatch(state, service=service, detention=detention, intake=intake, ends=ends)
     witnesses = Witnesses(state)
@@ -234,6 +238,6 @@ def _round_clock(
         nodes=nodes.watch,
         costs=attempts.costs,
         retries=jobs.retries,
-        has_room=jobs.admission.has_room,
+        has_capacity=jobs.admission.has_capacity,
         precede=precedence.take,
     )

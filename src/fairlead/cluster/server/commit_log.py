@@ -13,7 +13,7 @@ from fairlead.cluster.store.store import Transaction
 from fairlead.errors import StoreError
 
 RETRY_S = 0.5  # between attempts to write to a store that fails
-MANY = 500  # rows of jobs and starts: to write and publish more takes long
+MAX_ROWS = 500  # rows of jobs and starts: to write and publish more takes long
 _log = logging.getLogger(__name__)
 
 
@@ -23,7 +23,7 @@ class Publisher(Protocol):
     def publish(self, jobs: Collection[int], nodes: Iterable[str], *, waits: bool) -> None:
         """Show what a commit has changed. waits: somebody is answered next."""
 
-    def publish_rest(self) -> None:
+    def publish_remaining(self) -> None:
         """Show more."""
 
     def show_status(self) -> None:
@@ -66,7 +66,7 @@ class CommitLog:
     def commit(self) -> None:
         """Write what was handled since the last commit, publish it, and pass the answers on."""
         state, registry = self._state, self._state.registry
-        if len(registry.dirty_jobs) + len(registry.dirty_attempts) < MANY:
+        if len(registry.dirty_jobs) + len(registry.dirty_attempts) < MAX_ROWS:
             for add in self._joining:
                 add()
         answers, self._answers = self._answers, []
@@ -84,7 +84,7 @@ class CommitLog:
         self._publisher.publish(jobs, nodes, waits=bool(answers))
         for future, result in answers:
             future.set_result(result)
-        self._publisher.publish_rest()
+        self._publisher.publish_remaining()
 
     def begin_segment(self, records: list[bytes]) -> None:
         """Begin a new segment of the journal with these records, and commit."""

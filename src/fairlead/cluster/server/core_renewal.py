@@ -7,10 +7,10 @@ import fairlead
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.commit_log import CommitLog
+from fairlead.cluster.server.decided_shares import DecidedShares
 from fairlead.cluster.server.estimator_session import EstimatorSession
 from fairlead.cluster.server.rates import table_for
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator
-from fairlead.cluster.server.standing import DecidedShares
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.events import JobsSubmitted, NodeLost
 from fairlead.model.job import RestartCosts
@@ -59,8 +59,8 @@ class CoreRenewal:
             state.scheduler = restore(setup, checkpoint, planner)
             records = [journal.encode(setup), journal.encode(checkpoint)]
         state.setup = setup
-        if not state.standing.time_s:  # what was decided before the server was started
-            state.standing = DecidedShares.of(state.scheduler, now)
+        if not state.decided.time_s:  # what was decided before the server was started
+            state.decided = DecidedShares.of(state.scheduler, now)
         self._estimating.take_over(state.scheduler, now)
         self._admission.forget_learning()
         state.ready = True

@@ -15,9 +15,9 @@ from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained_jobs import DetainedJobs
-from fairlead.cluster.server.held_jobs import HeldJobs
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.node_condition import condition
+from fairlead.cluster.server.retry_waits import RetryWaits
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.events import JobsPaused
@@ -38,7 +38,7 @@ class Detention:
         orders: AttemptOrders,
         ends: AttemptEnds,
         admission: Admission,
-        held: HeldJobs,
+        retry_waits: RetryWaits,
     ) -> None:
         self._state = state
         self.jobs = jobs
@@ -46,7 +46,7 @@ class Detention:
         self._orders = orders
         self._ends = ends
         self._admission = admission
-        self._held = held
+        self._retry_waits = retry_waits
 
     def update(self) -> None:
         """Find the jobs anew, and tell the core of those that are detained now and of those no longer."""
@@ -58,9 +58,9 @@ class Detention:
                 for attempt in list(state.registry.on_node.get(name, {}).values()):
                     if self._keep(node, attempt):
                         found[attempt.row.id] = name
-        held, let_go = self.jobs.replace(found)
-        self._tell(held, held=True)
-        self._tell(let_go, held=False)
+        detained, released = self.jobs.replace(found)
+        self._tell(detained, detained=True)
+        self._tell(released, detained=False)
 
     def _detains(self, node: LiveNode) -> bool:
         state = condition(node, self._state.fleet.monotonic()).state
@@ -77,7 +77,7 @@ class Detention:
         if row.state == "paused":
             return False
         if attempt.key not in node.leases.granted and attempt.key not in node.agent.inherited:
-            self._give_up(node, attempt)
+            self._withdraw(node, attempt)
             return False
         if (
             node.agent.left_s
@@ -93,7 +93,7 @@ class Detention:
             return node.suspect or bool(node.agent.inherited)
         return True
 
-    def _give_up(self, node: LiveNode, attempt: Attempt) -> None:
+    def _withdraw(self, node: LiveNode, attempt: Attempt) -> None:
         """No lease was granted for it, so it has not begun; once the orders are without it none will be."""
         if not attempt.stopping:
             self._stop(node, attempt.row.id)
@@ -104,19 +104,21 @@ class Detention:
         state = condition(node, self._state.fleet.monotonic()).state
         self._orders.stop(job, AttemptEnd.STOPPED, f"node {node.name} is {state}")
 
-    def _tell(self, jobs: list[int], held: bool) -> None:
+    def _tell(self, jobs: list[int], detained: bool) -> None:
         registry = self._state.registry
         rows = [registry.jobs[job] for job in jobs if job in registry.jobs]
-        if held:
+        if detained:
             self.jobs.hold(jobs)
-        told = [row.id for row in rows if self._is_cores(row) and (held or not self._waits(row))]
-        if told:
-            self._state.room_changed = True
+        changed = [
+            row.id for row in rows if self._is_cores(row) and (detained or not self._waits(row))
+        ]
+        if changed:
+            self._state.capacity_changed = True
             now = self._state.now_s()
             self._steps.tell_corrections(now)
-            self._state.emit(JobsPaused(now, np.array(sorted(told)), held))
-            if not held:
-                self.jobs.release(told)
+            self._state.emit(JobsPaused(now, np.array(sorted(changed)), detained))
+            if not detained:
+                self.jobs.release(changed)
 
     def _is_cores(self, row: JobRow) -> bool:
         """Whether it is the core that holds the job or lets it go."""
@@ -124,7 +126,7 @@ class Detention:
 
     def _waits(self, row: JobRow) -> bool:
         """Whether the core goes on holding the job until it is tried again."""
-        return self._held.keep_held(row.id)
+        return self._retry_waits.keep_waiting(row.id)
 
     def reason(self, job: int) -> str:
         """Why a detained job is where it is, as of now; "" if it is not detained."""

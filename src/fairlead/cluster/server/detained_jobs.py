@@ -11,7 +11,7 @@ class DetainedJobs:
     def __init__(self) -> None:
         self.nodes: dict[int, str] = {}  # job -> the node that it is detained by
         self._releasing: set[int] = set()  # let go, and not in a decision of the core yet
-        self._told: set[int] = set()  # of these, those that the core knows to be let go
+        self._resumed: set[int] = set()  # of these, those that the core knows to be let go
 
     def has(self, job: int) -> bool:
         """Whether it is detained, or the core has not decided since it was let go."""
@@ -39,13 +39,13 @@ class DetainedJobs:
         """The core is about to be told that these are let go."""
         self._releasing.update(jobs)
 
-    def let_go(self, jobs: Iterable[int]) -> None:
+    def resume(self, jobs: Iterable[int]) -> None:
         """The core is told now that these jobs are let go."""
-        self._told.update(self._releasing.intersection(jobs))
+        self._resumed.update(self._releasing.intersection(jobs))
 
     def decided(self, jobs: Collection[int], solving: bool) -> None:
         """The core has decided on a round with these jobs. solving: by shares of before the last changes."""
         self._releasing.difference_update(jobs)
         if not solving:
-            self._releasing -= self._told
-        self._told &= self._releasing
+            self._releasing -= self._resumed
+        self._resumed &= self._releasing

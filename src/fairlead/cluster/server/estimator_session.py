@@ -8,7 +8,7 @@ import numpy as np
 
 from fairlead.cluster.server.attempts import KNOWN_S, Training
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.rates import own_rates, table_for
+from fairlead.cluster.server.rates import stated_rates, table_for
 from fairlead.estimation.estimating_backend import EstimatingBackend
 from fairlead.estimation.protocol import CheckpointableEstimator, Estimator
 from fairlead.estimation.registry import make_estimator
@@ -29,7 +29,7 @@ class EstimatorSession:
         self._state = state
         self._backend = backend
         self.spec = state.options.estimator
-        self.feed: EstimatingBackend | None = None
+        self.estimating_backend: EstimatingBackend | None = None
         self._beliefs: dict[int, Floats] = {}  # by number
         self._marks: dict[int, tuple[int, float, float]] = {}  # job -> start, step, seconds trained
         self._written_s = 0.0
@@ -37,27 +37,27 @@ class EstimatorSession:
     @property
     def on(self) -> bool:
         """Whether there is an estimator."""
-        return self.feed is not None
+        return self.estimating_backend is not None
 
     @property
     def backend(self) -> Backend:
         """What the core is driven by."""
-        return self._backend if self.feed is None else self.feed
+        return self._backend if self.estimating_backend is None else self.estimating_backend
 
     def take_over(self, core: Scheduler, now: float) -> None:
         """The core is another one, with the beliefs of the one before it."""
         known = core.data.beliefs.known
-        if self.feed is None:
+        if self.estimating_backend is None:
             estimator = self._make(core)
             if estimator is None:
                 return
             estimator.table(known)
-            self.feed = EstimatingBackend(
+            self.estimating_backend = EstimatingBackend(
                 self._backend, estimator, known, self._user_estimates, self._measured
             )
-            self.feed.adopt(now, self._there(core), core.data.round.in_force)
+            self.estimating_backend.adopt(now, self._there(core), core.data.round.in_force)
         else:
-            self.feed.move(now, known, core.data.round.in_force)
+            self.estimating_backend.move(now, known, core.data.round.in_force)
         self._know(core)
 
     def _make(self, core: Scheduler) -> Estimator | None:
@@ -66,9 +66,9 @@ class EstimatorSession:
         assert setup is not None
         catalogue = table_for(options.catalogue, setup.cluster, {}).columns(core.data.slots)
         made = make_estimator(self.spec, catalogue, setup.cluster, options.seed)
-        kept = self._state.store.meta("estimator")
-        if isinstance(made, CheckpointableEstimator) and kept is not None:
-            spec, _, text = kept.partition(" ")
+        checkpoint = self._state.store.meta("estimator")
+        if isinstance(made, CheckpointableEstimator) and checkpoint is not None:
+            spec, _, text = checkpoint.partition(" ")
             if spec == self.spec:
                 with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as arrays:
                     made.load_state_dict({name: arrays[name] for name in arrays.files})
@@ -77,10 +77,10 @@ class EstimatorSession:
     def _there(self, core: Scheduler) -> list[tuple[Job, float]]:
         """Jobs that the core has, with their steps done."""
         found = []
-        for books in (core.data.ledger, core.data.paused_jobs):
-            columns = (books.jobs.id, books.jobs.job_type, books.jobs.total, books.jobs.done)
-            for job, kind, total, done in zip(*(c.tolist() for c in columns), strict=True):
-                job_type = core.data.throughputs.job_types[kind]
+        for table in (core.data.ledger, core.data.paused_jobs):
+            columns = (table.jobs.id, table.jobs.job_type, table.jobs.total, table.jobs.done)
+            for job, job_type_row, total, done in zip(*(c.tolist() for c in columns), strict=True):
+                job_type = core.data.throughputs.job_types[job_type_row]
                 row = self._state.registry.jobs.get(job)
                 tenant = "" if row is None else row.tenant
                 known_as = (job_type.name, job_type.scale_factor)
@@ -89,13 +89,13 @@ class EstimatorSession:
 
     def _user_estimates(self, jobs: Sequence[Job]) -> Floats | None:
         """(jobs, slots) rates that users brought along, NaN = none."""
-        assert self.feed is not None
-        slots = self.feed.throughputs.slots
+        assert self.estimating_backend is not None
+        slots = self.estimating_backend.throughputs.slots
         estimates = np.full((len(jobs), len(slots)), np.nan)
         for i, job in enumerate(jobs):
             row = self._state.registry.jobs.get(job.id)
             if row is not None and row.spec.rates:
-                estimates[i] = own_rates(row.spec, slots)
+                estimates[i] = stated_rates(row.spec, slots)
         return estimates
 
     def _measured(self, job: int, steps: float, seconds: float) -> tuple[float, float] | None:
@@ -129,19 +129,21 @@ class EstimatorSession:
         """Take note of what the core is about to be told."""
         for number, rate in zip(event.belief.tolist(), event.rate, strict=True):
             self._beliefs[number] = rate
-        told = dict(zip(event.jobs.tolist(), event.name.tolist(), strict=True))
-        rate_of = {job: self._beliefs[number] for job, number in told.items() if number >= 0}
-        rest = {job: rate for job, rate in self._state.learned_rates.items() if job not in told}
-        self._state.learned_rates = rest | rate_of
+        numbers = dict(zip(event.jobs.tolist(), event.name.tolist(), strict=True))
+        rate_of = {job: self._beliefs[number] for job, number in numbers.items() if number >= 0}
+        learned = {
+            job: rate for job, rate in self._state.learned_rates.items() if job not in numbers
+        }
+        self._state.learned_rates = learned | rate_of
 
     def _know(self, core: Scheduler) -> None:
-        believed = core.data.beliefs
-        self._beliefs = {n: believed.table.rate[row] for n, row in believed.row.items()}
+        known = core.data.beliefs
+        self._beliefs = {n: known.table.rate[row] for n, row in known.row.items()}
         self._state.learned_rates = {}
-        for books in (core.data.ledger, core.data.paused_jobs):
-            for job, row in zip(books.jobs.id.tolist(), books.jobs.row.tolist(), strict=True):
-                if believed.of_row(row) >= 0:
-                    self._state.learned_rates[job] = believed.table.rate[row]
+        for table in (core.data.ledger, core.data.paused_jobs):
+            for job, row in zip(table.jobs.id.tolist(), table.jobs.row.tolist(), strict=True):
+                if known.of_row(row) >= 0:
+                    self._state.learned_rates[job] = known.table.rate[row]
 
     def forget(self, jobs: Sequence[int]) -> None:
         """They have left."""
@@ -153,11 +155,13 @@ class EstimatorSession:
 
     def write(self, now: float) -> None:
         """Write down what was learned with the next commit, now and then."""
-        if self.feed is None or now - self._written_s < KEEP_S:
+        if self.estimating_backend is None or now - self._written_s < KEEP_S:
             return
         self._written_s = now
-        if isinstance(self.feed.estimator, CheckpointableEstimator):
+        if isinstance(self.estimating_backend.estimator, CheckpointableEstimator):
             file = io.BytesIO()
-            np.savez_compressed(file, allow_pickle=False, **self.feed.estimator.state_dict())
+            np.savez_compressed(
+                file, allow_pickle=False, **self.estimating_backend.estimator.state_dict()
+            )
             text = f"{self.spec} {base64.b64encode(file.getvalue()).decode()}"
             self._state.write(lambda t: t.set_meta("estimator", text))

@@ -1,7 +1,7 @@
 """Why a job is where it is, or not yet anywhere: a list of facts, each checked against the present state.
 
 Read from any thread without waiting for the driver: what the core decided is copied when it decides
-(``standing``), and what nodes hold is looked up. What is past is told with its time, never as the present.
+(``decided``), and what nodes hold is looked up. What is past is told with its time, never as the present.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.attempts import holder
-from fairlead.cluster.server.being_stopped import place, told_ago
+from fairlead.cluster.server.being_stopped import place, stop_ordered_ago
 from fairlead.cluster.server.explain_decision import pair_sentence, share_sentence
 from fairlead.cluster.server.explain_placement import cannot_go_on, placed
 from fairlead.cluster.server.explain_waiting import waiting
@@ -82,8 +82,8 @@ def _remains(source: ExplanationSource, job: JobView) -> Iterator[str]:
         yield f"Its attempt {number} runs on {place(found)} until it is told to stop."
         return
     yield f"Its attempt {number} is being stopped ({found.stopping})."
-    told = told_ago(found, source.state.now_s())
-    yield f"It holds {place(found)} until it has ended{'; it was ' * bool(told)}{told}."
+    text = stop_ordered_ago(found, source.state.now_s())
+    yield f"It holds {place(found)} until it has ended{'; it was ' * bool(text)}{text}."
 
 
 def starts_over(job: JobView) -> str:

@@ -9,8 +9,8 @@ from fairlead.model.job import JobId
 
 def share_sentence(source: ExplanationSource, job: JobView) -> str:
     """Its share of the time, or why it has none."""
-    standing, solve = source.state.standing, source.solves.state
-    shares = standing.shares(job.id)
+    decided, solve = source.state.decided, source.solves.state
+    shares = decided.shares(job.id)
     failed = f" (the last solve {solve})" if solve.startswith("failed") else ""
     if shares:
         given = ", ".join(f"{share:.2f} of the time on {name}" for name, share in shares.items())
@@ -19,13 +19,13 @@ def share_sentence(source: ExplanationSource, job: JobView) -> str:
         return f"It has no share of the time yet: the solve {solve}."
     if source.solves.began_s is not None:
         return f"It has no share of the time yet: a solve is {solve}."
-    if standing.at(job.id) is None and job.state in ("running", "finishing"):
+    if decided.at(job.id) is None and job.state in ("running", "finishing"):
         return ""  # it has been decided on before the server was started
-    if standing.at(job.id) is None:
+    if decided.at(job.id) is None:
         return _undecided(source, job)
-    if standing.answered(job.id):
+    if decided.answered(job.id):
         return f"Policy {source.state.policy} gives it no share of the time now."
-    if not standing.allocated.any():
+    if not decided.allocated.any():
         return ""  # a policy without shares, or one that has not answered yet
     return "It joined after the last solve, and is part of the next."
 
@@ -42,10 +42,10 @@ def _undecided(source: ExplanationSource, job: JobView) -> str:
 
 def pair_sentence(reader: Reader, job: JobView) -> str:
     """With whom it shares devices, or why with nobody."""
-    standing = reader.source.state.standing
-    partners = standing.partners(job.id)
+    decided = reader.source.state.decided
+    partners = decided.partners(job.id)
     if partners:
         return f"It has a share of the time on the same devices as {reader.names(partners)}."
     row = reader.source.state.registry.jobs.get(job.id)
     states = row is not None and colocates(row.spec)
-    return why_unpaired(standing, job.id, reader.source.state.policy, states)
+    return why_unpaired(decided, job.id, reader.source.state.policy, states)

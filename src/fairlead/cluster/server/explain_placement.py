@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.server.attempts import Attempt, holder
 from fairlead.cluster.server.being_stopped import place as place_of
-from fairlead.cluster.server.being_stopped import told_ago
+from fairlead.cluster.server.being_stopped import stop_ordered_ago
 from fairlead.cluster.server.explanation_source import (
     Doing,
     ExplanationSource,
     Reader,
+    allocated_to,
     enumerate_parts,
-    held_by,
     waits_for_devices,
     what_it_does,
 )
@@ -54,9 +54,9 @@ def placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
         state = None if node is None else condition(node, now)
         if state is not None and state.state != "up":
             yield f"Node {name} is {state.state}: {state.reason}."
-        held = source.state.fleet.held(name, start.key)
-        if held is not None and held.directory_problem:
-            yield f"Node {name} says: {held.directory_problem}."
+        status = source.state.fleet.status(name, start.key)
+        if status is not None and status.directory_problem:
+            yield f"Node {name} says: {status.directory_problem}."
 
 
 def _moving(source: ExplanationSource, before: Attempt, start: Attempt) -> Iterator[str]:
@@ -64,7 +64,9 @@ def _moving(source: ExplanationSource, before: Attempt, start: Attempt) -> Itera
     if before.lost:
         yield from cannot_go_on(source, before)
         return
-    words = ", ".join(filter(None, [before.stopping, told_ago(before, source.state.now_s())]))
+    words = ", ".join(
+        filter(None, [before.stopping, stop_ordered_ago(before, source.state.now_s())])
+    )
     number = before.record.attempt
     yield f"Its attempt {number} holds {place_of(before)} until it has ended ({words})."
     yield f"Then it goes on on {place_of(start)}."
@@ -85,11 +87,11 @@ def cannot_go_on(source: ExplanationSource, start: Attempt) -> Iterator[str]:
 
 def _standstill(source: ExplanationSource, start: Attempt) -> str:
     """For how long it has come no further, and where its ranks are, if its agents say so."""
-    held = source.state.fleet.held(start.first_node, start.key)
-    if held is None or not held.stall:
-        return f"no step for {duration(0.0 if held is None else held.step_age_s)}"
-    others = [start.held[node].stall for node in start.nodes if node in start.held]
-    return "; ".join(dict.fromkeys([held.stall, *filter(None, others)]))
+    status = source.state.fleet.status(start.first_node, start.key)
+    if status is None or not status.stall:
+        return f"no step for {duration(0.0 if status is None else status.step_age_s)}"
+    others = [start.statuses[node].stall for node in start.nodes if node in start.statuses]
+    return "; ".join(dict.fromkeys([status.stall, *filter(None, others)]))
 
 
 def stands_still(source: ExplanationSource, job: int) -> bool:
@@ -102,15 +104,17 @@ def _start_up(reader: Reader, start: Attempt) -> str:
     """How far a start has come that does not train yet."""
     source = reader.source
     begun_s = duration(max(source.state.now_s() - start.record.since_s, 0.0))
-    held = source.state.fleet.held(start.first_node, start.key)
-    if held is None:
+    status = source.state.fleet.status(start.first_node, start.key)
+    if status is None:
         return f"It was ordered {begun_s} ago, and {start.first_node} has not taken it up yet."
     if start.obstacles:
-        told = cannot_start(start.obstacles)
-        return f"{told[0].upper()}{told[1:]}. It is tried again until it can be."
+        text = cannot_start(start.obstacles)
+        return f"{text[0].upper()}{text[1:]}. It is tried again until it can be."
     others = _sharers(source, start)
     if waits_for_devices(source, start) and others:
-        holders = enumerate_parts(held_by(reader, jobs, doing) for doing, jobs in others.items())
+        holders = enumerate_parts(
+            allocated_to(reader, jobs, doing) for doing, jobs in others.items()
+        )
         return f"It waits for devices {holders}."
     return f"It was ordered {begun_s} ago and is starting."
 

@@ -5,21 +5,21 @@ from dataclasses import replace
 
 from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.explain_preemption import why_not_preempted
 from fairlead.cluster.server.explanation_source import (
-    FIRST_SAID,
-    HELD,
+    ALLOCATED_TO,
+    DOING_ORDER,
+    AllocatedDevices,
     DeviceUse,
     Doing,
     ExplanationSource,
-    Holding,
     Reader,
+    allocated_to,
     count_devices,
     enumerate_parts,
-    held_by,
     waits_for_devices,
     what_it_does,
 )
-from fairlead.cluster.server.kept_devices import kept_by_hysteresis
 from fairlead.cluster.server.node_condition import condition
 from fairlead.model.duration_text import duration
 
@@ -30,10 +30,12 @@ def waiting(reader: Reader, job: JobView, start: Attempt | None) -> Iterator[str
     if start is not None:
         yield f"Its attempt {start.record.attempt} is being stopped ({start.stopping})."
     usable = sorted(name for name, rate in job.rates.items() if rate > 0)
-    own = (
+    own_reason = (
         job.id if source.state.registry.live.get(job.id) else -1
     )  # the same for all that have no starts
-    found = source.device_uses.of((*usable, own), lambda: devices(source, set(usable), own))
+    found = source.device_uses.of(
+        (*usable, own_reason), lambda: devices(source, set(usable), own_reason)
+    )
     yield _occupied(reader, found, usable)
     if found.away:
         parts = ", ".join(
@@ -41,8 +43,8 @@ def waiting(reader: Reader, job: JobView, start: Attempt | None) -> Iterator[str
         )
         yield f"Not to be had: {parts}."
     yield _next_chance(reader, job, found)
-    if found.free < job.scale_factor and "training" in found.held:
-        yield kept_by_hysteresis(source.state, job.id)
+    if found.free < job.scale_factor and "training" in found.allocated:
+        yield why_not_preempted(source.state, job.id)
 
 
 def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:
@@ -86,10 +88,10 @@ def _hold(source: ExplanationSource, found: DeviceUse, starts: list[Attempt], jo
     found.jobs.update(doing)
     if not doing:
         return
-    said = min(doing.values(), key=FIRST_SAID.index)
-    holding = found.held.setdefault(said, Holding())
+    leading = min(doing.values(), key=DOING_ORDER.index)
+    holding = found.allocated.setdefault(leading, AllocatedDevices())
     holding.devices += 1
-    holding.jobs.update(one for one, does in doing.items() if does == said)
+    holding.jobs.update(one for one, does in doing.items() if does == leading)
     holding.next.update(passed - doing.keys())
 
 
@@ -99,21 +101,21 @@ def _occupied(reader: Reader, found: DeviceUse, usable: list[str]) -> str:
         " and ".join(usable) if len(usable) <= 2 else f"{', '.join(usable[:-1])} and {usable[-1]}"
     )
     free = f"{count_devices(found.free)} of {names} {'is' if found.free == 1 else 'are'} free"
-    if not found.held:
+    if not found.allocated:
         return (
             f"{free}, and no other job holds any."
             if found.free
             else f"No device of {names} is free."
         )
     parts = [
-        f"{count_devices(holding.devices)} {held_by(reader, sorted(holding.jobs), doing)}"
+        f"{count_devices(holding.devices)} {allocated_to(reader, sorted(holding.jobs), doing)}"
         f"{_passed(reader, holding)}"
-        for doing, holding in sorted(found.held.items())
+        for doing, holding in sorted(found.allocated.items())
     ]
     return f"Of {names}: {enumerate_parts([*([free] if found.free else []), *parts])}."
 
 
-def _passed(reader: Reader, holding: Holding) -> str:
+def _passed(reader: Reader, holding: AllocatedDevices) -> str:
     """For whom the devices are meant next, "" = for nobody yet."""
     return f" (next: {reader.names(holding.next)})" if holding.next else ""
 
@@ -122,7 +124,7 @@ def _next_chance(reader: Reader, job: JobView, found: DeviceUse) -> str:
     """When it is decided anew, and what that waits for."""
     source = reader.source
     current = source.state.round
-    if source.state.fleet.is_held:
+    if source.state.fleet.is_on_hold:
         left_s = source.state.fleet.hold_until - source.state.fleet.monotonic()
         return f"Nothing is started for {duration(max(left_s, 0.0))}: {source.state.fleet.hold_reason}."
     if current is None:
@@ -135,7 +137,7 @@ def _next_chance(reader: Reader, job: JobView, found: DeviceUse) -> str:
     if left_s > 0:
         return f"Who runs is decided anew in {duration(left_s)}{_early(reader, job, found)}."
     late = [one for one, doing in found.jobs.items() if _holds_up(source, one, doing)]
-    waits = f": {held_by(reader, late, 'starting').removeprefix(HELD)}" if late else ""
+    waits = f": {allocated_to(reader, late, 'starting').removeprefix(ALLOCATED_TO)}" if late else ""
     return f"The round has been over for {duration(-left_s)} and has not ended yet{waits}."
 
 
@@ -163,5 +165,5 @@ def _holds_up(source: ExplanationSource, job: int, doing: Doing) -> bool:
     start = source.state.registry.newest(job)
     if doing != "stuck" or start is None:
         return doing == "starting"
-    held = source.state.fleet.held(start.first_node, start.key)
-    return held is None or held.loaded_step < 0
+    status = source.state.fleet.status(start.first_node, start.key)
+    return status is None or status.loaded_step < 0

@@ -16,7 +16,7 @@ STUCK_STEPS = 20.0  # as many times what a step takes, after which a job may han
 NAMED = 3  # jobs or nodes that a sentence names
 Doing: TypeAlias = Literal["training", "starting", "stopping", "stuck", "finishing"]
 # What a device is said to be held for, where the jobs on it do different things.
-FIRST_SAID: tuple["Doing", ...] = ("stuck", "training", "finishing", "stopping", "starting")
+DOING_ORDER: tuple["Doing", ...] = ("stuck", "training", "finishing", "stopping", "starting")
 _WORDS: dict[Doing, str] = {
     "training": "held by {} in training",
     "starting": "held by {} still starting",
@@ -24,7 +24,7 @@ _WORDS: dict[Doing, str] = {
     "stuck": "held by {} without a step for long, perhaps hanging",
     "finishing": "held by {} past the last step and not ended yet",
 }
-HELD = "held by "
+ALLOCATED_TO = "held by "
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class DeviceUse:
 
     free: int
     jobs: dict[int, Doing]  # other jobs that hold some, or are to have some -> what they do
-    held: dict[Doing, "Holding"]  # by what those jobs do that hold them
+    allocated: dict[Doing, "AllocatedDevices"]  # by what those jobs do that hold them
     away: dict[str, int]  # state of nodes that may not be used -> their free devices
 
 
 @dataclass(slots=True)
-class Holding:
+class AllocatedDevices:
     """Devices held by jobs that do the same."""
 
     devices: int = 0
@@ -83,38 +83,38 @@ def what_it_does(source: ExplanationSource, start: Attempt) -> Doing:
     """A start that has not ended, by what its node said last."""
     if start.stopping:
         return "stopping"
-    held = source.state.fleet.held(start.first_node, start.key)
-    if held is None:
+    status = source.state.fleet.status(start.first_node, start.key)
+    if status is None:
         return "starting"
-    if held.state == "ended" or held.completed or held.finishing:
+    if status.state == "ended" or status.completed or status.finishing:
         return "finishing"
-    if held.state == "stopping":
+    if status.state == "stopping":
         return "stopping"
-    if held.stall:
+    if status.stall:
         return "stuck"
-    if held.state == "starting":
+    if status.state == "starting":
         return "starting"
     if start.row.spec.unmanaged:
         return "training"
-    if held.loaded_step < 0:
+    if status.loaded_step < 0:
         return "starting"
-    made = held.step - held.loaded_step
-    usual_s = steps_took_s(held) / made if made > 0 else 0.0
-    if made > 0 and held.step_age_s > max(STUCK_S, STUCK_STEPS * usual_s):
+    made = status.step - status.loaded_step
+    usual_s = steps_took_s(status) / made if made > 0 else 0.0
+    if made > 0 and status.step_age_s > max(STUCK_S, STUCK_STEPS * usual_s):
         return "stuck"
     return "training"
 
 
 def waits_for_devices(source: ExplanationSource, start: Attempt) -> bool:
     """Whether the node of rank 0 has not confirmed yet that the devices of an attempt are free."""
-    held = source.state.fleet.held(start.first_node, start.key)
-    return held is None or (held.state == "starting" and held.wait_s < 0)
+    status = source.state.fleet.status(start.first_node, start.key)
+    return status is None or (status.state == "starting" and status.wait_s < 0)
 
 
-def held_by(reader: Reader, jobs: list[int], doing: Doing) -> str:
-    """By whom devices are held, in words that begin with ``HELD``. doing: what these jobs do."""
-    many = doing == "training" and len(jobs) > NAMED
-    return _WORDS[doing].format(f"{len(jobs)} jobs" if many else reader.names(jobs))
+def allocated_to(reader: Reader, jobs: list[int], doing: Doing) -> str:
+    """By whom devices are held, in words that begin with ``ALLOCATED_TO``. doing: what these jobs do."""
+    several = doing == "training" and len(jobs) > NAMED
+    return _WORDS[doing].format(f"{len(jobs)} jobs" if several else reader.names(jobs))
 
 
 def count_devices(count: int) -> str:

@@ -18,7 +18,7 @@ from fairlead.cluster.front.leases import heartbeat_s
 from fairlead.cluster.front.messages import (
     AskLoss,
     NodeRemoved,
-    NodeStanding,
+    NodeRenewal,
     PublishedNode,
     PublishedOrders,
     PublishedPosition,
@@ -98,7 +98,7 @@ class Fleet:
 
     # --- what the front says -----------------------------------------------------------------------
 
-    def heard(self, message: Reported) -> None:
+    def apply_report(self, message: Reported) -> None:
         """A report of a node."""
         with self.lock:
             node = self.nodes.get(message.node)
@@ -116,7 +116,7 @@ class Fleet:
         if message.changed or recovered:
             self.notice(message.node)
 
-    def stands(self, message: NodeStanding) -> None:
+    def stands(self, message: NodeRenewal) -> None:
         """Whether the front has given up a node, and what it has granted it."""
         with self.lock:
             node = self.nodes.get(message.node)
@@ -184,7 +184,7 @@ class Fleet:
                 node.waits_until, node.waits_for = until, reason
 
     @property
-    def is_held(self) -> bool:
+    def is_on_hold(self) -> bool:
         """Whether it is too early to give any node a job."""
         return self.monotonic() < self.hold_until
 
@@ -221,11 +221,11 @@ class Fleet:
                 False,
             )
             node.observed.seen, node.agent.left_s = self.monotonic(), 0.0
-            held = set(node.observed.holds)
+            known = set(node.observed.holds)
             node.observed.holds = {(one.job, one.attempt): one for one in message.holds}
             self._given_up.discard(node.name)
             self._changed[node.name] = None
-            return sorted(held - set(node.observed.holds))
+            return sorted(known - set(node.observed.holds))
 
     def _supersede(self, node: LiveNode, before: str, may_run: Mapping[AttemptKey, float]) -> None:
         """What the incarnation ``before`` was ordered is not the new one's business. Once this is published
@@ -244,13 +244,13 @@ class Fleet:
         with self.lock:
             return self.nodes[name].agent.drop_outlived(self.monotonic())
 
-    def want(self, name: str, assignment: Assignment) -> None:
+    def desire(self, name: str, assignment: Assignment) -> None:
         """The node shall hold this, from the next publication on."""
         with self.lock:
             node = self.nodes[name]
             if (assignment.job, assignment.attempt) in node.agent.inherited:
                 return  # the node has another agent now, which must not begin it again
-            node.desired.want(assignment)
+            node.desired.desire(assignment)
             self._changed[name] = None
 
     def revoke(self, name: str, job: int, attempt: int, reason: str) -> None:
@@ -311,12 +311,12 @@ class Fleet:
             lost=node.lost,
             orders=PublishedOrders(
                 seq=orders.seq,
-                wanted=msgspec.Raw(_encode(orders.wanted)),
+                desired=msgspec.Raw(_encode(orders.desired)),
                 forget=msgspec.Raw(_encode(orders.forget)),
                 reasons=msgspec.Raw(_encode(orders.reasons)),
                 check=node.desired.check,
             ),
-            starts=tuple((a.job, a.attempt) for a in orders.wanted),
+            starts=tuple((a.job, a.attempt) for a in orders.desired),
             push=pushed,
             round_end=self._round_end if pushed else 0.0,
             seen=node.observed.seen,
@@ -337,7 +337,7 @@ class Fleet:
         with self.lock:
             return self.nodes[name].desired.published
 
-    def held(self, name: str, start: AttemptKey) -> AttemptStatus | None:
+    def status(self, name: str, start: AttemptKey) -> AttemptStatus | None:
         """What the node said last of a start of a job."""
         return self.holds(name).get(start)
 
@@ -355,7 +355,7 @@ class Fleet:
 
     def ended(self, name: str) -> list[AttemptKey]:
         """The starts of which the node says that they have ended."""
-        return [key for key, held in self.holds(name).items() if held.state == "ended"]
+        return [key for key, status in self.holds(name).items() if status.state == "ended"]
 
     def never_began(self, name: str, start: AttemptKey) -> bool:
         """Does the node follow the newest orders and not hold the start? Then it never will: what it wants
@@ -382,13 +382,13 @@ class Fleet:
             node = self.nodes[name]
             wanted = {
                 (a.job, a.attempt)
-                for a in (*node.desired.published.wanted, *node.desired.wanted.values())
+                for a in (*node.desired.published.desired, *node.desired.desired.values())
             }
             if start in wanted or start in node.leases.granted or name in self._changed:
                 return False
             if node.leases.in_force >= node.desired.published.seq:
                 return True
-            self.tell(AskLoss(node=name, registration=node.agent.registration, patience_s=math.inf))
+            self.tell(AskLoss(node=name, registration=node.agent.registration, timeout_s=math.inf))
             return False
 
     def excuse_silence(self) -> None:
@@ -404,13 +404,13 @@ class Fleet:
         now = self.monotonic()
         limit_s = suspect_after_s(self.heartbeat_s)
         for node in list(self.nodes.values()):
-            heard = max(node.observed.seen, self._excused)
-            broke = node.observed.broke > heard and now - node.observed.broke > BROKEN_S
-            silent = broke or now - heard > limit_s
+            last_s = max(node.observed.seen, self._excused)
+            broke = node.observed.broke > last_s and now - node.observed.broke > BROKEN_S
+            silent = broke or now - last_s > limit_s
             if silent and node.registered and not node.agent.left_s:  # else its silence is in order
                 node.suspect = True
 
-    def lose(self, name: str) -> None:
+    def mark_lost(self, name: str) -> None:
         """The node is lost: it holds nothing that counts, and must register to come back."""
         with self.lock:
             node = self.nodes[name]
@@ -424,7 +424,7 @@ class Fleet:
             self._changed.pop(name, None)
             self._publish(node)  # at once: what it had is given up
 
-    def silent(self, patience_s: Callable[[LiveNode], float]) -> list[str]:
+    def silent(self, timeout_s: Callable[[LiveNode], float]) -> list[str]:
         """Nodes that the front has given up since the last call: not heard of for longer than their
         patience, and without a lease in force. To be lost by the caller. Those that seem so are asked for.
         patience_s: seconds behind the end of the leases until the last rank must be dead."""
@@ -436,11 +436,9 @@ class Fleet:
         for node in list(self.nodes.values()):
             if node.lost or now <= node.quiet_since:  # mostly so
                 continue
-            patience = patience_s(node)
-            if now - patience > node.quiet_since:
+            limit_s = timeout_s(node)
+            if now - limit_s > node.quiet_since:
                 self.tell(
-                    AskLoss(
-                        node=node.name, registration=node.agent.registration, patience_s=patience
-                    )
+                    AskLoss(node=node.name, registration=node.agent.registration, timeout_s=limit_s)
                 )
         return found

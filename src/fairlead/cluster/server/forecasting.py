@@ -57,10 +57,10 @@ from fairlead.cluster.server.rates import (
     has_no_rates,
     job_type_of,
     job_type_of_row,
-    own_rates,
     rate_is_known,
+    stated_rates,
     table_for,
-    with_kinds_of,
+    with_job_types_of,
 )
 from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.server_loop import ServerLoop
@@ -124,12 +124,12 @@ class Forecasting:
         row = self._state.registry.jobs.get(job.id)
         has_rate = row is None or not self._is_unknown(row)
         known = job.state in ("running", "waiting", "preempted") and not still and has_rate
-        told: JobForecast | None = None
-        kind = ""
+        forecast: JobForecast | None = None
+        forecast_kind = ""
         if known and job.retry_in_s is None and not self._loop.parts.jobs.admission.outside(job.id):
-            told = self.forecaster.of(job.id, WAIT_S, _least_s(job))
-            kind = "none yet" if told is None else told.kind
-        given = None if told is None else told.given
+            forecast = self.forecaster.of(job.id, WAIT_S, _least_s(job))
+            forecast_kind = "none yet" if forecast is None else forecast.kind
+        given = None if forecast is None else forecast.given
         found = explanation_facts(
             self._source, job, attempts, None if caller.role == "admin" else caller.tenant
         )
@@ -140,10 +140,10 @@ class Forecasting:
             finish_s=None if given is None else given.left_s,
             finish_low_s=None if given is None else given.low_s,
             finish_high_s=None if given is None else given.high_s,
-            forecasts=0 if told is None else told.forecasts,
-            forecast_kind=kind,  # type: ignore[arg-type]
-            forecast_age_s=None if told is None else told.age_s,
-            forecast_exact_s=None if told is None else told.exact_s,
+            forecasts=0 if forecast is None else forecast.forecasts,
+            forecast_kind=forecast_kind,  # type: ignore[arg-type]
+            forecast_age_s=None if forecast is None else forecast.age_s,
+            forecast_exact_s=None if forecast is None else forecast.exact_s,
             forecast_error=None if given is None else given.error,
             forecast_outcomes=None if given is None else given.outcomes,
             stands_still=still,
@@ -172,7 +172,7 @@ class Forecasting:
             asked = replace(
                 base.question,
                 add_jobs=(*jobs, *absent.joining(self._loop.parts.jobs.admission.unplaced)),
-                held_s={**base.question.held_s, **dict.fromkeys(absent.freed, 0.0)},
+                paused_s={**base.question.paused_s, **dict.fromkeys(absent.freed, 0.0)},
                 policy=policy,
                 rounds_s=now.exact_s,
             )
@@ -192,10 +192,10 @@ class Forecasting:
         ]
         changed.sort(key=lambda c: -abs(c[2] - c[1]))
         coarse = now.coarse or then.coarse
-        kind = "coarse" if coarse else "exact"
+        forecast_kind = "coarse" if coarse else "exact"
         return Comparison(
-            now=_outlook(now, absent.paused, absent.now),
-            then=_outlook(then, absent.paused, absent.then),
+            now=_summary(now, absent.paused, absent.now),
+            then=_summary(then, absent.paused, absent.then),
             changed=tuple(changed[:LISTED]),
             notes=(
                 *notes,
@@ -204,7 +204,7 @@ class Forecasting:
                 *unknown_notes(self._open_of(base.question.unknown) - absent.paused - absent.then),
                 *coarse_note(now, then),
             ),
-            forecast_kind=kind,  # type: ignore[arg-type]
+            forecast_kind=forecast_kind,  # type: ignore[arg-type]
             forecast_age_s=age_s,
             forecast_exact_s=min(now.exact_s, then.exact_s) if coarse else None,
             forecast_error=self.forecaster.error(latest, then if then.coarse else now),
@@ -230,12 +230,14 @@ class Forecasting:
 
     def _is_open(self, row: JobRow) -> bool:
         """Whether a job has not ended, as is shown."""
-        return self._loop.parts.views.builder.standing(row) not in ENDED_STATES
+        return self._loop.parts.view_parts.builder.displayed_state(row) not in ENDED_STATES
 
     def _ended(self, now: ForecastRun, then: ForecastRun, added: Collection[int]) -> frozenset[int]:
         """Jobs of forecasts that have ended since their state was copied. added: those made up."""
-        told = {*now.finish_s, *now.unfinished, *then.finish_s, *then.unfinished}.difference(added)
-        return frozenset(told) - self._open_of(told)
+        forecast = {*now.finish_s, *now.unfinished, *then.finish_s, *then.unfinished}.difference(
+            added
+        )
+        return frozenset(forecast) - self._open_of(forecast)
 
     def _then(self, task: ForecastTask, until: float, waiting: int) -> ForecastRun:
         """What would be. until: when a coarse answer will do (monotonic); waiting: how many others do."""
@@ -252,7 +254,7 @@ class Forecasting:
             now_s=present.now_s,
             horizon_s=HORIZON_S,
             steps_done=present.steps_done,
-            held_s=present.held_s,
+            paused_s=present.paused_s,
             measured=measured_factors(present),
             unknown=present.unknown,
             restart_costs=RestartCosts(present.restart_s),
@@ -270,13 +272,13 @@ class Forecasting:
         def copy() -> Present:
             if state.scheduler is None or state.setup is None:
                 raise ConflictError(NO_NODES)
-            believed = state.scheduler.data.beliefs.known
+            known = state.scheduler.data.beliefs.known
             return Present(
                 now_s=state.now_s(),
-                setup=replace(state.setup, throughputs=believed),
+                setup=replace(state.setup, throughputs=known),
                 state=take_checkpoint(state.scheduler.data),
                 steps_done=self._over() | self._under_way(),
-                held_s=self._held_s(),
+                paused_s=self._paused_s(),
                 restart_s=loop.parts.attempts.starts.restart_s(),
                 history=loop.recent.history(),
                 measured=() if loop.parts.rounds.estimating.on else self._rates(),
@@ -302,7 +304,7 @@ class Forecasting:
         starts = [s for starts in live.values() for s in starts if not s.stopping]
         return {s.row.id: s.row.countable(steps_by_now(fleet, s)) for s in starts}
 
-    def _held_s(self) -> dict[int, float]:
+    def _paused_s(self) -> dict[int, float]:
         """Jobs that the core holds, though nobody has paused them: for their next try, or for a node of which
         nobody knows when it is back."""
         state, now_s = self._state, self._state.now_s()
@@ -372,7 +374,7 @@ class Forecasting:
             self._state.registry.jobs.copy(),
             setup.throughputs,
         )
-        table = with_kinds_of(table, setup.throughputs)
+        table = with_job_types_of(table, setup.throughputs)
         here = table.columns(cluster.slots)
         able = {
             s.accelerator for s, rates in zip(here.slots, here.rate.T, strict=True) if rates.any()
@@ -391,32 +393,32 @@ class Forecasting:
         self, setup: Setup, caller: Caller, specs: Sequence[JobSpec]
     ) -> tuple[Setup, list[Job], list[str]]:
         """The setup with the kinds of the jobs that would be added, and these."""
-        jobs, notes, kinds = [], [], {}
+        jobs, notes, job_types = [], [], {}
         table = setup.throughputs
         for number, spec in enumerate(specs):
-            kind = job_type_of(spec, self._state.options.catalogue)
-            row = table.row(kind)
-            rate = own_rates(spec, table.slots) if row is None else table.rate[row]
+            job_type = job_type_of(spec, self._state.options.catalogue)
+            row = table.row(job_type)
+            rate = stated_rates(spec, table.slots) if row is None else table.rate[row]
             if not fits(by_accelerator(table.slots, rate), spec, setup.cluster):
                 notes.append(f"job {number + 1} of those to be added fits nowhere in the cluster")
                 continue
             if row is None:
-                kinds[kind] = rate
+                job_types[job_type] = rate
             id_ = JobId(self._state.next_job + number)
             notes.append(f"job {number + 1} of those to be added is called {id_} here")
             tenant = caller.tenant or "default"
             jobs.append(
                 Job(
                     id=id_,
-                    family=kind.name,
-                    scale_factor=kind.scale_factor,
+                    family=job_type.name,
+                    scale_factor=job_type.scale_factor,
                     total_steps=float(spec.total_steps),
                     weight=spec.weight,
                     tenant=tenant,
                     slo_s=spec.slo_s,
                 )
             )
-        return replace(setup, throughputs=extended(table, kinds)), jobs, notes
+        return replace(setup, throughputs=extended(table, job_types)), jobs, notes
 
 
 def _least_s(job: JobView) -> float:
@@ -433,11 +435,11 @@ def _rates_in(setup: Setup, row: JobRow) -> dict[str, float]:
     """Accelerator type -> steps/s of a job under a setup."""
     table = setup.throughputs
     at = table.row(job_type_of_row(row))
-    rate = own_rates(row.spec, table.slots) if at is None else table.rate[at]
+    rate = stated_rates(row.spec, table.slots) if at is None else table.rate[at]
     return by_accelerator(table.slots, rate)
 
 
-def _outlook(
+def _summary(
     outcome: ForecastRun, paused: Collection[int], without: Collection[int]
 ) -> ForecastSummary:
     return ForecastSummary(

@@ -19,7 +19,7 @@ from fairlead.cluster.front.messages import (
     Configure,
     FrontRefused,
     Listens,
-    NodeStanding,
+    NodeRenewal,
     PublishedPosition,
     Reported,
     SchedulingHalted,
@@ -58,7 +58,7 @@ class FrontSupervisor:
         self.process: subprocess.Popen[bytes] | None = None
         self.port: Future[int] = Future()  # for agents, once the first front listens
         self._configure: Configure | None = None
-        self._kept: dict[str, ToFront] = {}  # what every front is told first
+        self._greeting: dict[str, ToFront] = {}  # what every front is told first
         self._begun = threading.Event()
         self._stopping = False
         self._link: DriverLink | None = None
@@ -81,7 +81,7 @@ class FrontSupervisor:
         """What the front shall know. Any thread; returns at once."""
         with self._lock:
             if isinstance(message, _KEPT):
-                self._kept[message.key] = message
+                self._greeting[message.key] = message
             if self._link is not None:
                 self._link.put(message)
 
@@ -146,7 +146,7 @@ class FrontSupervisor:
     def _open(self, link: DriverLink) -> None:
         """All that is published goes through it, from what was published before."""
         with self.fleet.lock, self._lock:
-            for message in self._kept.values():
+            for message in self._greeting.values():
                 link.put(message)
             for state in self.fleet.again():
                 link.put(state)
@@ -166,8 +166,8 @@ class FrontSupervisor:
     def _take(self, message: Any) -> None:
         match message:
             case Reported():
-                self.fleet.heard(message)
-            case NodeStanding():
+                self.fleet.apply_report(message)
+            case NodeRenewal():
                 self.fleet.stands(message)
             case Call():
                 self.answer(message)

@@ -11,7 +11,7 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 
-LEFT_ALONE_S = 1e8  # whose start is worth so much is not to be moved for now
+PROTECTED_START_S = 1e8  # whose start is worth so much is not to be moved for now
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class PreemptionState:
             owed_s=np.where(groups.share > 0, owed_s, 0.0) * groups.scale[:, None],
             start_s=start_s,
             running_on=groups.running_on.copy(),
-            stays=(left_s < start_s) | (start_s > LEFT_ALONE_S),
+            stays=(left_s < start_s) | (start_s > PROTECTED_START_S),
             new=np.asarray((there & (left[at] >= jobs.total[at])).any(axis=1)),
         )
 
@@ -81,17 +81,17 @@ def _turn(state: PreemptionState, group: int, slot: int) -> Turn:
     group that runs, to which it is never less than what a start is worth."""
     runs = state.running_on >= 0
     here = state.accelerator[np.maximum(state.running_on, 0)] == state.accelerator[slot]
-    held = np.flatnonzero(runs & here)
-    on, scale = state.running_on[held], state.scale[held]
+    runs_here = np.flatnonzero(runs & here)
+    on, scale = state.running_on[runs_here], state.scale[runs_here]
     bonus_s = float(state.start_s[group]) if state.new[group] else 0.0
     owed_s = float(state.owed_s[group, slot])
     grows = float(state.share[group, slot]) * int(state.scale[group])
-    shrinks = scale * (1.0 - state.share[held, on])
-    over_s = state.start_s[held] - owed_s - bonus_s
+    shrinks = scale * (1.0 - state.share[runs_here, on])
+    over_s = state.start_s[runs_here] - owed_s - bonus_s
     wait_s = np.maximum(
-        over_s / grows, (over_s + state.owed_s[held, on]) / np.maximum(grows + shrinks, 1e-300)
+        over_s / grows, (over_s + state.owed_s[runs_here, on]) / np.maximum(grows + shrinks, 1e-300)
     )
-    wait_s = np.where(state.stays[held], np.inf, np.maximum(wait_s, 0.0))
+    wait_s = np.where(state.stays[runs_here], np.inf, np.maximum(wait_s, 0.0))
     order = np.argsort(wait_s)
     enough = np.flatnonzero(np.cumsum(scale[order]) >= state.scale[group])
     last_s = float(wait_s[order[enough[0]]]) if len(enough) else np.inf

@@ -18,7 +18,7 @@ class Inbox:
         """pace_s: least seconds between two batches."""
         self._pace_s = pace_s
         self._errands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._said: deque[str] = deque()  # nodes with news, by the network's thread
+        self._reporting: deque[str] = deque()  # nodes with news, by the network's thread
         self._nudged = False  # whether the driver will look there
         self._noticed: set[str] = set()  # nodes with news, by the driver's thread
         self._collected_s = 0.0  # of the monotonic clock
@@ -29,7 +29,7 @@ class Inbox:
 
     def notice(self, node: str) -> None:
         """A node has something new to say."""
-        self._said.append(node)
+        self._reporting.append(node)
         if not self._nudged:  # once for all that comes until then: each waking of a thread costs
             self._nudged = True
             self._errands.put(self._listen)
@@ -55,8 +55,8 @@ class Inbox:
 
     def _listen(self) -> None:
         self._nudged = False  # first: what is said from here on nudges again
-        while self._said:
-            self._noticed.add(self._said.popleft())
+        while self._reporting:
+            self._noticed.add(self._reporting.popleft())
 
     def _linger(self) -> None:
         """Let more come where much happens, to be committed and published as one."""

@@ -14,17 +14,17 @@ from fairlead.model.child_signals import deaf_to_interrupts
 _PR_SET_PDEATHSIG = 1
 
 
-def prepare_apart(modules: Sequence[str]) -> None:
+def compile_in_child(modules: Sequence[str]) -> None:
     """As ``jit.prepare``, for the kernels of these modules, by another process where those can be kept that
     are not; it ends with this one."""
     for name in modules:
         import_module(name)
-    if jit.lacks_kept():
-        _compile_apart(modules)
+    if jit.lacks_compiled():
+        _compile_in_child(modules)
     jit.prepare()  # where nothing can be kept
 
 
-def _compile_apart(modules: Sequence[str]) -> None:
+def _compile_in_child(modules: Sequence[str]) -> None:
     command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), *modules]
     with deaf_to_interrupts():
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL)

@@ -17,7 +17,7 @@ from fairlead.cluster.protocol.messages import (
 )
 
 REMEMBERED = 16  # incarnations of a node that are known to be superseded
-_NONE = Orders(seq=0, wanted=())
+_NONE = Orders(seq=0, desired=())
 _REPORT = msgspec.msgpack.Decoder(NodeReport)
 
 
@@ -96,7 +96,7 @@ class ObservedState:
         """What it said last that it holds. For whoever has the lock of the fleet."""
         if self._unread is not None:
             report = _REPORT.decode(self._unread)
-            self.holds = {(held.job, held.attempt): held for held in report.holds}
+            self.holds = {(status.job, status.attempt): status for status in report.holds}
         return self._holds
 
     @holds.setter
@@ -147,23 +147,23 @@ class DesiredState:
     sent: PublishedNode | None = None  # as the front has it
     check: StartCheck | None = None  # a test start that it is to make
     # Until they are published:
-    wanted: dict[int, Assignment] = field(default_factory=dict)
+    desired: dict[int, Assignment] = field(default_factory=dict)
     forget: set[AttemptKey] = field(default_factory=set)
     reasons: dict[int, str] = field(default_factory=dict)
     changed: bool = False  # something is wanted, or no longer wanted
     forgets: bool = False  # ends are booked
 
-    def want(self, assignment: Assignment) -> None:
+    def desire(self, assignment: Assignment) -> None:
         """The node shall hold this."""
-        self.wanted[assignment.job] = assignment
+        self.desired[assignment.job] = assignment
         self.reasons.pop(assignment.job, None)
         self.changed = True
 
     def revoke(self, job: int, attempt: int, reason: str) -> bool:
         """The node shall no longer hold this. Returns whether it was to."""
-        if job not in self.wanted or self.wanted[job].attempt != attempt:
+        if job not in self.desired or self.desired[job].attempt != attempt:
             return False
-        del self.wanted[job]
+        del self.desired[job]
         self.reasons[job] = reason
         self.changed = True
         return True
@@ -175,7 +175,7 @@ class DesiredState:
 
     def clear(self) -> None:
         """The node shall hold nothing."""
-        self.wanted, self.forget, self.reasons = {}, set(), {}
+        self.desired, self.forget, self.reasons = {}, set(), {}
 
     def renew(self, seq: int, holds: Collection[AttemptKey]) -> None:
         """Make the orders of this number, to be published. Those that tell of the ends that are booked alone
@@ -184,11 +184,11 @@ class DesiredState:
             self.decisive = seq
         self.changed = self.forgets = False
         self.forget.intersection_update(holds)
-        held = {job for job, _ in holds}
-        self.reasons = {job: why for job, why in self.reasons.items() if job in held}
+        present = {job for job, _ in holds}
+        self.reasons = {job: why for job, why in self.reasons.items() if job in present}
         self.published = Orders(
             seq=seq,
-            wanted=tuple(self.wanted.values()),
+            desired=tuple(self.desired.values()),
             forget=tuple(self.forget),
             reasons=dict(self.reasons),
         )

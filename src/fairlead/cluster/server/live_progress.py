@@ -7,10 +7,10 @@ from fairlead.cluster.server.fleet import Fleet
 
 def latest_status(fleet: Fleet, attempt: Attempt) -> AttemptStatus | None:
     """What the first node of an attempt said last; that of its progress may not be taken over yet."""
-    held, before = fleet.held(attempt.first_node, attempt.key), attempt.leader
-    if held is None or before is None:
-        return held or before
-    return as_known(held, before)
+    status, before = fleet.status(attempt.first_node, attempt.key), attempt.leader
+    if status is None or before is None:
+        return status or before
+    return as_known(status, before)
 
 
 def unheard(fleet: Fleet, attempt: Attempt) -> bool:

@@ -26,7 +26,7 @@ class LiveRound:
     number: int
     started_s: float
     length_s: float
-    units: Ints  # (units, width) job ids, -1 = none
+    job_groups: Ints  # (units, width) job ids, -1 = none
     starts: dict[int, Attempt]  # job -> its attempt in this round
     ended: dict[int, EndedAttempt] = field(default_factory=dict)  # of those that are over
 
@@ -37,7 +37,7 @@ class LiveRound:
             number=command.round,
             started_s=command.time_s,
             length_s=command.length_s,
-            units=command.job_groups,
+            job_groups=command.job_groups,
             starts=starts,
         )
 
@@ -53,4 +53,4 @@ class LiveRound:
 
     def is_packed(self, job: int) -> bool:
         """Whether a job shares its devices with another in this round."""
-        return bool((self.units[(self.units == job).any(axis=1)] >= 0).sum() > 1)
+        return bool((self.job_groups[(self.job_groups == job).any(axis=1)] >= 0).sum() > 1)

@@ -6,7 +6,7 @@ from fairlead.cluster.front.leases import LeaseTable
 from fairlead.cluster.front.messages import (
     AskLoss,
     NodeRemoved,
-    NodeStanding,
+    NodeRenewal,
     PublishedNode,
     PublishedOrders,
     PublishedPosition,
@@ -33,39 +33,39 @@ class LocalFront:
         )
         fleet.connect(self._take)
 
-    def _forward(self, message: Reported | NodeStanding) -> None:
+    def _forward(self, message: Reported | NodeRenewal) -> None:
         if isinstance(message, Reported):
-            self._fleet.heard(message)
+            self._fleet.apply_report(message)
         else:
             self._fleet.stands(message)
 
     def report(self, message: NodeReport) -> Orders:
         """The orders of the node, with its leases renewed. Raises StaleError."""
         with self._fleet.lock:
-            return _plain(self.table.report(message))
+            return _as_orders(self.table.report(message))
 
     def orders(self, node: str, incarnation: str) -> Orders:
         """The orders of a node as published last, without leases. Raises StaleError."""
         with self._fleet.lock:
-            return _plain(self.table.known(node, incarnation).orders)
+            return _as_orders(self.table.known(node, incarnation).orders)
 
     def _take(self, message: NodeNotices) -> None:
-        standing = None
+        renewal = None
         match message:
             case PublishedPosition():
                 self.table.move(message)
             case SchedulingHalted():
                 self.table.halt(message)
             case PublishedNode():
-                standing = self.table.publish(message)
+                renewal = self.table.publish(message)
             case NodeRemoved():
                 self.table.remove(message)
             case AskLoss():
-                standing = self.table.ask_loss(message)
-        if standing is not None:
-            self._fleet.stands(standing)
+                renewal = self.table.ask_loss(message)
+        if renewal is not None:
+            self._fleet.stands(renewal)
 
 
-def _plain(orders: PublishedOrders) -> Orders:
+def _as_orders(orders: PublishedOrders) -> Orders:
     """As an agent decodes them."""
     return _ORDERS.decode(msgspec.msgpack.encode(orders))

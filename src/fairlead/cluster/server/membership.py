@@ -43,7 +43,7 @@ class Membership:
             self._check_alone(fleet.nodes[name], message)
         self._witnesses.hear(message)
         if state.halted:
-            return self._welcome(Orders(seq=0, wanted=(), halted=state.halted))
+            return self._welcome(Orders(seq=0, desired=(), halted=state.halted))
         node = fleet.nodes.get(name) or fleet.add(name, message.accelerator, message.devices)
         if (node.accelerator, node.devices) != (message.accelerator, message.devices) or (
             state.setup is None or name not in {n.name for n in state.setup.cluster.nodes}
@@ -72,14 +72,14 @@ class Membership:
         name, fleet = node.name, self._state.fleet
         same = message.incarnation in (node.agent.incarnation, node.agent.last_incarnation)
         learn_jobs(self._state, message)
-        self._intake.take(name)
-        held = {(h.job, h.attempt) for h in message.holds}
+        self._intake.apply(name)
+        known = {(h.job, h.attempt) for h in message.holds}
         attempts = self._state.registry.on_node.get(name, {}).values()
-        gone = [a for a in attempts if a.key not in held]
+        gone = [a for a in attempts if a.key not in known]
         gone = [a for a in gone if a.ordered and name not in a.gone and not same]
         fleet.register(message, {a.key: a.row.spec.longest_grace_s for a in gone})
         over = [a for a in gone if a.key not in node.agent.inherited]
-        self._ends.abandon(name, over, "the agent restarted")
+        self._ends.orphan(name, over, "the agent restarted")
         left = [a for a in gone if a.key in node.agent.inherited]
         reason = f"another agent has taken over the name {name!r} of its node"
         self._ends.doom(left, reason, name)

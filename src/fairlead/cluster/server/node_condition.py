@@ -61,6 +61,6 @@ def usable(node: LiveNode, now: float) -> bool:
 def _silence(node: LiveNode, now: float) -> str:
     if not node.observed.seen:
         return "has not registered since the server was started"
-    told = f"silent for {max(now - node.observed.seen, 0.0):.0f} s"
+    text = f"silent for {max(now - node.observed.seen, 0.0):.0f} s"
     left_s = node.leases.until - now
-    return f"{told}; its lease ends in {left_s:.0f} s" if left_s > 0 else told
+    return f"{text}; its lease ends in {left_s:.0f} s" if left_s > 0 else text

@@ -37,15 +37,15 @@ class NodeRecovery:
         self._history: dict[str, _History] = {}
         self._number = 0  # of the last test start that was asked for
 
-    def look(self, node: LiveNode) -> bool:
+    def poll(self, node: LiveNode) -> bool:
         """Ask for a test start that is due. Returns whether the node has passed one, and may be put back.
         Called twice a second."""
         if not (node.health.problems or node.health.cordoned or node.name in self._history):
             return False
         now, known = self._state.fleet.monotonic(), self._history.setdefault(node.name, _History())
-        self._look_problems(node, known, now)
+        self._poll_problems(node, known, now)
         if node.health.cordoned:
-            return self._look_cordon(node, known, now)
+            return self._poll_cordon(node, known, now)
         known.due = None
         if node.desired.check is not None:
             self._state.fleet.ask_check(node.name, None)
@@ -57,7 +57,7 @@ class NodeRecovery:
         if (known := self._history.get(node.name)) is not None:
             self._history[node.name] = _History(ill=known.ill)
 
-    def _look_problems(self, node: LiveNode, known: _History, now: float) -> None:
+    def _poll_problems(self, node: LiveNode, known: _History, now: float) -> None:
         if known.ill == bool(node.health.problems) or not node.registered:
             return
         known.ill = bool(node.health.problems)
@@ -69,7 +69,7 @@ class NodeRecovery:
             )
             known.well_since = node.health.well_from
 
-    def _look_cordon(self, node: LiveNode, known: _History, now: float) -> bool:
+    def _poll_cordon(self, node: LiveNode, known: _History, now: float) -> bool:
         if known.due is None:
             self._fell_ill(known, now)
             known.tests = 0

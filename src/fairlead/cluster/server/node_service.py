@@ -72,7 +72,7 @@ class NodeService:
         """Note the state of a node, and let the core use it or not, as that says. Of one that has just become
         suspect the core is told when it decides, so that a hiccup costs nothing; at once if it is silent for
         too long for that, or was given a job that it cannot have begun."""
-        if self.recovery.look(node):
+        if self.recovery.poll(node):
             node.health.cordoned = ""
             self.keep(node)
         self._note_leaving(node)
@@ -85,9 +85,9 @@ class NodeService:
             why = f": {current.reason}" if current.reason else ""
             _log.info("node %s is %s%s", node.name, current.state, why)
             if current.state == "up":
-                state.forget_reasons(node.name)
+                state.drop_reasons(node.name)
         if current.state == "up":
-            state.put_back(node.name)
+            state.enable(node.name)
         elif node.registered and (
             current.state != "suspect" or deciding or self._presses(node, now)
         ):

@@ -31,11 +31,11 @@ class NodeWatch:
         self._ends = ends
         self._looked = 0.0  # monotonic
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Note what time alone has changed. Called twice a second."""
         state, fleet = self._state, self._state.fleet
         for name in fleet.silent(lambda node: outlast_s(state, node)):
-            self.lose(name, "node lost")
+            self.mark_lost(name, "node lost")
         release(state)
         now = fleet.monotonic()
         away_s, self._looked = now - self._looked, now
@@ -57,14 +57,14 @@ class NodeWatch:
     def take_over(self, nodes: set[str]) -> None:
         """Take over what these nodes said last."""
         for node in sorted(nodes):
-            self._intake.take(node)
+            self._intake.apply(node)
 
-    def lose(self, name: str, reason: str) -> None:
+    def mark_lost(self, name: str, reason: str) -> None:
         """A node is gone, and with it whatever ran there."""
-        self._intake.take(name)  # the last that it said, before it is forgotten
-        self._state.fleet.lose(name)
+        self._intake.apply(name)  # the last that it said, before it is forgotten
+        self._state.fleet.mark_lost(name)
         attempts = list(self._state.registry.on_node.get(name, {}).values())
-        self._ends.abandon(name, attempts, reason)
+        self._ends.orphan(name, attempts, reason)
         self._state.disable(name)
 
     def _outlive(self, node: LiveNode) -> None:
@@ -74,5 +74,5 @@ class NodeWatch:
             mine = self._state.registry.on_node.get(node.name, {})
             attempts = [mine[key] for key in over if key in mine]
             reason = f"another agent has taken over the name {node.name!r} of its node"
-            self._ends.abandon(node.name, attempts, reason)
+            self._ends.orphan(node.name, attempts, reason)
             self._service.keep(node)

@@ -2,45 +2,45 @@
 
 import numpy as np
 
-from fairlead.cluster.server.standing import DecidedShares
+from fairlead.cluster.server.decided_shares import DecidedShares
 
 
-def why_unpaired(standing: DecidedShares, job: int, policy: str, states_rates: bool = False) -> str:
+def why_unpaired(decided: DecidedShares, job: int, policy: str, states_rates: bool = False) -> str:
     """One sentence; "" where nobody would expect a pair. states_rates: does the job say how fast it is
     beside others?"""
-    if not standing.packed:
+    if not decided.space_sharing:
         return f"Policy {policy} never has two jobs share devices." if states_rates else ""
-    at = standing.at(job)
-    return "" if at is None else f"It is in no pair: {_obstacle(standing, at)}."
+    at = decided.at(job)
+    return "" if at is None else f"It is in no pair: {_obstacle(decided, at)}."
 
 
-def _obstacle(standing: DecidedShares, at: int) -> str:
-    table = standing.table
+def _obstacle(decided: DecidedShares, at: int) -> str:
+    table = decided.table
     if table is None or table.colocated_rate is None:
         return "no rates of jobs beside each other are known (state colocated_fraction in job.toml)"
-    mine = int(standing.row[at])
+    mine = int(decided.row[at])
     if not (table.colocated_rate[mine] > 0).any():
         return (
             "nothing is known of how fast it is beside others (state colocated_fraction in job.toml, or a "
             "family of the table)"
         )
-    same = standing.scale == standing.scale[at]
+    same = decided.scale == decided.scale[at]
     same[at] = False
     if not same.any():
-        devices = int(standing.scale[at])
-        many = "1 device" if devices == 1 else f"{devices} devices"
-        return f"no other job wants {many}, as it does"
-    rows = np.unique(standing.row[same])
-    beside, other = (
+        devices = int(decided.scale[at])
+        several = "1 device" if devices == 1 else f"{devices} devices"
+        return f"no other job wants {several}, as it does"
+    rows = np.unique(decided.row[same])
+    partners, other = (
         table.colocated_rate[mine, rows],
         table.colocated_rate[rows, mine],
     )  # (rows, slots)
-    both = (beside > 0) & (other > 0)
+    both = (partners > 0) & (other > 0)
     if not both.any():
         return "of none of the jobs with as many devices is it known that both fit one device"
-    alone = np.where(table.rate[mine] > 0, table.rate[mine], np.inf)
+    solo = np.where(table.rate[mine] > 0, table.rate[mine], np.inf)
     theirs = np.where(table.rate[rows] > 0, table.rate[rows], np.inf)
-    worth = np.where(both, beside / alone + other / theirs, 0.0)
+    worth = np.where(both, partners / solo + other / theirs, 0.0)
     best = float(worth.max())
     if best <= 1:
         return (

@@ -10,8 +10,8 @@ MAX_WAITING = 100  # nodes with news at once: work that questions would hold up
 class Yielder:
     """One thread takes it and gives it back; any thread may wait."""
 
-    def __init__(self, patience_s: float = MAX_YIELD_S) -> None:
-        self._patience_s = patience_s
+    def __init__(self, timeout_s: float = MAX_YIELD_S) -> None:
+        self._timeout_s = timeout_s
         self._free = threading.Event()
         self._free.set()
 
@@ -25,5 +25,5 @@ class Yielder:
             self._free.set()
 
     def wait(self) -> None:
-        """Until it is given back, at most for the time of patience."""
-        self._free.wait(self._patience_s)
+        """Until it is given back, at most for the timeout."""
+        self._free.wait(self._timeout_s)

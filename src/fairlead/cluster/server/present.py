@@ -33,7 +33,7 @@ class Present:
     setup: Setup
     state: SchedulerCheckpoint
     steps_done: dict[int, float]
-    held_s: dict[int, float]  # job that the core holds for now -> seconds until it is let go
+    paused_s: dict[int, float]  # job that the core holds for now -> seconds until it is let go
     restart_s: float
     history: History
     measured: tuple[MeasuredJob, ...]

@@ -15,7 +15,7 @@ from fairlead.cluster.server.tally import (
 from fairlead.cluster.server.view_builders import ViewBuilder
 from fairlead.cluster.store.rows import OPEN_STATES
 
-MANY = (
+MANY_CHANGES = (
     500  # nodes of which views are published with one commit; more than that wait for the next ones
 )
 STATUS_S = 1.0  # between two publications of the status where nothing changes but time
@@ -45,7 +45,8 @@ class PublishedViews:
 
     def publish(self, jobs: Collection[int], nodes: Iterable[str], *, waits: bool) -> None:
         """Show what a commit has changed. waits: somebody is answered next, and may look at once. Of what a
-        round changes on thousands of nodes the rest is shown by ``publish_rest``, when they are answered."""
+        round changes on thousands of nodes the rest is shown by ``publish_remaining``, when they are
+        answered."""
         if not self._begun:
             self._begun = True
             jobs = list(self._state.registry.jobs)
@@ -53,7 +54,7 @@ class PublishedViews:
         for job in jobs:
             self.tally.note_job(job, self._counted(job))
         self._later.update(dict.fromkeys(nodes))
-        if len(self._later) <= MANY:
+        if len(self._later) <= MANY_CHANGES:
             self._show_later()
         now = self._state.fleet.monotonic()
         due = now - self._published_s >= STATUS_S
@@ -63,7 +64,7 @@ class PublishedViews:
         if due or waits or jobs:
             self.show_status()
 
-    def publish_rest(self) -> None:
+    def publish_remaining(self) -> None:
         """Show more nodes, as many as take no long time."""
         if self._later:
             self._show_later()
@@ -71,7 +72,7 @@ class PublishedViews:
 
     def _show_later(self) -> None:
         """The next of those that wait are to be shown."""
-        for name in list(itertools.islice(self._later, MANY)):
+        for name in list(itertools.islice(self._later, MANY_CHANGES)):
             del self._later[name]
             self._state.touched_nodes.add(name)
 
@@ -85,8 +86,8 @@ class PublishedViews:
         row = self._state.registry.jobs.get(job)
         if row is None or row.state not in OPEN_STATES:
             return None
-        standing = self._viewer.standing(row)
-        return CountedJob(row.tenant, row.state, standing, row.weight, row.spec.scale_factor)
+        displayed_state = self._viewer.displayed_state(row)
+        return CountedJob(row.tenant, row.state, displayed_state, row.weight, row.spec.scale_factor)
 
     def _show_nodes(self, now: float) -> None:
         touched, self._state.touched_nodes = self._state.touched_nodes, set()
@@ -100,9 +101,11 @@ class PublishedViews:
             view = self._viewer.node(node, now, ADMIN)
             well = view.state == "up" and not view.reason
             (self._unwell.discard if well else self._unwell.add)(name)
-            held = sum(map(bool, view.jobs))
+            allocated = sum(map(bool, view.jobs))
             working = node.devices if usable(node, now) else 0
-            self.tally.note_node(name, CountedNode(node.accelerator, node.devices, working, held))
+            self.tally.note_node(
+                name, CountedNode(node.accelerator, node.devices, working, allocated)
+            )
             rows = (self._state.registry.jobs.get(job) for jobs in view.jobs for job in jobs)
             owners = {row.id: row.tenant for row in rows if row is not None}
             self._tell(ShownNode(node=name, view=view, at=now, owners=owners))

@@ -33,7 +33,7 @@ def job_type_of(spec: JobSpec, catalogue: Throughputs) -> JobType:
 
 def job_type_of_row(row: JobRow) -> JobType:
     """The job type as which the core knows a job now."""
-    return JobType.parse(row.kind, row.spec.scale_factor)
+    return JobType.parse(row.rates_family, row.spec.scale_factor)
 
 
 def label_of(spec: JobSpec) -> str:
@@ -41,7 +41,7 @@ def label_of(spec: JobSpec) -> str:
     return spec.family or spec.name or "job"
 
 
-def own_rates(spec: JobSpec, slots: tuple[SlotType, ...]) -> Floats:
+def stated_rates(spec: JobSpec, slots: tuple[SlotType, ...]) -> Floats:
     """(slots,) steps/s that a job brings along; without any it runs everywhere alike."""
     if not spec.rates:
         return np.full(len(slots), UNKNOWN)
@@ -57,26 +57,26 @@ def table_for(
     """The table of a cluster: families of the catalogue (rate 0 on types that it does not know) and
     the kinds of the jobs in the system. current: the table in force, with what has been learned."""
     known = set(catalogue.slots)
-    wanted = (*catalogue.slots, *(s for s in cluster.slots if s not in known))
-    extra = len(wanted) - len(catalogue.slots)
+    slots = (*catalogue.slots, *(s for s in cluster.slots if s not in known))
+    extra = len(slots) - len(catalogue.slots)
     rate = np.pad(catalogue.rate, ((0, 0), (0, extra)))
     pair = catalogue.colocated_rate
     if pair is not None:
         pair = np.pad(pair, ((0, 0), (0, 0), (0, extra)))
-    table = replace(catalogue, slots=wanted, rate=rate, colocated_rate=pair, origin="journal")
-    own: dict[JobType, Floats] = {}
+    table = replace(catalogue, slots=slots, rate=rate, colocated_rate=pair, origin="journal")
+    stated: dict[JobType, Floats] = {}
     specs: dict[JobType, JobSpec] = {}
     for row in jobs.values():
-        kind = job_type_of_row(row)
-        if catalogue.row(kind) is None:
-            specs[kind] = row.spec
-            own[kind] = own_rates(row.spec, wanted)
-            known_as = None if current is None else current.row(kind)
+        job_type = job_type_of_row(row)
+        if catalogue.row(job_type) is None:
+            specs[job_type] = row.spec
+            stated[job_type] = stated_rates(row.spec, slots)
+            known_as = None if current is None else current.row(job_type)
             if current is not None and known_as is not None:
                 for column, slot in enumerate(current.slots):
-                    if slot in wanted:
-                        own[kind][wanted.index(slot)] = current.rate[known_as, column]
-    return with_pairs(extended(table, own), specs, specs)
+                    if slot in slots:
+                        stated[job_type][slots.index(slot)] = current.rate[known_as, column]
+    return with_pairs(extended(table, stated), specs, specs)
 
 
 def with_pairs(
@@ -87,9 +87,9 @@ def with_pairs(
     found = colocated(table, new, specs)
     if found is None:
         return table
-    kinds, beside, pair = found
-    rate = table.rate[np.array([table.row(kind) for kind in kinds], np.int64)]
-    return table.learned(kinds, table.slots, rate, beside, pair)
+    job_types, partners, pair = found
+    rate = table.rate[np.array([table.row(job_type) for job_type in job_types], np.int64)]
+    return table.learned(job_types, table.slots, rate, partners, pair)
 
 
 def colocated(
@@ -101,28 +101,30 @@ def colocated(
     A pair is known where both sides are: a job that brings rates states its part, a family of the table
     keeps what it keeps beside the others of the table on average.
     """
-    stating = tuple(kind for kind, spec in new.items() if colocates(spec))
+    stating = tuple(job_type for job_type, spec in new.items() if colocates(spec))
     if not stating:
         return None
-    scales = {kind.scale_factor for kind in stating}
-    beside = tuple(one for one in table.job_types if one.scale_factor in scales)
+    scales = {job_type.scale_factor for job_type in stating}
+    partners = tuple(one for one in table.job_types if one.scale_factor in scales)
     usual = _usual_fraction(table)
-    pair = np.zeros((len(stating), len(beside), len(table.slots), 2))
-    for i, kind in enumerate(stating):
-        for j, other in enumerate(beside):
-            if other.scale_factor != kind.scale_factor:
+    pair = np.zeros((len(stating), len(partners), len(table.slots), 2))
+    for i, job_type in enumerate(stating):
+        for j, other in enumerate(partners):
+            if other.scale_factor != job_type.scale_factor:
                 continue
-            mine = _fraction(specs[kind], _label(other, specs))
+            mine = _fraction(specs[job_type], _label(other, specs))
             row = table.row(other)
-            theirs = _fraction(specs[other], _label(kind, specs)) if other in specs else usual[row]
-            one, two = table.rate[table.row(kind)] * mine, table.rate[row] * theirs
+            theirs = (
+                _fraction(specs[other], _label(job_type, specs)) if other in specs else usual[row]
+            )
+            one, two = table.rate[table.row(job_type)] * mine, table.rate[row] * theirs
             both = (one > 0) & (two > 0)
             pair[i, j] = np.where(both, [one, two], 0.0).T.reshape(len(table.slots), 2)
-    return stating, beside, pair
+    return stating, partners, pair
 
 
-def _label(kind: JobType, specs: Mapping[JobType, JobSpec]) -> str:
-    return label_of(specs[kind]) if kind in specs else kind.name
+def _label(job_type: JobType, specs: Mapping[JobType, JobSpec]) -> str:
+    return label_of(specs[job_type]) if job_type in specs else job_type.name
 
 
 def _fraction(spec: JobSpec, other: str) -> float:
@@ -136,21 +138,21 @@ def _usual_fraction(table: Throughputs) -> Floats:
         return np.zeros_like(table.rate)
     fits = table.colocated_rate > 0
     total, count = (table.colocated_rate * fits).sum(axis=1), fits.sum(axis=1)
-    alone = np.where(table.rate > 0, table.rate, np.inf)
-    return np.asarray(total / np.maximum(count, 1) / alone)
+    solo = np.where(table.rate > 0, table.rate, np.inf)
+    return np.asarray(total / np.maximum(count, 1) / solo)
 
 
-def with_kinds_of(table: Throughputs, other: Throughputs) -> Throughputs:
+def with_job_types_of(table: Throughputs, other: Throughputs) -> Throughputs:
     """The table with the kinds of another one that it lacks, at their rates there; 0 on slot types that the
     other does not have. A state that was copied earlier may hold jobs that have ended since."""
-    missing = [kind for kind in other.job_types if table.row(kind) is None]
+    missing = [job_type for job_type in other.job_types if table.row(job_type) is None]
     here = {slot: column for column, slot in enumerate(table.slots)}
     shared = [(here[slot], column) for column, slot in enumerate(other.slots) if slot in here]
     more = {}
-    for kind in missing:
-        more[kind] = np.zeros(len(table.slots))
+    for job_type in missing:
+        more[job_type] = np.zeros(len(table.slots))
         for mine, theirs in shared:
-            more[kind][mine] = other.rate[other.row(kind), theirs]
+            more[job_type][mine] = other.rate[other.row(job_type), theirs]
     return extended(table, more)
 
 

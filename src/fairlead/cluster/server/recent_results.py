@@ -5,8 +5,8 @@ from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 PART = 0.1  # of the time that computing may take
-MOST_S = 1.0  # a result is never older
-KEPT = 64  # keys
+MAX_AGE_S = 1.0  # a result is never older
+MAX_RESULTS = 64  # keys
 
 Value = TypeVar("Value")
 
@@ -19,8 +19,8 @@ class _Result(NamedTuple, Generic[Value]):
 class RecentResults(Generic[Value]):
     """Any thread may ask; one computes, and the others wait for it.
 
-    A result serves for ten times as long as it took, at most for ``MOST_S``, so in a small cluster each is of
-    the present. It is shared, and must not be changed.
+    A result serves for ten times as long as it took, at most for ``MAX_AGE_S``, so in a small cluster each is
+    of the present. It is shared, and must not be changed.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -38,7 +38,7 @@ class RecentResults(Generic[Value]):
             value = compute()
             ended = self._monotonic()
             self._results.pop(key, None)
-            self._results[key] = _Result(value, ended + min((ended - began) / PART, MOST_S))
-            if len(self._results) > KEPT:
+            self._results[key] = _Result(value, ended + min((ended - began) / PART, MAX_AGE_S))
+            if len(self._results) > MAX_RESULTS:
                 del self._results[next(iter(self._results))]
             return value

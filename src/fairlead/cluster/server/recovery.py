@@ -14,7 +14,7 @@ from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
     NodeRow,
-    TenantSums,
+    TenantTotals,
 )
 from fairlead.model.job import JobId
 from fairlead.scheduler import journal
@@ -30,8 +30,8 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
     for row in store.open_jobs():
         registry.jobs[row.id] = row
     run = _number_orders(state)
-    if (kept := store.meta("tenants")) is not None:
-        registry.tenants = msgspec.json.decode(kept, type=dict[str, TenantSums])
+    if (tenants := store.meta("tenants")) is not None:
+        registry.tenants = msgspec.json.decode(tenants, type=dict[str, TenantTotals])
     state.policy = state.options.policy or store.meta("policy") or DEFAULT_POLICY
     state.write(lambda t: t.set_meta("policy", state.policy))
     _load_core(state, parts)
@@ -42,11 +42,11 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
     for attempt in [a for attempts in registry.live.values() for a in attempts]:
         for node in attempt.nodes:
             if node not in state.fleet.nodes:
-                parts.attempts.ends.abandon(node, [attempt], "its node is no longer in the cluster")
+                parts.attempts.ends.orphan(node, [attempt], "its node is no longer in the cluster")
     reserve(state, parts.attempts.ends)
     parts.nodes.witnesses.begin(run)
-    patience_s = max(state.options.lease_s, 4 * state.fleet.heartbeat_s)
-    parts.rounds.clock.wait_for_nodes(state.now_s() + patience_s)
+    timeout_s = max(state.options.lease_s, 4 * state.fleet.heartbeat_s)
+    parts.rounds.clock.wait_for_nodes(state.now_s() + timeout_s)
     state.rebuild_due = True
 
 
@@ -60,9 +60,9 @@ def _load_nodes(state: ClusterState) -> None:
             )
             rows[wished.name] = row
             state.write(lambda t, row=row: t.put_node(row))  # type: ignore[misc]
-    wanted = None if state.options.nodes is None else {n.name for n in state.options.nodes}
+    nodes = None if state.options.nodes is None else {n.name for n in state.options.nodes}
     for row in rows.values():
-        if wanted is not None and row.name not in wanted:
+        if nodes is not None and row.name not in nodes:
             state.write(lambda t, row=row: t.delete_node(row.name))  # type: ignore[misc]
             continue
         node = state.fleet.add(row.name, row.accelerator, row.devices, row.drained)
@@ -103,18 +103,18 @@ def _load_core(state: ClusterState, parts: Collaborators) -> None:
     }
     for job, row in state.registry.jobs.items():
         if JobId(job) in core.data.ledger:
-            books = core.data.ledger
+            table = core.data.ledger
         elif JobId(job) in core.data.paused_jobs:
-            books = core.data.paused_jobs
+            table = core.data.paused_jobs
             if row.state != "paused" and row.retry_s is None:
                 parts.jobs.admission.unfit.add(job)
         else:
             parts.jobs.admission.unplaced.add(job)
             continue
-        row.acknowledged_total = float(books.jobs.total[books.row(JobId(job))])
+        row.acknowledged_total = float(table.jobs.total[table.row(JobId(job))])
         if row.acknowledged_total != row.total_steps:
             parts.attempts.steps.adapted(job)
-        row.credited = float(books.jobs.done[books.row(JobId(job))])
+        row.acknowledged_steps = float(table.jobs.done[table.row(JobId(job))])
 
 
 def _load_attempts(state: ClusterState, parts: Collaborators) -> None:

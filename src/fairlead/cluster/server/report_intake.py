@@ -48,7 +48,7 @@ class ReportIntake:
         self._training = training
         self._obstacles = obstacles
 
-    def take(self, node: str) -> None:
+    def apply(self, node: str) -> None:
         """Take over what a node said last."""
         fleet = self._state.fleet
         holds, here = fleet.holds(node), self._state.registry.on_node.get(node, {})
@@ -58,54 +58,54 @@ class ReportIntake:
         for attempt in list(here.values()):
             if node in attempt.gone or not attempt.ordered:
                 continue
-            held = holds.get(attempt.key)
-            if held is not None:
-                self._heard(attempt, node, held)
+            status = holds.get(attempt.key)
+            if status is not None:
+                self._apply_status(attempt, node, status)
             elif fleet.never_began(node, attempt.key):
                 attempt.gone.add(node)
             if node in attempt.gone and len(attempt.gone) == len(attempt.nodes):
                 self._ends.end(attempt)
 
-    def _heard(self, attempt: Attempt, node: str, held: AttemptStatus) -> None:
-        held = within(held, self._state.now_s() - attempt.record.began_s)
-        before = attempt.held.get(node)
-        if before is not None and before.state != "ended" and held.state == "ended":
-            del attempt.held[node]  # in the order in which they end: the first one is to blame
-        held = attempt.held[node] = held if before is None else as_known(held, before)
+    def _apply_status(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
+        status = within(status, self._state.now_s() - attempt.record.began_s)
+        before = attempt.statuses.get(node)
+        if before is not None and before.state != "ended" and status.state == "ended":
+            del attempt.statuses[node]  # in the order in which they end: the first one is to blame
+        status = attempt.statuses[node] = status if before is None else as_known(status, before)
         if node == attempt.first_node:
-            attempt.heard = self._state.fleet.nodes[node].observed.seen
-            self._heard_leader(attempt, held)
-        self._heard_finish(attempt)
-        self._heard_job(attempt, held)
-        if held.address and (before is None or before.address != held.address):
+            attempt.last_report_s = self._state.fleet.nodes[node].observed.seen
+            self._apply_leader(attempt, status)
+        self._apply_finish(attempt)
+        self._apply_job(attempt, status)
+        if status.address and (before is None or before.address != status.address):
             self._orders.order(attempt)  # the other nodes now know where rank 0 is
-        self._heard_stall(attempt, node, held)
-        if held.obstacle != ("" if before is None else before.obstacle):
-            self._obstacles.obstructed(node, attempt.row.id, held.obstacle)
-        if held.directory_problem != ("" if before is None else before.directory_problem):
+        self._apply_stall(attempt, node, status)
+        if status.obstacle != ("" if before is None else before.obstacle):
+            self._obstacles.obstructed(node, attempt.row.id, status.obstacle)
+        if status.directory_problem != ("" if before is None else before.directory_problem):
             self._state.registry.dirty_jobs.add(attempt.row.id)
-        if held.state == "ended":
+        if status.state == "ended":
             attempt.gone.add(node)
             if attempt.broken:
                 for other in attempt.nodes:
-                    reason = held.reason or "other ranks ended"
+                    reason = status.reason or "other ranks ended"
                     self._state.fleet.revoke(other, *attempt.key, reason)
 
-    def _heard_leader(self, attempt: Attempt, held: AttemptStatus) -> None:
+    def _apply_leader(self, attempt: Attempt, status: AttemptStatus) -> None:
         """The node of rank 0 says where the attempt stands."""
-        if held.loaded_step < 0:
+        if status.loaded_step < 0:
             return
         row, record = attempt.row, attempt.record
         if row.spec.unmanaged:
-            self._told(attempt, held)
+            self._apply_unmanaged(attempt, status)
         elif record.trained_s is None:
-            record.trained_s = self._began_to_train_s(attempt, held)
+            record.trained_s = self._began_to_train_s(attempt, status)
             row.reason = ""  # whatever went wrong before
             self._training.trains(attempt)
             self._state.registry.dirty_attempts[attempt.key] = record
-            self._loaded(attempt, held)
+            self._loaded(attempt, status)
 
-    def _heard_finish(self, attempt: Attempt) -> None:
+    def _apply_finish(self, attempt: Attempt) -> None:
         """Its steps are done, and its script does what comes after them."""
         if not attempt.finishing or attempt.finishing_since is not None:
             return
@@ -116,76 +116,76 @@ class ReportIntake:
             self._state.registry.dirty_jobs.add(row.id)
         self._orders.order(attempt)  # the other nodes now know that it is
 
-    def _heard_job(self, attempt: Attempt, held: AttemptStatus) -> None:
+    def _apply_job(self, attempt: Attempt, status: AttemptStatus) -> None:
         """What the report says of the job: checkpoints, batch size."""
         row = attempt.row
-        if held.saved_step > row.saved_step:
-            row.saved_step = held.saved_step
-        if held.save_s >= 0:
-            row.save_s = held.save_s
-        if held.batch and held.batch != row.batch:
-            row.batch, row.total_steps = held.batch, float(held.total_steps)
+        if status.saved_step > row.saved_step:
+            row.saved_step = status.saved_step
+        if status.save_s >= 0:
+            row.save_s = status.save_s
+        if status.batch and status.batch != row.batch:
+            row.batch, row.total_steps = status.batch, float(status.total_steps)
             self._steps.adapted(row.id)
             self._state.registry.dirty_jobs.add(row.id)
 
-    def _began_to_train_s(self, attempt: Attempt, held: AttemptStatus) -> float:
+    def _began_to_train_s(self, attempt: Attempt, status: AttemptStatus) -> float:
         """When training began: the report may have come late, from an agent that was away."""
-        late_s = max(self._state.fleet.monotonic() - attempt.heard, 0.0)
-        ago_s = max(held.ran_s, 0.0) + late_s
+        late_s = max(self._state.fleet.monotonic() - attempt.last_report_s, 0.0)
+        ago_s = max(status.ran_s, 0.0) + late_s
         return max(self._state.now_s() - ago_s, attempt.record.since_s)
 
-    def _heard_stall(self, attempt: Attempt, node: str, held: AttemptStatus) -> None:
+    def _apply_stall(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
         """An attempt makes no progress, or does again; its other nodes are asked where their ranks stand."""
         row, first = attempt.row, node == attempt.first_node
-        if first and attempt.stalled != bool(held.stall):
-            attempt.stalled = bool(held.stall)
+        if first and attempt.stalled != bool(status.stall):
+            attempt.stalled = bool(status.stall)
             self._orders.order(attempt)
-        told = [h.stall for h in attempt.held.values() if h.stall] if attempt.stalled else []
-        stall = "; ".join(told)[:REASON]
-        if stall == row.stall or held.state == "ended":
+        stalls = [h.stall for h in attempt.statuses.values() if h.stall] if attempt.stalled else []
+        stall = "; ".join(stalls)[:REASON]
+        if stall == row.stall or status.state == "ended":
             return
         row.stall = stall
-        stacks = [h.stacks for h in attempt.held.values() if h.stacks and stall]
+        stacks = [h.stacks for h in attempt.statuses.values() if h.stacks and stall]
         attempt.record.traceback = "\n\n".join(stacks)
         self._state.registry.dirty_jobs.add(row.id)
         self._state.registry.dirty_attempts[attempt.key] = attempt.record
 
-    def _loaded(self, attempt: Attempt, held: AttemptStatus) -> None:
+    def _loaded(self, attempt: Attempt, status: AttemptStatus) -> None:
         """Training goes on from a checkpoint: what was done beyond it is lost, and done again. Only now is
         that known, for the newest checkpoint may be one that nobody could tell of, or damaged. The job
         counts its steps itself; what was heard of them counts where it cannot (its folder was removed)."""
         row = attempt.row
         if row.started_s is None:
             row.started_s = self._state.now_s()
-        step = float(held.loaded_step)
+        step = float(status.loaded_step)
         attempt.record.from_step = step
-        more = max(row.reached_step - step, held.lost_steps - row.lost_steps)
+        more = max(row.reached_step - step, status.lost_steps - row.lost_steps)
         if more > 0:
-            self._steps.lose_steps(attempt, more)
-        row.reached_step, row.saved_step = step, held.loaded_step
+            self._steps.count_lost_steps(attempt, more)
+        row.reached_step, row.saved_step = step, status.loaded_step
         self._steps.correct(row, step)
         if row.state in ON_DEVICES and not attempt.stopping:
             row.state = state_on_devices(row, [attempt])
 
-    def _told(self, attempt: Attempt, held: AttemptStatus) -> None:
+    def _apply_unmanaged(self, attempt: Attempt, status: AttemptStatus) -> None:
         """A job without the iterator says how far it is: from its first word on its steps count, not its
         time. It went on from what was kept, unless it has done less by then: whoever reads it once a second
         has missed the first steps. What an earlier attempt did beyond that is lost."""
         row, record = attempt.row, attempt.record
-        if held.saved_step >= 0:
+        if status.saved_step >= 0:
             row.tells_saved = True
-        if attempt.told:
+        if attempt.progress_reported:
             return
-        attempt.told = row.tells_steps = True
+        attempt.progress_reported = row.tells_steps = True
         if row.started_s is None:
             row.started_s = self._state.now_s()
-        kept = attempt.from_step
+        kept_step = attempt.from_step
         if row.starts > 1:  # of the one before, more may have been kept than was heard
-            kept = max(kept, float(held.saved_step))
-        begun = min(float(held.loaded_step), kept)
+            kept_step = max(kept_step, float(status.saved_step))
+        begun = min(float(status.loaded_step), kept_step)
         if row.reached_step > begun:
-            self._steps.lose_steps(attempt, row.reached_step - begun)
+            self._steps.count_lost_steps(attempt, row.reached_step - begun)
         record.from_step = row.reached_step = begun
-        row.saved_step = min(row.saved_step, held.loaded_step)
-        self._steps.correct(row, float(held.step))
+        row.saved_step = min(row.saved_step, status.loaded_step)
+        self._steps.correct(row, float(status.step))
         self._state.registry.dirty_attempts[attempt.key] = record

@@ -13,7 +13,9 @@ from fairlead.model.job import JobId
 from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 
 WORTH_TELLING = 0.2  # relative difference from what the core believes
-ALONE_ROUNDS = 10  # so many rounds long a job is left alone that does what comes after its steps
+PROTECTED_ROUNDS = (
+    10  # so many rounds long a job is left alone that does what comes after its steps
+)
 MIN_SAMPLES = 20  # starts that must have been measured before their median counts
 MISJUDGED_FACTOR = 3.0  # a belief that is wrong by this factor is given up
 
@@ -46,8 +48,8 @@ class MeasuredStarts:
         setup = self._state.setup
         if setup is None or len(self.seconds) < MIN_SAMPLES:
             return False
-        believed_s, measured_s = setup.restart_costs.default_s, self.restart_s()
-        return not believed_s / MISJUDGED_FACTOR <= measured_s <= believed_s * MISJUDGED_FACTOR
+        assumed_s, measured_s = setup.restart_costs.default_s, self.restart_s()
+        return not assumed_s / MISJUDGED_FACTOR <= measured_s <= assumed_s * MISJUDGED_FACTOR
 
 
 class RestartCostsOfJobs:
@@ -62,20 +64,20 @@ class RestartCostsOfJobs:
         if core is None or setup is None or setup.settings.preemption_hysteresis <= 0:
             return None
         usual_s = setup.restart_costs.default_s
-        wanted = {
+        cost_by_job = {
             job: self._cost_s(start, now)
             for job, start in current.starts.items()
             if job not in current.ended and JobId(job) in core.data.ledger
         }
         jobs = core.data.ledger.jobs
         for job in jobs.id[jobs.restart_s != usual_s].tolist():
-            wanted.setdefault(job, usual_s)
-        rows = np.searchsorted(jobs.id, np.array(list(wanted), np.int64))
-        told, cost = jobs.restart_s[rows], np.array(list(wanted.values()))
-        news = np.abs(cost - told) > WORTH_TELLING * np.minimum(cost, told)
+            cost_by_job.setdefault(job, usual_s)
+        rows = np.searchsorted(jobs.id, np.array(list(cost_by_job), np.int64))
+        known_s, cost = jobs.restart_s[rows], np.array(list(cost_by_job.values()))
+        news = np.abs(cost - known_s) > WORTH_TELLING * np.minimum(cost, known_s)
         if not news.any():
             return None
-        return RestartCostsLearned(now, np.array(list(wanted), np.int64)[news], cost[news])
+        return RestartCostsLearned(now, np.array(list(cost_by_job), np.int64)[news], cost[news])
 
     def heeded(self) -> bool:
         """Whether the policy in force spares jobs that cost too much to stop."""
@@ -106,7 +108,7 @@ class RestartCostsOfJobs:
         if leaving or not self._state.lost_nodes.isdisjoint(start.nodes):
             return False
         if start.finishing_since is not None and start.finishing:
-            return now - start.finishing_since <= ALONE_ROUNDS * round_s
+            return now - start.finishing_since <= PROTECTED_ROUNDS * round_s
         return start.is_young(now, MAX_ROUND_S * round_s)
 
 

@@ -18,14 +18,14 @@ from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.store.restore_note import RESTORED, Restored
 
-HELD_NODE = (
+HOLD_REASON = (
     "held"  # key of a note in the table meta, until nothing of the time since can run any more
 )
 RESERVED = "reserved_jobs"  # ids below this number are not given out
 JOBS = (
     100_000  # the next id is the next multiple of this, beyond as many that may have been given out
 )
-MOST_JOBS = 1 << 40  # ids from here on are nobody's: a job may have made a folder of such a name
+MAX_JOB_ID = 1 << 40  # ids from here on are nobody's: a job may have made a folder of such a name
 GRACE_S = 30.0  # at least, of jobs that are not known; the default of a job
 ATTEMPTS = 10_000  # that a job may have had since
 _ATTEMPT_ORIGIN_S = (
@@ -53,14 +53,14 @@ def newest_trace(*folders: Path) -> int:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         numbers = [name.partition("-")[0] for name in names]
         ids = [int(number) for number in numbers if number.isascii() and number.isdecimal()]
-        newest = max([newest, *(number for number in ids if number < MOST_JOBS)])
+        newest = max([newest, *(number for number in ids if number < MAX_JOB_ID)])
     return newest
 
 
 class Abandoner(Protocol):
     """Who books what is no longer there: see ``attempt_ends``."""
 
-    def abandon(self, node: str, attempts: list[Attempt], reason: str) -> None:
+    def orphan(self, node: str, attempts: list[Attempt], reason: str) -> None:
         """These attempts no longer exist on a node."""
 
 
@@ -72,16 +72,16 @@ def reserve(state: ClusterState, ends: Abandoner) -> None:
         _begin_anew(state, ends, msgspec.json.decode(note, type=Restored))
         return
     state.next_job = max(state.next_job, int(state.store.meta(RESERVED) or 0))
-    held_for = state.store.meta(HELD_NODE)
-    if held_for is not None:  # the server was started again before it was over
-        _hold(state, held_for)
+    hold_reason = state.store.meta(HOLD_REASON)
+    if hold_reason is not None:  # the server was started again before it was over
+        _hold(state, hold_reason)
 
 
 def release(state: ClusterState) -> None:
     """Note that the time in which nothing is started is over. Called twice a second."""
-    if state.fleet.hold_until and not state.fleet.is_held:
+    if state.fleet.hold_until and not state.fleet.is_on_hold:
         state.fleet.hold(0.0, "")
-        state.write(lambda t: t.delete_meta(HELD_NODE))
+        state.write(lambda t: t.delete_meta(HOLD_REASON))
 
 
 def _begin_anew(state: ClusterState, ends: Abandoner, note: Restored) -> None:
@@ -92,7 +92,7 @@ def _begin_anew(state: ClusterState, ends: Abandoner, note: Restored) -> None:
     for start in [s for starts in state.registry.live.values() for s in starts]:
         start.loss = AttemptEnd.RESTORED, f"stopped: {note.what}"
         for node in start.nodes:
-            ends.abandon(node, [start], note.what)
+            ends.orphan(node, [start], note.what)
     now_s = time.time()
     for row in state.registry.jobs.values():
         row.attempt = next_attempt(row.attempt, now_s)
@@ -102,7 +102,7 @@ def _begin_anew(state: ClusterState, ends: Abandoner, note: Restored) -> None:
     reserved = str(state.next_job)
     state.write(lambda t: t.set_meta(RESERVED, reserved))
     state.write(lambda t: t.delete_meta(RESTORED))
-    state.write(lambda t: t.set_meta(HELD_NODE, note.what))
+    state.write(lambda t: t.set_meta(HOLD_REASON, note.what))
     wait_s = _hold(state, note.what)
     _log.warning(
         "%s; its last commit is %d; the next job is %s, and nothing is started for %.0f s, "
@@ -126,8 +126,8 @@ def _hold(state: ClusterState, why: str) -> float:
 
 def learn_jobs(state: ClusterState, message: Register) -> None:
     """After a restore: jobs that an agent holds have ids that are not given out again."""
-    newest = max((held.job for held in message.holds), default=-1)
-    if state.fleet.is_held and state.next_job <= newest < MOST_JOBS:
+    newest = max((status.job for status in message.holds), default=-1)
+    if state.fleet.is_on_hold and state.next_job <= newest < MAX_JOB_ID:
         state.next_job = next_job(state.next_job - 1, newest)
         reserved = str(state.next_job)
         state.write(lambda t: t.set_meta(RESERVED, reserved))

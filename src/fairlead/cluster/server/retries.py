@@ -14,8 +14,8 @@ from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained_jobs import DetainedJobs
-from fairlead.cluster.server.held_jobs import HeldJobs
 from fairlead.cluster.server.node_condition import usable
+from fairlead.cluster.server.retry_waits import RetryWaits
 from fairlead.cluster.store.failures import (
     Backoff,
     FailureRecord,
@@ -38,8 +38,8 @@ from fairlead.model.events import (
 from fairlead.model.job import JobId
 
 _log = logging.getLogger(__name__)
-MOST_RECORDS = 50  # of a job
-MOST_PROGRAMS = 10_000  # whose start times are remembered
+MAX_RECORDS = 50  # of a job
+MAX_PROGRAMS = 10_000  # whose start times are remembered
 SETTLED_S = 10.0  # an unmanaged job that has run for so long has started well
 FIRST_S, LONGEST = 5.0, 60  # the wait before the first retry, the longest one over the first
 NOT_FOUND = 127  # exit code of a command that the node cannot start
@@ -62,13 +62,13 @@ class Retries:
         *,
         admission: Admission,
         detained: DetainedJobs,
-        held: HeldJobs,
+        status: RetryWaits,
         cordons: NodeCordons,
     ) -> None:
         self._state = state
         self._admission = admission
         self._detained = detained
-        self._held = held
+        self._retry_waits = status
         self._cordons = cordons
         self.nodes = NodeJudge()
         first_s = min(FIRST_S, state.options.profile.round_s / 10)
@@ -81,15 +81,17 @@ class Retries:
 
     def recover(self) -> None:
         """After a restart of the server."""
-        core, book = self._state.scheduler, self._state.registry
-        records = [r for row in book.jobs.values() for r in row.recent_failures if not r.hostile]
-        training = [start for starts in book.live.values() for start in starts]
+        core, registry = self._state.scheduler, self._state.registry
+        records = [
+            r for row in registry.jobs.values() for r in row.recent_failures if not r.hostile
+        ]
+        training = [start for starts in registry.live.values() for start in starts]
         self.nodes = NodeJudge.of(records, [g for start in training for g in _good_starts(start)])
-        for row in book.jobs.values():
+        for row in registry.jobs.values():
             if row.open and row.retry_s is not None:
-                self._held.waiting.add(row.id)
+                self._retry_waits.waiting.add(row.id)
                 if core is None or JobId(row.id) not in core.data.paused_jobs:
-                    self._held.to_hold.add(row.id)
+                    self._retry_waits.to_hold.add(row.id)
 
     # --- what happened ---------------------------------------------------------------------------
 
@@ -101,7 +103,7 @@ class Retries:
             took_s = max(record.trained_s - record.since_s - _waited_s(start), 0.0)
             start.row.usual_start_s = max(start.row.usual_start_s, took_s)
             program = _program(start.row)
-            if len(self._start_s) >= MOST_PROGRAMS:
+            if len(self._start_s) >= MAX_PROGRAMS:
                 self._start_s.pop(next(iter(self._start_s)))
             self._start_s[program] = start.row.usual_start_s
         self._trains(start, self._state.now_s())
@@ -116,9 +118,9 @@ class Retries:
 
     def _did_well(self, start: Attempt) -> bool:
         """Of a start that has ended, and did not fail."""
-        if start.lost or start.interrupted or not start.held:
+        if start.lost or start.interrupted or not start.statuses:
             return False
-        if any(held.exit_code == EXIT_IO for held in start.held.values()):
+        if any(status.exit_code == EXIT_IO for status in start.statuses.values()):
             return False  # it was told to stop, and could not save what it had done
         return self._works(start) or start.record.end is AttemptEnd.COMPLETED
 
@@ -134,8 +136,8 @@ class Retries:
         if not start.row.spec.unmanaged:
             began_s = start.record.trained_s
             return 0.0 if began_s is None else self._state.now_s() - began_s
-        held = self._state.fleet.held(start.first_node, start.key) or start.leader
-        return 0.0 if held is None else held.ran_s
+        status = self._state.fleet.status(start.first_node, start.key) or start.leader
+        return 0.0 if status is None else status.ran_s
 
     def ended(self, start: Attempt, reason: str) -> None:
         """A start is over and booked. reason: why it failed, "" = it did not."""
@@ -144,8 +146,8 @@ class Retries:
         for job in () if start.death is None else start.death.cleared:
             self._end_wait_apart(job)
         if not reason:
-            if start.death is not None and start.death.apart_s and row.open:
-                self._hold_apart(row, start.death.apart_s)
+            if start.death is not None and start.death.wait_s and row.open:
+                self._wait_unshared(row, start.death.wait_s)
             if self._did_well(start):
                 self._trains(start, start.record.trained_s or start.record.began_s)
                 self._forgive(row)
@@ -156,7 +158,7 @@ class Retries:
             start.record.traceback = failure.traceback
         row.failure = replace(failure, traceback="")
         record = self._record(start, node, failure, reason)
-        row.recent_failures = (*row.recent_failures, record)[-MOST_RECORDS:]
+        row.recent_failures = (*row.recent_failures, record)[-MAX_RECORDS:]
         self._state.registry.dirty_jobs.add(row.id)
         if not record.hostile:  # that says nothing of the node
             self.nodes.failed(record)
@@ -185,13 +187,13 @@ class Retries:
     def _parties(self) -> Parties:
         """All tenants that ever ran something, if there are several: one alone takes no node from those who
         come later. Else the users who have jobs."""
-        book = self._state.registry
-        rows = [row for row in book.jobs.values() if row.open]
-        tenants = {row.tenant for row in rows} | set(book.tenants)
+        registry = self._state.registry
+        rows = [row for row in registry.jobs.values() if row.open]
+        tenants = {row.tenant for row in rows} | set(registry.tenants)
         by_tenant = len(tenants) > 1
 
         def content(node: str) -> set[str]:
-            starts = book.on_node.get(node, {}).values()
+            starts = registry.on_node.get(node, {}).values()
             rows = [start.row for start in starts if self._runs_well(start)]
             return {row.tenant if by_tenant else row.user for row in rows}
 
@@ -200,8 +202,14 @@ class Retries:
 
     def _runs_well(self, start: Attempt) -> bool:
         """Whether it trains now."""
-        held = self._state.fleet.held(start.first_node, start.key)
-        if held is None or held.state != "running" or held.stall or start.stopping or start.lost:
+        status = self._state.fleet.status(start.first_node, start.key)
+        if (
+            status is None
+            or status.state != "running"
+            or status.stall
+            or start.stopping
+            or start.lost
+        ):
             return False
         return self._works(start)
 
@@ -227,29 +235,29 @@ class Retries:
 
     def _judge_job(self, row: JobRow) -> None:
         last = row.recent_failures[-1]
-        verdict = judge_job(
+        decision = judge_job(
             row.recent_failures,
             RetryPolicy(row.spec.max_retries, row.spec.retry_on, row.spec.no_retry_on),
             self.backoff,
             nodes=self._usable_nodes(row),
             runs_elsewhere=self.nodes.runs_elsewhere(last),
         )
-        row.reason = f"failed: {verdict.reason}"
-        if verdict.drop:
+        row.reason = f"failed: {decision.reason}"
+        if decision.drop:
             self._to_drop[row.id] = None
             return
-        self._avoid(row, verdict.avoid)
-        if verdict.wait_s > 0:
-            row.retry_s = last.time_s + verdict.wait_s
-            self._held.add(row.id)
+        self._avoid(row, decision.avoid)
+        if decision.wait_s > 0:
+            row.retry_s = last.time_s + decision.wait_s
+            self._retry_waits.add(row.id)
         else:
-            self._let_go(row)
+            self._resume(row)
 
-    def _hold_apart(self, row: JobRow, wait_s: float) -> None:
+    def _wait_unshared(self, row: JobRow, wait_s: float) -> None:
         """It may be what ends the processes that own the ranks: it waits, so that the next death tells."""
         row.reason = "failed: the process that owned the ranks died again while it ran"
         row.retry_s = self._state.now_s() + wait_s
-        self._held.add(row.id)
+        self._retry_waits.add(row.id)
         self._apart.add(row.id)
         self._state.registry.dirty_jobs.add(row.id)
 
@@ -258,7 +266,7 @@ class Retries:
         row = self._state.registry.jobs.get(job)
         if job in self._apart and row is not None and row.retry_s is not None:
             row.reason = ""
-            self._let_go(row)
+            self._resume(row)
 
     def _usable_nodes(self, row: JobRow) -> int:
         able = {name for name, rate in self._admission.rates(row).items() if rate > 0}
@@ -273,10 +281,10 @@ class Retries:
             self._state.emit(NodesAvoided(now, JobId(row.id), nodes))
 
     def _forgive(self, row: JobRow) -> None:
-        kept = tuple(still_counted(row.recent_failures, self._state.now_s()))
-        if row.recent_failures != kept and row.open:
-            row.recent_failures = kept
-            self._avoid(row, tuple(sorted({record.node for record in kept})))
+        progressed = tuple(still_counted(row.recent_failures, self._state.now_s()))
+        if row.recent_failures != progressed and row.open:
+            row.recent_failures = progressed
+            self._avoid(row, tuple(sorted({record.node for record in progressed})))
             self._state.registry.dirty_jobs.add(row.id)
 
     def _record(self, start: Attempt, node: str, failure: Failure, reason: str) -> FailureRecord:
@@ -285,7 +293,7 @@ class Retries:
         ran_s = now - record.began_s
         long = ran_s >= self._state.options.profile.round_s and record.trained_s is not None
         code = failure.exit_code
-        kept = start.survives() > record.from_step and _saves(row)
+        progressed = start.survives() > record.from_step and _saves(row)
         hostile = bool(start.blame)
         return FailureRecord(
             job=row.id,
@@ -299,17 +307,17 @@ class Retries:
             step=failure.step,
             ran_s=ran_s,
             # What could not be saved is no progress; that it made some excuses nobody who kills.
-            progressed=not hostile and (kept or (long and code != EXIT_IO)),
+            progressed=not hostile and (progressed or (long and code != EXIT_IO)),
             hostile=hostile,
             program=_program(row),
-            forgeable=not _is_nodes_own(failure, row.spec),
+            forgeable=not _is_node_fault(failure, row.spec),
             tenant=row.tenant,
             worked_s=self._worked_s(start),
         )
 
     # --- what the core is told -------------------------------------------------------------------
 
-    def look(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         """What time brings: jobs that have waited long enough, unmanaged starts that live."""
         for key, start in list(self._unsettled.items()):
             if start.stopping or start.lost:
@@ -317,27 +325,27 @@ class Retries:
             elif self._works(start):
                 del self._unsettled[key]
                 self._trains(start, start.record.began_s)
-        for job in sorted(self._held.waiting):
+        for job in sorted(self._retry_waits.waiting):
             row = self._state.registry.jobs.get(job)
             if row is None or not row.open or row.retry_s is None or row.state == "paused":
                 self.forget(job)
             elif now >= row.retry_s:
-                self._let_go(row)
+                self._resume(row)
         self._drop(now)
 
-    def _let_go(self, row: JobRow) -> None:
+    def _resume(self, row: JobRow) -> None:
         """It takes part again."""
-        told = row.id in self._held.waiting and row.id not in self._held.to_hold
+        was_held = row.id in self._retry_waits.waiting and row.id not in self._retry_waits.to_hold
         self.forget(row.id)
-        self._state.room_changed = True
+        self._state.capacity_changed = True
         elsewhere = self._admission.outside(row.id) or self._detained.has(row.id)
-        if told and not elsewhere:
+        if was_held and not elsewhere:
             now = self._state.now_s()
             self._state.emit(JobsPaused(now, np.array([row.id]), False))
 
     def forget(self, job: int) -> None:
         """It waits no more, for another reason than that its time has come."""
-        self._held.discard(job)
+        self._retry_waits.discard(job)
         self._apart.discard(job)
         row = self._state.registry.jobs.get(job)
         if row is not None and row.retry_s is not None:
@@ -354,8 +362,8 @@ class Retries:
 
     def hold(self, now: float) -> None:
         """Before a round is reported: its jobs that have to wait take no part in the next one."""
-        jobs = sorted(job for job in self._held.to_hold if self._in_core(job))
-        self._held.to_hold.clear()
+        jobs = sorted(job for job in self._retry_waits.to_hold if self._in_core(job))
+        self._retry_waits.to_hold.clear()
         if jobs:
             self._state.emit(JobsPaused(now, np.array(jobs), True))
 
@@ -369,7 +377,7 @@ def failures_in_a_row(row: JobRow) -> int:
     return len(in_a_row(row.recent_failures))
 
 
-def _is_nodes_own(failure: Failure, spec: JobSpec) -> bool:
+def _is_node_fault(failure: Failure, spec: JobSpec) -> bool:
     """Could the node not start one of its own commands, found on the agent's PATH? The job's owner cannot
     bring that about."""
     if failure.exit_code not in (None, NOT_FOUND):  # the job printed that itself

@@ -17,7 +17,7 @@ POLL_S = 0.5  # between looks at the nodes
 class NodeLooker(Protocol):
     """Who looks after the nodes: see ``node_watch``."""
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Note what time alone has changed."""
 
     def close(self) -> None:
@@ -40,7 +40,7 @@ class CostLearner(Protocol):
 class Holder(Protocol):
     """Jobs that are held back: see ``retries``."""
 
-    def look(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         """What time brings."""
 
     def hold(self, now: float) -> None:
@@ -59,7 +59,7 @@ class RoundClock:
         nodes: NodeLooker,
         costs: CostLearner,
         retries: Holder,
-        has_room: Callable[[], bool],
+        has_capacity: Callable[[], bool],
         precede: Callable[[], None],
     ) -> None:
         """has_room: whether a job waits that could run on free devices; precede: holds up questions while a
@@ -70,11 +70,11 @@ class RoundClock:
         self._nodes = nodes
         self._costs = costs
         self._retries = retries
-        self._has_room = has_room
+        self._has_capacity = has_capacity
         self._precede = precede
         self._settled_s = 0.0  # before, nodes may still come back from a restart of the server
         self._asked_s = 0.0  # when it was asked for room last, and
-        self._found_room = False  # what was found
+        self._found_capacity = False  # what was found
         self._looked_s = 0.0
         self._idle_since: float | None = None
 
@@ -89,17 +89,17 @@ class RoundClock:
         left_s = self._state.round.end_s - self._state.now_s()
         return min(left_s, 0.5) if left_s > 0 else 0.02
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """What time alone brings: lost nodes, the end of the round, a stall, another try."""
         now, state = self._state.now_s(), self._state
-        self._retries.look(now)
+        self._retries.poll(now)
         if now - self._looked_s >= POLL_S:
             self._looked_s = now
-            self._nodes.look()
+            self._nodes.poll()
         if state.round is None:
             self._steps.tell_corrections(now)
             self._retries.hold(now)
-            self._look_idle(now)
+            self._poll_idle(now)
             return
         if self._is_over(state.round, now):
             self.end_round(now)
@@ -142,10 +142,10 @@ class RoundClock:
         waits beside free devices waits for no start that is older than a round."""
         if len(current.ended) == len(current.starts):
             return True
-        room = self._finds_room(current, now)
-        if not room and now < current.end_s:
+        capacity = self._finds_capacity(current, now)
+        if not capacity and now < current.end_s:
             return False
-        limit_s = (1 if room else MAX_ROUND_S) * current.length_s
+        limit_s = (1 if capacity else MAX_ROUND_S) * current.length_s
         return self._costs.heeded() or not self._begins(current, now, limit_s)
 
     def _begins(self, current: LiveRound, now: float, limit_s: float) -> bool:
@@ -156,19 +156,19 @@ class RoundClock:
             for job, attempt in current.starts.items()
         )
 
-    def _finds_room(self, current: LiveRound, now: float) -> bool:
+    def _finds_capacity(self, current: LiveRound, now: float) -> bool:
         """Whether the round has lasted long enough to be ended early, and a job waits that could run on free
         devices; as it was when that was asked last, unless it may have changed since."""
         state, early_s = self._state, self._state.options.early_s
         wait_s = min(early_s, 1.0)  # it takes milliseconds to find out
-        if not state.room_changed or now - current.started_s < early_s:
+        if not state.capacity_changed or now - current.started_s < early_s:
             return False
         if now - self._asked_s >= wait_s:
             self._asked_s = now
-            state.room_changed = self._found_room = self._has_room()
-        return self._found_room
+            state.capacity_changed = self._found_capacity = self._has_capacity()
+        return self._found_capacity
 
-    def _look_idle(self, now: float) -> None:
+    def _poll_idle(self, now: float) -> None:
         state = self._state
         waits = any(
             row.state in ("waiting", "preempted") and row.retry_s is None

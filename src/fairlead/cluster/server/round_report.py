@@ -18,24 +18,24 @@ class RoundReporter:
 
     def report(self, current: LiveRound, now: float) -> RoundEnded:
         """What became of a round that ends now; its device time is charged."""
-        shape = current.units.shape
+        shape = current.job_groups.shape
         steps: Floats = np.zeros(shape)
         outcome: Ints = np.full(shape, int(RoundOutcome.RAN), np.int64)
         finish_s: Floats = np.full(shape[0], now)
         restart_s: Floats = np.zeros(shape[0])
-        for u, unit in enumerate(current.units.tolist()):
-            members = [job for job in unit if job >= 0]
+        for u, group in enumerate(current.job_groups.tolist()):
+            members = [job for job in group if job >= 0]
             over = [current.ended[job] for job in members if job in current.ended]
             if over and len(over) == len(members):
                 finish_s[u] = min(max(end.time_s for end in over), now)
             self._charge(members, float(finish_s[u]) - current.started_s, current)
-            booked = all(end.outcome is RoundOutcome.RAN for end in over)
+            counted = all(end.outcome is RoundOutcome.RAN for end in over)
             for k, job in enumerate(members):
                 restart_s[u] = max(restart_s[u], _starting_s(current, job, now))
                 if job in current.ended:
                     outcome[u, k] = int(current.ended[job].outcome)
                 end = current.ended.get(job)
-                steps[u, k] = self._steps.count(current.starts[job], end, booked)
+                steps[u, k] = self._steps.count(current.starts[job], end, counted)
         return RoundEnded(now, current.number, steps, finish_s, outcome, restart_s)
 
     def _charge(self, members: list[int], lasted_s: float, current: LiveRound) -> None:
@@ -44,7 +44,7 @@ class RoundReporter:
             row = current.starts[job].row
             device_s = max(lasted_s, 0.0) * row.spec.scale_factor / len(members)
             row.device_s += device_s
-            self._state.registry.sums(row.tenant).device_s += device_s
+            self._state.registry.totals_of(row.tenant).device_s += device_s
 
 
 def _starting_s(current: LiveRound, job: int, now: float) -> float:

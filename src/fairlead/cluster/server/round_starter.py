@@ -49,10 +49,10 @@ class RoundStarter:
         starts: dict[int, Attempt] = {}
         types, places = cluster.device_type[command.devices], _places(cluster, command.devices)
         bounds = itertools.pairwise(command.first.tolist())
-        for unit, (first, behind) in zip(command.job_groups.tolist(), bounds, strict=True):
+        for group, (first, behind) in zip(command.job_groups.tolist(), bounds, strict=True):
             placement = _by_node(places[first:behind])
             accelerator = cluster.accelerators[types[first]]
-            members = [job for job in unit if job >= 0]
+            members = [job for job in group if job >= 0]
             for job in members:
                 starts[job] = self._orders.assign(job, placement, accelerator, command.time_s)
             for job in members:
@@ -61,15 +61,15 @@ class RoundStarter:
         self._stop_others(starts)
         self._set_states(starts)
         state.round = None
-        state.room_changed = bool(state.events)  # what is told only now may be new jobs
+        state.capacity_changed = bool(state.events)  # what is told only now may be new jobs
         if starts:
             state.round = LiveRound.of(command, starts)
 
     def resume(self, command: StartRound, starts: dict[int, Attempt]) -> None:
         """After a restart of the server: the round goes on, with what of it had ended already."""
         current = self._state.round = LiveRound.of(command, starts)
-        for unit in command.job_groups.tolist():
-            members = [job for job in unit if job in starts]
+        for group in command.job_groups.tolist():
+            members = [job for job in group if job in starts]
             for job in members:
                 starts[job].shares(others_of(starts, members, job))
         for job, attempt in starts.items():
@@ -98,11 +98,11 @@ class RoundStarter:
             row.ended_s = end_s
             if end in (JobEnd.COMPLETED, JobEnd.CANCELLED):  # what it waited for is past
                 row.reason = ""
-            sums = registry.sums(row.tenant)
-            sums.done += end == JobEnd.COMPLETED
+            totals = registry.totals_of(row.tenant)
+            totals.done += end == JobEnd.COMPLETED
             if row.rho is not None and end == JobEnd.COMPLETED:
-                sums.rho_sum += row.rho
-                sums.rho_count += 1
+                totals.rho_sum += row.rho
+                totals.rho_count += 1
             self._steps.forget(job)
             registry.close(job)
             self._orders.stop(job, AttemptEnd(row.state))
@@ -128,12 +128,12 @@ class RoundStarter:
             for device in devices
         )
 
-    def _share(self, attempt: Attempt, beside: tuple[AttemptKey, ...]) -> None:
+    def _share(self, attempt: Attempt, partners: tuple[AttemptKey, ...]) -> None:
         """What an attempt does beside another job is not its rate: up to then it is measured."""
-        if beside and not attempt.packed:
+        if partners and not attempt.is_colocated:
             self._steps.measure(attempt)
-        company = not set(beside) <= set(attempt.beside)
-        attempt.shares(beside)
+        company = not set(partners) <= set(attempt.colocated)
+        attempt.shares(partners)
         if company:  # its nodes have to know whom they may let onto its devices
             self._orders.order(attempt)
 

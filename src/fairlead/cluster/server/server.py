@@ -52,8 +52,12 @@ class Server:
         )
         self.listening = listening
         self.directory = directory
-        self.desk = CallService(self.service, self._tell, self.service.engine.parts.precedence.wait)
-        self.front = FrontSupervisor(directory, self.service.engine.state.fleet, self.desk.take)
+        self.call_service = CallService(
+            self.service, self._tell, self.service.engine.parts.precedence.wait
+        )
+        self.front = FrontSupervisor(
+            directory, self.service.engine.state.fleet, self.call_service.take
+        )
         self.url = ""
         self.agent_address = ""
         self.new_tokens: dict[str, str] = {}  # user -> token, of the very first start
@@ -120,7 +124,7 @@ class Server:
         """Stop listening, commit, and let go of the state directory. Jobs go on under their agents."""
         await self._stop_front()
         await asyncio.get_running_loop().run_in_executor(None, self.service.stop)
-        self.desk.close()
+        self.call_service.close()
 
     async def _stop_front(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self.front.stop)
@@ -146,7 +150,7 @@ async def serve(
     try:
         ready(server)
         if server.new_tokens:
-            await loop.run_in_executor(None, server.service.tokens_are_told)
+            await loop.run_in_executor(None, server.service.tokens_delivered)
         await server.ended.wait()
     finally:
         await server.stop()

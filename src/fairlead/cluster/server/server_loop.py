@@ -18,11 +18,11 @@ from fairlead.cluster.server.attempts import JobRegistry
 from fairlead.cluster.server.clock import Clock
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.collaborators import Collaborators, collaborators
+from fairlead.cluster.server.decided_shares import DecidedShares
 from fairlead.cluster.server.fleet import Fleet, NodeNotices
 from fairlead.cluster.server.inbox import PACE_S, Inbox
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.recovery import recover
-from fairlead.cluster.server.standing import DecidedShares
 from fairlead.cluster.server.view_builders import sample
 from fairlead.cluster.store.store import Store
 from fairlead.errors import FairleadError, StoreError
@@ -186,11 +186,11 @@ class CoreObserver:
         self._parts.commits.append(journal.encode(event))
         if isinstance(event, Solved):
             self._state.solving = False
-            self._state.room_changed = True  # who had no share of the time may have one now
+            self._state.capacity_changed = True  # who had no share of the time may have one now
         elif isinstance(event, RatesLearned):
             self._parts.rounds.estimating.learned(event)
         elif isinstance(event, JobsPaused) and not event.paused:
-            self._parts.jobs.detained.let_go(event.jobs.tolist())
+            self._parts.jobs.detained.resume(event.jobs.tolist())
 
     def command(self, command: Command) -> None:
         """Called before the backend performs it."""
@@ -224,7 +224,7 @@ class _TimedCore:
             state.decide_s = time.perf_counter() - began
             state.counters.round_decision_seconds.observe(state.decide_s)
         if isinstance(event, Solved) or any(isinstance(c, StartRound) for c in commands):
-            state.standing = DecidedShares.of(state.scheduler, state.now_s())
+            state.decided = DecidedShares.of(state.scheduler, state.now_s())
         return commands
 
 

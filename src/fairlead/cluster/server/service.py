@@ -77,8 +77,8 @@ class Service:
         self.store = Store(directory, options.keep_segments)
         self.engine = ServerLoop(self.store, options, **loop)
         self.counters = self.engine.state.counters
-        self.viewer = self.engine.parts.views.builder
-        self.outlooks = Forecasting(self.engine, directory)
+        self.viewer = self.engine.parts.view_parts.builder
+        self.forecasting = Forecasting(self.engine, directory)
         self.submissions = SubmissionQueue(
             self.engine.state,
             self.engine.parts.inbox,
@@ -92,7 +92,7 @@ class Service:
         """Open the state directory, recover what is in it, and drive."""
         self.store.open()
         self._users_changed(self.store.users())
-        self.outlooks.start()
+        self.forecasting.start()
         self.engine.start()
         self.submissions.start()
 
@@ -100,11 +100,11 @@ class Service:
         """Commit, and let go of the state directory."""
         self.submissions.close()
         self.engine.stop()
-        self.outlooks.close()
+        self.forecasting.close()
         self.store.close()
 
     def first_tokens(self, anew: bool = False) -> dict[str, str]:
-        """Tokens of the users ``admin`` and ``agent`` until ``tokens_are_told``, and whenever they are
+        """Tokens of the users ``admin`` and ``agent`` until ``tokens_delivered``, and whenever they are
         wanted anew; else none."""
         if self.store.meta("tokens") is not None and not anew:
             return {}
@@ -113,7 +113,7 @@ class Service:
             "agent": self._put_user("agent", "", "agent"),
         }
 
-    def tokens_are_told(self) -> None:
+    def tokens_delivered(self) -> None:
         """The first tokens are where their owner finds them. If this cannot be written down, the next start
         makes new ones."""
         with contextlib.suppress(StoreError):
@@ -179,9 +179,9 @@ class Service:
             engine.state.registry.jobs[row.id] = row
             engine.state.registry.dirty_jobs.add(row.id)
         self.counters.submissions.inc(len(rows))
-        engine.state.room_changed = True
+        engine.state.capacity_changed = True
         engine.recent.submitted(now, [job_of(row) for row in rows])
-        self.outlooks.forecaster.outdate()
+        self.forecasting.forecaster.outdate()
         engine.parts.jobs.admission.admit(rows, now)
 
     def cancel(self, caller: Caller, job: int) -> None:
@@ -208,7 +208,7 @@ class Service:
         engine = self.engine
         row.state, row.reason = "paused", "paused by its owner"
         engine.state.registry.dirty_jobs.add(row.id)
-        self.outlooks.forecaster.track_record.interrupted(row.id)
+        self.forecasting.forecaster.track_record.interrupted(row.id)
         if engine.parts.jobs.admission.outside(row.id):
             return
         now = engine.state.now_s()
@@ -224,7 +224,7 @@ class Service:
         engine = self.engine
         row.state, row.reason = ("preempted" if row.starts else "waiting"), ""
         engine.parts.jobs.retries.forget(row.id)
-        engine.state.room_changed = True
+        engine.state.capacity_changed = True
         engine.state.registry.dirty_jobs.add(row.id)
         now = engine.state.now_s()
         if not engine.parts.jobs.admission.outside(row.id):
@@ -253,11 +253,13 @@ class Service:
         def run() -> None:
             row = self.engine.state.registry.jobs.get(job)
             # In its row it has ended only once its round is reported: it stands as it is shown.
-            shown = None if row is None else self.engine.parts.views.builder.standing(row)
+            shown = (
+                None if row is None else self.engine.parts.view_parts.builder.displayed_state(row)
+            )
             if row is None or not row.open or shown in ENDED_STATES:
                 raise ConflictError(f"job {job}: has ended already")
             do(row)
-            self.outlooks.forecaster.outdate()
+            self.forecasting.forecaster.outdate()
 
         self._change(run)
 
@@ -294,7 +296,7 @@ class Service:
             for row in self.engine.state.registry.jobs.copy().values()
             if row.open and row.id > after and tenant in ("", row.tenant)
         ]
-        return self.viewer.jobs([row for row in rows if self.viewer.standing(row) == state])
+        return self.viewer.jobs([row for row in rows if self.viewer.displayed_state(row) == state])
 
     def _row(self, caller: Caller, job: int) -> JobRow:
         row = self.engine.state.registry.jobs.get(job) or (
@@ -327,13 +329,13 @@ class Service:
         """Its story."""
         view = self.viewer.job(self._row(caller, job))
         attempts = self.viewer.attempts(self._attempts(job))
-        return self.outlooks.explain(caller, view, attempts)
+        return self.forecasting.explain(caller, view, attempts)
 
     # --- cluster ---------------------------------------------------------------------------------
 
     def status(self, caller: Caller) -> StatusView:
         """The cluster in one screen."""
-        return self.viewer.status(caller, self.engine.parts.views.published.tally)
+        return self.viewer.status(caller, self.engine.parts.view_parts.published.tally)
 
     def nodes(self, caller: Caller) -> list[NodeView]:
         """All nodes."""
@@ -374,7 +376,7 @@ class Service:
         for number, spec in enumerate(question.add_jobs):
             check_spec(spec)
             _check_kind(f"add_jobs[{number}]", spec, self.engine)
-        return self.outlooks.compare(caller, question)
+        return self.forecasting.compare(caller, question)
 
     def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]:
         """Over time. To a user, tenants other than their own are ``others``."""

@@ -12,8 +12,8 @@ def silence(state: ClusterState, attempt: Attempt) -> str:
     for name in attempt.nodes:
         node = state.fleet.nodes.get(name)
         if node is not None and node.observed.seen and (node.suspect or node.lost):
-            told = f"node {name} has been silent for {max(now - node.observed.seen, 0.0):.0f} s"
-            return f"{told}; {_wait(state, node, now)}"
+            text = f"node {name} has been silent for {max(now - node.observed.seen, 0.0):.0f} s"
+            return f"{text}; {_wait(state, node, now)}"
         if node is not None and not node.observed.seen:
             return f"node {name} has not reported since the server was started; {_wait(state, node, now)}"
     return ""

@@ -21,7 +21,7 @@ class SolveCoordinator:
         self._inbox = inbox
         self.solver = Solver(state.options.solve_limit_s)
         self.generation = 0  # of the core: answers to problems of an earlier one are dropped
-        self.said = "ok"  # how the last one went
+        self.status = "ok"  # how the last one went
         self.began_s: float | None = None  # of the one under way
         self.took_s: float | None = None  # the last one
         self.solved_s: float | None = None  # when the answer that holds came
@@ -31,13 +31,13 @@ class SolveCoordinator:
         self.generation += 1
         self.began_s = None
         self._state.solving = False
-        self.solver.abandon("the policy or the nodes have changed")
+        self.solver.give_up("the policy or the nodes have changed")
 
     @property
     def state(self) -> str:
         """In a few words, for people."""
-        if self.said != "ok" or self.began_s is None:
-            return self.said
+        if self.status != "ok" or self.began_s is None:
+            return self.status
         return f"under way for {self._state.now_s() - self.began_s:.0f} s"
 
     def ask(self, problem: Solve) -> None:
@@ -64,15 +64,15 @@ class SolveCoordinator:
         self.began_s = None
         problem = future.exception()
         if problem is not None:
-            held = (
+            suffix = (
                 ""
                 if self.solved_s is None
                 else f"; the shares of {now - self.solved_s:.0f} s ago hold"
             )
             self._state.counters.solve_failures.inc()
-            self.said = f"failed: {problem}{held}"
-            _log.error("solve %s", self.said)
+            self.status = f"failed: {problem}{suffix}"
+            _log.error("solve %s", self.status)
             self._state.emit(Solved(now, error=str(problem)))
             return
-        self.said, self.solved_s = "ok", now
+        self.status, self.solved_s = "ok", now
         self._state.emit(Solved.of(now, future.result()))

@@ -91,7 +91,7 @@ class Solver:
         self._asked.put(_Asked(task, answer))
         return answer
 
-    def abandon(self, why: str = "the solve was given up") -> None:
+    def give_up(self, why: str = "the solve was given up") -> None:
         """End the solve under way, if there is one: nobody wants that answer any more."""
         with self._lock:
             if self._child is not None and self._since is not None:
@@ -167,7 +167,7 @@ class Solver:
     @contextmanager
     def _limited(self, limit_s: float, what: str) -> Iterator[None]:
         """Kill the child when the block takes longer."""
-        timer = threading.Timer(limit_s, self.abandon, (f"{what} within {limit_s:g} s",))
+        timer = threading.Timer(limit_s, self.give_up, (f"{what} within {limit_s:g} s",))
         timer.start()
         try:
             yield

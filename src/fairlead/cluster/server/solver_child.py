@@ -44,15 +44,17 @@ class _Planners:
         self._planner: Planner
 
     def solve(self, task: SolveTask) -> PlannerAnswer:
-        wanted = task.policy, task.seed, task.profile
-        if wanted != self._made_of:
+        key = task.policy, task.seed, task.profile
+        if key != self._made_of:
             policy = registry.make(task.policy, seed=task.seed, profile=task.profile.name)
-            self._planner = planner_of(policy, *wanted)
-            self._made_of = wanted
+            self._planner = planner_of(policy, *key)
+            self._made_of = key
         answer = self._planner.solve(task.snapshot, task.state)
         if not isinstance(answer, Allocation | Schedule):
-            kind = type(answer).__name__
-            raise SolveError(f"{task.policy}: answered with a {kind}, which is no allocation")
+            answer_type = type(answer).__name__
+            raise SolveError(
+                f"{task.policy}: answered with a {answer_type}, which is no allocation"
+            )
         return answer
 
 
@@ -80,8 +82,10 @@ def _answer(planners: _Planners, task: SolveTask) -> PlannerAnswer | str:
         return str(problem)
     except Exception as problem:
         traceback.print_exc()
-        said = str(problem).partition("\n")[0]
-        return f"{task.policy}: {type(problem).__name__}" + (f": {said}" if said else "")
+        status_text = str(problem).partition("\n")[0]
+        return f"{task.policy}: {type(problem).__name__}" + (
+            f": {status_text}" if status_text else ""
+        )
 
 
 def _end_with(parent: int) -> None:

@@ -12,18 +12,18 @@ from fairlead.cluster.protocol.messages import SpawnerDeath
 
 WINDOW_S = 1800.0  # deaths of so long count, and of so many rounds
 ROUNDS = 8
-APART_S = 30.0  # that those wait who are not to run beside others, and a round
+SUSPECT_WAIT_S = 30.0  # that those wait who are not to run beside others, and a round
 LONGEST_S = 3600.0
 _SUSPICIOUS = 2  # deaths at which a job was there
 _Key = tuple[str, str, int]  # node, run of its agent, number of the death
 
 
 @dataclass(frozen=True, slots=True)
-class DeathVerdict:
+class DeathDecision:
     """What is to be done about a job after a death."""
 
     blame: str = ""  # why its start has failed, "" = it has not
-    apart_s: float = 0.0  # that it is to wait, so that it does not run beside other suspects
+    wait_s: float = 0.0  # that it is to wait, so that it does not run beside other suspects
     cleared: tuple[int, ...] = ()  # jobs that waited so, and are suspected of nothing any more
 
 
@@ -42,24 +42,26 @@ class SpawnerDeathJudge:
         self._blamed: set[int] = set()
         self._apart: set[int] = set()  # jobs that were told to wait
 
-    def judge(self, job: int, at: tuple[str, str], death: SpawnerDeath, now: float) -> DeathVerdict:
+    def judge(
+        self, job: int, at: tuple[str, str], death: SpawnerDeath, now: float
+    ) -> DeathDecision:
         """Of a job that ended with this death. at: the node, and the run of its agent."""
         self._note((*at, death.number), death, now)
         counted = {one: self._seen(one) for one in sorted({job, *death.jobs})}
         times, share = counted[job]
         if times < _SUSPICIOUS or counted[job] != max(counted.values()):
-            return DeathVerdict()
-        alike = [one for one, seen in counted.items() if seen == (times, share)]
-        told = f"the process that owns the ranks died {times} times while the job ran"
-        if len(alike) == 1:
+            return DeathDecision()
+        equally_suspect = [one for one, seen in counted.items() if seen == (times, share)]
+        text = f"the process that owns the ranks died {times} times while the job ran"
+        if len(equally_suspect) == 1:
             self._blamed.add(job)
-            blame = f"{told}, and no other job was there each time"
-            return DeathVerdict(blame=blame, cleared=self._clear())
-        if not _waits(alike.index(job), len(alike), times):
-            return DeathVerdict()
+            blame = f"{text}, and no other job was there each time"
+            return DeathDecision(blame=blame, cleared=self._clear())
+        if not _waits(equally_suspect.index(job), len(equally_suspect), times):
+            return DeathDecision()
         self._apart.add(job)
-        apart_s = (APART_S + self._round_s) * 2.0 ** min((times - _SUSPICIOUS) // 2, 20)
-        return DeathVerdict(apart_s=min(apart_s, LONGEST_S))
+        wait_s = (SUSPECT_WAIT_S + self._round_s) * 2.0 ** min((times - _SUSPICIOUS) // 2, 20)
+        return DeathDecision(wait_s=min(wait_s, LONGEST_S))
 
     def _clear(self) -> tuple[int, ...]:
         """Jobs that were told to wait for what others turn out to be to blame for."""

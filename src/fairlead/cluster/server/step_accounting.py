@@ -24,11 +24,11 @@ class StepAccounting:
     def correct(self, row: JobRow, steps: float, completed: bool = False) -> None:
         """So many steps are done of a job, whatever was counted before."""
         counts = steps if completed else row.countable(steps)
-        if counts != row.credited:
+        if counts != row.acknowledged_steps:
             self._corrections[row.id] = counts
         if steps != row.steps or row.counted_s is None:
             row.counted_s = self._state.now_s()
-        row.steps, row.credited = steps, counts
+        row.steps, row.acknowledged_steps = steps, counts
         self._state.registry.dirty_jobs.add(row.id)
 
     def adapted(self, job: int) -> None:
@@ -39,7 +39,7 @@ class StepAccounting:
         """A job has left the core: nothing more is told of its steps."""
         self._corrections.pop(job, None)
 
-    def count(self, attempt: Attempt, end: EndedAttempt | None, booked: bool) -> float:
+    def count(self, attempt: Attempt, end: EndedAttempt | None, counted: bool) -> float:
         """Steps of a member of a round that count in it; of one that runs on, those that it will have told of
         by and by. What is not booked with the unit, and steps that were lost, are told as corrections."""
         row = attempt.row
@@ -52,19 +52,19 @@ class StepAccounting:
             counts = row.countable(row.steps)
         else:
             counts = attempt.expected(self._state.fleet.monotonic())
-        before = row.credited
+        before = row.acknowledged_steps
         if end is None:
             row.steps = attempt.done()
         if end is not None and end.completed:
             row.steps = row.total_steps
-        row.credited, row.counted_s = counts, self._state.now_s()
+        row.acknowledged_steps, row.counted_s = counts, self._state.now_s()
         self._state.registry.dirty_jobs.add(row.id)
-        if not booked or counts < before:
+        if not counted or counts < before:
             self._corrections[row.id] = counts
             return 0.0
         return float(counts - before)
 
-    def lose_steps(self, attempt: Attempt, steps: float, *, own: bool = False) -> None:
+    def count_lost_steps(self, attempt: Attempt, steps: float, *, own: bool = False) -> None:
         """So many steps of a job have to be done again. own: those of this attempt, which has ended, by the
         next one, and nothing is kept; else those of attempts before it, by this one."""
         row, registry = attempt.row, self._state.registry
@@ -76,16 +76,16 @@ class StepAccounting:
         row.lost_steps += steps
         attempt.record.lost_steps += steps
         attempt.record.lost_own = own
-        self.lose_time(attempt, trained_s * steps / done if done > 0 else 0.0)
+        self.count_lost_time(attempt, trained_s * steps / done if done > 0 else 0.0)
         registry.dirty_jobs.add(row.id)
         registry.dirty_attempts[attempt.key] = attempt.record
 
-    def lose_time(self, attempt: Attempt, seconds: float) -> None:
+    def count_lost_time(self, attempt: Attempt, seconds: float) -> None:
         """So many seconds of its devices were lost."""
         row = attempt.row
         more = seconds * row.spec.scale_factor
         row.lost_device_s += more
-        self._state.registry.sums(row.tenant).lost_device_s += more
+        self._state.registry.totals_of(row.tenant).lost_device_s += more
 
     def measure(self, attempt: Attempt) -> None:
         """Take over the rate of an attempt as that of its job."""
@@ -98,11 +98,13 @@ class StepAccounting:
 
     def tell_corrections(self, now: float) -> None:
         """Before the core goes by the steps of a job that ran outside of the rounds."""
-        told, self._corrections = self._corrections, {}
-        told = {job: steps for job, steps in told.items() if job in self._state.registry.jobs}
-        if told:
-            jobs = np.array(list(told), np.int64)
-            steps = np.array(list(told.values()))
+        corrections, self._corrections = self._corrections, {}
+        corrections = {
+            job: steps for job, steps in corrections.items() if job in self._state.registry.jobs
+        }
+        if corrections:
+            jobs = np.array(list(corrections), np.int64)
+            steps = np.array(list(corrections.values()))
             self._state.emit(ProgressCorrected(now, jobs, steps))
 
     def tell_adaptations(self, now: float) -> None:
@@ -122,6 +124,6 @@ class StepAccounting:
                 np.array([row.id for row in rows], np.int64),
                 np.array([row.batch for row in rows], np.int64),
                 np.array([row.total_steps for row in rows], np.float64),
-                np.array([row.credited for row in rows], np.float64),
+                np.array([row.acknowledged_steps for row in rows], np.float64),
             )
         )

@@ -25,10 +25,10 @@ from fairlead.cluster.server.rates import job_type_of
 from fairlead.cluster.store.rows import JobRow
 from fairlead.errors import FairleadError, StoreError
 
-PATIENCE_S = 0.1  # that a submission waits for the driver's thread
+DRIVER_TIMEOUT_S = 0.1  # that a submission waits for the driver's thread
 # Likewise, from the end of a round until its orders are published: they shall not wait for people.
-ROUND_PATIENCE_S = 0.35
-MOST_JOBS = 1000  # that are written at once beside the driver's thread, which waits for that
+ROUND_TIMEOUT_S = 0.35
+MAX_JOBS = 1000  # that are written at once beside the driver's thread, which waits for that
 _log = logging.getLogger(__name__)
 
 
@@ -144,7 +144,7 @@ class SubmissionQueue:
                 submitted_s=now,
                 total_steps=float(spec.total_steps),
                 acknowledged_total=float(spec.total_steps),
-                kind=job_type_of(spec, state.options.catalogue).name,
+                rates_family=job_type_of(spec, state.options.catalogue).name,
                 weight=spec.weight,
                 folder=f"{first + number}-{secrets.token_hex(4)}",
             )
@@ -157,7 +157,7 @@ class SubmissionQueue:
         while not self._closed.is_set():
             self._news.wait()
             self._news.clear()
-            while self._waiting and not self._closed.wait(PATIENCE_S):
+            while self._waiting and not self._closed.wait(DRIVER_TIMEOUT_S):
                 try:
                     self._write_aside()
                 except StoreError as problem:
@@ -190,8 +190,8 @@ class SubmissionQueue:
     def _overdue(self) -> list[Submission]:
         """Those that have waited for long enough, oldest first; they wait no longer. What has a key
         that is known is left to the driver, and so is what came after it."""
-        patience_s = ROUND_PATIENCE_S if self._state.fleet.is_deciding else PATIENCE_S
-        until, left = time.monotonic() - patience_s, MOST_JOBS
+        timeout_s = ROUND_TIMEOUT_S if self._state.fleet.is_deciding else DRIVER_TIMEOUT_S
+        until, left = time.monotonic() - timeout_s, MAX_JOBS
         taken: list[Submission] = []
         keys = set[str]()
         while self._waiting and left > 0 and self._waiting[0].asked_s <= until:

@@ -12,7 +12,7 @@ class CountedJob(NamedTuple):
 
     tenant: str
     state: str  # of its row
-    standing: str  # as it is shown: what has ended in the round in force has ended
+    displayed_state: str  # as it is shown: what has ended in the round in force has ended
     weight: float
     devices: int
 
@@ -23,7 +23,7 @@ class CountedNode(NamedTuple):
     accelerator: str
     devices: int
     working: int
-    held: int
+    allocated: int
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Tally:
 
     def _add(self, job: CountedJob, sign: int) -> None:
         tenant = self.tenants.setdefault(job.tenant, TenantTally())
-        self.states[job.standing] += sign
+        self.states[job.displayed_state] += sign
         tenant.states[job.state] += sign
         tenant.weight += sign * job.weight
         tenant.devices += sign * job.devices * (job.state in ON_DEVICES)
@@ -80,11 +80,11 @@ class Tally:
         """The node as it is now; None = it is removed."""
         for counted, sign in ((self._nodes.pop(name, None), -1), (node, 1)):
             if counted is not None:
-                every, working, held = self._devices.get(counted.accelerator, (0, 0, 0))
+                every, working, allocated = self._devices.get(counted.accelerator, (0, 0, 0))
                 self._devices[counted.accelerator] = (
                     every + sign * counted.devices,
                     working + sign * counted.working,
-                    held + sign * counted.held,
+                    allocated + sign * counted.allocated,
                 )
         if node is not None:
             self._nodes[name] = node

@@ -37,15 +37,15 @@ from fairlead.cluster.store.failures import waiting
 from fairlead.cluster.store.job_views import (
     attempt_views,
     cannot_start,
-    heard_so_far,
     job_view,
+    reported_so_far,
     under_way_s,
 )
 from fairlead.cluster.store.rows import (
     ON_DEVICES,
     AttemptRow,
     JobRow,
-    TenantSums,
+    TenantTotals,
 )
 from fairlead.model.commands import StartRound
 from fairlead.model.duration_text import duration
@@ -78,17 +78,19 @@ class ViewBuilder:
         row = cluster.registry.jobs.get(row.id, row)
         live = list(cluster.registry.live.get(row.id, ()))
         start, holds = live[-1] if live else None, holder(live)
-        told = None if holds is None or holds.lost else holds  # also while it is being stopped
+        reporting = None if holds is None or holds.lost else holds  # also while it is being stopped
         ends = start is None or start.stopping or start.lost
-        running = None if ends else told  # while it moves, where it still is
+        running = None if ends else reporting  # while it moves, where it still is
         steps = row.steps
-        latest = None if told is None else latest_status(cluster.fleet, told)
-        if told is not None and latest is not None and row.state != "completed":
-            steps = steps_by_now(cluster.fleet, told)
-        state, ended_s, reason = self._standing(row)
-        if told is not None and told.stopping:
-            reason = "; ".join(filter(None, [reason, self._leaving(told, start)]))
-        counted_s = row.counted_s if told is not None and unheard(cluster.fleet, told) else None
+        latest = None if reporting is None else latest_status(cluster.fleet, reporting)
+        if reporting is not None and latest is not None and row.state != "completed":
+            steps = steps_by_now(cluster.fleet, reporting)
+        state, ended_s, reason = self._displayed(row)
+        if reporting is not None and reporting.stopping:
+            reason = "; ".join(filter(None, [reason, self._leaving(reporting, start)]))
+        counted_s = (
+            row.counted_s if reporting is not None and unheard(cluster.fleet, reporting) else None
+        )
         progress_age_s = None if counted_s is None else max(self._now() - counted_s, 0.0)
         if progress_age_s is not None:
             reason = "; ".join(
@@ -105,11 +107,13 @@ class ViewBuilder:
             reason=reason,
             steps=steps,
             rates=self._admission.rates(row),
-            measured_rate=None if silent else self._measured(row, told),
-            measured_on=self._measured_on(row, told),
-            held=latest,
+            measured_rate=None if silent else self._measured(row, reporting),
+            measured_on=self._measured_on(row, reporting),
+            status=latest,
             progress_age_s=progress_age_s,
-            rate_known=rate_is_known(row, cluster.options.catalogue, self._measured(row, told)),
+            rate_known=rate_is_known(
+                row, cluster.options.catalogue, self._measured(row, reporting)
+            ),
         )
 
     def _leaving(self, attempt: Attempt, newest: Attempt | None) -> str:
@@ -118,11 +122,11 @@ class ViewBuilder:
             return being_stopped(attempt, self._now())
         return being_moved(attempt, newest, self._now())
 
-    def standing(self, row: JobRow) -> JobState:
+    def displayed_state(self, row: JobRow) -> JobState:
         """The state of a job as it is shown."""
-        return self._standing(row)[0]
+        return self._displayed(row)[0]
 
-    def _standing(self, row: JobRow) -> tuple[JobState, float | None, str]:
+    def _displayed(self, row: JobRow) -> tuple[JobState, float | None, str]:
         """State, end and reason. What has ended in the round in force stands as it will at its report."""
         if not row.open:
             return row.state, row.ended_s, row.reason
@@ -165,9 +169,9 @@ class ViewBuilder:
 
     def _measured(self, row: JobRow, running: Attempt | None) -> float | None:
         if running is not None and running.leader is not None:
-            held = self._state.fleet.held(running.first_node, running.key)
-            since = None if running.packed else running.alone_from
-            now = None if held is None else measured_rate(held, since)
+            status = self._state.fleet.status(running.first_node, running.key)
+            since = None if running.is_colocated else running.solo_since
+            now = None if status is None else measured_rate(status, since)
             if now is not None:
                 return now
         return row.measured_rate
@@ -176,7 +180,7 @@ class ViewBuilder:
         """Where the rate was measured that ``_measured`` gives, "" = beside another job."""
         if running is None or self._measured(row, running) == row.measured_rate:
             return row.measured_on
-        return "" if running.packed else running.record.accelerator
+        return "" if running.is_colocated else running.record.accelerator
 
     def attempts(self, rows: Iterable[AttemptRow]) -> list[AttemptView]:
         """Starts of a job, in this order."""
@@ -189,10 +193,10 @@ class ViewBuilder:
         if attempt is None or row.ended_s is not None:
             return row
         fleet = self._state.fleet
-        held, done = latest_status(fleet, attempt), steps_by_now(fleet, attempt)
-        if held is None:
+        status, done = latest_status(fleet, attempt), steps_by_now(fleet, attempt)
+        if status is None:
             return replace(row, to_step=done)
-        return heard_so_far(row, held, done, unmanaged=attempt.row.spec.unmanaged)
+        return reported_so_far(row, status, done, unmanaged=attempt.row.spec.unmanaged)
 
     def status(self, caller: Caller, tally: Tally) -> StatusView:
         """The cluster in one screen."""
@@ -241,10 +245,10 @@ class ViewBuilder:
 
     def _received(self, tenants: Iterable[str]) -> dict[str, float]:
         """Tenant -> device-seconds, those of the round in force included."""
-        sums = self._state.registry.tenants
+        totals = self._state.registry.tenants
         under_way = self._usage.device_s(self._state.round, self._now())
         return {
-            name: sums.get(name, TenantSums()).device_s + under_way.get(name, 0.0)
+            name: totals.get(name, TenantTotals()).device_s + under_way.get(name, 0.0)
             for name in tenants
         }
 
@@ -252,18 +256,18 @@ class ViewBuilder:
         self, name: str, open_: TenantTally, in_all: float, device_s: float, received_s: float
     ) -> TenantView:
         """open_: its open jobs; in_all: weights of all tenants' open jobs."""
-        sums = self._state.registry.tenants.get(name, TenantSums())
+        totals = self._state.registry.tenants.get(name, TenantTotals())
         return TenantView(
             name=name,
             jobs=open_.jobs,
             running=open_.running,
-            done=sums.done,
+            done=totals.done,
             devices=open_.devices,
             share_promised=open_.weight / in_all,
             share_received=device_s / received_s,
             device_s=device_s,
-            lost_device_s=sums.lost_device_s,
-            mean_rho=sums.rho_sum / sums.rho_count if sums.rho_count else None,
+            lost_device_s=totals.lost_device_s,
+            mean_rho=totals.rho_sum / totals.rho_count if totals.rho_count else None,
             states={state: n for state, n in open_.states.items() if n},
         )
 
@@ -309,24 +313,24 @@ def sample(state: ClusterState, command: StartRound) -> Sample:
     """A round that begins, for the plots."""
     assert state.setup is not None
     cluster = state.setup.cluster
-    held = np.bincount(
+    allocated = np.bincount(
         cluster.device_type[np.unique(command.devices)], minlength=len(cluster.accelerators)
     )
     by_tenant: Counter[str] = Counter()
-    for unit, first, behind in zip(
+    for group, first, behind in zip(
         command.job_groups.tolist(),
         command.first[:-1].tolist(),
         command.first[1:].tolist(),
         strict=True,
     ):
-        members = [job for job in unit if job >= 0 and job in state.registry.jobs]
+        members = [job for job in group if job >= 0 and job in state.registry.jobs]
         for job in members:
             by_tenant[state.registry.jobs[job].tenant] += (behind - first) / len(members)
     in_all = sum(by_tenant.values()) or 1.0
     running = int((command.job_groups >= 0).sum())
     return Sample(
         time_s=command.time_s,
-        held=dict(zip(cluster.accelerators, held.tolist(), strict=True)),
+        allocated=dict(zip(cluster.accelerators, allocated.tolist(), strict=True)),
         capacity=dict(
             zip(cluster.accelerators, cluster.capacity.astype(int).tolist(), strict=True)
         ),

@@ -102,8 +102,8 @@ class Witnesses:
 
     def _unknown_attempts(self, message: Register) -> str:
         """What the node runs that this state does not know."""
-        held = [(h.job, h.attempt) for h in message.holds if h.state != "ended"]
-        unknown = [key for key in held if not self._knows(*key)]
+        status = [(h.job, h.attempt) for h in message.holds if h.state != "ended"]
+        unknown = [key for key in status if not self._knows(*key)]
         words = [f"attempt {attempt} of job {job:,}" for job, attempt in unknown[:NAMED]]
         if len(unknown) > NAMED:
             words.append(f"{len(unknown) - NAMED} more")
@@ -115,11 +115,11 @@ class Witnesses:
 
     def _report_given_up(self, message: Register, commits: int) -> None:
         """What an agent knows of the time that was given up by a restore."""
-        unknown = self._unknown_attempts(message) if self._state.fleet.is_held else ""
+        unknown = self._unknown_attempts(message) if self._state.fleet.is_on_hold else ""
         if commits or unknown:
-            told = f"{commits:,} commits that were given up" if commits else "what was given up"
+            text = f"{commits:,} commits that were given up" if commits else "what was given up"
             stop = ", and is told to stop that" if unknown else ""
-            self._report(message.node, f"node {message.node} knows of {told}{unknown}{stop}")
+            self._report(message.node, f"node {message.node} knows of {text}{unknown}{stop}")
 
     def _report(self, node: str, sentence: str) -> None:
         if node not in self._reported:

@@ -277,11 +277,11 @@ def _owned(directory: Path) -> Iterator[None]:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
         raise RunError(f"{directory}: cannot be made ({problem.strerror})") from None
-    held = lock(directory)
+    locked = lock(directory)
     try:
         yield
     finally:
-        os.close(held)
+        os.close(locked)
 
 
 def note(directory: Path, commit: Commit) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairlead.errors import RunError, StoreError
 
-WAL_KEPT = 64 << 20  # bytes that the write-ahead log may keep of the disk after a large transaction
+MAX_WAL = 64 << 20  # bytes that the write-ahead log may keep of the disk after a large transaction
 CACHE_KIB = (
     64 << 10
 )  # of the writer: else a transaction of thousands of rows reads and writes pages twice
@@ -83,7 +83,7 @@ def _prepare(
     version = layout.version if empty else version_of(connection, path, layout)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-    connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT}")
+    connection.execute(f"PRAGMA journal_size_limit = {MAX_WAL}")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     if empty:
         _create(connection, layout)

@@ -220,8 +220,8 @@ def judge_job(
 
 def _by_code(code: int, where: str, reason: str) -> str:
     """A reason that says nothing but the code is not said twice."""
-    said = f"exit code {code} is {where}"
-    return said if reason == f"exit code {code}" else f"{said}: {reason}"
+    text = f"exit code {code} is {where}"
+    return text if reason == f"exit code {code}" else f"{text}: {reason}"
 
 
 def _not_startable(counted: Sequence[FailureRecord], nodes: int, runs_elsewhere: bool) -> str:
@@ -229,11 +229,11 @@ def _not_startable(counted: Sequence[FailureRecord], nodes: int, runs_elsewhere:
     last = counted[-1]
     if last.kind != "not_started" or runs_elsewhere:
         return ""
-    alike = [r for r in counted if r.kind == "not_started" and r.place == last.place]
-    where = {record.node for record in alike}
-    if len(alike) < 2 or len(where) < min(2, nodes):
+    similar = [r for r in counted if r.kind == "not_started" and r.place == last.place]
+    where = {record.node for record in similar}
+    if len(similar) < 2 or len(where) < min(2, nodes):
         return ""
-    on = f"on {len(where)} nodes" if len(where) > 1 else f"{times(len(alike))}"
+    on = f"on {len(where)} nodes" if len(where) > 1 else f"{times(len(similar))}"
     return f"it cannot be started, tried {on}"
 
 
@@ -308,8 +308,8 @@ class NodeJudge:
 
     def forgive(self, node: str) -> None:
         """What was before does not speak against a node any more: it has been mended, or dealt with."""
-        kept = [record for record in self.failures if record.node != node]
-        self.failures = deque(kept, REMEMBERED)
+        records = [record for record in self.failures if record.node != node]
+        self.failures = deque(records, REMEMBERED)
 
     def runs_elsewhere(self, record: FailureRecord) -> bool:
         """Whether its command has been seen to run on another node."""
@@ -386,8 +386,8 @@ class NodeJudge:
         for other in recent:
             if other.node == record.node:
                 continue
-            alike = (other.program, other.place) == (record.program, record.place)
-            if other.job != record.job and not (record.place and alike):
+            similar = (other.program, other.place) == (record.program, record.place)
+            if other.job != record.job and not (record.place and similar):
                 continue
             if not any(
                 good.node not in (record.node, other.node) and good.time_s > other.time_s

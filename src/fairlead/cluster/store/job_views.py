@@ -28,7 +28,7 @@ def job_view(
     rates: dict[str, float],
     measured_rate: float | None,
     measured_on: str,
-    held: AttemptStatus | None = None,
+    status: AttemptStatus | None = None,
     progress_age_s: float | None = None,
     rate_known: bool = True,
 ) -> JobView:
@@ -61,7 +61,7 @@ def job_view(
         run_s=run_s,
         queued_s=max(in_all_s - run_s, 0.0),
         lost_steps=row.lost_steps,
-        overhead_s=row.overhead_s + (0.0 if held is None else overhead_s(held)),
+        overhead_s=row.overhead_s + (0.0 if status is None else overhead_s(status)),
         rates=rates,
         measured_rate=measured_rate,
         slo_s=row.spec.slo_s,
@@ -88,35 +88,35 @@ def cannot_start(obstacles: Mapping[str, str]) -> str:
     return "; ".join(f"node {node} cannot start it: {why}" for node, why in obstacles.items())
 
 
-def overhead_s(held: AttemptStatus) -> float:
+def overhead_s(status: AttemptStatus) -> float:
     """Seconds for which a start had devices, or waited for them, and did not train."""
-    parts = (held.wait_s, held.start_s, held.load_s, saves_s(held), held.stop_s)
+    parts = (status.wait_s, status.start_s, status.load_s, saves_s(status), status.stop_s)
     return sum(max(part, 0.0) for part in parts)
 
 
-def saves_s(held: AttemptStatus) -> float:
+def saves_s(status: AttemptStatus) -> float:
     """Seconds of all saves of a start, the last one included; -1 = there was none, or that is not known."""
-    return held.saving_s if held.saving_s >= 0 else held.save_s
+    return status.saving_s if status.saving_s >= 0 else status.save_s
 
 
-def heard_so_far(
-    row: AttemptRow, held: AttemptStatus, to_step: float, *, unmanaged: bool
+def reported_so_far(
+    row: AttemptRow, status: AttemptStatus, to_step: float, *, unmanaged: bool
 ) -> AttemptRow:
     """A copy of the record of a start that has not ended, with what its first node said last. to_step: where
     it has come to."""
     from_step = row.from_step
-    if held.loaded_step >= 0:
-        loaded = float(held.loaded_step)
+    if status.loaded_step >= 0:
+        loaded = float(status.loaded_step)
         from_step = min(loaded, from_step) if unmanaged else loaded
     return replace(
         row,
         from_step=from_step,
         to_step=max(to_step, from_step),
-        wait_s=held.wait_s,
-        start_s=held.start_s,
-        load_s=held.load_s,
-        save_s=saves_s(held),
-        stop_s=held.stop_s,
+        wait_s=status.wait_s,
+        start_s=status.start_s,
+        load_s=status.load_s,
+        save_s=saves_s(status),
+        stop_s=status.stop_s,
     )
 
 
@@ -191,10 +191,10 @@ def _failure(failure: Failure | None) -> FailureView | None:
 def _at(attempt: AttemptView) -> str:
     """The step at which a start ended, and what of it was kept."""
     reached = max(attempt.reached_step, attempt.to_step)
-    told = f"at step {reached:.0f}"
+    text = f"at step {reached:.0f}"
     if reached > attempt.to_step:
-        told += f", {attempt.to_step:.0f} kept"
-    return told if attempt.trained_s is not None or reached > 0 else f"{told}, not seen to train"
+        text += f", {attempt.to_step:.0f} kept"
+    return text if attempt.trained_s is not None or reached > 0 else f"{text}, not seen to train"
 
 
 def story(job: JobView, attempts: Sequence[AttemptView]) -> tuple[tuple[float, str], ...]:

@@ -72,7 +72,7 @@ class LogStore:
         the cursor behind that: an offset for each rank of the newest start read. Each file begins with a
         line that names it, if there are several. A character that is not whole yet is left for later."""
         files = self._files(job)
-        at = _tail(files, limit) if cursor == TAIL else _positions(cursor)
+        at = _tail(files, limit) if cursor == TAIL else _parse_cursor(cursor)
         known = set() if cursor == TAIL else set(at)
         newest = max((attempt for attempt, _ in at), default=0)
         text: list[str] = []
@@ -110,19 +110,19 @@ def _characters(path: Path, offset: int, limit: int, *, torn: bool) -> tuple[str
         data = file.read(max(limit, _LONGEST))
         still = time.time() - os.fstat(file.fileno()).st_mtime > STILL_S
         more = bool(file.read(1))
-    begin = _rest_of_character(data) if torn else 0
+    begin = _character_tail(data) if torn else 0
     decoder = _UTF_8("replace")
     text = decoder.decode(data[begin:], final=still and not more)
     return text, len(data) - len(decoder.getstate()[0])
 
 
-def _rest_of_character(data: bytes) -> int:
+def _character_tail(data: bytes) -> int:
     """How many bytes at the beginning belong to a character that began before."""
     head = data[: _LONGEST - 1]
     return next((i for i, byte in enumerate(head) if byte & 0xC0 != 0x80), len(head))
 
 
-def _positions(cursor: str) -> dict[tuple[int, int], int]:
+def _parse_cursor(cursor: str) -> dict[tuple[int, int], int]:
     """(attempt, rank) -> offset."""
     at = {}
     for part in cursor.split(",") if cursor else ():

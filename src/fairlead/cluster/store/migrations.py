@@ -18,13 +18,15 @@ from fairlead.cluster.store.schema import (
     VERSION,
     SqlTable,
     commit_all_rows,
-    put_schema,
     statements,
+    write_schema,
 )
 
 _BATCH = 1000  # rows of jobs read at once
 
 # Until version 3 an attempt was called a stint, and its number an epoch.
+_NAMES = {"epoch": "attempt"}
+_JOB_NAMES = {"credited": "acknowledged_steps", "kind": "rates_family"}  # fields of jobs alone
 _STINTS = SqlTable("stints", ("job", "epoch", "open", "row"), keys=2)
 _STINTS_SCHEMA = """
 CREATE TABLE stints (job INTEGER NOT NULL, epoch INTEGER NOT NULL, open INTEGER NOT NULL,
@@ -50,7 +52,7 @@ SCHEMAS: Mapping[int, StateSchema] = {
 
 
 def _from_3(connection: sqlite3.Connection) -> None:
-    """Rename the table of attempts, and the number of an attempt wherever it is written."""
+    """Rename the table of attempts, and fields of rows that have other names now."""
     for statement in statements(ATTEMPTS_SCHEMA):
         connection.execute(statement)
     connection.executemany(ATTEMPTS.put, _renamed_attempts(connection))
@@ -61,7 +63,7 @@ def _from_3(connection: sqlite3.Connection) -> None:
     ).fetchall():
         connection.executemany(JOBS.put, [_renamed_job(row[:-1]) for row in rows])
         last = rows[-1][0]
-    put_schema(connection)
+    write_schema(connection)
     commit_all_rows(connection, time.time(), os.urandom(SIZE))
 
 
@@ -74,13 +76,13 @@ def _renamed_attempts(connection: sqlite3.Connection) -> Iterator[tuple[Value, .
 def _renamed_job(columns: tuple[Value, ...]) -> tuple[Value, ...]:
     *columns_before, row = columns
     assert isinstance(row, bytes)
-    fields = _renamed(msgspec.msgpack.decode(row))
+    fields = _renamed(msgspec.msgpack.decode(row), {**_NAMES, **_JOB_NAMES})
     fields["recent_failures"] = [_renamed(failure) for failure in fields["recent_failures"]]
     return _with_sum(JOBS, (*columns_before, msgspec.msgpack.encode(fields)))
 
 
-def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
-    return {"attempt" if name == "epoch" else name: value for name, value in fields.items()}
+def _renamed(fields: dict[str, Any], names: Mapping[str, str] = _NAMES) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in fields.items()}
 
 
 def _with_sum(table: SqlTable, columns: tuple[Value, ...]) -> tuple[Value, ...]:

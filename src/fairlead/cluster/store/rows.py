@@ -32,7 +32,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     attempt: int = 0  # number of its newest one
     steps: float = 0.0
     counted_s: float | None = None  # when these were
-    credited: float = 0.0  # steps that the core counts, or is about to be told
+    acknowledged_steps: float = 0.0  # steps that the core counts, or is about to be told
     saved_step: int = 0
     starts: int = 0
     preemptions: int = 0
@@ -48,7 +48,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     acknowledged_total: float = 0.0  # of the whole job, as the core knows it
     measured_rate: float | None = None  # steps/s
     measured_on: str = ""  # the accelerator type of that
-    kind: str = ""  # family under which the core knows its rates
+    rates_family: str = ""  # family under which the core knows its rates
     device_s: float = 0.0  # device-seconds received
     lost_device_s: float = 0.0  # of these, for work done again, starts and stops
     rho: float | None = None  # finish-time fairness, once it has completed
@@ -151,7 +151,7 @@ class UserRow(msgspec.Struct, kw_only=True):
     token_hash: bytes
 
 
-class TenantSums(msgspec.Struct, kw_only=True):
+class TenantTotals(msgspec.Struct, kw_only=True):
     """What a tenant has had so far."""
 
     done: int = 0  # jobs completed

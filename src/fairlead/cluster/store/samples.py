@@ -28,7 +28,7 @@ from fairlead.cluster.store.database import (
 from fairlead.errors import RunError, StoreError
 
 APPLICATION = 0x464C4453  # "FLDS"
-VERSION = 1
+VERSION = 2
 RAW = 10_000  # newest samples that are all kept
 EVERY = 10  # of older ones, one in so many is
 ROWS = 100_000  # and so many in all

@@ -18,7 +18,7 @@ from fairlead.cluster.store.checksums import (
 
 APPLICATION = 0x464C4431  # "FLD1"
 VERSION = 4
-COMMITS_KEPT = 1024
+MAX_COMMITS = 1024
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class SqlTable:
     @cached_property
     def put(self) -> str:
         """The statement that inserts or replaces a row, the checksum last."""
-        key, rest = self.columns[: self.keys], (*self.columns[self.keys :], "sum")
+        key, others = self.columns[: self.keys], (*self.columns[self.keys :], "sum")
         marks = ", ".join("?" * (len(self.columns) + 1))
-        changes = ", ".join(f"{column} = excluded.{column}" for column in rest)
+        changes = ", ".join(f"{column} = excluded.{column}" for column in others)
         return (
             f"INSERT INTO {self.name} VALUES ({marks}) "
             f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
@@ -146,11 +146,11 @@ def newest_commit(connection: sqlite3.Connection) -> Commit | None:
     return None if row is None else Commit(*row)
 
 
-def put_commit(connection: sqlite3.Connection, commit: Commit) -> None:
+def write_commit(connection: sqlite3.Connection, commit: Commit) -> None:
     """Write it down, and forget the oldest."""
     values = (commit.number, commit.time_s, commit.total, commit.written, commit.head)
     connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?)", values)
-    connection.execute("DELETE FROM commits WHERE number <= ?", (commit.number - COMMITS_KEPT,))
+    connection.execute("DELETE FROM commits WHERE number <= ?", (commit.number - MAX_COMMITS,))
 
 
 def commit_all_rows(connection: sqlite3.Connection, time_s: float, salt: bytes) -> None:
@@ -160,10 +160,10 @@ def commit_all_rows(connection: sqlite3.Connection, time_s: float, salt: bytes) 
     for table in TABLES:
         for *_, checksum in connection.execute(table.select):
             total.add(checksum)
-    put_commit(connection, Commit.behind(newest_commit(connection), time_s, total.value(), salt))
+    write_commit(connection, Commit.behind(newest_commit(connection), time_s, total.value(), salt))
 
 
-def put_schema(connection: sqlite3.Connection) -> None:
+def write_schema(connection: sqlite3.Connection) -> None:
     """Write down which version this is."""
     row = ("schema", str(VERSION))
     connection.execute(META.put, (*row, row_sum(META.name, row)))

@@ -63,9 +63,8 @@ from fairlead.cluster.store.schema import (
     SqlTable,
     commit_all_rows,
     newest_commit,
-    put_schema,
+    write_schema,
 )
-from fairlead.cluster.store.transaction import KEYS_KEPT as KEYS_KEPT
 from fairlead.cluster.store.transaction import Transaction as Transaction
 from fairlead.cluster.store.verification import (
     STRUCTURE_S,
@@ -378,15 +377,15 @@ def lock(directory: Path) -> int:
     """The file that one server holds; the kernel lets go of it however that server ends."""
     check_lock(directory)
     try:
-        held = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
         raise RunError(f"{directory / LOCK}: cannot be opened ({problem.strerror})") from None
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(held)
+        os.close(descriptor)
         raise RunError(f"{directory}: another server is using this state directory") from None
-    return held
+    return descriptor
 
 
 def check_lock(directory: Path) -> None:
@@ -402,5 +401,5 @@ def check_lock(directory: Path) -> None:
 
 def _begin(connection: sqlite3.Connection) -> None:
     """The first rows of a new state."""
-    put_schema(connection)
+    write_schema(connection)
     commit_all_rows(connection, time.time(), os.urandom(SIZE))

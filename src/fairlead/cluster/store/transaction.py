@@ -32,11 +32,11 @@ from fairlead.cluster.store.schema import (
     Commit,
     SqlTable,
     newest_commit,
-    put_commit,
+    write_commit,
 )
 from fairlead.errors import RunError
 
-KEYS_KEPT = 100_000  # newest keys of submissions
+MAX_KEYS = 100_000  # newest keys of submissions
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -100,7 +100,7 @@ class Transaction:
         """Remember which jobs a submission with this key made; the oldest of many keys are forgotten."""
         number = self._next("number", KEYS)
         self._put(KEYS, number, key, _encode(list(ids)))
-        self._delete(KEYS, "number <= ?", number - KEYS_KEPT)
+        self._delete(KEYS, "number <= ?", number - MAX_KEYS)
 
     def set_meta(self, key: str, value: str) -> None:
         """Insert or replace."""
@@ -115,7 +115,7 @@ class Transaction:
         commit = Commit.behind(
             self._before, time.time(), self._total.value(), self._written.digest()
         )
-        put_commit(self._connection, commit)
+        write_commit(self._connection, commit)
         return commit
 
     def _newest(self) -> int | None:
@@ -156,15 +156,15 @@ class Transaction:
         rows = list({row[: table.keys]: row for row in rows}.values())
         sums = [row_sum(table.name, row) for row in rows]
         there = self._there(table, [row[: table.keys] for row in rows])
-        refreshed, put = [], []
+        refreshed, statement = [], []
         for row, checksum in zip(rows, sums, strict=True):
             key = row[: table.keys]
             if key in there and there[key][:-1] == row[:-1]:
                 refreshed.append((row[-1], checksum, *key))
             else:
-                put.append((*row, checksum))
+                statement.append((*row, checksum))
         self._connection.executemany(table.refresh, refreshed)
-        self._connection.executemany(table.put, put)
+        self._connection.executemany(table.put, statement)
         self._went(*(found[-1] for found in there.values()))
         self._came(*sums)
 

@@ -24,7 +24,7 @@ from fairlead.cluster.store.marker import Found, Mark
 from fairlead.cluster.store.migrations import MIGRATIONS, SCHEMAS, StateSchema
 from fairlead.cluster.store.schema import (
     APPLICATION,
-    COMMITS_KEPT,
+    MAX_COMMITS,
     SCHEMA,
     TABLES,
     VERSION,
@@ -131,9 +131,9 @@ def check_mark(path: Path, found: Found, commits: list[Commit]) -> None:
         )
     if newest.number < mark.number:
         count = mark.number - newest.number
-        many = f"{count} commit is" if count == 1 else f"{count} commits are"
+        count_text = f"{count} commit is" if count == 1 else f"{count} commits are"
         raise DamageError(
-            path, f"{ends}, but commit {mark.number} was acknowledged: {many} missing", True
+            path, f"{ends}, but commit {mark.number} was acknowledged: {count_text} missing", True
         )
     if found.damaged and newest.number == mark.number:
         raise DamageError(
@@ -163,7 +163,7 @@ def check_row(path: Path, table: SqlTable, row: tuple[object, ...]) -> None:
 def _check_chain(path: Path, commits: list[Commit]) -> None:
     if not commits:
         raise DamageError(path, "is damaged (it has no commit)")
-    complete = len(commits) == min(commits[-1].number, COMMITS_KEPT)
+    complete = len(commits) == min(commits[-1].number, MAX_COMMITS)
     first = commits[0]
     if first.number == 1:
         complete &= Commit.behind(None, first.time_s, first.total, first.written) == first

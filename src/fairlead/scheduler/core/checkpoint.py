@@ -156,21 +156,21 @@ def _job_types_of(s: SchedulerData) -> Ints:
     return np.asarray(job_types[job_types >= 0])
 
 
-def _ledger_of(ledger: Ledger, job_types: Ints, believed: RateBeliefs) -> LedgerCheckpoint:
+def _ledger_of(ledger: Ledger, job_types: Ints, beliefs: RateBeliefs) -> LedgerCheckpoint:
     jobs = {
         name: getattr(table, name).copy() for table in ledger.job_tables for name in table.columns
     }
     row = jobs.pop("row")
-    if believed.row:
-        jobs["belief"] = np.array([believed.of_row(r) for r in row.tolist()], np.int64)
+    if beliefs.row:
+        jobs["belief"] = np.array([beliefs.of_row(r) for r in row.tolist()], np.int64)
     table = ledger.regimes.table
     regimes = {name: getattr(table, name).copy() for name in RegimeTable.columns}
     jobs["job_type"] = np.searchsorted(job_types, jobs["job_type"])
     regimes["job_type"] = np.where(
         regimes["job_type"] < 0, -1, np.searchsorted(job_types, regimes["job_type"])
     )
-    groups, alone = ledger.groups, ledger.single_job_rows()
-    pairs = np.setdiff1d(np.arange(groups.n), alone)
+    groups, solo = ledger.groups, ledger.single_job_rows()
+    pairs = np.setdiff1d(np.arange(groups.n), solo)
     pair: Ints = np.zeros((0, 2), np.int64)
     if ledger.width > 1:
         pair = ledger.jobs.id[groups.members[pairs]]
@@ -178,10 +178,10 @@ def _ledger_of(ledger: Ledger, job_types: Ints, believed: RateBeliefs) -> Ledger
         jobs=jobs,
         regimes=regimes,
         adaptation=tuple(ledger.regimes.adaptation),
-        received_s=groups.received_s[alone],
-        deficit_s=groups.deficit_s[alone],
-        share=groups.share[alone],
-        allocated=groups.allocated[alone],
+        received_s=groups.received_s[solo],
+        deficit_s=groups.deficit_s[solo],
+        share=groups.share[solo],
+        allocated=groups.allocated[solo],
         pair=pair,
         pair_received_s=groups.received_s[pairs],
         pair_deficit_s=groups.deficit_s[pairs],
@@ -193,11 +193,11 @@ def _ledger_of(ledger: Ledger, job_types: Ints, believed: RateBeliefs) -> Ledger
 def _round_of(s: SchedulerData) -> RoundCheckpoint:
     command, running = s.round.in_force, s.running
     assert command is not None
-    told = running.report_mapping
+    mapping = running.report_mapping
     n = len(command.job_groups)
     row, group_members = np.arange(n), np.full(n, -1)
-    if told is not None:
-        row, group_members = told.row, told.column
+    if mapping is not None:
+        row, group_members = mapping.row, mapping.column
     there = running.job_group >= 0
     counts = np.zeros(command.job_groups.shape, np.bool_)
     whole, one = there & (group_members < 0), there & (group_members >= 0)

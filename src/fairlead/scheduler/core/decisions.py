@@ -29,11 +29,11 @@ def decide(s: SchedulerData, time_s: float, stalled: bool = False) -> list[Comma
     """Ask for a solve where one is due; start a round unless the answer is waited for. stalled: nothing runs
     and nothing will happen by itself."""
     planning = s.planning
-    wanted = not planning.solving and planning.planner.due(
+    is_due = not planning.solving and planning.planner.due(
         time_s, planning.changed, stalled, planning.state
     )
     solve: list[Command] = []
-    if wanted:
+    if is_due:
         planning.solving, planning.changed = True, Change.NOTHING
         snapshot = take_snapshot(s, time_s)
         s.ledger.settle_isolated(

@@ -48,11 +48,11 @@ def _check_locality(s: Scheduler) -> None:
     slot = s.data.running.slot[rows]
     first = np.append(s.data.running.first[rows], len(s.data.running.devices))
     places = (first, s.data.running.devices, cluster.device_type, cluster.device_node)
-    spread = are_scattered(*places, s.data.running.site.fewest)
-    wrong = (spread != s.data.running.site.scattered[slot]) & (
+    scattered = are_scattered(*places, s.data.running.site.fewest)
+    mismatch = (scattered != s.data.running.site.scattered[slot]) & (
         s.data.throughputs.sibling[slot] >= 0
     )
-    if wrong.any():
+    if mismatch.any():
         raise InvariantError(
             f"round {s.data.round.number}: a job group is not where its slot type says"
         )
@@ -75,9 +75,9 @@ def _check_jobs(s: Scheduler) -> None:
     if s.data.round.active:
         expected = np.zeros(jobs.n, np.bool_)
         expected[running] = True
-        wrong = np.flatnonzero((jobs.state == JobPhase.RUNNING) != expected)
-        if len(wrong):
-            raise InvariantError(f"job {jobs.id[wrong[0]]}: its state is not what it does")
+        mismatch = np.flatnonzero((jobs.state == JobPhase.RUNNING) != expected)
+        if len(mismatch):
+            raise InvariantError(f"job {jobs.id[mismatch[0]]}: its state is not what it does")
     over = jobs.done >= jobs.total
     if s.data.round.active and s.data.round.corrected:
         over &= jobs.state != JobPhase.RUNNING

@@ -17,12 +17,12 @@ def rows_of_groups(jobs: Ints, groups: Ints, width: int) -> tuple[Ints, Bools]:
     return row, np.asarray(same.all(axis=1))
 
 
-def find_groups(group_members: Ints, wanted: Ints, jobs: int) -> Ints:
+def find_groups(group_members: Ints, groups: Ints, jobs: int) -> Ints:
     """(wanted,) rows of these job groups in member, -1 = not there. Both (.., width) rows of jobs."""
-    have, want = group_members[:, 0].copy(), wanted[:, 0].copy()
-    for k in range(1, wanted.shape[1]):
-        want = want * (jobs + 1) + wanted[:, k] + 1
+    have, key = group_members[:, 0].copy(), groups[:, 0].copy()
+    for k in range(1, groups.shape[1]):
+        key = key * (jobs + 1) + groups[:, k] + 1
         have = have * (jobs + 1) + (group_members[:, k] + 1 if k < group_members.shape[1] else 0)
     order = np.argsort(have)
-    at = order[np.minimum(np.searchsorted(have, want, sorter=order), len(order) - 1)]
-    return np.where(have[at] == want, at, -1)
+    at = order[np.minimum(np.searchsorted(have, key, sorter=order), len(order) - 1)]
+    return np.where(have[at] == key, at, -1)

@@ -252,8 +252,8 @@ class Ledger:
         if self.colocated_rate is None:
             return
         first, second = groups.members[rows, 0], groups.members[rows, 1]
-        alone = np.flatnonzero(groups.members[:, 1] < 0)
-        fits = groups.rate[alone[first], :, 0] > 0
+        solo = np.flatnonzero(groups.members[:, 1] < 0)
+        fits = groups.rate[solo[first], :, 0] > 0
         groups.rate[rows, :, 0] = self.colocated_rate[job_type[first], job_type[second]] * fits
         groups.rate[rows, :, 1] = self.colocated_rate[job_type[second], job_type[first]] * fits
 
@@ -282,8 +282,8 @@ class Ledger:
         key = (job_type, float(jobs.weight[row]))
         jobs.job_class[row] = self._classes.setdefault(key, len(self._classes))
         mine = np.flatnonzero((groups.members == row).any(axis=1))
-        alone = mine if self.width == 1 else mine[groups.members[mine, 1] < 0]
-        groups.rate[alone, :, 0] = self.job_type_rate[job_type] * (1.0 if fits is None else fits)
+        solo = mine if self.width == 1 else mine[groups.members[mine, 1] < 0]
+        groups.rate[solo, :, 0] = self.job_type_rate[job_type] * (1.0 if fits is None else fits)
         if self.width > 1:
             self._rate_pairs(mine[groups.members[mine, 1] >= 0])
 
@@ -310,10 +310,10 @@ class Ledger:
         """The job groups of these jobs, alone and in pairs, follow the table. some: (jobs,)."""
         groups, jobs = self.groups, self.jobs
         rows = np.flatnonzero(some)
-        alone = self.single_job_rows()[rows]
-        groups.rate[alone, :, 0] = self.job_type_rate[jobs.row[rows]]
+        solo = self.single_job_rows()[rows]
+        groups.rate[solo, :, 0] = self.job_type_rate[jobs.row[rows]]
         if capacity is not None:
-            groups.rate[alone] *= (capacity >= jobs.scale[rows, None])[:, :, None]
+            groups.rate[solo] *= (capacity >= jobs.scale[rows, None])[:, :, None]
         if self.width > 1:
             pairs = groups.members[:, 1] >= 0
             self._rate_pairs(np.flatnonzero(pairs & some[groups.members].any(axis=1)))
@@ -408,9 +408,9 @@ class Ledger:
         if self.width == 1:
             by = np.argsort(groups.members[:, 0], kind="stable")
         groups.keep(by)
-        unit_row = np.empty_like(by)
-        unit_row[by] = np.arange(len(by))
-        return unit_row
+        group_row = np.empty_like(by)
+        group_row[by] = np.arange(len(by))
+        return group_row
 
     def set_pairs(self, pairs: Ints) -> Ints | None:
         """Make these, and those that run, the pairs that are job groups. pairs: (pairs, 2) rows of jobs,
@@ -419,16 +419,16 @@ class Ledger:
         groups, jobs = self.groups, self.jobs
         if self.all_pairs:
             return None
-        wanted = pairs[:, 0] * jobs.n + pairs[:, 1]
+        listed = pairs[:, 0] * jobs.n + pairs[:, 1]
         there = np.where(
             groups.members[:, 1] < 0, -1, groups.members[:, 0] * jobs.n + groups.members[:, 1]
         )
-        stay = (there < 0) | (groups.running_on >= 0) | np.isin(there, wanted)
-        new = pairs[~np.isin(wanted, there)]
-        if stay.all() and not len(new):
+        keep = (there < 0) | (groups.running_on >= 0) | np.isin(there, listed)
+        new = pairs[~np.isin(listed, there)]
+        if keep.all() and not len(new):
             return None
-        row = np.where(stay, np.cumsum(stay) - 1, -1)
-        groups.keep(np.flatnonzero(stay))
+        row = np.where(keep, np.cumsum(keep) - 1, -1)
+        groups.keep(np.flatnonzero(keep))
         rows = groups.grow(len(new))
         self._fill_pairs(rows, new[:, 0], new[:, 1])
         return row
@@ -448,8 +448,8 @@ class Ledger:
     def remove(self, gone: Bools) -> Ints:
         """Take jobs out; returns the new row of every old job group, -1 where it is gone."""
         jobs, groups = self.jobs, self.groups
-        stay = ~gone
-        rows = np.flatnonzero(stay)
+        keep = ~gone
+        rows = np.flatnonzero(keep)
         job_row = np.full(len(gone), -1, np.int64)
         job_row[rows] = np.arange(len(rows))
         self._ids.difference_update(jobs.id[gone].tolist())
@@ -460,13 +460,13 @@ class Ledger:
             groups.members[:, 0] = np.arange(len(rows))
             return job_row
         group_members = groups.members
-        whole = stay[group_members[:, 0]]
+        whole = keep[group_members[:, 0]]
         for more in group_members.T[1:]:
-            whole &= (more < 0) | stay[more]
-        unit_row = np.where(whole, np.cumsum(whole) - 1, -1)
+            whole &= (more < 0) | keep[more]
+        group_row = np.where(whole, np.cumsum(whole) - 1, -1)
         groups.keep(np.flatnonzero(whole))
         groups.members[:] = np.where(groups.members < 0, -1, job_row[groups.members])
-        return unit_row
+        return group_row
 
     def group_ids(self) -> Ints:
         """(groups, width) job ids, -1 = none."""

@@ -27,9 +27,9 @@ class BeliefState:
 class RateBeliefs:
     """A table of job types and beliefs, and what of it planners are shown."""
 
-    def __init__(self, table: Throughputs, packed: bool) -> None:
+    def __init__(self, table: Throughputs, space_sharing: bool) -> None:
         """packed: are pairs of any use? If not, there are none once there are beliefs."""
-        self.space_sharing = packed
+        self.space_sharing = space_sharing
         self.known = table  # job types alone, with their pairs
         self.table = table
         self.undominated = table.undominated()
@@ -50,17 +50,17 @@ class RateBeliefs:
     def learn_job_types(self, event: JobTypesLearned) -> None:
         """Job types that are new or better known. Pairs of a belief and a job type follow."""
         try:
-            said = (
+            text = (
                 event.job_types,
                 event.slots,
                 event.rate,
                 event.colocated_job_types,
                 event.colocated_rate,
             )
-            self.known = self.known.learned(*said)
+            self.known = self.known.learned(*text)
             table = self.known
             if self.row:
-                table = self.table.learned(*said)
+                table = self.table.learned(*text)
         except ThroughputError as problem:
             raise ProtocolError(str(problem)) from None
         self.base = np.concatenate([self.base, np.arange(len(self.base), len(table.job_types))])
@@ -74,7 +74,7 @@ class RateBeliefs:
             return np.zeros(0, np.int64)
         if not (self.space_sharing or self.row):
             self.table = replace(self.table, colocated_rate=None)
-        rows = self._make_room(event)
+        rows = self._add_rows(event)
         rate = self.table.rate.copy()
         rate[rows] = event.rate
         table = replace(self.table, rate=rate)
@@ -155,7 +155,7 @@ class RateBeliefs:
             pair[np.ix_(at, at)] = among
             self._put(replace(self.table, colocated_rate=pair))
 
-    def _make_room(self, event: RatesLearned) -> Ints:
+    def _add_rows(self, event: RatesLearned) -> Ints:
         """(beliefs,) rows for the beliefs of an event; what job types they are about is noted."""
         job_types: list[JobType] = list(self.table.job_types)
         about = np.zeros(len(event.job_types), np.int64)
@@ -167,8 +167,8 @@ class RateBeliefs:
         rows = []
         for number, at in zip(event.belief.tolist(), event.job_type.tolist(), strict=True):
             row = self.row.setdefault(number, len(job_types))
-            believed = event.job_types[at].with_source(RateSource.ESTIMATED, str(number))
-            job_types[row : row + 1] = [believed]
+            assigned = event.job_types[at].with_source(RateSource.ESTIMATED, str(number))
+            job_types[row : row + 1] = [assigned]
             rows.append(row)
         more = len(job_types) - len(self.base)
         pair = self.table.colocated_rate
@@ -185,8 +185,8 @@ class RateBeliefs:
         job_types: as much faster or slower as alone."""
         assert table.colocated_rate is not None
         pair, base = table.colocated_rate.copy(), self.base
-        alone = table.rate[base]
-        faster = np.divide(table.rate, alone, out=np.zeros_like(alone), where=alone > 0)
+        solo = table.rate[base]
+        faster = np.divide(table.rate, solo, out=np.zeros_like(solo), where=solo > 0)
         pair[rows] = table.colocated_rate[base[rows]][:, base] * faster[rows, None]
         pair[:, rows] = table.colocated_rate[:, base[rows]][base] * faster[:, None]
         return pair

@@ -10,7 +10,7 @@ from fairlead.model.plan import Change
 from fairlead.scheduler.core.decisions import when_idle
 from fairlead.scheduler.core.scheduler_data import (
     SchedulerData,
-    room,
+    devices_per_slot,
 )
 
 
@@ -53,7 +53,7 @@ def assign_beliefs(s: SchedulerData, given: dict[int, int], changed: Ints | None
             some |= np.isin(jobs.row, changed)
         pair = None if ledger is s.paused_jobs else s.undominated.colocated_rate
         ledger.job_type_rate, ledger.colocated_rate = s.undominated.rate, pair
-        ledger.follow(some, room(s))
+        ledger.follow(some, devices_per_slot(s))
         if some.any():
             s.planning.changed |= Change.REQUIREMENTS
 
@@ -61,6 +61,6 @@ def assign_beliefs(s: SchedulerData, given: dict[int, int], changed: Ints | None
 def follow_table(s: SchedulerData) -> None:
     """Bring the rates of all job groups up to the table."""
     s.running.learn(s.throughputs)
-    devices = room(s)
+    devices = devices_per_slot(s)
     s.ledger.learn(s.undominated.rate, s.undominated.colocated_rate, devices)
     s.paused_jobs.learn(s.undominated.rate, None, devices)

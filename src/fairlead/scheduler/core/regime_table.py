@@ -156,11 +156,11 @@ class RegimeLedger:
         """Note jobs that came before the first that adapts: one regime, all of their steps an epoch. All
         (jobs,): as in the ledger."""
         if self.used:
-            plain = self._plain()
-            self.table.job_type[plain, 0] = job_type[plain]
-            self.table.steps_per_epoch[plain, 0] = total[plain]
+            unmodified = self._is_unmodified()
+            self.table.job_type[unmodified, 0] = job_type[unmodified]
+            self.table.steps_per_epoch[unmodified, 0] = total[unmodified]
 
-    def _plain(self) -> Bools:
+    def _is_unmodified(self) -> Bools:
         """(jobs,) which are still to be noted."""
         return np.asarray(self.table.job_type.max(axis=1, initial=-1) < 0)
 
@@ -169,18 +169,18 @@ class RegimeLedger:
         ledger."""
         if not self.used:
             return None
-        table, plain = self.table, self._plain()
-        kinds, steps = table.job_type, table.steps_per_epoch
-        if plain.any():
-            kinds, steps = kinds.copy(), steps.copy()
-            kinds[plain, 0], steps[plain, 0] = job_type[plain], total[plain]
+        table, unmodified = self.table, self._is_unmodified()
+        job_types, steps = table.job_type, table.steps_per_epoch
+        if unmodified.any():
+            job_types, steps = job_types.copy(), steps.copy()
+            job_types[unmodified, 0], steps[unmodified, 0] = job_type[unmodified], total[unmodified]
         rows = np.arange(table.n)
         seen = table.seen.copy()
         trained = (done - table.done_then) / steps[rows, table.now]
         seen[rows, table.now] += np.maximum(trained, 0.0)
         return Regimes(
             batch=table.batch,
-            job_type=kinds,
+            job_type=job_types,
             steps_per_epoch=steps,
             seen=seen,
             now=table.now,

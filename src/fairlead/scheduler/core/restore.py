@@ -130,12 +130,12 @@ def _load_ledger(
     if ledger.width > 1 and not ledger.all_pairs:
         ledger.add_pairs(pairs)
     ledger.sort()
-    alone = ledger.single_job_rows()
+    solo = ledger.single_job_rows()
     for name in _ACCOUNTS:
-        column = np.zeros((len(alone), ledger.groups.share.shape[1]))
+        column = np.zeros((len(solo), ledger.groups.share.shape[1]))
         _move_columns(column, getattr(state, name), slot)
-        getattr(ledger.groups, name)[alone] = column
-    ledger.groups.allocated[alone] = state.allocated
+        getattr(ledger.groups, name)[solo] = column
+    ledger.groups.allocated[solo] = state.allocated
     _load_pairs(ledger, state, pairs, slot, elapsed_s)
 
 
@@ -198,18 +198,18 @@ def _load_round(
     )
     s.round.active, s.round.ending, s.round.corrected = True, state.ending, state.corrected
     s.round.started_s = state.time_s
-    row, member, group = _rows(s, state)
-    held = ~gone[row] & (np.diff(row, prepend=-1) > 0)  # of what was a pair, the first
+    row, group_member, group = _rows(s, state)
+    first_of_pair = ~gone[row] & (np.diff(row, prepend=-1) > 0)  # of what was a pair, the first
     of_row = np.split(devices, state.first[1:-1])
-    kept = [of_row[r] for r in row[held].tolist()]
+    kept = [of_row[r] for r in row[first_of_pair].tolist()]
     running = s.running
     running.job_group, running.planned, running.worth = group, planned[row], state.worth[row]
-    running.slot = np.where(held, column[row], -1)
+    running.slot = np.where(first_of_pair, column[row], -1)
     sizes = np.zeros(len(row) + 1, np.int64)
-    sizes[1:][held] = [len(k) for k in kept]
+    sizes[1:][first_of_pair] = [len(k) for k in kept]
     running.first = np.cumsum(sizes)
     running.devices = np.concatenate([devices[:0], *kept])
-    running.report_mapping = ReportMapping(len(planned), row, member)
+    running.report_mapping = ReportMapping(len(planned), row, group_member)
     _locate(s)
     there = group >= 0
     s.ledger.groups.running_on[group[there]] = running.planned[there]
@@ -229,7 +229,7 @@ def _rows(s: SchedulerData, state: RoundCheckpoint) -> tuple[Ints, Ints, Ints]:
     out: list[tuple[int, int, int]] = []
     ledger = s.ledger
     where = {job: i for i, job in enumerate(ledger.jobs.id.tolist())}
-    alone = ledger.single_job_rows()
+    solo = ledger.single_job_rows()
     for r, (ids, counts) in enumerate(
         zip(state.job_groups.tolist(), state.counts.tolist(), strict=True)
     ):
@@ -240,11 +240,11 @@ def _rows(s: SchedulerData, state: RoundCheckpoint) -> tuple[Ints, Ints, Ints]:
         if len(present) == len(members) == 2 and ledger.width > 1:
             pair = int(ledger.find(np.sort(np.array([rows])))[0])
         if len(present) == len(members) == 1:
-            out.append((r, -1, int(alone[rows[0]])))
+            out.append((r, -1, int(solo[rows[0]])))
         elif pair >= 0 or not present:
             out.append((r, -1, pair))
         else:
-            out += [(r, k, int(alone[row])) for k, row in zip(present, rows, strict=True)]
+            out += [(r, k, int(solo[row])) for k, row in zip(present, rows, strict=True)]
     table = np.array(out, np.int64).reshape(-1, 3)
     return table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy()
 
@@ -258,8 +258,8 @@ def _locate(s: SchedulerData) -> None:
     sizes = np.diff(running.first)[rows]
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     places = (first, running.devices, cluster.device_type, cluster.device_node)
-    spread = are_scattered(*places, running.site.fewest)
+    scattered = are_scattered(*places, running.site.fewest)
     slot = running.slot[rows]
     other = s.throughputs.sibling[slot]
-    wrong = (spread != running.site.scattered[slot]) & (other >= 0)
-    running.slot[rows] = np.where(wrong, other, slot)
+    mismatch = (scattered != running.site.scattered[slot]) & (other >= 0)
+    running.slot[rows] = np.where(mismatch, other, slot)

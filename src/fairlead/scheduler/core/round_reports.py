@@ -112,10 +112,10 @@ def apply_round_report(
         u = rows.group[i]
         if u < 0 or _has(_LOST, i, u, rows, groups):
             continue
-        alone = members.shape[1] == 1 or members[u, 1] < 0
+        solo = members.shape[1] == 1 or members[u, 1] < 0
         if _has(_FAILED, i, u, rows, groups):
             failure = True
-            if alone:
+            if solo:
                 _count_failure(members[u, 0], rows.finish_s[i], max_failures, jobs)
                 ended = ended or jobs.end[members[u, 0]] > 0
             continue
@@ -124,7 +124,7 @@ def apply_round_report(
             j = members[u, k]
             if j < 0:
                 continue
-            if alone:
+            if solo:
                 jobs.fails[j] = 0
             _add_run(j, i, k, lasted_s, rows, jobs)
             ended = ended or jobs.end[j] > 0

@@ -24,9 +24,9 @@ from fairlead.scheduler.placement.records import (
     Stakes,
 )
 from fairlead.scheduler.placement.rule import BUILT_IN, PlacementRequest, PlacementRule, ask
-from fairlead.scheduler.placement.stay import Old, alike, go_back, swap_back
+from fairlead.scheduler.placement.undo_moves import Old, go_back, rates_equal, swap_back
 
-ALIKE = 0.01  # relative difference of rates that are taken for equal
+RATE_TOLERANCE = 0.01  # relative difference of rates that are taken for equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class ReportMapping:
             np.zeros((len(self.row), width)),
             np.zeros((len(self.row), width), np.int64),
         )
-        alone = np.flatnonzero(self.column >= 0)
-        row, group_members = self.row[alone], self.column[alone]
-        steps[alone, 0], outcome[alone, 0] = (
+        solo = np.flatnonzero(self.column >= 0)
+        row, group_members = self.row[solo], self.column[solo]
+        steps[solo, 0], outcome[solo, 0] = (
             event.steps[row, group_members],
             event.outcome[row, group_members],
         )
@@ -86,8 +86,8 @@ class ActiveRound:
             sibling=throughputs.sibling,
             scattered=np.array([s.locality is Locality.SCATTERED for s in slots]),
         )
-        own = "by_device_id" if settings.gavel.place_by_device_id else "fewest_servers"
-        self.rule = BUILT_IN[own] if rule is None else rule
+        default_rule = "by_device_id" if settings.gavel.place_by_device_id else "fewest_servers"
+        self.rule = BUILT_IN[default_rule] if rule is None else rule
         none: Ints = np.zeros(0, np.int64)
         self.job_group, self.slot, self.devices = none, none, none
         self.planned = none  # the slot before placement
@@ -173,8 +173,8 @@ class ActiveRound:
         ids, known = self.ledger.group_ids()[plan.job_group], set(group.tolist())
         taken = set(devices[np.repeat(group >= 0, np.diff(first))].tolist())
         for row, members in zip(plan.job_group.tolist(), ids.tolist(), strict=True):
-            alone = [job for job in members if job >= 0]
-            found = self.left.pop(alone[0], None) if len(alone) == 1 else None
+            solo = [job for job in members if job >= 0]
+            found = self.left.pop(solo[0], None) if len(solo) == 1 else None
             if found is None or row in known or taken.intersection(found[1].tolist()):
                 continue
             group, slot = np.append(group, row), np.append(slot, found[0])
@@ -194,7 +194,9 @@ class ActiveRound:
         rows = np.flatnonzero((slot >= 0) & (of_slot[slot] != of_slot[placed.slot]))
         if not len(rows):
             return placed
-        rows = rows[alike(self._speed(group[rows]), placed.slot[rows], slot[rows], ALIKE)]
+        rows = rows[
+            rates_equal(self._speed(group[rows]), placed.slot[rows], slot[rows], RATE_TOLERANCE)
+        ]
         if not len(rows):
             return placed
         old, works = self._were_on(group, before, rows), self.site.works
@@ -204,24 +206,28 @@ class ActiveRound:
         speed = self._speed(group)
 
         def fits(row: int, one: int, other: int) -> bool:
-            return bool(alike(speed[row : row + 1], np.array([one]), np.array([other]), ALIKE)[0])
+            return bool(
+                rates_equal(
+                    speed[row : row + 1], np.array([one]), np.array([other]), RATE_TOLERANCE
+                )[0]
+            )
 
         swapped = swap_back(placed, back, fits)
         if running < jobs.n:
             return swapped
         price = self.cluster.price[of_slot]
-        rest = {
+        pairs = {
             row: where
             for row, where in back.items()
             if groups.share[group[row], where[0]] > 0 or price[where[0]] <= price[swapped.slot[row]]
         }
-        return go_back(swapped, rest)
+        return go_back(swapped, pairs)
 
     def _old_slots(self, group: Ints, before: PreviousRound) -> Ints:
         """(rows,) the slot of a job group in the round before, -1 = it did not run. group: ledger rows."""
         slot: Ints = np.full(self.ledger.groups.n, -1, np.int64)
-        ran = before.group >= 0
-        slot[before.group[ran]] = before.slot[ran]
+        was_running = before.group >= 0
+        slot[before.group[was_running]] = before.slot[was_running]
         return slot[group]
 
     def _were_on(self, group: Ints, before: PreviousRound, rows: Ints) -> dict[int, Old]:
@@ -229,8 +235,8 @@ class ActiveRound:
         that ran. group: ledger rows."""
         was, slot, first, devices = before
         position: Ints = np.full(self.ledger.groups.n, -1, np.int64)
-        ran = np.flatnonzero((was >= 0) & (slot >= 0))
-        position[was[ran]] = ran
+        was_running = np.flatnonzero((was >= 0) & (slot >= 0))
+        position[was[was_running]] = was_running
         there = position[group[rows]]
         return {
             row: (int(slot[k]), devices[first[k] : first[k + 1]].copy())
@@ -250,9 +256,11 @@ class ActiveRound:
         if not len(other):
             return worth
         speed, row = self._speed(group[other]), np.arange(len(other))
-        own, there = speed[row, planned[other]], speed[row, slot[other]]
+        default_rule, there = speed[row, planned[other]], speed[row, slot[other]]
         worth = worth.copy()
-        worth[other] = np.divide(there, own, out=np.ones_like(own), where=own > 0).min(axis=1)
+        worth[other] = np.divide(
+            there, default_rule, out=np.ones_like(default_rule), where=default_rule > 0
+        ).min(axis=1)
         return worth
 
     def _move_away(self, group: Ints, placed: Placement, before: PreviousRound) -> Placement:
@@ -284,14 +292,19 @@ class ActiveRound:
             groups.scale[plan.job_group].astype(np.float64),
         )
         there = group_members >= 0
-        own = self._rate_on(group_members, plan.slot)
-        runs = there & (own > 0)
+        default_rule = self._rate_on(group_members, plan.slot)
+        runs = there & (default_rule > 0)
         ratio = np.divide(
-            self._rate_on(group_members, other), own, out=np.ones_like(own), where=runs
+            self._rate_on(group_members, other),
+            default_rule,
+            out=np.ones_like(default_rule),
+            where=runs,
         )
         fallback = np.where(other >= 0, ratio.min(axis=1), 0.0)
         steps = (jobs.total - jobs.done)[group_members]
-        left_s = np.divide(steps, own, out=np.zeros_like(own), where=runs).max(axis=1)
+        left_s = np.divide(steps, default_rule, out=np.zeros_like(default_rule), where=runs).max(
+            axis=1
+        )
         lasts_s = np.minimum(np.where(fallback > 0, left_s, np.inf), self.settings.horizon_s)
         restart_s = np.where(there, jobs.restart_s[group_members], 0.0).max(axis=1)
         gain = scale * lasts_s * np.maximum(1.0 - fallback, 0.0)

@@ -149,7 +149,7 @@ def fits(s: SchedulerData, scale: int) -> Bools | None:
     return np.asarray(s.cluster.capacity[s.running.site.accelerator_of_slot] >= scale)
 
 
-def room(s: SchedulerData) -> Floats | None:
+def devices_per_slot(s: SchedulerData) -> Floats | None:
     """(slots,) devices in all, where a job may be offered no slot type with fewer than it needs."""
     if s.options.settings.gavel.allow_undersized:
         return None

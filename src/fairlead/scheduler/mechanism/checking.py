@@ -58,7 +58,7 @@ def ask(policy: Policy, snapshot: Snapshot) -> Allocation:
     """The policy's shares for a snapshot. Raises AllocationError with policy, time and job where they break
     a constraint, or where the policy has written to the snapshot; SolveError where it fails."""
     where = f"policy {policy.name!r} at {snapshot.now_s:.0f} s"
-    if _is_own(policy):
+    if _is_built_in(policy):
         with _named(where):
             return policy.allocate(snapshot)
     shown = snapshot.copied()  # theirs to read; ours stays what it is
@@ -106,7 +106,7 @@ def _foreign(where: str) -> Iterator[None]:
 def check_plan(planner: Planner, plan: RoundPlan, snapshot: Snapshot) -> RoundPlan:
     """The planner's round, as 64-bit arrays. Raises AllocationError with planner and time where it cannot be
     run: rows that are not there, a job twice, more devices of a type than there are."""
-    if _is_own(planner):
+    if _is_built_in(planner):
         return plan
     with _named(f"planner {planner.name!r} at {snapshot.now_s:.0f} s"):
         if not isinstance(plan, RoundPlan):
@@ -152,7 +152,7 @@ def _check_runs(group: Ints, slot: Ints, snapshot: Snapshot) -> None:
         )
 
 
-def _is_own(policy: object) -> bool:
+def _is_built_in(policy: object) -> bool:
     return type(policy).__module__.startswith("fairlead.")
 
 

@@ -11,7 +11,7 @@ from fairlead.scheduler.mechanism.rules import (
     AccountingRule,
     CarriedAccounts,
     FillingRule,
-    MostOwedFirst,
+    LargestDeficitFirst,
 )
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
@@ -33,7 +33,7 @@ def _filling(settings: MechanismSettings, shuffler: Shuffler) -> FillingRule:
     rule: FillingRule = (
         TypeByType(shuffler)
         if settings.gavel.type_by_type
-        else MostOwedFirst(settings.round_s, settings.preemption_hysteresis)
+        else LargestDeficitFirst(settings.round_s, settings.preemption_hysteresis)
     )
     return rule if settings.gavel.place_unallocated else OnlyAllocated(rule)
 

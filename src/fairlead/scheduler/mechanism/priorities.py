@@ -54,7 +54,7 @@ def can_run(members: Ints, rate: Floats, u: int, t: int) -> bool:
 
 
 @kernel("void(GroupBalances, f8, Entries)")
-def _enter_owed(balances: GroupBalances, until_s: float, into: Entries) -> None:
+def _enter_deficits(balances: GroupBalances, until_s: float, into: Entries) -> None:
     """Where job groups can run, the device-seconds that they are owed there, and their relative speeds.
     until_s: from the last settling of accounts to the end of the round."""
     members, scale, rate, share, received_s, deficit_s, _ = balances
@@ -72,8 +72,8 @@ def _enter_owed(balances: GroupBalances, until_s: float, into: Entries) -> None:
                 relative[u, t] += rate[u, t, k]
             best = max(best, relative[u, t])
             if share[u, t] > 0:
-                owed = deficit_s[u, t] + share[u, t] * until_s - received_s[u, t]
-                first[u, t] = max(owed, 0.0) * scale[u]
+                deficit = deficit_s[u, t] + share[u, t] * until_s - received_s[u, t]
+                first[u, t] = max(deficit, 0.0) * scale[u]
         if best > 0:
             for t in range(slots):
                 relative[u, t] /= best
@@ -132,6 +132,6 @@ def deficit_priorities(
         third=np.zeros((groups, slots)),
         eligible=np.zeros((groups, slots), np.bool_),
     )
-    _enter_owed(balances, until_s, entries)
+    _enter_deficits(balances, until_s, entries)
     _add_start_worth(balances, jobs, preemption_hysteresis, entries)
     return entries

@@ -42,7 +42,7 @@ class AccountingRule(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class MostOwedFirst:
+class LargestDeficitFirst:
     """One queue for all slots: whoever is owed most by the end of the round runs."""
 
     round_s: float
@@ -105,5 +105,5 @@ def candidates_of(snapshot: Snapshot) -> Candidates:
 def _deficits(snapshot: Snapshot, elapsed_s: float) -> Floats:
     """(groups, slots) seconds owed: due by the shares less received, from the last settling on; time
     on slots without a share was left over by others and is not held against the job group."""
-    owed = snapshot.deficit_s + snapshot.share * elapsed_s - snapshot.received_s
-    return np.where(snapshot.share > 0, owed, 0.0)
+    deficit = snapshot.deficit_s + snapshot.share * elapsed_s - snapshot.received_s
+    return np.where(snapshot.share > 0, deficit, 0.0)

@@ -100,9 +100,9 @@ class SharesPlanner:
         """When the accounts were settled, and whether anything has been solved."""
         return {"settled_s": np.array([state.settled_s]), "solved": np.array([state.solved])}
 
-    def load_state_dict(self, kept: Mapping[str, Floats]) -> SharesState:
+    def load_state_dict(self, arrays: Mapping[str, Floats]) -> SharesState:
         """From what was kept."""
-        return SharesState(float(kept["settled_s"][0]), bool(kept["solved"][0]))
+        return SharesState(float(arrays["settled_s"][0]), bool(arrays["solved"][0]))
 
     def plan(self, snapshot: Snapshot, state: SharesState) -> tuple[RoundPlan, SharesState]:
         """The next round; an empty one where the shares themselves are what happens."""
@@ -140,17 +140,17 @@ def _until_misfit(snapshot: Snapshot, order: Ints, entries: Entries) -> Entries:
     first, second, third, eligible = entries
     eligible = eligible.copy()
     left = snapshot.capacity.copy()
-    ran = np.zeros(len(eligible), np.bool_)
+    was_running = np.zeros(len(eligible), np.bool_)
     stopped = False
     for t in order.tolist():
         accelerator_index = snapshot.accelerator_of_slot[t]
         for u in np.lexsort((-third[:, t], -second[:, t], -first[:, t])).tolist():
-            if not eligible[u, t] or ran[u]:
+            if not eligible[u, t] or was_running[u]:
                 continue
             stopped = stopped or bool(0 < left[accelerator_index] < snapshot.scale[u])
             if stopped or left[accelerator_index] == 0:
                 eligible[u, t] = False
                 continue
             left[accelerator_index] -= snapshot.scale[u]
-            ran[u] = True
+            was_running[u] = True
     return entries._replace(eligible=eligible)

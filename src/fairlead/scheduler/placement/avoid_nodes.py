@@ -65,7 +65,7 @@ def _elsewhere(
     placed: Placement, row: int, free: Bools, barred: Bools, site: Site, others: OtherTypes
 ) -> tuple[int, Ints] | None:
     """Slot and free devices of another type for a row; None = there are none."""
-    own, speed = site.accelerator_of_slot[placed.slot[row]], others.speed[row]
+    own_accelerator, speed = site.accelerator_of_slot[placed.slot[row]], others.speed[row]
     before = others.before.get(row)
     if before is not None and speed[before[0]] > 0:
         good = free[before[1]] & ~barred[site.device_node[before[1]]]
@@ -74,7 +74,7 @@ def _elsewhere(
     need = len(placed.of(row))
     for slot in np.argsort(-speed, kind="stable").tolist():
         accelerator = int(site.accelerator_of_slot[slot])
-        if speed[slot] <= 0 or accelerator == own:
+        if speed[slot] <= 0 or accelerator == own_accelerator:
             continue
         usable = free & (site.device_type == accelerator) & ~barred[site.device_node]
         nodes = _fullest(usable, need, site, len(barred))

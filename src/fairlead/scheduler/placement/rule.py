@@ -32,7 +32,7 @@ class PlacementRequest:
         """(rows,) devices that each row of the plan uses."""
         return np.asarray(self.plan.scale[self.plan.group])
 
-    def held(self) -> dict[int, Ints]:
+    def current_devices(self) -> dict[int, Ints]:
         """Row -> the devices that its job group held on the same slot in the round before."""
         row_of = {int(u): row for row, u in enumerate(self.plan.group)}
         first, devices = self.before.first, self.before.devices
@@ -50,14 +50,18 @@ class PlacementRequest:
         first = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
         order, given = np.array(rows, np.int64), np.concatenate([np.zeros(0, np.int64), *parts])
         self.check(order, first, given)
-        held, slot, site = self.held(), np.asarray(self.plan.slot[order]), self.site
+        current_devices, slot, site = (
+            self.current_devices(),
+            np.asarray(self.plan.slot[order]),
+            self.site,
+        )
         kept = [
-            row in held and np.array_equal(np.sort(held[row]), part)
+            row in current_devices and np.array_equal(np.sort(current_devices[row]), part)
             for row, part in zip(rows, parts, strict=True)
         ]
-        apart = are_scattered(first, given, site.device_type, site.device_node, site.fewest)
+        scattered = are_scattered(first, given, site.device_type, site.device_node, site.fewest)
         other = site.sibling[slot]
-        slot = np.where((apart != site.scattered[slot]) & (other >= 0), other, slot)
+        slot = np.where((scattered != site.scattered[slot]) & (other >= 0), other, slot)
         return order, first, given, np.array(kept, np.bool_), slot
 
     def check(self, order: Ints, first: Ints, devices: Ints) -> None:
@@ -76,8 +80,8 @@ class PlacementRequest:
             raise AllocationError(f"device {devices[~there][0]} is not there, or does not work")
         if len(np.unique(devices)) != len(devices):
             raise AllocationError("a device is given to two job groups")
-        wanted = np.repeat(site.accelerator_of_slot[self.plan.slot[order]], sizes)
-        other = np.flatnonzero(site.device_type[devices] != wanted)
+        expected = np.repeat(site.accelerator_of_slot[self.plan.slot[order]], sizes)
+        other = np.flatnonzero(site.device_type[devices] != expected)
         if len(other):
             raise AllocationError(
                 f"device {devices[other[0]]} is not of the accelerator type that was planned"

@@ -257,9 +257,9 @@ def _clear(claim: _Claim, budget: float, barred: Bools, rows: _Rows, at: _Occupa
                 best, best_cost = node, price
         if best < 0 or best_cost >= budget:
             return -1
-        take = min(size[best], need)
-        budget -= _evict(best, take, claim, at)
-        position = _take(i, position, best, take, at)
+        count = min(size[best], need)
+        budget -= _evict(best, count, claim, at)
+        position = _take(i, position, best, count, at)
         one = best if one < 0 else one
     return one
 
@@ -297,7 +297,7 @@ def _copied(at: _Occupancy) -> _Occupancy:
 
 
 @kernel("b1(i8, f8, b1, _Rows, _Occupancy, f8[::1])")
-def _make_room(
+def _clear_server(
     i: int, budget: float, force: bool, rows: _Rows, at: _Occupancy, cost: Floats1
 ) -> bool:
     """Consolidate row i, moving others for less than the budget if they can be consolidated elsewhere.
@@ -346,10 +346,10 @@ def _vacant(plan: PlannedGroups, site: Site) -> _Occupancy:
         node_first[node] = min(node_first[node], d)
         size[node] += works[d]
     owner = np.where(works, _FREE, _BROKEN)
-    held, state = np.zeros(first[n], np.int64), np.full(n, _OUT)
+    owned, state = np.zeros(first[n], np.int64), np.full(n, _OUT)
     return _Occupancy(
         first=first,
-        devices=held,
+        devices=owned,
         owner=owner,
         free=size.copy(),
         state=state,
@@ -419,9 +419,9 @@ def _improve(i: int, rows: _Rows, stakes: Stakes, at: _Occupancy) -> None:
         _release(i, at)
     done = _pack_into_free(i, rows.fewest[i], budget, rows, at)
     if not done and budget > 0:
-        done = _make_room(i, budget, False, rows, at, stakes.cost)
+        done = _clear_server(i, budget, False, rows, at, stakes.cost)
     if not done and stakes.fallback[i] <= 0:
-        done = _make_room(i, np.inf, True, rows, at, stakes.cost)
+        done = _clear_server(i, np.inf, True, rows, at, stakes.cost)
     if not done and had != _OUT:
         _keep(i, old, at)
         at.state[i] = had
@@ -460,15 +460,15 @@ def _result(slot: Ints, site: Site, rows: _Rows, at: _Occupancy) -> Placed:
     starts = np.zeros(len(order) + 1, np.int64)
     for k in range(len(order)):
         starts[k + 1] = starts[k] + first[order[k] + 1] - first[order[k]]
-    held = np.empty(starts[-1], np.int64)
+    owned = np.empty(starts[-1], np.int64)
     real = slot[order]
     for k in range(len(order)):
         i = order[k]
-        held[starts[k] : starts[k + 1]] = devices[first[i] : first[i + 1]]
+        owned[starts[k] : starts[k + 1]] = devices[first[i] : first[i + 1]]
         is_scattered = _servers(i, at) > fewest[i]
         if sibling[slot[i]] >= 0 and site.scattered[slot[i]] != is_scattered:
             real[k] = sibling[slot[i]]
-    return order, starts, held, at.state[order] == _KEPT, real
+    return order, starts, owned, at.state[order] == _KEPT, real
 
 
 @kernel(

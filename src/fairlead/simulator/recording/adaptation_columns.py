@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fairlead.model.adaptation import Adaptation
 from fairlead.model.job import Job
 
-MOST_STAGES = 6  # that are told one by one
+MAX_STAGES = 6  # that are told one by one
 
 
 def adaptation_columns(jobs: Sequence[Job]) -> dict[str, list[str | None]]:
@@ -26,7 +26,7 @@ def in_words(batch_sizes: str) -> str:
     """A schedule for people: ``16, 32 from 31`` (epoch); a long one is summed up."""
     stages = [stage.split(":") for stage in batch_sizes.split(";")]
     (_, first), *later = stages
-    if len(stages) <= MOST_STAGES:
+    if len(stages) <= MAX_STAGES:
         return ", ".join([first, *(f"{batch} from {epoch}" for epoch, batch in later)])
     sizes = sorted({int(batch) for _, batch in stages})
     return f"{first}, then {len(later)} changes between {' and '.join(map(str, sizes))}"

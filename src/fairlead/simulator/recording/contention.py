@@ -26,7 +26,7 @@ def profile_alone_s(job: Job, throughputs: Throughputs) -> Floats | None:
     return exclusive_s(adaptation, job.job_type, throughputs)
 
 
-def running_alone_s(
+def exclusive_run_s(
     jobs: Sequence[Job], fastest: Floats, throughputs: Throughputs, rule: AloneRule
 ) -> Floats:
     """(jobs,) seconds that each job takes on the fastest type with nobody else, nan where it cannot run.

@@ -14,7 +14,7 @@ from fairlead.model.events import Event
 class ExpectRounds:
     """An observer that stops the run, with CheckError, at the first round that differs.
 
-    The recorded form is ``[[time, [[unit, type, [device ids]], ...]], ...]`` with a unit written as
+    The recorded form is ``[[time, [[group, type, [device ids]], ...]], ...]`` with a unit written as
     "3" or "(3, 5)". Times may differ by 1e-9 relative; the order within a round does not count.
     """
 
@@ -36,18 +36,18 @@ class ExpectRounds:
                 f"{self.path}: has {len(self.expected)} rounds, the run goes on with one at "
                 f"{command.time_s} s"
             )
-        time_s, units = self.expected[self.seen]
+        time_s, groups = self.expected[self.seen]
         if abs(command.time_s - time_s) > 1e-9 * max(1.0, abs(time_s)):
             raise CheckError(
                 f"{self.path}: round {self.seen} begins at {command.time_s} s, expected {time_s} s"
             )
-        theirs = {unit: (kind, devices) for unit, kind, devices in units}
-        mine = self._units(command)
-        for unit in sorted(theirs.keys() | mine.keys()):
-            if mine.get(unit) != theirs.get(unit):
+        theirs = {group: (accelerator, devices) for group, accelerator, devices in groups}
+        mine = self._groups(command)
+        for group in sorted(theirs.keys() | mine.keys()):
+            if mine.get(group) != theirs.get(group):
                 raise CheckError(
-                    f"{self.path}: round {self.seen} at {time_s} s: unit {unit} "
-                    f"{_place(mine.get(unit))}, expected {_place(theirs.get(unit))}"
+                    f"{self.path}: round {self.seen} at {time_s} s: unit {group} "
+                    f"{_place(mine.get(group))}, expected {_place(theirs.get(group))}"
                 )
         self.seen += 1
 
@@ -58,15 +58,15 @@ class ExpectRounds:
                 f"{self.path}: has {len(self.expected)} rounds, the run ended after {self.seen}"
             )
 
-    def _units(self, start: StartRound) -> dict[str, tuple[str, list[int]]]:
+    def _groups(self, start: StartRound) -> dict[str, tuple[str, list[int]]]:
         first, devices = start.first.tolist(), start.devices.tolist()
-        kind = self.cluster.device_type[start.devices[start.first[:-1]]].tolist()
+        accelerator = self.cluster.device_type[start.devices[start.first[:-1]]].tolist()
         names = self.cluster.accelerators
         result = {}
-        for i, unit in enumerate(start.job_groups.tolist()):
-            members = [j for j in unit if j >= 0]
+        for i, group in enumerate(start.job_groups.tolist()):
+            members = [j for j in group if j >= 0]
             name = str(members[0]) if len(members) == 1 else f"({members[0]}, {members[1]})"
-            result[name] = (names[kind[i]], devices[first[i] : first[i + 1]])
+            result[name] = (names[accelerator[i]], devices[first[i] : first[i + 1]])
         return result
 
 

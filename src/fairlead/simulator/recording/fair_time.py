@@ -17,7 +17,7 @@ class IsolatedTime:
 
     def renew(self, capacity: Floats) -> None:
         """Count what was done; from now on the share is of this capacity. capacity: (slots,)."""
-        i = self._index.positions()
+        i = self._index.row_of_id()
         self.add(i)
         self._columns.arrays.isolated_rate[i] = self.rate(i, capacity)
 
@@ -45,11 +45,11 @@ class PromisedTime:
 
     def renew(self, allocation: Allocation, now_s: float) -> None:
         """Each job is promised the sum of the shares of its units, from now on."""
-        jobs, every = self._columns.arrays, self._index.positions()
+        jobs, every = self._columns.arrays, self._index.row_of_id()
         self.add(every, np.full(len(every), now_s))
         jobs.promised_share[every] = 0.0
-        member, share = self._index.find(allocation.job_groups), allocation.share.sum(axis=1)
-        for column in member.T:
+        group_member, share = self._index.find(allocation.job_groups), allocation.share.sum(axis=1)
+        for column in group_member.T:
             np.add.at(jobs.promised_share, column[column >= 0], share[column >= 0])
         self.given = True
 

@@ -13,7 +13,7 @@ from fairlead.model.events import (
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.recording.recorder import Recorder
 from fairlead.simulator.recording.round_columns import RoundRow
-from fairlead.simulator.recording.running_units import ChargingRules
+from fairlead.simulator.recording.running_groups import ChargingRules
 
 
 class FluidRecorder(Recorder):
@@ -29,13 +29,13 @@ class FluidRecorder(Recorder):
         self._accelerator_of_slot: Ints = np.array(
             [cluster.accelerators.index(s.accelerator) for s in slots]
         )
-        self._apart: Bools = np.array([s.locality is Locality.SCATTERED for s in slots])
+        self._is_scattered: Bools = np.array([s.locality is Locality.SCATTERED for s in slots])
         none: Ints = np.zeros(0, np.int64)
         self._flowing = none  # (jobs,) positions of those in force
         self._time: Floats = np.zeros(0)  # (jobs,) part of its time that each is on devices
         self._dollars: Floats = np.zeros(0)  # (jobs,) $ per second
         self._used: Floats = np.zeros(len(self.cluster.slots))  # (types,) devices in use
-        self._spread: Floats = np.zeros(
+        self._scattered: Floats = np.zeros(
             len(self.cluster.slots)
         )  # of these, by jobs that are spread
 
@@ -53,21 +53,21 @@ class FluidRecorder(Recorder):
         if not isinstance(command, StartRound):
             super().command(command)
 
-    def _share_out(self, units: Ints, share: Floats) -> None:
+    def _share_out(self, groups: Ints, share: Floats) -> None:
         """Other shares from now on. units: (units, width) ids; share: (units, slots)."""
         col, types = self.records.columns.arrays, len(self.cluster.slots)
-        member = self.records.index.find(units)
-        devices = share * col.scale[member[:, 0]][:, None]
+        group_member = self.records.index.find(groups)
+        devices = share * col.scale[group_member[:, 0]][:, None]
         by_slot = devices.sum(axis=0)
-        self._used = _sums(self._accelerator_of_slot, by_slot, types)
-        self._spread = _sums(self._accelerator_of_slot, by_slot * self._apart, types)
-        here = member >= 0
-        row, job = np.nonzero(here)[0], member[here]
+        self._used = _sum_by(self._accelerator_of_slot, by_slot, types)
+        self._scattered = _sum_by(self._accelerator_of_slot, by_slot * self._is_scattered, types)
+        here = group_member >= 0
+        row, job = np.nonzero(here)[0], group_member[here]
         n = self.records.columns.n
         dollars = devices @ self.cluster.price[self._accelerator_of_slot] / 3600.0
-        self._flowing = self.records.index.positions()
-        self._time = _sums(job, share.sum(axis=1)[row], n)[self._flowing]
-        self._dollars = _sums(job, dollars[row], n)[self._flowing]
+        self._flowing = self.records.index.row_of_id()
+        self._time = _sum_by(job, share.sum(axis=1)[row], n)[self._flowing]
+        self._dollars = _sum_by(job, dollars[row], n)[self._flowing]
         runs = self._flowing[self._time > 0]
         new = runs[np.isnan(col.start_s[runs])]
         col.start_s[new] = self.now_s
@@ -92,7 +92,7 @@ class FluidRecorder(Recorder):
         row.seconds, row.busy = lasted_s, busy_s if row.busy is None else row.busy + busy_s
         self.time.busy_s += busy_s
         self.time.charged_s += busy_s
-        self.time.spread_s += self._spread * seconds
+        self.time.spread_s += self._scattered * seconds
         col.run_s[self._flowing] += self._time * seconds
         col.cost[self._flowing] += self._dollars * seconds
         col.steps_done[self.records.index.find(event.jobs[:, None])[:, 0]] = event.steps_done
@@ -119,6 +119,6 @@ class FluidRecorder(Recorder):
         return np.asarray(np.maximum(mean / float(self.cluster.capacity.sum()), 1.0))
 
 
-def _sums(of: Ints, values: Floats, n: int) -> Floats:
+def _sum_by(of: Ints, values: Floats, n: int) -> Floats:
     """(n,) sums of values by what they are of."""
     return np.asarray(np.bincount(of, values, n), np.float64)

@@ -60,7 +60,7 @@ class JobRecords:
 
     def close(self, now_s: float) -> None:
         """The run is over: count what jobs in the system were promised."""
-        there = self.index.positions()
+        there = self.index.row_of_id()
         self.promised.add(there, np.full(len(there), now_s))
 
     def rounds_of_jobs(self, rounds: int) -> tuple[Ints, Ints]:

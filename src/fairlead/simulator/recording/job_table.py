@@ -9,7 +9,7 @@ import polars as pl
 from fairlead.model.arrays import Floats
 from fairlead.model.commands import JobEnd
 from fairlead.simulator.recording.adaptation_columns import adaptation_columns
-from fairlead.simulator.recording.contention import AloneRule, running_alone_s
+from fairlead.simulator.recording.contention import AloneRule, exclusive_run_s
 from fairlead.simulator.recording.job_records import JobRecords
 
 _TYPES: dict[str, Any] = {
@@ -99,7 +99,7 @@ def _alone_s(records: JobRecords, rule: AloneRule) -> Floats:
         ],
         np.float64,
     )
-    return running_alone_s(records.jobs, fastest, table, rule)
+    return exclusive_run_s(records.jobs, fastest, table, rule)
 
 
 def _steps_done(records: JobRecords, total: Floats) -> Floats:

@@ -134,9 +134,12 @@ def _ends(jobs: pl.DataFrame) -> dict[str, int]:
 
 
 def _slo(jobs: pl.DataFrame, now_s: float) -> dict[str, int]:
-    held = jobs.filter(pl.col("slo_s").is_not_null())
-    took = held["end_s"].fill_null(now_s) - held["arrival_s"]
-    return {"slo_jobs": len(held), "slo_violations": int((took > held["slo_s"]).sum())}
+    with_deadline = jobs.filter(pl.col("slo_s").is_not_null())
+    took = with_deadline["end_s"].fill_null(now_s) - with_deadline["arrival_s"]
+    return {
+        "slo_jobs": len(with_deadline),
+        "slo_violations": int((took > with_deadline["slo_s"]).sum()),
+    }
 
 
 def _rho(rho: Any) -> dict[str, float | None]:

@@ -17,7 +17,7 @@ _ROWS = (
 
 def _block(rows: int, devices: int) -> IntervalBlock:
     return IntervalBlock(
-        units=np.empty((rows, 4), np.int32),
+        groups=np.empty((rows, 4), np.int32),
         times=np.empty((rows, 2)),
         devices=np.empty(devices, np.int32),
         used=np.zeros(2, np.int64),
@@ -28,7 +28,7 @@ def _trimmed(block: IntervalBlock) -> IntervalBlock:
     """Return a copy without the room that is left."""
     rows, devices = block.used.tolist()
     return IntervalBlock(
-        block.units[:rows].copy(),
+        block.groups[:rows].copy(),
         block.times[:rows].copy(),
         block.devices[:devices].copy(),
         block.used,
@@ -50,7 +50,7 @@ class PlacementIntervals:
         if not self.keep:
             block.used[:] = 0
         row, device = block.used.tolist()
-        if row + rows > len(block.units) or device + devices > len(block.devices):
+        if row + rows > len(block.groups) or device + devices > len(block.devices):
             if row:
                 self._full.append(_trimmed(block))
             self._block = block = _block(max(_ROWS, rows), max(_ROWS, 2 * devices))
@@ -72,15 +72,15 @@ class PlacementIntervals:
 
 def _some(block: IntervalBlock, cluster: Cluster, ids: Ints) -> pl.DataFrame:
     """A part of the table."""
-    first, last, kind, scale = block.units.T
-    packed = (last >= 0) & (last != first)
+    first, last, accelerator, scale = block.groups.T
+    colocated = (last >= 0) & (last != first)
     names = pl.Enum(cluster.accelerators)
     offsets = np.concatenate([[0], np.cumsum(scale)])
     table = pl.DataFrame(
         {
             "job": ids[first],
-            "partner": ids[np.where(packed, last, -1)],
-            "accelerator": pl.Series(cluster.accelerators, dtype=names).gather(kind.copy()),
+            "partner": ids[np.where(colocated, last, -1)],
+            "accelerator": pl.Series(cluster.accelerators, dtype=names).gather(accelerator.copy()),
             "start_s": block.times[:, 0],
             "end_s": block.times[:, 1],
             "devices": _lists(block.devices, offsets),

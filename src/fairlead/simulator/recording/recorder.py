@@ -32,7 +32,7 @@ from fairlead.simulator.recording.device_time import DeviceTime
 from fairlead.simulator.recording.job_records import JobRecords
 from fairlead.simulator.recording.job_table import Surroundings, job_table
 from fairlead.simulator.recording.round_columns import RoundColumns, RoundRow
-from fairlead.simulator.recording.running_units import ChargingRules, RunningUnits
+from fairlead.simulator.recording.running_groups import ChargingRules, RunningGroups
 
 
 class Recorder:
@@ -59,7 +59,7 @@ class Recorder:
         self.n_solves = 0
         self.now_s = 0.0
         self.records = JobRecords(rates)
-        self.units = RunningUnits(cluster, rates, charging, keep_intervals)
+        self.groups = RunningGroups(cluster, rates, charging, keep_intervals)
         self.time = DeviceTime(cluster)
         self.rounds = RoundColumns(len(cluster.slots))
         self._changed = False  # have jobs come or gone since isolated rates were taken?
@@ -109,7 +109,7 @@ class Recorder:
 
     def _adapt(self) -> None:
         """Take over other batch sizes, when the round is over whose steps count at the old ones."""
-        if self.units.in_force:
+        if self.groups.in_force:
             return
         for event in self._adapting:
             self.records.adapt(event, self.time.capacity)
@@ -119,13 +119,13 @@ class Recorder:
         if self._changed and not self.solves:
             self._renew_isolated()
         records, number = self.records, len(self.rounds)
-        member = records.index.find(start.job_groups)
-        counts = self.units.start(start, member, records.columns, number)
+        group_member = records.index.find(start.job_groups)
+        counts = self.groups.start(start, group_member, records.columns, number)
         self.rounds.add(
             RoundRow(
                 time_s=start.time_s,
                 active=start.active,
-                running=len(member),
+                running=len(group_member),
                 started=counts.started,
                 preempted=counts.preempted,
                 moved=counts.moved,
@@ -138,7 +138,7 @@ class Recorder:
 
     def _round_ended(self, event: RoundEnded) -> None:
         row = self.rounds.last
-        row.busy, row.lost_s, row.spread_s = self.units.end(event, self.records.columns, self.time)
+        row.busy, row.lost_s, row.spread_s = self.groups.end(event, self.records.columns, self.time)
         row.seconds = event.time_s - row.time_s
         if self._adapting:
             self._adapt()
@@ -149,7 +149,7 @@ class Recorder:
         """Close what is open; call once, at the end."""
         self.time.count(self.now_s)
         self.records.close(self.now_s)
-        self.units.close(self.now_s, self.records.columns, len(self.rounds))
+        self.groups.close(self.now_s, self.records.columns, len(self.rounds))
 
     def job_table(self) -> pl.DataFrame:
         """One row per submitted job."""
@@ -171,8 +171,8 @@ class Recorder:
         """(jobs,) part of the rounds that it might have run in in which it ran."""
         first, behind = self.records.rounds_of_jobs(len(self.rounds))
         none = np.full(len(first), np.nan)
-        ran = self.records.columns.arrays.rounds[: len(first)]
-        return np.asarray(np.divide(ran, behind - first, out=none, where=behind > first))
+        rounds_run = self.records.columns.arrays.rounds[: len(first)]
+        return np.asarray(np.divide(rounds_run, behind - first, out=none, where=behind > first))
 
     def round_table(self) -> pl.DataFrame:
         """One row per round, the empty ones included."""
@@ -180,4 +180,4 @@ class Recorder:
 
     def interval_table(self) -> pl.DataFrame:
         """One row per placement interval, in order of end; ``partner`` is the other job of a packed pair."""
-        return self.units.intervals.table(self.cluster, self.records.jobs)
+        return self.groups.intervals.table(self.cluster, self.records.jobs)

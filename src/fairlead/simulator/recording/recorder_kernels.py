@@ -20,7 +20,7 @@ from fairlead.simulator.recording.job_columns import RecordedRuns, RecordedWork
 _FAILED, _LOST = int(RoundOutcome.FAILED), int(RoundOutcome.LOST)
 
 
-class UnitsBefore(NamedTuple):
+class GroupsBefore(NamedTuple):
     """The units of the round before."""
 
     job: Ints2  # (units, width) positions of jobs, -1 = none
@@ -30,7 +30,7 @@ class UnitsBefore(NamedTuple):
     devices: Ints1  # of all units, one after the other
 
 
-class UnitsNow(NamedTuple):
+class GroupsNow(NamedTuple):
     """The units of a round that begins."""
 
     job: Ints2  # (units, width) positions of jobs, -1 = none
@@ -42,7 +42,7 @@ class UnitsNow(NamedTuple):
 class IntervalBlock(NamedTuple):
     """Room for placement intervals. 32 bits are enough, and there may be millions of rows."""
 
-    units: ShortInts2  # (rows, 4) position of the first job and of the last, accelerator, number of devices
+    groups: ShortInts2  # (rows, 4) position of the first job and of the last, accelerator, number of devices
     times: Floats2  # (rows, 2) begin, end
     devices: ShortInts1  # of all placement intervals, one after the other
     used: Ints1  # (2,) rows of units and times, and of devices
@@ -72,9 +72,9 @@ class Charging(NamedTuple):
     with_starts: bool  # also what went into starting?
 
 
-@kernel("UniTuple(i8, 4)(UnitsNow, UnitsBefore, RecordedRuns, IntervalBlock)")
+@kernel("UniTuple(i8, 4)(GroupsNow, GroupsBefore, RecordedRuns, IntervalBlock)")
 def begin(
-    now: UnitsNow, before: UnitsBefore, jobs: RecordedRuns, intervals: IntervalBlock
+    now: GroupsNow, before: GroupsBefore, jobs: RecordedRuns, intervals: IntervalBlock
 ) -> tuple[int, int, int, int]:
     """Book in place who starts, stays, moves and stops; add the placement intervals that are over.
     Return counts of jobs that run, start, are preempted and move."""
@@ -112,9 +112,9 @@ def begin(
     return running, started, preempted, moved
 
 
-@kernel("void(i8, UnitsBefore, RecordedRuns, IntervalBlock)")
+@kernel("void(i8, GroupsBefore, RecordedRuns, IntervalBlock)")
 def _close_intervals(
-    number: int, before: UnitsBefore, jobs: RecordedRuns, intervals: IntervalBlock
+    number: int, before: GroupsBefore, jobs: RecordedRuns, intervals: IntervalBlock
 ) -> None:
     """Add a row for each unit of the round before that does not stay in round ``number``."""
     row, device = intervals.used[0], intervals.used[1]
@@ -122,10 +122,10 @@ def _close_intervals(
         first = before.job[i, 0]
         if jobs.kept_in[first] == number:
             continue
-        intervals.units[row, 0] = first
-        intervals.units[row, 1] = before.job[i, before.job.shape[1] - 1]
-        intervals.units[row, 2] = before.accelerator[i]
-        intervals.units[row, 3] = before.first[i + 1] - before.first[i]
+        intervals.groups[row, 0] = first
+        intervals.groups[row, 1] = before.job[i, before.job.shape[1] - 1]
+        intervals.groups[row, 2] = before.accelerator[i]
+        intervals.groups[row, 3] = before.first[i + 1] - before.first[i]
         intervals.times[row, 0] = jobs.interval_s[first]
         intervals.times[row, 1] = before.end_s[i]
         row += 1
@@ -136,7 +136,7 @@ def _close_intervals(
 
 
 @kernel("f8(RoundReport, RecordedWork, Charging)")
-def book(report: RoundReport, jobs: RecordedWork, charging: Charging) -> float:
+def apply_round_report(report: RoundReport, jobs: RecordedWork, charging: Charging) -> float:
     """Book in place what a round used and did. Return the device-seconds that went into starting, and
     those of units whose work does not count."""
     wasted_s = 0.0

@@ -48,67 +48,69 @@ class RunRule:
     batches: tuple[int, ...]  # that it may come to use, ascending
     start: int  # position in ``batches`` of the first
     steps_per_epoch: Ints  # (batches,) ceil(samples / batch)
-    wanted: Ints  # (batches, epochs) position asked for, its own = no flag; the last also for later epochs
+    requested: Ints  # (batches, epochs) position asked for, its own = no flag; the last also for later epochs
 
 
 def run_rule(job: Job, throughputs: Throughputs) -> RunRule:
     """The rule of a job with an adaptation. It may use batch sizes that its profile does not reach."""
-    own, first = job.adaptation, job.job_type.batch_size
-    if own is None or first is None:
+    adaptation, first = job.adaptation, job.job_type.batch_size
+    if adaptation is None or first is None:
         raise ConfigError(f"job {job.id}: {job.family} has no adaptation")
 
     def runs(batch: int) -> bool:
         row = throughputs.row(job.job_type.with_batch_size(batch))
         return row is not None and bool((throughputs.rate[row] > 0).any())
 
-    batches = _reachable(job, own, first)
-    if own.mode is Mode.GNS:  # by doubling, and no step can be left out
+    batches = _reachable(job, adaptation, first)
+    if adaptation.mode is Mode.GNS:  # by doubling, and no step can be left out
         batches = (first, *takewhile(runs, batches[1:]))
     else:
         batches = tuple(b for b in batches if b == first or runs(b))
-    per_epoch = np.array([ceil(own.samples / b) for b in batches], np.int64)
+    per_epoch = np.array([ceil(adaptation.samples / b) for b in batches], np.int64)
     start = batches.index(first)
     epochs = np.arange(ceil(job.total_steps / per_epoch[start]) + 1)
-    wanted = _wanted(job, own, batches, first, epochs)
-    return RunRule(batches, start, per_epoch, _trimmed(wanted))
+    requested = _requested(job, adaptation, batches, first, epochs)
+    return RunRule(batches, start, per_epoch, _trimmed(requested))
 
 
-def _reachable(job: Job, own: Adaptation, first: int) -> tuple[int, ...]:
+def _reachable(job: Job, adaptation: Adaptation, first: int) -> tuple[int, ...]:
     """Batch sizes that the rule may ask for, ascending."""
     model = job.job_type.family
-    match own.mode:
+    match adaptation.mode:
         case Mode.ACCORDION:
             largest = LARGEST.get(model, first)
             return (first, largest) if largest > first else (first,)
         case Mode.GNS:
             return tuple(batch for _, batch in growth(model, first, job.scale_factor))
         case _:
-            return own.batches
+            return adaptation.batches
 
 
-def _wanted(job: Job, own: Adaptation, batches: tuple[int, ...], first: int, epochs: Ints) -> Ints:
+def _requested(
+    job: Job, adaptation: Adaptation, batches: tuple[int, ...], first: int, epochs: Ints
+) -> Ints:
     """(batches, epochs) position asked for."""
     here = np.arange(len(batches))[:, None]
     model = job.job_type.family
     if len(batches) == 1:
         return np.zeros((1, len(epochs)), np.int64)
-    if own.mode is Mode.ACCORDION:
+    if adaptation.mode is Mode.ACCORDION:
         critical: Bools = ACCORDION[model].within(epochs, first, profile=False)
         return np.broadcast_to(np.where(critical, 0, 1), (2, len(epochs)))
-    if own.mode is Mode.GNS:
+    if adaptation.mode is Mode.GNS:
         starts = [epoch for epoch, _ in growth(model, first, job.scale_factor)]
         stage = np.searchsorted(starts, epochs + 1, side="right") - 1
         return np.where(stage[None, :] > here, np.minimum(here + 1, len(batches) - 1), here)
-    at = np.array([batches.index(b) if b in batches else -1 for _, b in own.schedule])
-    stage = np.searchsorted(own.starts, epochs, side="right") - 1
+    at = np.array([batches.index(b) if b in batches else -1 for _, b in adaptation.schedule])
+    stage = np.searchsorted(adaptation.starts, epochs, side="right") - 1
     return np.where(at[stage][None, :] < 0, here, at[stage][None, :])
 
 
-def _trimmed(wanted: Ints) -> Ints:
+def _trimmed(requested: Ints) -> Ints:
     """Without the last epochs that ask for the same as the one before."""
-    differs = np.flatnonzero((wanted[:, 1:] != wanted[:, :-1]).any(axis=0))
+    differs = np.flatnonzero((requested[:, 1:] != requested[:, :-1]).any(axis=0))
     width = int(differs[-1]) + 2 if len(differs) else 1
-    return np.ascontiguousarray(wanted[:, :width])
+    return np.ascontiguousarray(requested[:, :width])
 
 
 class RunRules:
@@ -123,19 +125,19 @@ class RunRules:
 
     def add(self, rule: RunRule) -> int:
         """Take in a rule; its number."""
-        size = rule.wanted.size
+        size = rule.requested.size
         while self._used + size > len(self._flat):
             self._flat = np.concatenate([self._flat, np.zeros_like(self._flat)])
         if self._n == len(self._offset):
             self._offset = np.concatenate([self._offset, np.zeros_like(self._offset)])
             self._width = np.concatenate([self._width, np.zeros_like(self._width)])
-        self._flat[self._used : self._used + size] = rule.wanted.reshape(-1)
-        self._offset[self._n], self._width[self._n] = self._used, rule.wanted.shape[1]
+        self._flat[self._used : self._used + size] = rule.requested.reshape(-1)
+        self._offset[self._n], self._width[self._n] = self._used, rule.requested.shape[1]
         self._used += size
         self._n += 1
         return self._n - 1
 
-    def wanted(self, rules: Ints, position: Ints, epoch: Ints) -> Ints:
+    def requested(self, rules: Ints, position: Ints, epoch: Ints) -> Ints:
         """(jobs,) position in its batches that each job asks for, its own = no flag.
 
         rules: (jobs,) numbers that ``add`` gave. position: (jobs,) of the batch in force. epoch: (jobs,)
@@ -159,5 +161,5 @@ def rescaled(
     old_epoch, new_epoch = np.ceil(samples / old), np.ceil(samples / new)
     epochs = np.ceil(total / old_epoch)
     scaled = np.ceil(total * (1.0 / (new / old)))
-    kept = np.ceil(scaled / new_epoch) == epochs
-    return np.where(kept, scaled, epochs * new_epoch), np.ceil(done / old_epoch) * new_epoch
+    unchanged = np.ceil(scaled / new_epoch) == epochs
+    return np.where(unchanged, scaled, epochs * new_epoch), np.ceil(done / old_epoch) * new_epoch

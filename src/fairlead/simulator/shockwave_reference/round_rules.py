@@ -17,7 +17,7 @@ from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1
 from fairlead.model.job import Job, RestartCosts
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.round_kernels import RoundForecast, RoundUnits, any_lost, book_steps
+from fairlead.simulator.round_kernels import RoundForecast, RoundGroups, add_steps, any_lost
 from fairlead.simulator.shockwave_reference.rescaling import (
     RunRules,
     rescaled,
@@ -41,9 +41,9 @@ class ReleasedRules:
         self.rule: Ints = np.full(64, -1, np.int64)
         self.samples: Ints = np.ones(64, np.int64)
         self.position: Ints = np.zeros(64, np.int64)  # of the batch in force among the job's
-        self.wanted: Ints = np.zeros(64, np.int64)  # the same where there is no flag
+        self.requested: Ints = np.zeros(64, np.int64)  # the same where there is no flag
         self.batch: Ints = np.ones((64, 1), np.int64)  # (jobs, batches)
-        self.kind: Ints = np.zeros((64, 1), np.int64)
+        self.job_type: Ints = np.zeros((64, 1), np.int64)
 
     def add(self, job: Job) -> None:
         """A job at the end."""
@@ -56,10 +56,10 @@ class ReleasedRules:
             i, m = self.n, len(rule.batches)
             self.rule[i] = self.rules.add(rule)
             self.samples[i] = job.adaptation.samples
-            self.position[i] = self.wanted[i] = rule.start
+            self.position[i] = self.requested[i] = rule.start
             self.batch[i, :m] = rule.batches
             rows = [self.throughputs.row(job.job_type.with_batch_size(b)) for b in rule.batches]
-            self.kind[i, :m] = [-1 if row is None else row for row in rows]
+            self.job_type[i, :m] = [-1 if row is None else row for row in rows]
         self.n += 1
 
     def of(self, jobs: Ints) -> Ints:
@@ -67,10 +67,10 @@ class ReleasedRules:
         return self.batch[jobs, self.position[jobs]]
 
     def _grow(self, rows: int, width: int) -> None:
-        for name, fill in (("rule", -1), ("samples", 1), ("position", 0), ("wanted", 0)):
+        for name, fill in (("rule", -1), ("samples", 1), ("position", 0), ("requested", 0)):
             old = getattr(self, name)
             setattr(self, name, np.append(old, np.full(rows - len(old), fill, np.int64)))
-        for name in ("batch", "kind"):
+        for name in ("batch", "job_type"):
             old = getattr(self, name)
             new = np.ones((rows, width), np.int64)
             new[: len(old), : old.shape[1]] = old
@@ -81,18 +81,18 @@ class ReleasedRules:
         (units, width): who has changed. index, outcome: (units, width)."""
         has_rule = (index >= 0) & (self.rule[index] >= 0) & (outcome != _LOST)
         has_rule &= jobs.steps_done[index] < np.minimum(jobs.total_steps, jobs.last_step)[index]
-        changed = has_rule & (self.wanted[index] != self.position[index])
+        changed = has_rule & (self.requested[index] != self.position[index])
         if changed.any():
             self._rescale(index[changed], jobs)
         running = index[has_rule]
         position = self.position[running]
         per_epoch = np.ceil(self.samples[running] / self.batch[running, position])
         epoch = np.ceil(jobs.steps_done[running] / per_epoch).astype(np.int64)
-        self.wanted[running] = self.rules.wanted(self.rule[running], position, epoch)
+        self.requested[running] = self.rules.requested(self.rule[running], position, epoch)
         return np.asarray(changed)
 
     def _rescale(self, changed: Ints, jobs: JobArrays) -> None:
-        position = self.wanted[changed]
+        position = self.requested[changed]
         old, new = self.batch[changed, self.position[changed]], self.batch[changed, position]
         total, last = jobs.total_steps, jobs.last_step
         early = last[changed] / total[changed]
@@ -100,7 +100,7 @@ class ReleasedRules:
             total[changed], jobs.steps_done[changed], self.samples[changed], old, new
         )
         last[changed] = np.where(early < 1, early * total[changed], total[changed])
-        jobs.table_row[changed] = self.kind[changed, position]
+        jobs.table_row[changed] = self.job_type[changed, position]
         self.position[changed] = position
 
 
@@ -116,14 +116,14 @@ class ReleasedEnd(NamedTuple):
 
 @kernel(
     "Tuple((f8[:,::1], f8[::1], i8[:,::1], f8[::1]))"
-    "(RoundUnits, RoundForecast, JobArrays, ReleasedEnd)"
+    "(RoundGroups, RoundForecast, JobArrays, ReleasedEnd)"
 )
 def finish_released(
-    units: RoundUnits, forecast: RoundForecast, jobs: JobArrays, end: ReleasedEnd
+    groups: RoundGroups, forecast: RoundForecast, jobs: JobArrays, end: ReleasedEnd
 ) -> tuple[Floats, Floats, Ints, Floats]:
     """Return steps, finish_s, outcome and seconds lost of what a round has done by its end; book steps in
     place. An attempt fails where a device got no step in no time."""
-    n, width = units.job.shape
+    n, width = groups.job.shape
     did = np.zeros((n, width))
     until = np.empty(n)
     outcome = np.zeros((n, width), np.int64)
@@ -131,13 +131,13 @@ def finish_released(
     for i in range(n):
         until[i] = min(forecast.finish_s[i], end.end_s)
         took_s = until[i] - end.from_s
-        scale = units.first[i + 1] - units.first[i]
-        gone = any_lost(units.devices, units.first[i], units.first[i + 1], end.lost)
-        lost_s[i] = _lost_s(units, i, jobs, end, took_s)
+        scale = groups.first[i + 1] - groups.first[i]
+        gone = any_lost(groups.devices, groups.first[i], groups.first[i + 1], end.lost)
+        lost_s[i] = _lost_s(groups, i, jobs, end, took_s)
         part = (took_s - lost_s[i]) / took_s if lost_s[i] > 0 else 1.0
         good = not gone
         for k in range(width):
-            j = units.job[i, k]
+            j = groups.job[i, k]
             if j < 0:
                 continue
             jobs.ran_in[j] = end.round
@@ -154,23 +154,23 @@ def finish_released(
                 outcome[i, k] = _FAILED
                 good = False
         for k in range(width):
-            j = units.job[i, k]
+            j = groups.job[i, k]
             if j < 0:
                 continue
             if not good:
                 did[i, k] = 0.0
                 continue
-            if book_steps(jobs, j, did[i, k]):
+            if add_steps(jobs, j, did[i, k]):
                 outcome[i, k] = _ENDED
     return did, until, outcome, lost_s
 
 
-@kernel("f8(RoundUnits, i8, JobArrays, ReleasedEnd, f8)", inline="always")
-def _lost_s(units: RoundUnits, i: int, jobs: JobArrays, end: ReleasedEnd, took_s: float) -> float:
+@kernel("f8(RoundGroups, i8, JobArrays, ReleasedEnd, f8)", inline="always")
+def _lost_s(groups: RoundGroups, i: int, jobs: JobArrays, end: ReleasedEnd, took_s: float) -> float:
     """Return the seconds that unit i loses because a job of it did not run in the round before."""
     lost_s = 0.0
-    for k in range(units.job.shape[1]):
-        j = units.job[i, k]
+    for k in range(groups.job.shape[1]):
+        j = groups.job[i, k]
         if j >= 0 and end.round > 0 and jobs.ran_in[j] != end.round - 1 and took_s > end.least_s:
             lost_s = max(lost_s, min(jobs.restart_s[j], took_s))
     return lost_s

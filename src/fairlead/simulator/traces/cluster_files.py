@@ -76,8 +76,8 @@ def priced(cluster: Cluster, given: Mapping[str, float]) -> Cluster:
         if name not in cluster.accelerators:
             have = ", ".join(cluster.accelerators)
             raise ClusterError(f"prices: {name!r} is not in the cluster, which has {have}")
-    wanted = {**DEFAULT_PRICES, **given}
-    return Cluster(cluster.nodes, {a: wanted[a] for a in cluster.accelerators if a in wanted})
+    prices = {**DEFAULT_PRICES, **given}
+    return Cluster(cluster.nodes, {a: prices[a] for a in cluster.accelerators if a in prices})
 
 
 def _counts(what: str, text: str) -> dict[str, int]:
@@ -153,16 +153,18 @@ def _nodes(path: Path, at: int, table: Any) -> list[Node]:
     return [Node(f"{name}-{i}", accelerator, devices) for i in range(count)]
 
 
-def _toml_value(path: Path, where: str, table: dict[str, Any], key: str, kind: type[Any]) -> Any:
+def _toml_value(
+    path: Path, where: str, table: dict[str, Any], key: str, value_type: type[Any]
+) -> Any:
     value = table.get(key)
     if value is None:
         raise ClusterError(f"{path}: {where}: {key!r} is missing")
-    if kind is str:
-        wanted, good = "a name", isinstance(value, str) and value != ""
+    if value_type is str:
+        prices, good = "a name", isinstance(value, str) and value != ""
     else:
-        wanted, good = "a whole number >= 1", type(value) is int and value >= 1
+        prices, good = "a whole number >= 1", type(value) is int and value >= 1
     if not good:
-        raise ClusterError(f"{path}: {where}: {key}: expected {wanted}, got {value!r}")
+        raise ClusterError(f"{path}: {where}: {key}: expected {prices}, got {value!r}")
     return value
 
 

@@ -153,21 +153,21 @@ class _Families:
 
     def __init__(self, throughputs: Throughputs) -> None:
         self.rate = throughputs.fastest.tolist()
-        self.kinds: dict[int, list[tuple[str, float]]] = {}
+        self.job_types: dict[int, list[tuple[str, float]]] = {}
         for one, rate in zip(throughputs.job_types, self.rate, strict=True):
             if rate > 0:
-                self.kinds.setdefault(one.scale_factor, []).append((one.name, rate))
-        self.scales = sorted(self.kinds)
+                self.job_types.setdefault(one.scale_factor, []).append((one.name, rate))
+        self.scales = sorted(self.job_types)
 
     def scale(self, devices: int) -> int | None:
         """The largest scale factor of the table that is not above ``devices``."""
         at = bisect_right(self.scales, devices)
         return self.scales[at - 1] if at else None
 
-    def pick(self, scale: int, chance: float) -> tuple[str, float]:
+    def pick(self, scale: int, u: float) -> tuple[str, float]:
         """(family, rate) at this scale factor; chance in [0, 1)."""
-        kinds = self.kinds[scale]
-        return kinds[int(chance * len(kinds))]
+        job_types = self.job_types[scale]
+        return job_types[int(u * len(job_types))]
 
 
 def _with_families(
@@ -180,15 +180,15 @@ def _with_families(
 ) -> Trace:
     families = _Families(request.throughputs)
     chances = np.random.default_rng(request.seed).random(len(rows)).tolist()
-    kept: list[_DurationRow] = []
+    rows_used: list[_DurationRow] = []
     arrivals: list[Arrival] = []
-    for row, chance in zip(rows, chances, strict=True):
+    for row, u in zip(rows, chances, strict=True):
         scale = families.scale(row.devices)
         if scale is None:
             reason = f"the throughput table has no scale factor of {row.devices} or less"
             skipped.append(Skipped(row.line, reason))
             continue
-        family, rate = families.pick(scale, chance)
+        family, rate = families.pick(scale, u)
         job = Job(
             JobId(len(arrivals)),
             family,
@@ -198,8 +198,8 @@ def _with_families(
             duration_s=row.duration_s,
         )
         arrivals.append(Arrival(row.submitted_s - rows[0].submitted_s, job))
-        kept.append(row)
-    rounded = sum(a.job.scale_factor != r.devices for a, r in zip(arrivals, kept, strict=True))
+        rows_used.append(row)
+    rounded = sum(a.job.scale_factor != r.devices for a, r in zip(arrivals, rows_used, strict=True))
     if rounded:
         notes.append(
             f"{rounded} jobs ask for a number of devices that the throughput table lacks: "
@@ -211,6 +211,6 @@ def _with_families(
         arrivals=arrivals,
         skipped=tuple(skipped),
         notes=tuple(notes),
-        lines=tuple(row.line for row in kept),
-        devices=tuple(row.devices for row in kept),
+        lines=tuple(row.line for row in rows_used),
+        devices=tuple(row.devices for row in rows_used),
     )

@@ -84,15 +84,15 @@ def _read(source: Source, spelling: Spelling) -> Trace:
         for row in found
         if row.late_s is not None
     )
-    kept = [row for row in found if row.late_s is None]
-    in_order = sorted(kept, key=lambda row: row.arrival.time_s)
+    on_time = [row for row in found if row.late_s is None]
+    in_order = sorted(on_time, key=lambda row: row.arrival.time_s)
     sorted_note = "the rows were not in order of submission: sorted"
     return Trace(
         str(source.path),
         spelling.name,
         list(_numbered(in_order)),
         skipped,
-        (*(() if in_order == kept else (sorted_note,)), *columns.notes()),
+        (*(() if in_order == on_time else (sorted_note,)), *columns.notes()),
         tuple(row.line for row in in_order),
     )
 

@@ -52,8 +52,8 @@ def _rates(source: Source, model: str, known: dict[JobType, float]) -> dict[JobT
         columns.check(line, row)
         batch = whole(source, line, BATCH, row[columns.index[BATCH]], least=1)
         for i, scale in scales.items():
-            kind = JobType(model, batch, scale)
-            if kind in found or kind in known:
+            job_type = JobType(model, batch, scale)
+            if job_type in found or job_type in known:
                 raise source.fault(line, f"{BATCH}: {batch} appears twice")
-            found[kind] = at_least_zero(source, line, f"rate on {scale}", row[i].strip() or 0)
+            found[job_type] = at_least_zero(source, line, f"rate on {scale}", row[i].strip() or 0)
     return found

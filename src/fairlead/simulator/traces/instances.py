@@ -50,22 +50,22 @@ def snapshot_of(
     """
     jobs = sorted(jobs, key=lambda job: job.id)
     table = throughputs.columns(cluster.slots)
-    kinds = [table.row(JobType.parse(job.family, job.scale_factor)) for job in jobs]
-    for job, row in zip(jobs, kinds, strict=True):
+    rows = [table.row(JobType.parse(job.family, job.scale_factor)) for job in jobs]
+    for job, row in zip(jobs, rows, strict=True):
         if row is None:
             raise InputError(
                 f"job {job.id}: {table.origin} has no rates for job_type {job.family!r} at "
                 f"scale_factor {job.scale_factor}"
             )
     tenants = tuple(dict.fromkeys(job.tenant for job in jobs))
-    kind = np.array(kinds, np.int64)
+    job_type = np.array(rows, np.int64)
     weight = np.array([job.weight for job in jobs], np.float64)
-    class_key = np.column_stack([kind.astype(np.float64), weight])
+    class_key = np.column_stack([job_type.astype(np.float64), weight])
     _, job_class = np.unique(class_key, axis=0, return_inverse=True)
     fresh = fresh_snapshot(
         cluster,
         table,
-        kind,
+        job_type,
         job_class.reshape(len(jobs)).astype(np.int64),
         weight,
         np.array([job.steps_left for job in jobs], np.float64),
@@ -84,7 +84,7 @@ def snapshot_of(
 def fresh_snapshot(
     cluster: Cluster,
     table: Throughputs,
-    kind: Ints,
+    job_type: Ints,
     job_class: Ints,
     weight: Floats,
     steps_left: Floats,
@@ -93,7 +93,7 @@ def fresh_snapshot(
 
     table: with the cluster's slot types; kind: (jobs,) rows of the table; the rest: (jobs,).
     """
-    n, slots = len(kind), len(cluster.slots)
+    n, slots = len(job_type), len(cluster.slots)
     return Snapshot(
         now_s=0.0,
         round_s=DEFAULT.round_s,
@@ -107,7 +107,7 @@ def fresh_snapshot(
         job_class=job_class,
         tenant=np.zeros(n, np.int64),
         tenants=("",),
-        job_type=kind,
+        job_type=job_type,
         job_type_rate=table.rate,
         regimes=None,
         isolated_s=np.zeros(n),
@@ -117,8 +117,8 @@ def fresh_snapshot(
         capacity=cluster.capacity,
         price=cluster.price,
         group_members=np.arange(n)[:, None],
-        scale=np.array([one.scale_factor for one in table.job_types], np.int64)[kind],
-        rate=table.rate[kind][:, :, None],
+        scale=np.array([one.scale_factor for one in table.job_types], np.int64)[job_type],
+        rate=table.rate[job_type][:, :, None],
         colocated_rate=table.colocated_rate,
         received_s=np.zeros((n, slots)),
         deficit_s=np.zeros((n, slots)),

@@ -42,7 +42,7 @@ class Interference:
     families: dict[str, tuple[float, float]]  # memory in GB, pressure (1 = Gavel's geometric mean)
     accelerators: dict[str, tuple[float, float]]  # memory in GB, contention
 
-    def beside(self, table: Throughputs) -> Floats:
+    def colocated_rate(self, table: Throughputs) -> Floats:
         """(kinds, kinds, slots) steps/s of the first kind beside the second."""
         pair = np.zeros((len(table.job_types), len(table.job_types), len(table.slots)))
         single = [i for i, one in enumerate(table.job_types) if self._known(one)]
@@ -83,15 +83,15 @@ def builtin_interference() -> Interference:
 
 
 def _read(name: str, key: str, parameter: str) -> dict[str, tuple[float, float]]:
-    wanted = (key, "memory_gb", parameter)
+    key_path = (key, "memory_gb", parameter)
     with as_file(files("fairlead.simulator.traces.data") / name) as path:
         source = Source(path, ThroughputError)
         rows = csv_rows(source)
-        columns = HeaderColumns(source, *next(rows), wanted)
+        columns = HeaderColumns(source, *next(rows), key_path)
         out = {}
         for line, row in rows:
             columns.check(line, row)
-            cell = {column: row[columns.index[column]] for column in wanted}
+            cell = {column: row[columns.index[column]] for column in key_path}
             memory = above_zero(source, line, "memory_gb", cell["memory_gb"])
             out[cell[key]] = memory, above_zero(source, line, parameter, cell[parameter])
     return out

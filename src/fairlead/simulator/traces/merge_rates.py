@@ -11,7 +11,7 @@ from pathlib import Path
 from fairlead.errors import ThroughputError
 from fairlead.simulator.traces.atomic_write import write_atomically
 from fairlead.simulator.traces.throughput_tables import (
-    BESIDE,
+    COLOCATED,
     COLUMNS,
     read_throughputs,
 )
@@ -23,12 +23,12 @@ def merge_rates(path: Path, rows: Iterable[dict[str, str]]) -> None:
     """Put rows (by the columns of docs/formats.md) into our CSV at ``path``; a row of the same kind and slot
     type gives way, all else stays as it is, comments aside. Raises ThroughputError where the file is no
     table, or not our CSV."""
-    with _alone(path):
+    with _exclusively(path):
         _merge(path, rows)
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _exclusively(path: Path) -> Iterator[None]:
     """One process at a time: several may measure into one table at once."""
     try:
         handle = os.open(path.absolute().parent, os.O_RDONLY)
@@ -44,11 +44,11 @@ def _alone(path: Path) -> Iterator[None]:
 def _merge(path: Path, rows: Iterable[dict[str, str]]) -> None:
     header, old = _existing(path)
     new = {_key(row): row for row in rows}
-    kept = [row for row in old if row.get(BESIDE, "").strip() or _key(row) not in new]
+    unchanged = [row for row in old if row.get(COLOCATED, "").strip() or _key(row) not in new]
     text = io.StringIO()
     writer = csv.DictWriter(text, header, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows([*kept, *new.values()])
+    writer.writerows([*unchanged, *new.values()])
     with write_atomically(path) as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8")
 

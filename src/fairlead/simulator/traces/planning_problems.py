@@ -31,7 +31,7 @@ MAX_PRIORITY = 1e30  # of a job: a power, recorded ones reach 1e18
 
 
 @dataclass(frozen=True, slots=True)
-class WindowInstance:
+class PlanningInstance:
     """One line, checked. Lengths of all jobs' arrays are equal."""
 
     line: int
@@ -39,7 +39,7 @@ class WindowInstance:
     weight: Floats  # (jobs,) of the welfare
 
 
-def read_windows(path: str | Path) -> Iterator[WindowInstance]:
+def read_windows(path: str | Path) -> Iterator[PlanningInstance]:
     """The window problems of a file (docs/formats.md); fields of other names are ignored."""
     source = Source(path, InputError)
     lines = 0
@@ -90,7 +90,7 @@ class _Checked:
         self.source = source
         self.line = line
 
-    def instance(self, record: _PlanningRecord) -> WindowInstance:
+    def instance(self, record: _PlanningRecord) -> PlanningInstance:
         inst = record.inst
         devices, rounds, round_s = self._frame(inst)
         bases, logs = self._welfare(inst)
@@ -122,7 +122,7 @@ class _Checked:
             penalty=at_least_zero(self.source, self.line, "inst.k", inst.k),
             at_least=np.zeros(jobs, np.int64),
         )
-        return WindowInstance(self.line, problem, weight)
+        return PlanningInstance(self.line, problem, weight)
 
     def _frame(self, inst: _Instance) -> tuple[int, int, float]:
         devices = self._whole("inst.G", inst.G, 1, MAX_DEVICES)

@@ -43,9 +43,9 @@ class Source:
         """The file's bytes, unpacked if it is gzip; what goes wrong while reading is one sentence."""
         try:
             with self.path.open("rb") as raw:
-                packed = raw.read(2) == GZIP_MAGIC
+                compressed = raw.read(2) == GZIP_MAGIC
                 raw.seek(0)
-                if packed:
+                if compressed:
                     with gzip.GzipFile(fileobj=raw) as unpacked:
                         yield unpacked  # type: ignore[misc]
                 else:

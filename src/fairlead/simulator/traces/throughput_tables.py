@@ -30,12 +30,12 @@ from fairlead.simulator.traces.source import (
 
 NEEDED = ("family", "scale_factor", "accelerator", "locality", "steps_per_s")
 COLUMNS = (*NEEDED, "source")
-BESIDE = "beside"  # the column, if there is one, with the family that shares the devices
+COLOCATED = "beside"  # the column, if there is one, with the family that shares the devices
 BUILTIN = "builtin"
 GAVEL = "builtin:gavel"  # of the catalogue, what Gavel's release measured
-SPREAD_SUFFIX = "_unconsolidated"  # how Gavel marks the table of a spread slot type
+SCATTERED_SUFFIX = "_unconsolidated"  # how Gavel marks the table of a spread slot type
 NOISE = 1.1  # what a measured rate beside another may be above the one alone
-ALONE = "null"  # Gavel's key for the rate without a partner
+NO_PARTNER = "null"  # Gavel's key for the rate without a partner
 
 GavelTable: TypeAlias = dict[str, dict[str, dict[str, float | list[float]]]]
 
@@ -62,15 +62,15 @@ def builtin_throughputs(of: str = "") -> Throughputs:
     of pairs from the interference model. of: only rows whose source begins so."""
     with as_file(files("fairlead.simulator.traces.data") / "catalogue.csv") as path:
         origin = f"the built-in catalogue{of and f' (rows of {of})'}"
-        alone = _read_csv(Source(path, ThroughputError), origin, of)
-    return replace(alone, colocated_rate=builtin_interference().beside(alone))
+        solo = _read_csv(Source(path, ThroughputError), origin, of)
+    return replace(solo, colocated_rate=builtin_interference().colocated_rate(solo))
 
 
 def write_throughputs_csv(table: Throughputs, path: str | Path) -> None:
     """Write the table as our CSV. Pairs of unequal scale factor have no place in it and are left out."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(COLUMNS if table.colocated_rate is None else (*COLUMNS, BESIDE))
+    rows.writerow(COLUMNS if table.colocated_rate is None else (*COLUMNS, COLOCATED))
     more = [] if table.colocated_rate is None else [""]
     for one, rates in zip(table.job_types, table.rate.tolist(), strict=True):
         for slot, rate in zip(table.slots, rates, strict=True):
@@ -102,10 +102,10 @@ def _names(slot: SlotType) -> tuple[str, str]:
 class _Entry:
     """One rate of the table."""
 
-    kind: JobType
+    job_type: JobType
     slot: SlotType
     rate: float  # steps/s
-    beside: str = ""  # the family that shares the devices, at the same scale factor
+    partner: str = ""  # the family that shares the devices, at the same scale factor
 
 
 def _table(
@@ -115,12 +115,12 @@ def _table(
     entries = list(entries)
     row: dict[JobType, int] = {}
     for entry in entries:
-        row.setdefault(entry.kind, len(row))
+        row.setdefault(entry.job_type, len(row))
     order = sorted(set(slots), key=lambda s: (s.accelerator, s.locality.value))
     column = {slot: i for i, slot in enumerate(order)}
     rate = np.zeros((len(row), len(column)))
     for entry in entries:
-        rate[row[entry.kind], column[entry.slot]] = entry.rate
+        rate[row[entry.job_type], column[entry.slot]] = entry.rate
     return row, column, Throughputs(tuple(column), tuple(row), rate, origin=origin)
 
 
@@ -134,17 +134,17 @@ def _read_csv(source: Source, origin: str, of: str = "") -> Throughputs:
         columns.check(line, cells)
         if of and not cells[columns.index["source"]].startswith(of):
             continue
-        partner = cells[columns.index[BESIDE]].strip() if BESIDE in columns.index else ""
+        partner = cells[columns.index[COLOCATED]].strip() if COLOCATED in columns.index else ""
         entry = _csv_entry(source, line, [cells[columns.index[name]] for name in NEEDED], partner)
-        key = entry.kind, entry.slot, entry.beside
+        key = entry.job_type, entry.slot, entry.partner
         if key in entries:
             raise source.fault(line, f"{_named(entry)}: the row appears twice")
         entries[key] = line, entry
     if not entries:
         raise source.fault(line, "the table has no rows")
-    alone = [entry for _, entry in entries.values() if not entry.beside]
-    row, column, table = _table(alone, (slot for _, slot, _ in entries), origin)
-    pairs = [(line, entry) for line, entry in entries.values() if entry.beside]
+    solo = [entry for _, entry in entries.values() if not entry.partner]
+    row, column, table = _table(solo, (slot for _, slot, _ in entries), origin)
+    pairs = [(line, entry) for line, entry in entries.values() if entry.partner]
     return (
         replace(table, colocated_rate=_csv_pairs(source, pairs, row, column, table.rate))
         if pairs
@@ -179,29 +179,29 @@ def _csv_pairs(
     """(kinds, kinds, slots) from rows that name who shares the devices."""
     pair = np.zeros((len(row), len(row), len(column)))
     for line, entry in pairs:
-        partner = JobType.parse(entry.beside, entry.kind.scale_factor)
-        for one in (entry.kind, partner):
+        partner = JobType.parse(entry.partner, entry.job_type.scale_factor)
+        for one in (entry.job_type, partner):
             if one not in row:
                 raise source.fault(
                     line,
                     f"beside: {one.name} at scale factor {one.scale_factor} has no row of its own",
                 )
         slot = column[entry.slot]
-        alone = float(rate[row[entry.kind], slot])
-        if entry.rate > alone * NOISE:
+        solo = float(rate[row[entry.job_type], slot])
+        if entry.rate > solo * NOISE:
             raise source.fault(
                 line,
-                f"steps_per_s: {_named(entry)} must not be above the rate alone, {alone:g}, but for noise, "
+                f"steps_per_s: {_named(entry)} must not be above the rate alone, {solo:g}, but for noise, "
                 f"got {entry.rate:g}",
             )
-        pair[row[entry.kind], row[partner], column[entry.slot]] = entry.rate
+        pair[row[entry.job_type], row[partner], column[entry.slot]] = entry.rate
     return pair
 
 
 def _named(entry: _Entry) -> str:
-    one = entry.kind
+    one = entry.job_type
     named = f"{one.name} at scale factor {one.scale_factor} on {entry.slot.accelerator}"
-    return f"{named} beside {entry.beside}" if entry.beside else named
+    return f"{named} beside {entry.partner}" if entry.partner else named
 
 
 def _read_gavel(source: Source) -> Throughputs:
@@ -211,27 +211,31 @@ def _read_gavel(source: Source) -> Throughputs:
         table = msgspec.json.decode(data, type=GavelTable)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
         raise source.json_fault(problem, data) from None
-    kind = {text: _gavel_kind(source, text) for by_kind in table.values() for text in by_kind}
-    if not kind:
+    job_type = {
+        text: _gavel_job_type(source, text)
+        for by_job_type in table.values()
+        for text in by_job_type
+    }
+    if not job_type:
         raise source.fault(None, "the table has no rows")
     entries = [
-        _Entry(kind[text], _gavel_slot(column), _gavel_alone(source, column, text, partners))
-        for column, by_kind in table.items()
-        for text, partners in by_kind.items()
+        _Entry(job_type[text], _gavel_slot(column), _gavel_solo(source, column, text, partners))
+        for column, by_job_type in table.items()
+        for text, partners in by_job_type.items()
     ]
     row, slot, rates = _table(entries, (_gavel_slot(column) for column in table), str(source.path))
     pair = np.zeros((len(row), len(row), len(slot)))
-    for column, by_kind in table.items():
-        for text, partners in by_kind.items():
-            beside = pair[row[kind[text]], :, slot[_gavel_slot(column)]]
+    for column, by_job_type in table.items():
+        for text, partners in by_job_type.items():
+            colocated = pair[row[job_type[text]], :, slot[_gavel_slot(column)]]
             _gavel_partners(
                 source=source,
                 column=column,
                 text=text,
                 partners=partners,
-                kind=kind,
+                job_type=job_type,
                 row=row,
-                beside=beside,
+                colocated=colocated,
             )
     return Throughputs(
         rates.slots, rates.job_types, rates.rate, pair if pair.any() else None, origin=rates.origin
@@ -239,12 +243,12 @@ def _read_gavel(source: Source) -> Throughputs:
 
 
 def _gavel_slot(column: str) -> SlotType:
-    if column.endswith(SPREAD_SUFFIX):
-        return SlotType(column.removesuffix(SPREAD_SUFFIX), Locality.SCATTERED)
+    if column.endswith(SCATTERED_SUFFIX):
+        return SlotType(column.removesuffix(SCATTERED_SUFFIX), Locality.SCATTERED)
     return SlotType(column)
 
 
-def _gavel_kind(source: Source, text: str) -> JobType:
+def _gavel_job_type(source: Source, text: str) -> JobType:
     """``"('LM (batch size 5)', 2)"``, or in the oldest files the family alone, which means 1 device."""
     if not text.startswith("("):
         return JobType.parse(text, 1)
@@ -257,10 +261,10 @@ def _gavel_kind(source: Source, text: str) -> JobType:
     return JobType.parse(family, scale)
 
 
-def _gavel_alone(
+def _gavel_solo(
     source: Source, column: str, text: str, partners: dict[str, float | list[float]]
 ) -> float:
-    rate = partners.get(ALONE, 0.0)
+    rate = partners.get(NO_PARTNER, 0.0)
     if not isinstance(rate, float | int) or not 0 <= rate < float("inf"):
         raise source.fault(
             None, f"{column}, {text}: the rate must be a number >= 0, got {shown(rate)}"
@@ -273,18 +277,18 @@ def _gavel_partners(
     column: str,
     text: str,
     partners: dict[str, float | list[float]],
-    kind: dict[str, JobType],
+    job_type: dict[str, JobType],
     row: dict[JobType, int],
-    beside: Floats,  # (kinds,) where the rates beside each other kind go
+    colocated: Floats,  # (kinds,) where the rates beside each other kind go
 ) -> None:
     for other, rates in partners.items():
-        if other == ALONE:
+        if other == NO_PARTNER:
             continue
-        index = row.get(kind.get(other) or _gavel_kind(source, other))
+        index = row.get(job_type.get(other) or _gavel_job_type(source, other))
         if index is None:
             raise source.fault(None, f"{column}, {text}: partner {shown(other)} has no row")
         if not isinstance(rates, list) or len(rates) != 2 or not 0 <= min(rates) <= max(rates):
             raise source.fault(
                 None, f"{column}, {text}, {other}: expected two rates >= 0, got {shown(rates)}"
             )
-        beside[index] = rates[0]
+        colocated[index] = rates[0]

@@ -156,14 +156,14 @@ class _Obstacles:
                 return f"{found}, which {job.family} changes to"
         return None
 
-    def _of(self, kind: JobType) -> str | None:
-        if kind not in self.known:
-            self.known[kind] = self._find(kind)
-        return self.known[kind]
+    def _of(self, job_type: JobType) -> str | None:
+        if job_type not in self.known:
+            self.known[job_type] = self._find(job_type)
+        return self.known[job_type]
 
-    def _find(self, kind: JobType) -> str | None:
-        named = f"{kind.name} at scale factor {kind.scale_factor}"
-        row = self.table.row(kind)
+    def _find(self, job_type: JobType) -> str | None:
+        named = f"{job_type.name} at scale factor {job_type.scale_factor}"
+        row = self.table.row(job_type)
         slots = [
             slot
             for i, slot in enumerate(self.table.slots)
@@ -175,7 +175,7 @@ class _Obstacles:
         if self.cluster is None:
             return None
         size = dict(zip(self.cluster.accelerators, self.cluster.capacity.tolist(), strict=True))
-        if any(size[slot.accelerator] >= kind.scale_factor for slot in slots):
+        if any(size[slot.accelerator] >= job_type.scale_factor for slot in slots):
             return None
         have = ", ".join(f"{int(size[slot.accelerator])} {slot.accelerator}" for slot in slots)
         return f"{named} needs more devices than there are ({have})"
@@ -200,5 +200,5 @@ def _summary(reason: str, group: list[Skipped]) -> str:
     where = "line" if from_file else "job"
     numbers = [one.line if from_file else one.job for one in group]
     named = ", ".join(str(n) for n in numbers[:NAMED]) + (", ..." if len(group) > NAMED else "")
-    many = "" if len(group) == 1 else "s"
-    return f"{len(group)} {what}{many} skipped: {reason} ({where}{many} {named})"
+    plural = "" if len(group) == 1 else "s"
+    return f"{len(group)} {what}{plural} skipped: {reason} ({where}{plural} {named})"

@@ -186,11 +186,11 @@ def test_parts_of_a_page_come_alone(cluster: Served) -> None:
 def test_guessing_tokens_gets_slow() -> None:
     now = [0.0]
     throttle = session.Throttle(lambda: now[0])
-    for _ in range(session.MOST_FAILURES):
+    for _ in range(session.MAX_FAILURES):
         assert throttle.wait_s("a") == 0.0
         throttle.failed("a")
         now[0] += 1.0
-    assert throttle.wait_s("a") == session.WINDOW_S - session.MOST_FAILURES
+    assert throttle.wait_s("a") == session.WINDOW_S - session.MAX_FAILURES
     assert throttle.wait_s("b") == 0.0
     now[0] = session.WINDOW_S
     assert throttle.wait_s("a") == 0.0

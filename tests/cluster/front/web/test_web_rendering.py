@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from fairlead.analysis.report.markup import tag
 from fairlead.cluster.front.web import (
-    job_page as jobpage,
+    charts,
+    overview,
+    tables,
 )
 from fairlead.cluster.front.web import (
-    overview,
-    plots,
-    tables,
+    job_page as jobpage,
 )
 from fairlead.cluster.front.web import (
     what_if as whatif,
@@ -28,7 +28,7 @@ from fairlead.cluster.front.web.layout import (
     policy,
 )
 from fairlead.cluster.front.web.login import safe_target
-from fairlead.cluster.front.web.markup import address, plain
+from fairlead.cluster.front.web.markup import address, strip_escapes
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
@@ -79,7 +79,8 @@ def node(number: int = 0, devices: int = 2, **fields: object) -> NodeView:
 
 def sample(time_s: float, held: int = 2) -> Sample:
     return Sample(
-        time_s=time_s, held={"v100": held, "k80": 1}, capacity={"v100": 4, "k80": 2}, running=2, waiting=0,
+        time_s=time_s, allocated={"v100": held, "k80": 1},
+        capacity={"v100": 4, "k80": 2}, running=2, waiting=0,
         share={"vision": 1.0},
     )  # fmt: skip
 
@@ -120,17 +121,19 @@ def everything(words: str) -> str:
         attempts=(attempt,), events=((12.0, words),),
     )  # fmt: skip
     samples = [
-        Sample(time_s=1.0, held={words: 1}, capacity={words: 1}, running=1, waiting=0, share={})
+        Sample(
+            time_s=1.0, allocated={words: 1}, capacity={words: 1}, running=1, waiting=0, share={}
+        )
     ]
     outlook = ForecastSummary(makespan_s=9.0, mean_left_s=4.0, finish_s={7: 9.0}, utilization=0.5)
     answer = Comparison(now=outlook, then=outlook, changed=((7, 9.0, 8.0),), notes=(words,))
     sections = [
         overview.summary(status), overview.queue([job], 1), overview.pictures(status, samples, "hour"),
         overview.by_tenant(status), overview.devices(places), jobpage.facts(job, ADMIN, 100.0),
-        jobpage.attempts_section(job, [attempt], 100.0), jobpage.story(story, 100.0),
+        jobpage.attempts_section(job, [attempt], 100.0), jobpage.attempt_history(story, 100.0),
         jobpage.log_section(job, words, words),
         whatif.answer(answer), Section("nodes", "Nodes", tables.nodes_table(places, ADMIN)),
-        Section("grid", "Grid", plots.occupancy(places)),
+        Section("grid", "Grid", charts.occupancy(places)),
     ]  # fmt: skip
     return document(Page(words, words, sections), Caller(words, words, "admin"), "nonce")
 
@@ -140,10 +143,12 @@ def test_an_interval_that_is_assumed_is_not_told_as_one_that_held() -> None:
         job=JOB, why_here="It runs.", finish_s=9.0, finish_low_s=5.0, finish_high_s=12.0,
         forecasts=3, attempts=(), events=(), forecast_outcomes=2,
     )  # fmt: skip
-    young = str(jobpage.story(story, 100.0))
+    young = str(jobpage.attempt_history(story, 100.0))
     assert "probably between" in young
     assert "not calibrated yet: 2 of 20 like forecasts have been checked" in young
-    known = str(jobpage.story(msgspec.structs.replace(story, forecast_outcomes=20), 100.0))
+    known = str(
+        jobpage.attempt_history(msgspec.structs.replace(story, forecast_outcomes=20), 100.0)
+    )
     assert "8 of 10 times between" in known
     assert "calibrated" not in known
 
@@ -176,17 +181,17 @@ def test_pages_need_nothing_from_elsewhere_and_no_style_or_script_without_the_no
 
 def test_every_picture_is_well_formed_and_named() -> None:
     pictures = [
-        plots.devices_over_time([sample(1.0), sample(7.0, 4)], 13.0),
-        plots.devices_over_time([], 13.0),
-        plots.shares([TENANT]),
-        plots.shares([]),
-        plots.fairness([TENANT, msgspec.structs.replace(TENANT, mean_rho=None)]),
-        plots.lost_work([msgspec.structs.replace(TENANT, device_s=0.0)]),
-        plots.occupancy([node(0), node(1, state="lost"), node(2, jobs=((1, 2), ()))]),
-        plots.timeline(
+        charts.devices_over_time([sample(1.0), sample(7.0, 4)], 13.0),
+        charts.devices_over_time([], 13.0),
+        charts.shares([TENANT]),
+        charts.shares([]),
+        charts.fairness([TENANT, msgspec.structs.replace(TENANT, mean_rho=None)]),
+        charts.lost_work([msgspec.structs.replace(TENANT, device_s=0.0)]),
+        charts.occupancy([node(0), node(1, state="lost"), node(2, jobs=((1, 2), ()))]),
+        charts.timeline(
             [ATTEMPT, msgspec.structs.replace(ATTEMPT, attempt=2, ended_s=None)], 10.0, 60.0
         ),
-        plots.timeline([], 10.0, 60.0),
+        charts.timeline([], 10.0, 60.0),
     ]
     for picture in pictures:
         root = ElementTree.fromstring(picture)
@@ -196,8 +201,8 @@ def test_every_picture_is_well_formed_and_named() -> None:
 
 
 def test_devices_over_time_are_means_of_groups_of_rounds() -> None:
-    few = plots.devices_over_time([sample(float(i), i % 2 * 4) for i in range(100)], 100.0)
-    many = plots.devices_over_time([sample(float(i), i % 2 * 4) for i in range(50_000)], 50_000.0)
+    few = charts.devices_over_time([sample(float(i), i % 2 * 4) for i in range(100)], 100.0)
+    many = charts.devices_over_time([sample(float(i), i % 2 * 4) for i in range(50_000)], 50_000.0)
     assert few.count("H") > 100
     assert len(many) < 20_000
     heights = re.search(r'<path d="M[0-9.]+ ([0-9.]+)H[0-9.]+V([0-9.]+)', many)
@@ -207,7 +212,7 @@ def test_devices_over_time_are_means_of_groups_of_rounds() -> None:
 
 def test_a_timeline_shows_each_start_and_its_costs() -> None:
     runs = msgspec.structs.replace(ATTEMPT, attempt=2, began_s=45.0, ended_s=None, why="", node="b")
-    picture = plots.timeline([ATTEMPT, runs], 10.0, 60.0)
+    picture = charts.timeline([ATTEMPT, runs], 10.0, 60.0)
     assert "attempt 1 on a, 28 s: preempted" in picture
     assert "attempt 2 on b, 15 s: runs" in picture
     assert picture.count('class="cost"') == 3  # before and after the first, before the second
@@ -218,7 +223,7 @@ def test_a_job_without_forecasts_has_a_page_with_ages() -> None:
         job=JOB, why_here="It waits.", finish_s=None, finish_low_s=None, finish_high_s=None,
         forecasts=0, attempts=(ATTEMPT,), events=((12.0, "submitted"),),
     )  # fmt: skip
-    shown = Elements(jobpage.story(told, 100.0).body).text
+    shown = Elements(jobpage.attempt_history(told, 100.0).body).text
     assert "No forecast: it takes no part now." in shown
     assert "1 min 28 s ago submitted" in shown
     assert "1 min 28 s ago" in Elements(tables.attempts_table([ATTEMPT], 100.0)).text
@@ -292,9 +297,9 @@ def test_large_clusters_make_small_pages() -> None:
 
 
 def test_logs_are_shown_without_colours_and_with_the_last_state_of_a_line() -> None:
-    assert plain("\x1b[31mred\x1b[0m\r\n10 %\r50 %\r100 %\nend\r") == "red\n100 %\nend"
-    assert len(plain("x" * 1_000_000)) == 1_000_000  # in linear time
-    assert plain("\x1b]" * 100_000 + "a").endswith("a")
+    assert strip_escapes("\x1b[31mred\x1b[0m\r\n10 %\r50 %\r100 %\nend\r") == "red\n100 %\nend"
+    assert len(strip_escapes("x" * 1_000_000)) == 1_000_000  # in linear time
+    assert strip_escapes("\x1b]" * 100_000 + "a").endswith("a")
 
 
 def test_after_the_login_one_stays_on_this_server() -> None:

@@ -31,7 +31,7 @@ from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import InputError
 
 router = APIRouter(prefix="/v1", tags=["cluster"])
-MOST_ADDED, MOST_TYPES, MOST_DEVICES = 100, 100, 100_000
+MAX_ADDED, MAX_TYPES, MAX_DEVICES = 100, 100, 100_000
 LONGEST_POLICY = 200  # characters
 Since = Annotated[
     float,
@@ -153,18 +153,18 @@ def _check_policy(policy: str) -> None:
 
 
 def _check_question(question: WhatIf) -> None:
-    if max(len(question.add_jobs), len(question.remove_nodes)) > MOST_ADDED:
-        raise InputError(f"body: at most {MOST_ADDED} jobs and {MOST_ADDED} nodes")
+    if max(len(question.add_jobs), len(question.remove_nodes)) > MAX_ADDED:
+        raise InputError(f"body: at most {MAX_ADDED} jobs and {MAX_ADDED} nodes")
     for position, spec in enumerate(question.add_jobs):
         check_spec(spec, f"add_jobs[{position}]")
-    if len(question.add_nodes) > MOST_TYPES:
-        raise InputError(f"add_nodes: at most {MOST_TYPES} types")
+    if len(question.add_nodes) > MAX_TYPES:
+        raise InputError(f"add_nodes: at most {MAX_TYPES} types")
     for accelerator, devices in question.add_nodes.items():
         if not ACCELERATOR.fullmatch(accelerator):
             raise InputError(f"add_nodes: {shown(accelerator)} is no accelerator type")
-        if not 1 <= devices <= MOST_DEVICES:
+        if not 1 <= devices <= MAX_DEVICES:
             raise InputError(
-                f"add_nodes.{accelerator}: must be from 1 to {MOST_DEVICES:,}, got {shown(devices)}"
+                f"add_nodes.{accelerator}: must be from 1 to {MAX_DEVICES:,}, got {shown(devices)}"
             )
     for node in question.remove_nodes:
         check_name("remove_nodes:", node)

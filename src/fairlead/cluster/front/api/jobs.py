@@ -32,9 +32,9 @@ from fairlead.errors import InputError
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
-MOST_SPECS = 1_000  # in one request
-MOST_JOBS = 10_000  # in one answer
-MOST_LOG = 1 << 20  # bytes in one answer
+MAX_SPECS = 1_000  # in one request
+MAX_JOBS = 10_000  # in one answer
+MAX_LOG = 1 << 20  # bytes in one answer
 Key = Annotated[
     str,
     Header(
@@ -43,7 +43,7 @@ Key = Annotated[
         description="The same key again gives the same ids and submits nothing.",
     ),
 ]
-Limit = Annotated[int, Query(ge=1, le=MOST_JOBS, description="At most so many jobs.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_JOBS, description="At most so many jobs.")]
 After = Annotated[int, Query(ge=-1, le=LARGEST_ID, description="Only jobs with larger ids.")]
 State = Annotated[
     Literal["", "open"] | JobState,
@@ -53,7 +53,7 @@ Cursor = Annotated[
     str,
     Query(pattern=r"^[!-~]{0,1024}$", description="From the answer before; empty: from the start."),
 ]
-Bytes = Annotated[int, Query(ge=1, le=MOST_LOG, description="About so many bytes at most.")]
+Bytes = Annotated[int, Query(ge=1, le=MAX_LOG, description="About so many bytes at most.")]
 
 
 @router.post(
@@ -74,8 +74,8 @@ def submit(
     An admin may submit for another tenant.
     """
     specs: list[JobSpec] = given if isinstance(given, list) else [given]
-    if not 1 <= len(specs) <= MOST_SPECS:
-        raise InputError(f"body: from 1 to {MOST_SPECS:,} jobs at once, got {len(specs):,}")
+    if not 1 <= len(specs) <= MAX_SPECS:
+        raise InputError(f"body: from 1 to {MAX_SPECS:,} jobs at once, got {len(specs):,}")
     for position, spec in enumerate(specs):
         check_spec(spec, f"body[{position}]" if isinstance(given, list) else "body")
     return answer(Submitted(context.facade.submit(context.caller, specs, tenant, key)), 201)

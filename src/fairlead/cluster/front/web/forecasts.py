@@ -14,8 +14,8 @@ from fairlead.cluster.protocol.api_models import (
     WhatIf,
 )
 
-KEPT_S = 5.0
-KEPT = 200  # jobs
+CACHE_S = 5.0
+MAX_CACHED = 200  # jobs
 
 
 class Forecasts:
@@ -25,31 +25,31 @@ class Forecasts:
         self._facade = facade
         self._clock = clock
         self._lock = threading.Lock()  # of what is kept
-        self._kept: OrderedDict[tuple[bool, int], tuple[float, Explanation]] = OrderedDict()
+        self._cache: OrderedDict[tuple[bool, int], tuple[float, Explanation]] = OrderedDict()
 
     def of(self, caller: Caller, job: JobView) -> Explanation:
         """The story of a job that the caller may see."""
         mine = caller.role == "admin", job.id  # who sees all jobs is told more
-        kept = self._find(mine, job)
-        if kept is not None:
-            return kept
-        told = self._facade.explain(caller, job.id)
-        if told.forecast_kind == "none yet":
-            return told
+        entry = self._find(mine, job)
+        if entry is not None:
+            return entry
+        explanation = self._facade.explain(caller, job.id)
+        if explanation.forecast_kind == "none yet":
+            return explanation
         with self._lock:
-            self._kept[mine] = self._clock(), told
-            self._kept.move_to_end(mine)
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        return told
+            self._cache[mine] = self._clock(), explanation
+            self._cache.move_to_end(mine)
+            if len(self._cache) > MAX_CACHED:
+                self._cache.popitem(last=False)
+        return explanation
 
     def _find(self, mine: tuple[bool, int], job: JobView) -> Explanation | None:
         with self._lock:
-            made_s, told = self._kept.get(mine, (0.0, None))
-        if told is None or self._clock() - made_s > KEPT_S:
+            made_s, explanation = self._cache.get(mine, (0.0, None))
+        if explanation is None or self._clock() - made_s > CACHE_S:
             return None
-        same = (told.job.state, told.job.attempt) == (job.state, job.attempt)
-        return told if same else None
+        same = (explanation.job.state, explanation.job.attempt) == (job.state, job.attempt)
+        return explanation if same else None
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
         """The forecast with changes, compared with the present one."""

@@ -3,7 +3,7 @@
 from fairlead.analysis.report.markup import Html, join, tag
 from fairlead.analysis.report.metric_catalogue import counted
 from fairlead.cluster.front.facade import Facade, NotFoundError
-from fairlead.cluster.front.web import plots, tables
+from fairlead.cluster.front.web import charts, tables
 from fairlead.cluster.front.web.forecasts import Forecasts
 from fairlead.cluster.front.web.layout import (
     FAST,
@@ -15,7 +15,7 @@ from fairlead.cluster.front.web.layout import (
     old_state,
     scroll,
 )
-from fairlead.cluster.front.web.markup import address, count, link, name, plain
+from fairlead.cluster.front.web.markup import address, count, link, name, strip_escapes
 from fairlead.cluster.front.web.page_request import PageRequest
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
@@ -57,10 +57,10 @@ def job_page(forecasts: Forecasts, facade: Facade, ask: PageRequest) -> Page:
 def facts(job: JobView, caller: Caller, now_s: float) -> Section:
     """What and where the job is, and what may be done with it."""
     reason = tag("p", job.reason) if job.reason else None
-    told = tag("dl", *(_fact(*fact) for fact in _facts(job, now_s)), class_="facts")
+    explanation = tag("dl", *(_fact(*fact) for fact in _facts(job, now_s)), class_="facts")
     title = f"Job {job.id}: {job.name or job.family or 'without a name'}"
     tools = join(tables.state(job.state), tag("div", *_buttons(job, caller), class_="actions"))
-    body = join(old_state([job.age_s]), reason, tables.progress(job), told)
+    body = join(old_state([job.age_s]), reason, tables.progress(job), explanation)
     return Section("facts", title, body, FAST, tools=tools)
 
 
@@ -123,7 +123,7 @@ def _buttons(job: JobView, caller: Caller) -> list[Html]:
 def attempts_section(job: JobView, attempts: list[AttemptView], now_s: float) -> Section:
     """Where it ran when, and what each attempt cost."""
     shown = attempts[-ATTEMPTS:]
-    picture = scroll("Timeline", plots.timeline(attempts, job.submitted_s, now_s))
+    picture = scroll("Timeline", charts.timeline(attempts, job.submitted_s, now_s))
     parts = [picture]
     if attempts:
         parts.append(
@@ -146,60 +146,64 @@ def _later(job: JobView) -> Section:
 def _story(forecasts: Forecasts, caller: Caller, job: JobView, now_s: float) -> Section:
     """The story, or why there is none now: the rest of the page does not depend on it."""
     try:
-        told = forecasts.of(caller, job)
+        explanation = forecasts.of(caller, job)
     except NotFoundError:
         raise
     except FairleadError as problem:
         return Section("story", STORY, note(f"No forecast: {problem}"), SLOW)
-    return story(told, now_s)
+    return attempt_history(explanation, now_s)
 
 
-def story(told: Explanation, now_s: float) -> Section:
+def attempt_history(explanation: Explanation, now_s: float) -> Section:
     """Why it is where it is, when it will end, and what happened to it."""
-    events = told.events[-EVENTS:]
+    events = explanation.events[-EVENTS:]
     items = (
         tag("li", tag("time", ago(time_s, now_s)), " ", words) for time_s, words in reversed(events)
     )
-    parts = [tag("p", told.why_here), tag("p", *_finish(told))]
+    parts = [tag("p", explanation.why_here), tag("p", *_finish(explanation))]
     if events:
         parts.append(tag("h3", "Events, newest first"))
         parts.append(tag("ul", *items, class_="events", tabindex="0", aria_label="Events"))
     return Section("story", STORY, join(*parts), SLOW)
 
 
-def _finish(told: Explanation) -> tuple[object, ...]:
-    if told.job.state in ENDED_STATES:
-        return (f"It has ended: {told.job.state}.",)
-    if told.job.state == "finishing":
+def _finish(explanation: Explanation) -> tuple[object, ...]:
+    if explanation.job.state in ENDED_STATES:
+        return (f"It has ended: {explanation.job.state}.",)
+    if explanation.job.state == "finishing":
         return ("No end is forecast: nobody knows how long its script takes after the last step.",)
-    if told.stands_still:
+    if explanation.stands_still:
         return ("No end is forecast: it stands still.",)
-    if not told.rate_known:
+    if not explanation.rate_known:
         return ("No end is forecast: its rate is not known, neither stated nor measured yet.",)
-    if told.forecast_kind == "none yet":
+    if explanation.forecast_kind == "none yet":
         return ("The forecast is being made.",)
-    if not told.forecasts:
+    if not explanation.forecasts:
         return ("No forecast: it takes no part now.",)
-    if told.finish_s is None:
-        return (f"No end within the horizon of {counted(told.forecasts, 'forecast')}.",)
-    low, high = told.finish_low_s, told.finish_high_s
+    if explanation.finish_s is None:
+        return (f"No end within the horizon of {counted(explanation.forecasts, 'forecast')}.",)
+    low, high = explanation.finish_low_s, explanation.finish_high_s
     between = (
         ""
         if low is None or high is None
-        else f", {told.interval_words} between {duration(low)} and {duration(high)}"
+        else f", {explanation.interval_words} between {duration(low)} and {duration(high)}"
     )
-    when = tag("strong", f"in {duration(told.finish_s)}")
-    return ("Expected to finish ", when, f"{between}{_worth(told)}.")
+    when = tag("strong", f"in {duration(explanation.finish_s)}")
+    return ("Expected to finish ", when, f"{between}{_worth(explanation)}.")
 
 
-def _worth(told: Explanation) -> str:
+def _worth(explanation: Explanation) -> str:
     """How the forecast was made."""
-    age = "" if told.forecast_age_s is None else f", made {duration(told.forecast_age_s)} ago"
+    age = (
+        ""
+        if explanation.forecast_age_s is None
+        else f", made {duration(explanation.forecast_age_s)} ago"
+    )
     coarse = ""
-    if told.forecast_kind == "coarse":
-        coarse = f"; coarse beyond {duration(told.forecast_exact_s or 0.0)}"
-    assumed = f"; {told.calibration_words}" if told.calibration_words else ""
-    return f" ({counted(told.forecasts, 'forecast')}{age}{coarse}{assumed})"
+    if explanation.forecast_kind == "coarse":
+        coarse = f"; coarse beyond {duration(explanation.forecast_exact_s or 0.0)}"
+    assumed = f"; {explanation.calibration_words}" if explanation.calibration_words else ""
+    return f" ({counted(explanation.forecasts, 'forecast')}{age}{coarse}{assumed})"
 
 
 def tracebacks(attempts: list[AttemptView]) -> list[Section]:
@@ -207,7 +211,9 @@ def tracebacks(attempts: list[AttemptView]) -> list[Section]:
     last = next((attempt for attempt in reversed(attempts) if attempt.traceback), None)
     if last is None:
         return []
-    text = tag("pre", plain(last.traceback), class_="log", tabindex="0", aria_label="Traceback")
+    text = tag(
+        "pre", strip_escapes(last.traceback), class_="log", tabindex="0", aria_label="Traceback"
+    )
     where = note(f"Attempt {last.attempt}, on {last.node}: {last.why or 'it runs'}.")
     return [Section("traceback", "The last failure", join(where, text), FAST)]
 
@@ -221,7 +227,7 @@ def log_section(job: JobView, text: str, cursor: str) -> Section:
     """The newest output; the page's script appends what comes later."""
     box = tag(
         "pre",
-        plain(text) or "No output yet.",
+        strip_escapes(text) or "No output yet.",
         id="log",
         tabindex="0",
         role="log",

@@ -153,7 +153,7 @@ def _head(page: Page, nonce: str) -> Html:
 
 
 def _script(nonce: str) -> Html:
-    periods = {f"data-{kind}": seconds for kind, seconds in REFRESH_S.items()}
+    periods = {f"data-{accelerator}": seconds for accelerator, seconds in REFRESH_S.items()}
     return tag("script", Html(_file("page.js")), id="script", nonce=nonce, **periods)
 
 

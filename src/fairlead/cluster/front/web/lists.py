@@ -50,17 +50,20 @@ def jobs_page(facade: Facade, ask: PageRequest) -> Page:
 def nodes_page(facade: Facade, ask: PageRequest) -> Page:
     """The page at ``/nodes``, by state and accelerator type."""
     state = _one_of("state", ask.query.get("state", ""), NODE_STATES)
-    kind = ask.query.get("type", "")
+    accelerator = ask.query.get("type", "")
     every = facade.nodes(ask.caller)
-    fits = [n for n in every if state in ("", n.state) and kind in ("", n.accelerator)]
+    fits = [n for n in every if state in ("", n.state) and accelerator in ("", n.accelerator)]
     first = max(ask.number("from", 0), 0)
-    kinds = sorted({node.accelerator for node in every})
-    fields = [choice("state", "State", NODE_STATES, state), choice("type", "Type", kinds, kind)]
+    accelerators = sorted({node.accelerator for node in every})
+    fields = [
+        choice("state", "State", NODE_STATES, state),
+        choice("type", "Type", accelerators, accelerator),
+    ]
     table = join(
         old_state(node.age_s for node in every),
         note(_counted(every, fits)),
         tables.nodes_table(fits[first : first + NODES], ask.caller),
-        _pages(_turns(first, len(fits), state, kind)),
+        _pages(_turns(first, len(fits), state, accelerator)),
     )
     return _listed("Nodes", "/nodes", fields, table, ask)
 
@@ -76,17 +79,17 @@ def _listed(title: str, here: str, fields: Iterable[Html], table: Html, ask: Pag
 
 
 def _counted(every: Sequence[NodeView], fits: Sequence[NodeView]) -> str:
-    held = sum(sum(map(bool, node.jobs)) for node in fits)
+    allocated = sum(sum(map(bool, node.jobs)) for node in fits)
     devices = sum(node.devices for node in fits)
     shown = f"{len(fits):,} of {counted(len(every), 'node')}"
-    return f"{shown}; {held:,} of {counted(devices, 'device')} held."
+    return f"{shown}; {allocated:,} of {counted(devices, 'device')} held."
 
 
-def _turns(first: int, many: int, state: str, kind: str) -> list[Html]:
+def _turns(first: int, several: int, state: str, accelerator: str) -> list[Html]:
     turns = []
     for start, words in ((first - NODES, "Previous page"), (first + NODES, "Next page")):
-        if -NODES < start < many:
-            where = {"state": state, "type": kind, "from": max(start, 0)}
+        if -NODES < start < several:
+            where = {"state": state, "type": accelerator, "from": max(start, 0)}
             turns.append(link(address("/nodes", **where), words))
     return turns
 

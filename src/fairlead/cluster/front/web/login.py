@@ -17,9 +17,9 @@ def safe_target(address: str) -> str:
     return address if _TARGET.fullmatch(address) and len(address) <= 2000 else "/"
 
 
-def login_page(target: str, wrong: str = "", status: int = 200) -> Page:
+def login_page(target: str, error: str = "", status: int = 200) -> Page:
     """The page at ``/login``. wrong: what was wrong with the last try."""
-    alert = tag("p", wrong, role="alert", class_="banner bad") if wrong else None
+    alert = tag("p", error, role="alert", class_="banner bad") if error else None
     box = tag(
         "input",
         type="password",

@@ -15,8 +15,8 @@ def link(href: str, *children: Child, **attributes: Attribute) -> Html:
 
 def address(path: str, **query: object) -> str:
     """A path with those parts of the query that say something."""
-    told = urlencode({name: value for name, value in query.items() if value not in ("", None)})
-    return f"{path}?{told}" if told else path
+    text = urlencode({name: value for name, value in query.items() if value not in ("", None)})
+    return f"{path}?{text}" if text else path
 
 
 def name(text: str) -> Html:
@@ -26,8 +26,8 @@ def name(text: str) -> Html:
 
 def breakable(text: str) -> Html:
     """A name of words with _ between them, which a narrow place may break there."""
-    first, *rest = text.split("_")
-    return tag("bdi", first, *(join("_", tag("wbr"), word) for word in rest))
+    first, *others = text.split("_")
+    return tag("bdi", first, *(join("_", tag("wbr"), word) for word in others))
 
 
 def count(value: float) -> str:
@@ -45,7 +45,7 @@ def percent(share: float) -> str:
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
-def plain(log: str) -> str:
+def strip_escapes(log: str) -> str:
     """Output of a program without colours, and of lines that it drew again the last state only."""
     lines = _ESCAPES.sub("", log).split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)

@@ -7,7 +7,7 @@ from fairlead.analysis.report.markup import Html, join, tag
 from fairlead.analysis.report.metric_catalogue import counted
 from fairlead.analysis.report.svg import colour
 from fairlead.cluster.front.facade import Facade
-from fairlead.cluster.front.web import plots, tables
+from fairlead.cluster.front.web import charts, tables
 from fairlead.cluster.front.web.layout import (
     FAST,
     SLOW,
@@ -71,7 +71,10 @@ def summary(status: StatusView) -> Section:
             "not under way" if ends is None else f"ends in {duration(max(ends, 0.0))}",
         ),
         _card("Jobs", f"{_open(status):,} in the system", _states(status.jobs)),
-        *(_devices_card(kind, *found) for kind, found in sorted(status.devices.items())),
+        *(
+            _devices_card(accelerator, *found)
+            for accelerator, found in sorted(status.devices.items())
+        ),
         _card("Last solve", duration(status.solve_s), f"round decided in {_decided(status)}"),
         _card("Time since the first start", duration(status.now_s), f"Fairlead {status.version}"),
         _card("Last backup", _backup(status.backup_age_s), "of the state; see fairlead backup"),
@@ -93,14 +96,21 @@ def _card(title: str, value: object, more: object) -> Html:
     return tag("div", tag("dt", title), tag("dd", value, tag("small", more)))
 
 
-def _devices_card(kind: str, every: int, working: int, held: int) -> Html:
+def _devices_card(accelerator: str, every: int, working: int, allocated: int) -> Html:
     words = f"{every} in all, {working} working"
     if working < every:
         words += f", {every - working} not in use"
     bar = tag(
-        "progress", value=held, max=max(every, 1), aria_label=f"{kind}: {held} of {every} held"
+        "progress",
+        value=allocated,
+        max=max(every, 1),
+        aria_label=f"{accelerator}: {allocated} of {every} held",
     )
-    return tag("div", tag("dt", name(kind)), tag("dd", f"{held} held", bar, tag("small", words)))
+    return tag(
+        "div",
+        tag("dt", name(accelerator)),
+        tag("dd", f"{allocated} held", bar, tag("small", words)),
+    )
 
 
 def _decided(status: StatusView) -> str:
@@ -118,9 +128,9 @@ def _warning(solve: str) -> Html | None:
     """A banner where the last solve did not give new shares, or nothing can be made durable."""
     if solve in ("", "ok"):
         return None
-    kind = "cool" if solve.startswith("under way") else "bad"
+    accelerator = "cool" if solve.startswith("under way") else "bad"
     about = "Solve " if solve.startswith(("under way", "failed")) else "Trouble: "
-    return tag("p", tag("strong", about), solve, role="status", class_=f"banner {kind}")
+    return tag("p", tag("strong", about), solve, role="status", class_=f"banner {accelerator}")
 
 
 def _open(status: StatusView) -> int:
@@ -139,12 +149,12 @@ def _visible(status: StatusView, caller: Caller) -> int:
     return sum(tenant.jobs for tenant in status.tenants if tenant.name == caller.tenant)
 
 
-def queue(jobs: list[JobView], many: int) -> Section:
+def queue(jobs: list[JobView], several: int) -> Section:
     """The first of so many jobs that have not ended."""
     every = link("/jobs", "All jobs")
     more = None
-    if many > len(jobs):
-        more = note(f"The first {len(jobs)} of {many:,} that have not ended. ", every)
+    if several > len(jobs):
+        more = note(f"The first {len(jobs)} of {several:,} that have not ended. ", every)
     shown = tables.jobs_table(jobs, "queue-table", "No job is in the system.")
     return Section("queue", "Queue", join(shown, more), FAST, tools=every)
 
@@ -152,27 +162,32 @@ def queue(jobs: list[JobView], many: int) -> Section:
 def pictures(status: StatusView, samples: list[Sample], span: str) -> Section:
     """Devices over time; shares, fairness and lost work by tenant."""
     tenants = _in_order(status.tenants)
-    kinds = enumerate(plots.accelerators(samples))
+    accelerators = enumerate(charts.accelerators(samples))
     choice = tag("span", *_choices(span), role="group", aria_label="Time shown")
     over_time = join(
-        _legend([*((colour(i), kind) for i, kind in kinds), ("", "dashed: all that work")]),
-        plots.devices_over_time(samples, status.now_s),
+        _legend(
+            [
+                *((colour(i), accelerator) for i, accelerator in accelerators),
+                ("", "dashed: all that work"),
+            ]
+        ),
+        charts.devices_over_time(samples, status.now_s),
         tag("p", "The last ", choice, class_="note"),
     )
     shares = join(
         _legend(
             [("#a9b4be", "promised, by the weights of jobs now"), (colour(0), "received so far")]
         ),
-        plots.shares(tenants),
+        charts.shares(tenants),
     )
     rho = "Finish-time fairness: mean rho of ended jobs; above 1 is worse than alone"
-    cut = len(tenants) > plots.TENANTS
-    more = note(f"The first {plots.TENANTS} of {len(tenants)} tenants.") if cut else None
+    truncated = len(tenants) > charts.TENANTS
+    more = note(f"The first {charts.TENANTS} of {len(tenants)} tenants.") if truncated else None
     shown = columns(
         figure("Devices held over time", over_time),
         figure("Share of device time by tenant", shares),
-        figure(rho, plots.fairness(tenants)),
-        figure("Device time lost to work done again and overhead", plots.lost_work(tenants)),
+        figure(rho, charts.fairness(tenants)),
+        figure("Device time lost to work done again and overhead", charts.lost_work(tenants)),
     )
     return Section("pictures", "Use and shares", join(shown, more), SLOW)
 
@@ -215,6 +230,6 @@ def devices(nodes: list[NodeView]) -> Section:
     words = note(
         "A square is a device: grey free, blue held, green shared by two jobs, orange not in use."
     )
-    picture = tag("div", plots.occupancy(nodes), class_="scroll", tabindex="0", role="region",
+    picture = tag("div", charts.occupancy(nodes), class_="scroll", tabindex="0", role="region",
                   aria_label="Devices")  # fmt: skip
     return Section("devices", "Devices", join(words, picture), SLOW, tools=every)

@@ -32,7 +32,7 @@ from fairlead.cluster.front.web.layout import (
 )
 from fairlead.cluster.front.web.lists import jobs_page, nodes_page
 from fairlead.cluster.front.web.login import login_page, safe_target
-from fairlead.cluster.front.web.markup import plain
+from fairlead.cluster.front.web.markup import strip_escapes
 from fairlead.cluster.front.web.overview import overview
 from fairlead.cluster.front.web.page_request import PageRequest
 from fairlead.cluster.front.web.what_if import what_if_page
@@ -40,13 +40,13 @@ from fairlead.cluster.protocol.access import Caller
 from fairlead.errors import FairleadError, InputError
 
 LARGEST_FORM = 1 << 18  # bytes
-MOST_FIELDS = 20
+MAX_FIELDS = 20
 GUESS_S = 0.5  # what a wrong token costs
 SEE_OTHER = 303
 
 Show: TypeAlias = Callable[[Facade, PageRequest], Page]
 Change: TypeAlias = Callable[[Facade, PageRequest], str]
-Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 def add_pages(app: FastAPI, facade: Facade, policies: Sequence[str] = ()) -> None:
@@ -78,7 +78,7 @@ class PageRoutes:
         self.facade = facade
         self._throttle = session.Throttle()
 
-    def showing(self, show: Show) -> Answer:
+    def showing(self, show: Show) -> Endpoint:
         """The handler of a page."""
 
         async def answer(request: Request) -> Response:
@@ -94,7 +94,7 @@ class PageRoutes:
 
         return answer
 
-    def changing(self, change: Change) -> Answer:
+    def changing(self, change: Change) -> Endpoint:
         """The handler of a button."""
 
         async def answer(request: Request) -> Response:
@@ -123,7 +123,7 @@ class PageRoutes:
             text, behind = await run_in_threadpool(self.facade.log, caller, job, cursor, PIECE)
         except FairleadError as refused:
             return _headed(PlainTextResponse(str(refused), _refusal(refused).status))
-        return _headed(PlainTextResponse(plain(text), headers={"x-cursor": behind}))
+        return _headed(PlainTextResponse(strip_escapes(text), headers={"x-cursor": behind}))
 
     async def login_form(self, request: Request) -> Response:
         """Where a person gives their token."""
@@ -226,7 +226,7 @@ async def _form(request: Request) -> dict[str, str]:
         if len(body) > LARGEST_FORM:
             raise InputError(f"the form is larger than {LARGEST_FORM:,} bytes")
     try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS))
     except ValueError:
         raise InputError("the form cannot be read") from None
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-MOST_FAILURES = 10  # of one address, within WINDOW_S; then it has to wait
+MAX_FAILURES = 10  # of one address, within WINDOW_S; then it has to wait
 WINDOW_S = 60.0
 ADDRESSES = 10_000  # remembered
 
@@ -58,13 +58,13 @@ class Throttle:
     def wait_s(self, address: str) -> float:
         """How long this address has to wait before the next guess; 0 = not at all."""
         times = self._failures.get(address, deque())
-        if len(times) < MOST_FAILURES:
+        if len(times) < MAX_FAILURES:
             return 0.0
         return max(times[0] + WINDOW_S - self._clock(), 0.0)
 
     def failed(self, address: str) -> None:
         """Count a login that failed."""
-        self._failures.setdefault(address, deque(maxlen=MOST_FAILURES)).append(self._clock())
+        self._failures.setdefault(address, deque(maxlen=MAX_FAILURES)).append(self._clock())
         self._failures.move_to_end(address)
         if len(self._failures) > ADDRESSES:
             self._failures.popitem(last=False)

@@ -176,7 +176,7 @@ def nodes_table(nodes: Sequence[NodeView], caller: Caller) -> Html:
 
 
 def _node_row(node: NodeView) -> list[TableCell]:
-    held = sum(map(bool, node.jobs))
+    allocated = sum(map(bool, node.jobs))
     kind = join(
         name(node.accelerator),
         tag("small", " by configuration") if node.simulated_devices else None,
@@ -188,8 +188,8 @@ def _node_row(node: NodeView) -> list[TableCell]:
         TableCell(_node_state(node)),
         TableCell(name(node.host)),
         TableCell(duration(seen), "" if seen is None else f"{seen:.1f}"),
-        TableCell(f"{held} of {node.devices}", held),
-        TableCell(cells(node), held),
+        TableCell(f"{allocated} of {node.devices}", allocated),
+        TableCell(cells(node), allocated),
         TableCell(node_buttons(node), node.state),
     ]
 
@@ -302,7 +302,7 @@ _ATTEMPT_COLUMNS = (
 def attempts_table(attempts: Sequence[AttemptView], now_s: float) -> Html:
     """What each attempt of a job cost, newest first, with the sums."""
     rows = (_attempt_row(attempt, now_s) for attempt in reversed(attempts))
-    return table("attempts-table", "Attempts of the job", _ATTEMPT_COLUMNS, rows, _sums(attempts))
+    return table("attempts-table", "Attempts of the job", _ATTEMPT_COLUMNS, rows, _totals(attempts))
 
 
 def _attempt_row(attempt: AttemptView, now_s: float) -> list[TableCell]:
@@ -333,12 +333,12 @@ def _part(seconds: float) -> TableCell:
     return TableCell(duration(seconds) if known else DASH, f"{seconds:.3f}" if known else "")
 
 
-def _sums(attempts: Sequence[AttemptView]) -> Html:
+def _totals(attempts: Sequence[AttemptView]) -> Html:
     parts = [
         sum(max(part, 0.0) for part in column)
         for column in zip(*map(_parts, attempts), strict=True)
     ]
     lost = sum(attempt.lost_steps for attempt in attempts)
-    told = (tag("td", duration(part), class_="n") for part in parts)
-    cells = (tag("td", "Sum", colspan="5"), *told, tag("td", count(lost), class_="n"), tag("td"))
+    text = (tag("td", duration(part), class_="n") for part in parts)
+    cells = (tag("td", "Sum", colspan="5"), *text, tag("td", count(lost), class_="n"), tag("td"))
     return tag("tfoot", tag("tr", *cells))

@@ -127,7 +127,7 @@ def form(ask: PageRequest, policies: Sequence[str]) -> Section:
     return Section("ask", "What if", join(words, asked))
 
 
-_OUTLOOK = (
+_SUMMARY = (
     TableColumn("Forecast"),
     TableColumn("Now", "n"),
     TableColumn("Then", "n"),
@@ -151,17 +151,19 @@ def answer(found: Comparison) -> Section:
         if shown
         else note("No job would finish at another time.")
     )
-    cut = (
+    truncated = (
         note(f"The {CHANGED} of {len(found.changed):,} that change most.")
         if len(found.changed) > CHANGED
         else None
     )
-    outlook = tables.table("outlook-table", "Outlook", _OUTLOOK, _outlook(found.now, found.then))
-    body = join(*notes, columns(tag("div", outlook), tag("div", changed, cut)))
+    summary = tables.table(
+        "outlook-table", "Outlook", _SUMMARY, _summary_rows(found.now, found.then)
+    )
+    body = join(*notes, columns(tag("div", summary), tag("div", changed, truncated)))
     return Section("answer", "Answer", body)
 
 
-def _outlook(now: ForecastSummary, then: ForecastSummary) -> list[list[TableCell]]:
+def _summary_rows(now: ForecastSummary, then: ForecastSummary) -> list[list[TableCell]]:
     times = (
         ("All jobs done in", now.makespan_s, then.makespan_s),
         ("Mean time to the end of a job that ends", now.mean_left_s, then.mean_left_s),

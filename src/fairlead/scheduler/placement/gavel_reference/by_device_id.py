@@ -98,7 +98,7 @@ def _keep_old(begin: int, end: int, size: int, out: int, to: _Dispatch) -> int:
 
 
 @kernel("Tuple((i8, i8))(i8, i8, i8, i8, i8, _Dispatch)")
-def _give_lowest(
+def _assign_lowest(
     begin: int, end: int, size: int, out: int, device: int, to: _Dispatch
 ) -> tuple[int, int]:
     """Dispatch the others of the rows begin .. end-1 with so many devices to the lowest free ids from
@@ -136,7 +136,7 @@ def _by_device_id(plan: PlannedGroups, before: PreviousRound, site: Site) -> Pla
         size = _largest(plan, begin, end, _ANY_SIZE)
         while size > 0:
             out = _keep_old(begin, end, size, out, to)
-            out, device = _give_lowest(begin, end, size, out, device, to)
+            out, device = _assign_lowest(begin, end, size, out, device, to)
             size = _largest(plan, begin, end, size)
         begin = end
     return to.order, to.first, to.given, to.kept, slot[to.order]

@@ -58,7 +58,7 @@ def go_back(placed: Placement, old: Mapping[int, Old]) -> Placement:
     return result
 
 
-def alike(speed: np.ndarray, one: Ints, other: Ints, tolerance: float) -> np.ndarray:
+def rates_equal(speed: np.ndarray, one: Ints, other: Ints, tolerance: float) -> np.ndarray:
     """(rows,) do all members of a row run as fast on one slot as on the other? speed: (rows, slots, width)
     steps/s, 1 where there is no member."""
     row = np.arange(len(speed))

@@ -3,18 +3,18 @@ from typing import Any
 
 from tests.cluster.agent.cluster import job
 
-from fairlead.cluster.agent.addresses import give_addresses
+from fairlead.cluster.agent.addresses import assign_addresses
 from fairlead.cluster.agent.attempts import NodeAttempt
-from fairlead.cluster.agent.held_attempts import HeldAttempts
 from fairlead.cluster.agent.lease import NodeLease
+from fairlead.cluster.agent.node_attempts import NodeAttempts
 
 
 def start(number: int = 1, attempt: int = 1, **changes: Any) -> NodeAttempt:
     return NodeAttempt(job(number, attempt, **changes), "t" * 32, NodeLease(10.0), 0.0)
 
 
-def held(*starts: NodeAttempt) -> HeldAttempts:
-    attempts = HeldAttempts()
+def attempts_of(*starts: NodeAttempt) -> NodeAttempts:
+    attempts = NodeAttempts()
     for one in starts:
         attempts.add(one)
     return attempts
@@ -22,7 +22,7 @@ def held(*starts: NodeAttempt) -> HeldAttempts:
 
 def test_what_has_not_ended_is_not_forgotten() -> None:
     one = start()
-    attempts = held(one)
+    attempts = attempts_of(one)
     assert not attempts.forget(one.key)
     one.gone(1.0)
     assert attempts.forget(one.key)
@@ -32,7 +32,7 @@ def test_what_has_not_ended_is_not_forgotten() -> None:
 
 def test_a_start_that_was_forgotten_is_not_new_again() -> None:
     one = start(attempt=3)
-    attempts = held(one)
+    attempts = attempts_of(one)
     one.gone(1.0)
     attempts.forget(one.key)
     assert not attempts.is_new(job(1, 3))
@@ -43,8 +43,8 @@ def test_a_start_that_was_forgotten_is_not_new_again() -> None:
 
 def test_ports_are_free_again_when_their_start_has_ended() -> None:
     one = start()
-    one.addresses = give_addresses(one.assignment, "127.0.0.1")
-    attempts = held(one)
+    one.addresses = assign_addresses(one.assignment, "127.0.0.1")
+    attempts = attempts_of(one)
     assert one.addresses.ports
     assert attempts.ports == one.addresses.ports
     one.gone(1.0)
@@ -56,7 +56,7 @@ def test_what_waits_for_the_node_is_told_sooner_than_what_waits_for_its_devices(
     full, queued = start(1), start(2)
     full.waits("No space left on device", 0.0, obstacle=True)
     queued.waits("what ran there before has not ended", 0.0)
-    attempts = held(full, queued)
+    attempts = attempts_of(full, queued)
     assert attempts.obstructed(9.0) == []
     assert attempts.obstructed(11.0) == ["job 1 cannot start: No space left on device"]
     assert len(attempts.obstructed(301.0)) == 2
@@ -66,7 +66,7 @@ def test_what_waits_for_the_node_is_told_sooner_than_what_waits_for_its_devices(
 
 def test_a_directory_is_news_once() -> None:
     one, other = start(1, checkpoint_dir="/a"), start(2, checkpoint_dir="/b")
-    attempts = held(one, other)
+    attempts = attempts_of(one, other)
     assert attempts.checkpoint_directories() == {Path("/a"), Path("/b")}
     assert attempts.note_directories({Path("/a"): "no answer"})
     assert (one.directory_problem, other.directory_problem) == ("no answer", "")

@@ -16,11 +16,11 @@ from fairlead.simulator.recording.job_columns import JobColumns
 from fairlead.simulator.recording.placement_intervals import PlacementIntervals
 from fairlead.simulator.recording.recorder_kernels import (
     Charging,
+    GroupsBefore,
+    GroupsNow,
     RoundReport,
-    UnitsBefore,
-    UnitsNow,
+    apply_round_report,
     begin,
-    book,
 )
 
 
@@ -32,7 +32,7 @@ class ChargingRules:
     startup: bool = True  # those that went into starting too
 
 
-class UnitCounts(NamedTuple):
+class GroupCounts(NamedTuple):
     """Jobs that run in a round, start with it, were preempted by it, and move."""
 
     running: int
@@ -49,7 +49,7 @@ class RoundUse(NamedTuple):
     spread_s: float  # device-seconds of units on more servers than needed
 
 
-class RunningUnits:
+class RunningGroups:
     """The units of the round in force, or of the last one: single jobs and packed pairs."""
 
     def __init__(
@@ -70,12 +70,14 @@ class RunningUnits:
         self._last_end_s = 0.0
         self._now: _Running | None = None
 
-    def start(self, command: StartRound, member: Ints, jobs: JobColumns, round_: int) -> UnitCounts:
+    def start(
+        self, command: StartRound, group_member: Ints, jobs: JobColumns, round_: int
+    ) -> GroupCounts:
         """A round begins. member: (units, width) positions of its jobs; round_: its number."""
-        now = UnitsNow(job=member, kept=command.kept, round=round_, time_s=command.time_s)
+        now = GroupsNow(job=group_member, kept=command.kept, round=round_, time_s=command.time_s)
         counts = self._switch(now, jobs)
-        self._now = self._running(command, member)
-        self.in_force = len(member) > 0
+        self._now = self._running(command, group_member)
+        self.in_force = len(group_member) > 0
         return counts
 
     def end(self, event: RoundEnded, jobs: JobColumns, time: DeviceTime) -> RoundUse:
@@ -86,8 +88,8 @@ class RunningUnits:
         now.end_s = event.finish_s
         busy = np.zeros(len(self._cluster.slots))
         report = RoundReport(
-            job=now.member,
-            slot=now.kind,
+            job=now.group_member,
+            slot=now.accelerator,
             first=start.first,
             steps=event.steps,
             finish_s=event.finish_s,
@@ -103,12 +105,12 @@ class RunningUnits:
             only_good=charging.idle_gaps,
             with_starts=charging.startup,
         )
-        lost_s = book(report, jobs.work, charged)
+        lost_s = apply_round_report(report, jobs.work, charged)
         time.busy_s += busy
         spread_s = 0.0
-        if now.spread is not None and now.spread.any():
-            used_s = (event.finish_s - start_s) * np.diff(start.first) * now.spread
-            time.spread_s += np.bincount(now.kind, used_s, len(busy))
+        if now.scattered is not None and now.scattered.any():
+            used_s = (event.finish_s - start_s) * np.diff(start.first) * now.scattered
+            time.spread_s += np.bincount(now.accelerator, used_s, len(busy))
             spread_s = float(used_s.sum())
         self._last_end_s = event.time_s
         self.in_force = False
@@ -118,53 +120,55 @@ class RunningUnits:
         """The run is over: whoever runs has done so until now."""
         if self._now is not None:
             none: Bools = np.zeros(0, np.bool_)
-            self._switch(UnitsNow(self._now.member[:0], none, round_, now_s), jobs)
+            self._switch(GroupsNow(self._now.group_member[:0], none, round_, now_s), jobs)
         self._now = None
 
-    def _switch(self, now: UnitsNow, jobs: JobColumns) -> UnitCounts:
+    def _switch(self, now: GroupsNow, jobs: JobColumns) -> GroupCounts:
         """Who ran until now gives way to others."""
         before = self._now or _Running.nothing(now.job)
         first, devices = before.start.first, before.start.devices
-        units = UnitsBefore(
-            job=before.member,
-            accelerator=before.kind,
+        groups = GroupsBefore(
+            job=before.group_member,
+            accelerator=before.accelerator,
             end_s=before.stopped_s,
             first=first,
             devices=devices,
         )
-        block = self.intervals.room(len(before.member), len(devices))
-        return UnitCounts._make(begin(now, units, jobs.runs, block))
+        block = self.intervals.room(len(before.group_member), len(devices))
+        return GroupCounts._make(begin(now, groups, jobs.runs, block))
 
-    def _running(self, start: StartRound, member: Ints) -> "_Running":
+    def _running(self, start: StartRound, group_member: Ints) -> "_Running":
         cluster = self._cluster
-        kind = cluster.device_type[start.devices[start.first[:-1]]]
-        spread: Bools | None = None
+        accelerator = cluster.device_type[start.devices[start.first[:-1]]]
+        scattered: Bools | None = None
         if cluster.scatterable:
-            spread = are_scattered(
+            scattered = are_scattered(
                 start.first, start.devices, cluster.device_type, cluster.device_node, self._fewest
             )
-        return _Running(start, member, kind, spread)
+        return _Running(start, group_member, accelerator, scattered)
 
 
 class _Running:
     """The units of a round: members are positions of jobs."""
 
-    def __init__(self, start: StartRound, member: Ints, kind: Ints, spread: Bools | None) -> None:
+    def __init__(
+        self, start: StartRound, group_member: Ints, accelerator: Ints, scattered: Bools | None
+    ) -> None:
         self.start = start
-        self.member = member
-        self.kind = kind  # (units,) accelerator type
-        self.spread = spread  # (units,) on more servers than needed; None: no unit can be
+        self.group_member = group_member
+        self.accelerator = accelerator  # (units,) accelerator type
+        self.scattered = scattered  # (units,) on more servers than needed; None: no unit can be
         self.end_s: Floats | None = None  # (units,) when they stopped; None: not reported yet
 
     @property
     def stopped_s(self) -> Floats:
         """(units,) up to when they are known to have run."""
         if self.end_s is None:
-            return np.full(len(self.member), self.start.time_s)
+            return np.full(len(self.group_member), self.start.time_s)
         return self.end_s
 
     @staticmethod
-    def nothing(member: Ints) -> "_Running":
+    def nothing(group_member: Ints) -> "_Running":
         """Before the first round. member: has the width of units."""
         none: Ints = np.zeros(0, np.int64)
         first, kept = np.zeros(1, np.int64), np.zeros(0, np.bool_)
@@ -172,11 +176,11 @@ class _Running:
             time_s=0.0,
             round=-1,
             length_s=0.0,
-            job_groups=member[:0],
+            job_groups=group_member[:0],
             slot=none,
             devices=none,
             first=first,
             kept=kept,
             active=0,
         )
-        return _Running(start, member[:0], none, None)
+        return _Running(start, group_member[:0], none, None)

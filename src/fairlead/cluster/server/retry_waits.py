@@ -1,7 +1,7 @@
 """Jobs that wait for their next try: held back from the rounds, though they fit and nothing detains them."""
 
 
-class HeldJobs:
+class RetryWaits:
     """On the driver's thread. The time for which a job waits is in its row."""
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class HeldJobs:
         self.waiting.discard(job)
         self.to_hold.discard(job)
 
-    def keep_held(self, job: int) -> bool:
+    def keep_waiting(self, job: int) -> bool:
         """The core holds a job for another reason, which is over. If it waits for its next try, the core goes
         on holding it, and is told when its time has come: whether that is so."""
         self.to_hold.discard(job)

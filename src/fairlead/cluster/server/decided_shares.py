@@ -23,12 +23,12 @@ class DecidedShares:
 
     time_s: float = 0.0
     slots: tuple[SlotType, ...] = ()
-    packed: bool = False  # may the policy run two jobs on one set of devices?
+    space_sharing: bool = False  # may the policy run two jobs on one set of devices?
     solved: bool = False  # has the policy answered since this core was made?
     job: Ints = field(default_factory=_none)  # (jobs,) ids, ascending
     scale: Ints = field(default_factory=_none)  # (jobs,) devices
     row: Ints = field(default_factory=_none)  # (jobs,) of the table
-    member: Ints = field(default_factory=lambda: np.zeros((0, 1), np.int64))  # (units, width)
+    group_member: Ints = field(default_factory=lambda: np.zeros((0, 1), np.int64))  # (units, width)
     share: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # (units, slots)
     allocated: Ints = field(default_factory=_none)  # (units,) 1 = was part of the last answer
     table: Throughputs | None = None
@@ -37,18 +37,18 @@ class DecidedShares:
     @staticmethod
     def of(s: Scheduler, now_s: float) -> "DecidedShares":
         """As it is now."""
-        jobs, units = s.data.ledger.jobs, s.data.ledger.groups
+        jobs, groups = s.data.ledger.jobs, s.data.ledger.groups
         return DecidedShares(
             time_s=now_s,
             slots=s.data.slots,
-            packed=s.data.planning.planner.space_sharing,
+            space_sharing=s.data.planning.planner.space_sharing,
             solved=s.data.planning.previous is not None,
             job=jobs.id.copy(),
             scale=jobs.scale.copy(),
             row=jobs.row.copy(),
-            member=units.members.copy(),
-            share=units.share.copy(),
-            allocated=units.allocated.astype(np.int64),
+            group_member=groups.members.copy(),
+            share=groups.share.copy(),
+            allocated=groups.allocated.astype(np.int64),
             table=s.data.undominated,
             preemption=PreemptionState.of(s, now_s),
         )
@@ -63,7 +63,7 @@ class DecidedShares:
         at = self.at(job)
         if at is None:
             return {}
-        mine = (self.member == at).any(axis=1)
+        mine = (self.group_member == at).any(axis=1)
         share = np.asarray(self.share[mine].sum(axis=0))
         found: dict[str, float] = {}
         for slot, part in zip(self.slots, share.tolist(), strict=True):
@@ -74,28 +74,28 @@ class DecidedShares:
     def answered(self, job: int) -> bool:
         """Whether the job was part of the policy's last answer, with a share or without."""
         at = self.at(job)
-        return at is not None and bool(self.allocated[(self.member == at).any(axis=1)].any())
+        return at is not None and bool(self.allocated[(self.group_member == at).any(axis=1)].any())
 
     def turn(self, job: int) -> Turn | None:
         """When a job that waits is preferred to one that runs; None where nothing is known of that."""
         at = self.at(job)
         if at is None or self.preemption is None:
             return None
-        alone = (self.member[:, 0] == at) & (self.member[:, 1:] < 0).all(axis=1)
+        solo = (self.group_member[:, 0] == at) & (self.group_member[:, 1:] < 0).all(axis=1)
         return next(
-            (next_turn(self.preemption, group) for group in np.flatnonzero(alone).tolist()), None
+            (next_turn(self.preemption, group) for group in np.flatnonzero(solo).tolist()), None
         )
 
     def partners(self, job: int) -> dict[int, float]:
         """Jobs with which it has a share as a pair -> part of the time."""
         at = self.at(job)
-        if at is None or self.member.shape[1] < 2:
+        if at is None or self.group_member.shape[1] < 2:
             return {}
-        mine = (self.member == at).any(axis=1) & (self.member[:, 1] >= 0)
+        mine = (self.group_member == at).any(axis=1) & (self.group_member[:, 1] >= 0)
         found = {}
-        for unit in np.flatnonzero(mine).tolist():
-            one, two = self.member[unit].tolist()
-            part = float(self.share[unit].sum())
+        for group in np.flatnonzero(mine).tolist():
+            one, two = self.group_member[group].tolist()
+            part = float(self.share[group].sum())
             if part > LEAST:
                 found[int(self.job[two if one == at else one])] = part
         return found

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fairlead.scheduler.placement.avoid_nodes import Placement
-from fairlead.scheduler.placement.stay import go_back, swap_back
+from fairlead.scheduler.placement.undo_moves import go_back, swap_back
 
 
 def placed(*devices: list[int]) -> Placement:

@@ -41,7 +41,7 @@ ATTEMPTS = 400  # most attempts of a job in a picture
 
 def accelerators(samples: Sequence[Sample]) -> list[str]:
     """All accelerator types in the samples, by name."""
-    return sorted({name for sample in samples for name in sample.capacity | sample.held})
+    return sorted({name for sample in samples for name in sample.capacity | sample.allocated})
 
 
 def devices_over_time(samples: Sequence[Sample], now_s: float) -> Html:
@@ -51,13 +51,13 @@ def devices_over_time(samples: Sequence[Sample], now_s: float) -> Html:
     frame = PlotFrame(*SIZE, left=40, right_margin=14)
     times, groups = _grouped(samples, now_s)
     names = accelerators(samples)
-    held = _means([[s.held.get(name, 0) for name in names] for s in samples], groups)
+    allocated = _means([[s.allocated.get(name, 0) for name in names] for s in samples], groups)
     most = _means([[sum(s.capacity.values())] for s in samples], groups)[:, 0]
     unit = unit_for(MetricKind.TIME, [now_s - float(times[0])])
     x = Axis(min(float(times[0]) - now_s, -1.0), 0.0, frame.left, frame.right)
-    tallest = max(float(most.max()), float(held.sum(1).max()), 1.0)
+    tallest = max(float(most.max()), float(allocated.sum(1).max()), 1.0)
     y = Axis(0.0, 1.06 * tallest, frame.bottom, frame.top)
-    tops = np.cumsum(held, 1)
+    tops = np.cumsum(allocated, 1)
     edges = times - now_s
     body = [
         grid_y(frame, y, Unit("", 1.0, 0), 4),
@@ -120,9 +120,9 @@ def _share_row(tenant: TenantView, top: float, x: Axis) -> str:
     )
     for row, (words, share, style) in enumerate(pairs):
         long, at = max(x.at(share) - x.start, 0.0), top + 4 + 13 * row
-        told = clean(f"{tenant.name}: {words} {percent(share)}")
+        label = clean(f"{tenant.name}: {words} {percent(share)}")
         parts.append(
-            f'<g><title>{told}</title><rect x="{x.start:.1f}" y="{at:.1f}" width="{long:.1f}" '
+            f'<g><title>{label}</title><rect x="{x.start:.1f}" y="{at:.1f}" width="{long:.1f}" '
             f'height="12" {style}/></g>'
         )
         parts.append(write(x.start + long + 5, at + 10, percent(share)))
@@ -172,10 +172,10 @@ def _grid(parts: list[str], nodes: Sequence[NodeView], top: float, width: int) -
         for device in range(node.devices):
             square = f"M{left + 6 * device} {above:g}h5v7h-5z"
             squares.setdefault(_use(node, device), []).append(square)
-        held = sum(map(bool, node.jobs))
-        told = clean(f"{node.name} ({node.state}): {held} of {node.devices} devices held")
+        allocated = sum(map(bool, node.jobs))
+        label = clean(f"{node.name} ({node.state}): {allocated} of {node.devices} devices held")
         paths = "".join(f'<path class="{use}" d="{"".join(d)}"/>' for use, d in squares.items())
-        parts.append(f"<g><title>{told}</title>{paths}</g>")
+        parts.append(f"<g><title>{label}</title>{paths}</g>")
     return top + -(-len(nodes) // across) * 10
 
 
@@ -227,7 +227,7 @@ def _attempt(
         (max(attempt.save_s, 0.0) + max(attempt.stop_s, 0.0)) * second if attempt.ended_s else 0.0
     )
     long = max(end - began, 1.0)
-    told = clean(
+    label = clean(
         f"attempt {attempt.attempt} on {attempt.node}, {duration(ended - attempt.began_s)}: "
         f"{attempt.why or 'runs'}"
     )
@@ -240,4 +240,4 @@ def _attempt(
         if wide > 0.2
     )
     box = f'x="{began:.1f}" y="{top}" width="{long:.1f}" height="18"'
-    return f'<g><title>{told}</title><rect {box} fill="{fill}"/>{costs}</g>'
+    return f'<g><title>{label}</title><rect {box} fill="{fill}"/>{costs}</g>'

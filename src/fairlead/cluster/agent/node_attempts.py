@@ -13,7 +13,7 @@ _STUCK_S = 300.0  # a start that cannot begin for so long says something about t
 _OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may pass
 
 
-class HeldAttempts:
+class NodeAttempts:
     """By (job, attempt), in the order in which they came."""
 
     def __init__(self) -> None:
@@ -69,10 +69,10 @@ class HeldAttempts:
         return {port for start in self if not start.ended for port in start.addresses.ports}
 
     # --- what is told ----------------------------------------------------------------------------
-    def told(self) -> tuple[AttemptStatus, ...]:
+    def statuses(self) -> tuple[AttemptStatus, ...]:
         """All, as the server accepts it."""
         now = time.monotonic()
-        return self.sendable(start.held(now) for start in self)
+        return self.sendable(start.status(now) for start in self)
 
     def obstructed(self, now: float) -> list[str]:
         """A sentence for each that has been unable to begin for long."""

@@ -9,7 +9,7 @@ from fairlead.cluster.agent import proc
 from fairlead.cluster.agent.running_attempts import SpawnedAttempt
 
 
-def kill_strays(
+def reap_orphans(
     living: Sequence[SpawnedAttempt], helpers: Iterable[int], tokens: Iterable[str]
 ) -> bool:
     """Kill the children of this process that belong to no start. Orphans have become our children, so all
@@ -21,14 +21,14 @@ def kill_strays(
     spared = {pid for start in living for pid in start.processes.leaders} | set(helpers)
     sessions = {session for start in living for session in start.processes.sessions}
     known = {start.launch.token for start in living} | set(tokens)
-    strays = []
+    orphans = []
     for pid in proc.children():
         found = None if pid in spared else proc.process(pid)
         if found is None or found.state in "ZX" or found.session in sessions:
             continue
         if proc.token_of(pid) not in known:
-            strays.append(pid)
-    for pid in strays:
+            orphans.append(pid)
+    for pid in orphans:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)  # our child, not waited for: its pid is its own
-    return bool(strays)
+    return bool(orphans)

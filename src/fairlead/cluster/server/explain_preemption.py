@@ -3,8 +3,8 @@
 import math
 from typing import Protocol
 
+from fairlead.cluster.server.decided_shares import DecidedShares
 from fairlead.cluster.server.live_round import LiveRound
-from fairlead.cluster.server.standing import DecidedShares
 from fairlead.model.duration_text import duration
 
 
@@ -12,7 +12,7 @@ class Decided(Protocol):
     """What is read of the cluster's state."""
 
     @property
-    def standing(self) -> DecidedShares:
+    def decided(self) -> DecidedShares:
         """What was decided last."""
 
     @property
@@ -23,14 +23,14 @@ class Decided(Protocol):
         """The cluster's time."""
 
 
-def kept_by_hysteresis(state: Decided, job: int) -> str:
+def why_not_preempted(state: Decided, job: int) -> str:
     """By how much what a waiting job is owed must grow, and about when that will be; "" where preemption
     hysteresis has no part in it."""
-    standing, now_s = state.standing, state.now_s()
-    preemption, turn = standing.preemption, standing.turn(job)
+    decided, now_s = state.decided, state.now_s()
+    preemption, turn = decided.preemption, decided.turn(job)
     if preemption is None or turn is None:
         return ""
-    where = standing.slots[turn.slot].accelerator
+    where = decided.slots[turn.slot].accelerator
     rule = (
         "Jobs that run keep their devices until another is owed "
         f"{preemption.hysteresis:g} times what a start costs more than they are (preemption hysteresis)"

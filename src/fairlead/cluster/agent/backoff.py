@@ -7,7 +7,7 @@ import random
 _log = logging.getLogger(__name__)
 
 
-class Patience:
+class Backoff:
     """Waits longer each time, with jitter, so that agents do not come back all at once."""
 
     def __init__(self, first_s: float = 0.1, longest_s: float = 3.0) -> None:
