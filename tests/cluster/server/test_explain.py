@@ -46,7 +46,7 @@ class State:
         self.fleet = Fleet(30.0, 0.01, lambda: self.now, lambda _: None)
         self.front = LocalFront(self.fleet)
         self.registry = JobRegistry()
-        self.displayed_state = DecidedShares()
+        self.decided = DecidedShares()
         self.device_uses = RecentResults[DeviceUse](self.fleet.monotonic)
         self.policy, self.halted = "las", ""
         self.scheduler = SimpleNamespace(data=SimpleNamespace(paused_jobs=set[int]()))
@@ -107,12 +107,12 @@ class State:
             NodeReport(node=node, incarnation=node, seq=self._reports, holds=(*before, said))
         )
 
-    def decided(self, share: dict[int, float], packed: bool = False, **table: Any) -> None:
+    def decide(self, share: dict[int, float], packed: bool = False, **table: Any) -> None:
         """What the core decided last: job -> share of the time on v100."""
         jobs = sorted(self.registry.jobs)
         n, slots = len(jobs), (SlotType("v100"),)
         kinds = tuple((f"k{job}", 1) for job in jobs)
-        self.displayed_state = DecidedShares(
+        self.decided = DecidedShares(
             self.now, slots, packed, True, np.array(jobs), np.ones(n, np.int64), np.arange(n),
             np.column_stack([np.arange(n), np.full(n, -1)]),
             np.array([[share.get(job, 0.0)] for job in jobs]),
@@ -149,7 +149,7 @@ def test_devices_of_others_that_train_are_said_to_be_held_by_them() -> None:
     state.job(MINE)
     state.start(OTHER, (0,), **TRAINS)
     state.start(THIRD, (1,), **TRAINS)
-    state.decided({MINE: 0.5, OTHER: 0.75, THIRD: 0.75})
+    state.decide({MINE: 0.5, OTHER: 0.75, THIRD: 0.75})
     told = state.told()
     assert "2 devices held by jobs 2, 3 in training" in told
     assert "free" not in told
@@ -298,7 +298,7 @@ def test_devices_of_nodes_that_may_not_be_used_are_not_free() -> None:
 def test_why_there_is_no_share_yet(solve: str, began_s: float | None, words: str) -> None:
     state = State()
     state.start(OTHER, (0,), **TRAINS)
-    state.decided({OTHER: 1.0})
+    state.decide({OTHER: 1.0})
     state.job(MINE)
     state.solves.state, state.solves.began_s = solve, began_s
     assert words in state.told(starts=0)
@@ -308,9 +308,9 @@ def test_a_share_of_nothing_is_not_a_share_that_is_still_to_come() -> None:
     state = State()
     state.job(MINE)
     state.start(OTHER, (0,), **TRAINS)
-    state.decided({MINE: 0.0, OTHER: 1.0})
+    state.decide({MINE: 0.0, OTHER: 1.0})
     assert "Policy las gives it no share of the time now." in state.told()
-    state.decided({OTHER: 1.0})
+    state.decide({OTHER: 1.0})
     assert "It joined after the last solve, and is part of the next." in state.told()
 
 
@@ -318,7 +318,7 @@ def test_a_job_that_waits_for_what_it_is_owed_is_told_how_much_and_until_when() 
     state = State(a=1)
     state.job(MINE)
     state.start(OTHER, (0,), **TRAINS)
-    state.decided({MINE: 0.9, OTHER: 0.1})
+    state.decide({MINE: 0.9, OTHER: 0.1})
     assert "hysteresis" not in state.told()
     preemption = PreemptionState(
         time_s=state.now, hysteresis=40.0, accelerator=np.array([0]), scale=np.ones(2, np.int64),
@@ -326,7 +326,7 @@ def test_a_job_that_waits_for_what_it_is_owed_is_told_how_much_and_until_when() 
         start_s=np.full(2, 200.0), running_on=np.array([-1, 0]), stays=np.zeros(2, np.bool_),
         new=np.zeros(2, np.bool_),
     )  # fmt: skip
-    state.displayed_state = dataclasses.replace(state.displayed_state, preemption=preemption)
+    state.decided = dataclasses.replace(state.decided, preemption=preemption)
     assert (
         "Jobs that run keep their devices until another is owed 40 times what a start costs more than "
         "they are (preemption hysteresis): of v100 it is owed 20 s, and is preferred when that is "
@@ -335,13 +335,13 @@ def test_a_job_that_waits_for_what_it_is_owed_is_told_how_much_and_until_when() 
     state.round.end_s = state.now + 300.0
     assert "of v100 it is owed enough to be preferred at the next decision." in state.told()
     preemption = dataclasses.replace(preemption, stays=np.array([False, True]))
-    state.displayed_state = dataclasses.replace(state.displayed_state, preemption=preemption)
+    state.decided = dataclasses.replace(state.decided, preemption=preemption)
     assert "those on v100 are about to be done or are left alone for now." in state.told()
     free = State(a=2)
     free.job(MINE)
     free.start(OTHER, (0,), **TRAINS)
-    free.decided({MINE: 0.9, OTHER: 0.1})
-    free.displayed_state = dataclasses.replace(free.displayed_state, preemption=preemption)
+    free.decide({MINE: 0.9, OTHER: 0.1})
+    free.decided = dataclasses.replace(free.decided, preemption=preemption)
     assert "hysteresis" not in free.told()
 
 
@@ -430,7 +430,7 @@ def test_why_a_job_is_in_no_pair() -> None:
     state = State()
     state.job(MINE)
     state.job(OTHER)
-    state.decided({MINE: 0.5, OTHER: 0.5}, packed=True)
+    state.decide({MINE: 0.5, OTHER: 0.5}, packed=True)
     assert "It is in no pair: no rates of jobs beside each other are known" in state.told()
     for both, words in (
         ([[0.0, 0.0], [0.0, 0.0]], "nothing is known of how fast it is beside others"),
@@ -438,9 +438,9 @@ def test_why_a_job_is_in_no_pair() -> None:
         ([[0.4, 0.4], [0.4, 0.4]], "taking turns does as well"),
         ([[0.8, 0.8], [0.8, 0.8]], "would get 1.60 of what one gets alone"),
     ):
-        state.decided({MINE: 0.5, OTHER: 0.5}, packed=True, pair=np.array(both)[:, :, None])
+        state.decide({MINE: 0.5, OTHER: 0.5}, packed=True, pair=np.array(both)[:, :, None])
         assert words in state.told(starts=0)
-    state.decided({MINE: 0.5, OTHER: 0.5})
+    state.decide({MINE: 0.5, OTHER: 0.5})
     assert "pair" not in state.told()
 
 
