@@ -44,7 +44,8 @@ class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
         share (max_jobs, slots): the shares in force
         present (max_jobs,): 1 where a row is a job
         capacity (slots,): devices that a slot type can draw on
-    action (max_jobs, slots): requested shares in [0, 1], cut to what fits: what is below 0 counts as 0, what is
+    action (max_jobs, slots): requested shares in [0, 1], cut to what fits: what is below 0 counts as 0, what
+    is
         above 1 as 1, and nothing counts on a type where the job cannot run; a job that wants more than all
         of its time gets all of it; then all shares on a type are scaled to the devices that it has.
     Jobs beyond the oldest ``max_jobs`` are not shown and wait; info's ``n_hidden`` counts them.
@@ -158,9 +159,9 @@ class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
 def fitting_shares(requested: Floats, snapshot: Snapshot) -> Floats:
     """(jobs, slots) shares in proportion to those requested that no job's time and no type's devices exceed.
 
-    requested: (jobs, slots); what is below 0, not a number, or on a type where the job cannot run counts as 0.
-    First a job that wants more than all of its time gets all of it; then all shares on a type are scaled to
-    the devices that it has.
+    requested: (jobs, slots); what is below 0, not a number, or on a type where the job cannot run counts as
+    0. First a job that wants more than all of its time gets all of it; then all shares on a type are scaled
+    to the devices that it has.
     """
     share = np.where(snapshot.solo_rate > 0, np.nan_to_num(requested, nan=0.0), 0.0).clip(0.0, 1.0)
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
