@@ -17,7 +17,7 @@ def test_off_a_terminal_there_is_no_bar(capfd: pytest.CaptureFixture[str]) -> No
 def test_a_short_wait_shows_nothing(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", 3600.0)  # however slow the machine is
+    monkeypatch.setattr(module, "SHOW_AFTER_S", 3600.0)  # however slow the machine is
     with progress("simulating", 10.0, enabled=True) as update:
         for done in range(1000):
             update(done / 100)
