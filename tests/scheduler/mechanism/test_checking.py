@@ -107,6 +107,16 @@ def test_what_a_policy_itself_finds_wrong_names_it_and_the_time_too() -> None:
     assert str(problem.value) == "policy 'mine' at 0 s: fast: 3.000 devices shared out of 2"
 
 
+def test_a_call_with_another_type_names_policy_and_time() -> None:
+    def lists(snapshot: Snapshot) -> Any:
+        made = equal(snapshot)
+        return fairlead.allocation(snapshot, made.share.tolist(), made.report)
+
+    said = r"^policy 'mine' at 0 s: allocation\(\): share: expected an array of numbers"
+    with pytest.raises(ConfigError, match=said):
+        run(JOBS, fast=2, policy=Mine(lists))
+
+
 def test_a_good_answer_is_run() -> None:
     assert run(JOBS, fast=2, policy=Mine(equal)).metrics["n_completed"] == 2
 

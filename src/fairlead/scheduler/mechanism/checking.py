@@ -94,6 +94,8 @@ def _foreign(where: str) -> Iterator[None]:
     try:
         with _named(where):
             yield
+    except ConfigError as problem:  # of a call of the library's, with an argument of another type
+        raise ConfigError(f"{where}: {problem}") from None
     except FairleadError:
         raise
     except Exception as problem:
