@@ -62,7 +62,8 @@ class AttemptEnds:
 
     def end(self, attempt: Attempt) -> None:
         """All ranks of an attempt are gone: book it."""
-        now, row, fleet = self._state.now_s(), attempt.row, self._state.fleet
+        row, fleet = attempt.row, self._state.fleet
+        now = max(min(self._state.now_s(), attempt.known_until_s), attempt.record.since_s)
         attempt.death = self._judge_death(attempt, now)
         failure, completed = attempt.failure(), attempt.completed()
         if not failure and not attempt.killed_late:

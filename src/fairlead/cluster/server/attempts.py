@@ -51,6 +51,7 @@ class Attempt:
     gone: set[str] = field(default_factory=set)  # nodes where it has ended, or never will begin
     last_report_s: float = 0.0  # monotonic time of the report in which rank 0's node said that
     lost: bool = False  # a node of it was lost
+    known_until_s: float = math.inf  # cluster's time; what it did later is in no account
     stalled: bool = False  # its first node says that it makes no progress
     progress_reported: bool = False  # has an unmanaged job's first word of its steps been booked?
     finishing_since: float | None = None  # its steps are done, as the server heard then

@@ -91,6 +91,7 @@ def _begin_anew(state: ClusterState, ends: Abandoner, note: Restored) -> None:
     state.next_job = next_job(state.next_job - 1, newest_trace(*folders))
     for start in [s for starts in state.registry.live.values() for s in starts]:
         start.loss = AttemptEnd.RESTORED, f"stopped: {note.what}"
+        start.known_until_s = state.clock.kept_s  # whether it ran on after that nobody knows
         for node in start.nodes:
             ends.orphan(node, [start], note.what)
     now_s = time.time()

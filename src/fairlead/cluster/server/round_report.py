@@ -27,11 +27,12 @@ class RoundReporter:
             members = [job for job in group if job >= 0]
             over = [current.ended[job] for job in members if job in current.ended]
             if over and len(over) == len(members):
-                finish_s[u] = min(max(end.time_s for end in over), now)
+                ended_s = max(end.time_s for end in over)
+                finish_s[u] = min(max(ended_s, current.started_s), now)
             self._charge(members, float(finish_s[u]) - current.started_s, current)
             counted = all(end.outcome is RoundOutcome.RAN for end in over)
             for k, job in enumerate(members):
-                restart_s[u] = max(restart_s[u], _starting_s(current, job, now))
+                restart_s[u] = max(restart_s[u], _starting_s(current, job, float(finish_s[u])))
                 if job in current.ended:
                     outcome[u, k] = int(current.ended[job].outcome)
                 end = current.ended.get(job)
@@ -47,10 +48,10 @@ class RoundReporter:
             self._state.registry.totals_of(row.tenant).device_s += device_s
 
 
-def _starting_s(current: LiveRound, job: int, now: float) -> float:
-    """Seconds of the round until training began."""
+def _starting_s(current: LiveRound, job: int, over_s: float) -> float:
+    """Seconds of the round until training began. over_s: when the job group had its devices no longer."""
     trained_s = current.starts[job].record.trained_s
     if trained_s is not None and trained_s <= current.started_s:
         return 0.0
-    until = trained_s if trained_s is not None else now
-    return float(min(until, now) - current.started_s)
+    until = trained_s if trained_s is not None else over_s
+    return float(min(until, over_s) - current.started_s)

@@ -1,0 +1,41 @@
+"""A cluster that begins from a backup: what is booked of the time that is not known."""
+
+import time
+from pathlib import Path
+
+from tests.cluster.server_nodes import ADMIN, engine_nodes
+
+from fairlead.cluster.store.backup import back_up, restore
+
+LONG_S = 3600.0
+LOST_S = 3.0  # of history
+
+
+def test_time_that_a_restore_gives_up_is_billed_to_nobody(tmp_path: Path) -> None:
+    directory, backup = tmp_path / "state", tmp_path / "backup"
+    with engine_nodes(directory, LONG_S) as cluster:
+        node = cluster.node("a")
+        node.register()
+        job = cluster.submit()
+        cluster.until(lambda: (job, 1) in node.statuses, "the start")
+        node.run(job, 1, trained_s=0.1)
+        cluster.until(lambda: cluster.job(job).state == "running")
+        back_up(directory, backup)
+        known_s = cluster.job(job).run_s  # at least what the backup knows of
+        time.sleep(LOST_S)
+    restore(backup, directory, replace=True)
+    with engine_nodes(directory, LONG_S) as cluster:
+        service = cluster.service
+        assert service.attempts(ADMIN, job)[0].end == "restored"
+        assert service.attempts(ADMIN, job)[0].ended_s is not None
+        view = cluster.job(job)
+        assert view.run_s <= known_s
+        assert view.queued_s >= LOST_S
+        rounds = service.engine.parts.rounds.clock
+        cluster.do(lambda: rounds.end_round(service.engine.state.now_s()))
+        (tenant,) = service.status(ADMIN).tenants
+        assert tenant.device_s <= known_s
+        core = service.engine.state.scheduler
+        assert core is not None
+        assert float(core.data.ledger.runs.ran_s.sum()) <= known_s
+        assert float(core.data.ledger.groups.received_s.sum()) <= known_s
