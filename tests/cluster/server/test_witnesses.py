@@ -16,7 +16,7 @@ from fairlead.cluster.server.front_supervisor import FrontSupervisor
 from fairlead.cluster.server.witnesses import Witnesses
 from fairlead.cluster.store.backup import accept_loss, back_up, restore
 from fairlead.cluster.store.schema import Commit
-from fairlead.errors import StoreError
+from fairlead.errors import RunError, StoreError
 
 
 def position(cluster: EngineNodes, node: PlayedNode) -> StorePosition:
@@ -84,6 +84,11 @@ def test_a_later_position_halts_the_server(
 
 def _check_refusals(cluster: EngineNodes, job: int, halted: str) -> None:
     service = cluster.service
+    backup = service.store.directory.parent / "backup"
+    backup.write_bytes(b"a good one")
+    with pytest.raises(RunError, match=r"cannot be backed up: .* is an older copy of the state"):
+        back_up(service.store.directory, backup)
+    assert backup.read_bytes() == b"a good one"
     for change in (
         lambda: cluster.submit(),
         lambda: service.cancel(ADMIN, job),

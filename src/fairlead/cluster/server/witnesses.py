@@ -13,7 +13,7 @@ from fairlead.cluster.front.messages import PublishedPosition, SchedulingHalted
 from fairlead.cluster.protocol.messages import Register, StorePosition
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_node import LiveNode
-from fairlead.cluster.store.history import CLAIMED, HISTORY, StoreHistory
+from fairlead.cluster.store.history import CLAIMED, HALTED, HISTORY, StoreHistory
 
 NAMED = 3  # attempts and nodes that a sentence names
 _log = logging.getLogger(__name__)
@@ -64,7 +64,10 @@ class Witnesses:
             return
         if newest.number <= self._history.runs[-1].base:  # this run is not written down yet
             return
-        self._heard_all = self._heard_all or all(map(_has_spoken, fleet.nodes.values()))
+        if not self._heard_all and all(map(_has_spoken, fleet.nodes.values())):
+            self._heard_all = True
+            if self._state.store.meta(HALTED) is not None:  # witnesses of then are not heeded now
+                self._state.write(lambda t: t.delete_meta(HALTED))
         if self._heard_all:
             self._told = newest.number
             fleet.tell(PublishedPosition(position=self._history.position(newest)))
@@ -76,6 +79,7 @@ class Witnesses:
         self._state.touched_nodes.update(self._state.fleet.nodes)
         self._state.fleet.tell(SchedulingHalted(reason=sentence))  # first: orders may follow
         self._state.write(lambda t: t.set_meta(CLAIMED, str(latest)))
+        self._state.write(lambda t: t.set_meta(HALTED, sentence))
         _log.error("%s", sentence)
 
     def _sentence(self) -> str:

@@ -26,7 +26,7 @@ from fairlead.cluster.store.database import (
     printable,
     reader,
 )
-from fairlead.cluster.store.history import CLAIMED, HISTORY, StoreHistory
+from fairlead.cluster.store.history import CLAIMED, HALTED, HISTORY, StoreHistory
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import Mark, Marker
 from fairlead.cluster.store.restore_note import RESTORED, Restored
@@ -70,6 +70,7 @@ def back_up(directory: Path, out: Path) -> Verified:
         found = Marker(directory / MARKER).read()  # first: what comes later may be in it, too
         _copy(source, partial)
         verified = verify_file(partial, found)
+        _check_newest(partial, source)
         _settle(partial, out)
     except DamageError as problem:
         raise RunError(f"{source}: {problem.what}; no backup was written") from None
@@ -188,6 +189,14 @@ def _copy(source: Path, target: Path) -> None:
         raise RunError(f"{source}: cannot be backed up ({printable(problem)})") from None
 
 
+def _check_newest(partial: Path, source: Path) -> None:
+    """Raises RunError for an older copy of a state, on which a server has halted."""
+    with closing(reader(partial)) as connection:
+        halted = _meta(connection, HALTED)
+    if halted is not None:
+        raise RunError(f"{source}: cannot be backed up: {halted}")
+
+
 def _settle(partial: Path, path: Path) -> None:
     """A whole file takes its name, durably."""
     file = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
@@ -230,6 +239,7 @@ def _begin_anew(path: Path, *, loss_accepted: bool = False) -> Commit:
         transaction.set_meta(RESTORED, msgspec.json.encode(restored).decode())
         history = StoreHistory.decode(_meta(connection, HISTORY))
         claimed = int(_meta(connection, CLAIMED) or 0)
+        transaction.delete_meta(HALTED)
         transaction.set_meta(HISTORY, history.branch(restored.commit, claimed).encode())
         commit = transaction.seal()
         connection.execute("COMMIT")

@@ -16,6 +16,7 @@ from fairlead.cluster.store.schema import Commit
 
 HISTORY = "history"  # key in the table meta
 CLAIMED = "claimed_timeline"  # key of the latest timeline that agents know of, and this state not
+HALTED = "halted"  # key of why the server halts on this state, until it goes on or begins anew
 RUNS_KEPT = 256
 LAST_TIMELINE = 1 << 52  # larger ones are nobody's
 _UNRESTORED = "this state is from before the restore after which that was written"
