@@ -2,9 +2,12 @@
 
 import time
 from operator import attrgetter
+from pathlib import Path
 
 import pytest
+from tests.cluster.server_nodes import ADMIN, engine_nodes
 
+from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.node_states import NODE_STATES, NodeState
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.node_condition import condition, usable
@@ -57,7 +60,32 @@ def test_every_state_has_its_reason(more: dict[str, object], state: NodeState, r
     assert usable(_node(more), 100.0) == (state == "up")
 
 
-def test_a_node_of_an_earlier_run_of_the_server_is_lost_until_it_registers() -> None:
-    node = _node({"agent.incarnation": "", "agent.last_incarnation": "one", "observed.seen": 0.0})
-    assert condition(node, 100.0).state == "lost"
-    assert condition(node, 100.0).reason == "has not registered since the server was started"
+def test_a_node_of_an_earlier_run_of_the_server_is_suspect_until_its_jobs_are_given_up() -> None:
+    earlier = {"agent.incarnation": "", "agent.last_incarnation": "one", "observed.seen": 0.0}
+    anew = "has not registered since the server was started"
+    found = condition(_node(earlier), 100.0)
+    assert (found.state, found.reason) == ("suspect", f"{anew}; its lease ends in 30 s")
+    found = condition(_node(earlier), 140.0)  # its jobs may take their grace
+    assert (found.state, found.reason) == ("suspect", anew)
+    found = condition(_node(earlier | {"lost": True}), 140.0)
+    assert (found.state, found.reason) == ("lost", anew)
+
+
+def test_after_a_restart_of_the_server_a_node_is_lost_only_when_its_leases_are_over(
+    tmp_path: Path,
+) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        for name in ("one", "two"):
+            cluster.node(name, f"{name}.1").register()
+    with engine_nodes(tmp_path, lease_s=5.0) as cluster:
+        view = cluster.view("two")
+        assert (view.state, view.reason.partition(";")[0]) == (
+            "suspect",
+            "has not registered since the server was started",
+        )
+        with pytest.raises(ConflictError, match="'two': is suspect, has not registered since"):
+            cluster.service.remove_node(ADMIN, "two")
+        cluster.node("one", "one.1").register()
+        assert cluster.view("one").state == "up"
+        cluster.until(lambda: cluster.view("two").state == "lost")
+        cluster.service.remove_node(ADMIN, "two")

@@ -2,7 +2,8 @@
 
 from typing import Literal, TypeAlias, get_args
 
-# up: may be given jobs. suspect: silent for longer than it should be, its leases may run on.
+# up: may be given jobs. suspect: silent for longer than it should be, also since the server was started,
+# its leases may run on.
 # unhealthy: answers, but a check fails or it was cordoned. waiting: taken over by another agent while jobs
 # of the one before may still run, or the cluster was restored and jobs it does not know may, or it is halted.
 # drained: an administrator wants nothing there. offline: its agent was told to end, and has ended all jobs.

@@ -8,6 +8,7 @@ from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.inbox import Inbox
 from fairlead.cluster.server.live_node import LiveNode
+from fairlead.cluster.server.node_condition import condition
 from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.restored import learn_jobs
@@ -89,7 +90,10 @@ class Membership:
         state = self._state
         node = state.fleet.nodes[name]
         if not (node.drained or node.lost or node.agent.left_s) or state.registry.on_node.get(name):
-            raise ConflictError(f"node {name!r}: is in use; drain it first, and wait for its jobs")
+            current = condition(node, state.fleet.monotonic())
+            waits = node.suspect or not node.registered
+            why = f"is {current.state}, {current.reason}" if waits else "is in use"
+            raise ConflictError(f"node {name!r}: {why}; drain it first, and wait for its jobs")
         if len(state.fleet.nodes) == 1:
             raise ConflictError(f"node {name!r}: is the last one of the cluster")
         if state.options.nodes is not None:

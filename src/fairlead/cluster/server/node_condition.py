@@ -24,8 +24,10 @@ def condition(node: LiveNode, now: float) -> NodeCondition:
     if node.agent.left_s:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(node.agent.left_s))
         return NodeCondition("offline", f"its agent was ended in order, {at}")
-    if not node.registered:
+    if node.lost:
         return NodeCondition("lost", _silence(node, now))
+    if not node.registered:  # what it was ordered by the server before this one may still run
+        return NodeCondition("suspect", _silence(node, now))
     if node.agent.inherited:
         left_s = max(left.until for left in node.agent.inherited.values()) - now
         jobs = len({job for job, _ in node.agent.inherited})
@@ -59,8 +61,8 @@ def usable(node: LiveNode, now: float) -> bool:
 
 
 def _silence(node: LiveNode, now: float) -> str:
-    if not node.observed.seen:
-        return "has not registered since the server was started"
-    text = f"silent for {max(now - node.observed.seen, 0.0):.0f} s"
+    text = "has not registered since the server was started"
+    if node.observed.seen:
+        text = f"silent for {max(now - node.observed.seen, 0.0):.0f} s"
     left_s = node.leases.until - now
     return f"{text}; its lease ends in {left_s:.0f} s" if left_s > 0 else text
