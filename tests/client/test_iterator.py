@@ -1,3 +1,4 @@
+import math
 import os
 import re
 import shutil
@@ -6,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -285,11 +287,24 @@ def test_options_that_cannot_be(folder: Path, options: dict[str, object], words:
         Script().iterator(folder, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("epochs", [2.5, math.nan, "3", True, 0])
+def test_a_number_of_epochs_that_is_none_is_named(epochs: object) -> None:
+    with pytest.raises(ConfigError, match=r"^epochs: expected a whole number >= 1, got "):
+        fairlead.Iterator(range(3), load=print, save=Path.touch, epochs=epochs)  # type: ignore[arg-type]
+
+
+def test_arguments_are_those_of_a_lease() -> None:
+    with pytest.raises(ConfigError, match=r"^batch_size: expected a whole number >= 0, got nan"):
+        fairlead.Iterator(range(3), load=print, save=Path.touch, batch_size=math.nan)  # type: ignore[arg-type]
+    counted = fairlead.Iterator(range(3), load=print, save=Path.touch, epochs=np.int64(2))  # type: ignore[arg-type]
+    assert (counted.total_steps, type(counted.total_steps)) == (6, int)
+
+
 def test_a_loader_that_gives_nothing_is_no_endless_loop(folder: Path) -> None:
     batches = fairlead.Iterator(
         iter(range(3)), load=lambda _: None, save=Path.touch, total_steps=5, checkpoint_dir=folder
     )
     with pytest.raises(ConfigError, match="no batch in epoch 1"):
         list(batches)
-    with pytest.raises(ConfigError, match="batch size >= 1"):
+    with pytest.raises(ConfigError, match="adapt: batch_size: expected a whole number >= 1, got 0"):
         batches.adapt(0, 5)

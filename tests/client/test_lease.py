@@ -1,3 +1,4 @@
+import math
 import os
 import signal
 import subprocess
@@ -5,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fairlead
@@ -296,6 +298,41 @@ def test_a_rolled_back_change_of_the_batch_size_is_told(
 def test_a_lease_is_for_a_with_block() -> None:
     with pytest.raises(ConfigError, match="with block"):
         Lease(load=lambda _: None, save=lambda _: None).next()
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("total_steps", [2.5, math.nan, math.inf, "3", True, -1], "a whole number >= 0"),
+        ("batch_size", [-1, math.nan, "x", None, 1.0], "a whole number >= 0"),
+        ("checkpoint_s", [-1, math.nan, "x", None, True, 10**400], "seconds >= 0"),
+        ("checkpoint_dir", [3, b"here"], "a path"),
+        ("load", [None, "x"], "a function of a path"),
+        ("save", [None, 3], "a function of a path"),
+    ],
+)
+def test_an_argument_without_sense_is_named(name: str, values: list[object], expected: str) -> None:
+    for value in values:
+        given = {"load": print, "save": print, name: value}
+        with pytest.raises(ConfigError) as refused:
+            Lease(**given)  # type: ignore[arg-type]
+        assert str(refused.value) == f"{name}: expected {expected}, got {value!r}"
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    made = Lease(
+        load=print,
+        save=Path.touch,
+        total_steps=np.int64(5),  # type: ignore[arg-type]
+        batch_size=np.array(4),  # type: ignore[arg-type]
+        checkpoint_s=np.float32(2),  # type: ignore[arg-type]
+    )
+    assert (type(made.total_steps), made.total_steps) == (int, 5)
+    assert (type(made.batch_size), made.batch_size) == (int, 4)
+    with pytest.raises(ConfigError, match=r"^adapt: total_steps: expected a whole number >= 0"):
+        made.adapt(8, 2.5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"^adapt: batch_size: expected a whole number >= 1"):
+        made.adapt("8", 2)  # type: ignore[arg-type]
 
 
 def test_needs_nothing_but_the_standard_library() -> None:

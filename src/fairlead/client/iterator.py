@@ -8,6 +8,7 @@ from collections.abc import Iterator as Batches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
+from fairlead.client.arguments import whole_number
 from fairlead.client.json_state import decode_state, encode_state, is_state
 from fairlead.client.lease import Lease
 from fairlead.client.loader_passes import passes_of
@@ -66,11 +67,11 @@ class Iterator(Generic[Batch]):
         exit: Literal["quick", "clean"] = "quick",
     ) -> None:
         if batch_size is None:
-            own_total = getattr(loader, "batch_size", None)
-            batch_size = own_total if isinstance(own_total, int) else 0
+            own = getattr(loader, "batch_size", None)
+            batch_size = own if isinstance(own, int) and own > 0 else 0
         self._loader = loader
         self._passes = passes_of(loader)
-        self._epochs = epochs
+        self._epochs = None if epochs is None else whole_number("epochs", epochs, 1)
         self._epoch = 0  # the present pass
         self._position = 0  # batches of this pass that are done
         self._batches: Batches[Any] | None = None  # None = the pass is not open
@@ -85,7 +86,7 @@ class Iterator(Generic[Batch]):
         self._lease = Lease(
             load=load,
             save=save,
-            total_steps=_total_steps(self._passes.expected_length(), total_steps, epochs),
+            total_steps=_total_steps(self._passes.expected_length(), total_steps, self._epochs),
             batch_size=batch_size,
             checkpoint_dir=checkpoint_dir,
             checkpoint_s=checkpoint_s,
@@ -387,8 +388,6 @@ def _total_steps(length: int | None, total_steps: int | None, epochs: int | None
         return total_steps
     if total_steps is not None:
         raise ConfigError("epochs, total_steps: one of the two says how long the job is, not both")
-    if not isinstance(epochs, int) or epochs < 1:
-        raise ConfigError(f"epochs: expected a whole number >= 1, got {epochs}")
     return None if length is None else epochs * length
 
 

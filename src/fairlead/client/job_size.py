@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from fairlead.client.arguments import whole_number
 from fairlead.client.checkpoint import Manifest
 from fairlead.client.rank_environment import RankEnvironment
-from fairlead.errors import ConfigError
 
 NEVER = 1 << 62  # a step that no job reaches
 
 
 class JobSize:
-    """Batch size (samples per step, 0 = not known) and total steps (of all starts, None = not known)."""
+    """Batch size (samples per step, 0 = not known) and total steps (of all starts, None = not known). Raises
+    ConfigError for what is no such number."""
 
     def __init__(self, total_steps: int | None, batch_size: int) -> None:
-        if total_steps is not None and total_steps < 0:
-            raise ConfigError(f"total_steps: expected a whole number >= 0, got {total_steps}")
-        self.total_steps = total_steps
-        self.batch_size = batch_size
+        self.total_steps = (
+            None if total_steps is None else whole_number("total_steps", total_steps, 0)
+        )
+        self.batch_size = whole_number("batch_size", batch_size, 0)
         self.is_adapted = False  # by the job itself, in this start or in one before
         self._next: tuple[int, int] | None = (
             None  # batch size and total steps from the next step on
@@ -30,12 +31,10 @@ class JobSize:
     def adapt(self, batch_size: int, total_steps: int, done: int) -> None:
         """Ask for another size from the next step on. done: steps, the one under way included. Raises
         ConfigError where the size is none."""
-        if batch_size < 1 or total_steps < done:
-            raise ConfigError(
-                f"adapt: expected a batch size >= 1 and total steps >= {done}, "
-                f"got {batch_size} and {total_steps}"
-            )
-        self._next = batch_size, total_steps
+        self._next = (
+            whole_number("adapt: batch_size", batch_size, 1),
+            whole_number("adapt: total_steps", total_steps, done),
+        )
 
     def change(self) -> tuple[int, int] | None:
         """Take over what was asked for: the new batch size and total steps, None = nothing was."""

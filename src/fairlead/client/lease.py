@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from fairlead.client import crash, stacks
+from fairlead.client.arguments import folder, function, seconds
 from fairlead.client.checkpoint import Manifest
 from fairlead.client.job_size import JobSize
 from fairlead.client.poll_schedule import PollSchedule
@@ -84,14 +85,16 @@ class Lease:
         ):
             if value not in known:
                 raise ConfigError(f"{name}: expected {known[0]!r} or {known[1]!r}, got {value!r}")
+        function("load", load)
+        function("save", save)
         self.step = 0
         self.job_size = JobSize(total_steps, batch_size)
         self.position: Callable[[], Position] = Position  # asked whenever a checkpoint is saved
         self._state = ScriptState(
             load=load,
             save=save,
-            directory=os.fspath(checkpoint_dir) if checkpoint_dir is not None else "",
-            checkpoint_s=checkpoint_s,
+            directory=folder("checkpoint_dir", checkpoint_dir),
+            checkpoint_s=seconds("checkpoint_s", checkpoint_s),
             sharded=save_ranks == "all",
         )
         self._on_stop = exit if on_stop == "exit" else on_stop
