@@ -178,7 +178,7 @@ class Account(RuleBasedStateMachine):
             if tells:
                 self.truth.process.told = self.truth.process.step
 
-    @rule(last_report_s=st.booleans())
+    @rule(heard=st.booleans())
     def saves(self, heard: bool) -> None:
         process = self.truth.process
         if process is not None:
