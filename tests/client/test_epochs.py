@@ -2,13 +2,17 @@
 
 import os
 import signal
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 import fairlead
+from fairlead.client.checkpoint import Checkpoints
 from fairlead.errors import ConfigError
 
+Batches: TypeAlias = "fairlead.Iterator[int]"
 LENGTH = 4
 
 
@@ -73,6 +77,65 @@ def test_stopped_behind_a_pass_it_goes_on_there(folder: Path) -> None:
             if start == 0 and epoch == 1:
                 stop()
     assert ends == [(0, 4), (1, 4), (2, 4)]
+
+
+def interrupted(
+    folder: Path, at: int, passes: Callable[[Batches], Iterable[int]]
+) -> list[tuple[int, int]]:
+    """What a script reports after its passes, the last batch of each; it is stopped in a step, and started
+    again."""
+    reports: list[tuple[int, int]] = []
+    for start in range(2):
+        batches = make(folder)
+        for epoch in passes(batches):
+            last: int | None = None
+            for batch in batches:
+                last = batch
+                if start == 0 and batches.step == at:
+                    stop()
+            if batches.preempted:
+                break
+            assert last is not None, f"pass {epoch} is empty in start {start}"
+            reports.append((epoch, last))
+    return reports
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_code_after_a_pass_never_finds_it_empty(folder: Path, at: int) -> None:
+    reports = interrupted(folder, at, lambda batches: batches.epochs())
+    assert reports == [(0, 3), (1, 3), (2, 3)]
+
+
+@pytest.mark.parametrize("at", range(11))
+def test_nor_does_it_with_a_range(folder: Path, at: int) -> None:
+    reports = interrupted(folder, at, lambda batches: range(batches.epoch, 3))
+    assert reports == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_a_stop_with_the_last_batch_of_a_pass_waits_for_the_code_after_it(folder: Path) -> None:
+    saved = []
+    batches = make(folder)
+    for epoch in batches.epochs():
+        for _ in batches:
+            if batches.step == LENGTH - 1:
+                stop()
+        saved.append((epoch, Checkpoints(folder).newest()))
+    assert saved[0] == (0, None)
+    assert (batches.preempted, batches.step) == (True, LENGTH)
+    newest = Checkpoints(folder).newest()
+    assert newest is not None
+    assert (newest.manifest.loader_epoch, newest.manifest.position) == (1, 0)
+
+
+def test_after_the_last_pass_a_start_has_no_pass_to_do(folder: Path) -> None:
+    for start in range(2):
+        batches = make(folder)
+        passes = [len(list(batches)) for _ in batches.epochs()]
+        assert passes == ([4, 4, 4] if start == 0 else [])
+        assert (batches.finished, batches.step, batches.epoch) == (True, 12, 3)
+    again = make(folder)
+    assert [len(list(again)) for _ in range(3)] == [0, 0, 0]
+    assert again.finished
 
 
 def test_a_loop_for_all_steps_is_not_asked_twice(folder: Path) -> None:

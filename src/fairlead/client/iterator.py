@@ -98,7 +98,8 @@ class Iterator(Generic[Batch]):
 
     @property
     def epoch(self) -> int:
-        """The pass that is under way, from 0; after a pass with ``epochs``: that pass."""
+        """The pass that is under way, from 0; after a pass with ``epochs``: that pass, and after the last one
+        of ``epochs()`` their number."""
         if self._epochs is not None and not self._entered:
             self._enter()
             self._next_pass = self._epoch
@@ -117,23 +118,34 @@ class Iterator(Generic[Batch]):
         return self._replaying
 
     def epochs(self) -> Batches[int]:
-        """The passes that are to be done, the one that was interrupted first. After that one the code of its
-        epoch runs once, whenever the job is interrupted.
+        """The passes that are to be done, the one that was interrupted first.
 
-        ``range(batches.epoch, 3)`` is the same. With ``range(3)``, passes that were done in an earlier start
-        are empty, but Python runs the code behind them again: it finds the state of the checkpoint, which is
-        read again before the first pass that is not empty, so the training is exact; what that code
-        prints or writes for those passes is not what it was. ``replaying`` is true meanwhile.
+        The code after a pass belongs to it: a process that is told to stop during the last batch of a pass
+        stops when that code has run. After the last pass the state is saved once more, so that a process
+        that is started again has no pass left; one that was killed within the code after it finds it empty.
+
+        ``range(batches.epoch, 3)`` is the same, but for what is saved after the last pass. With ``range(3)``,
+        passes that were done in an earlier start are empty, but Python runs the code behind them again: it
+        finds the state of the checkpoint, which is read again before the first pass that is not empty, so
+        the training is exact; what that code prints or writes for those passes is not what it was.
+        ``replaying`` is true meanwhile.
         """
         if self._epochs is None:
             raise ConfigError("epochs(): the iterator has to be made with epochs=, their number")
         self._enter()
         first = self._epoch
+        if (
+            first == self._epochs and not self.completed
+        ):  # only the code after the last pass is left
+            self._lease.end_of_data()
         for epoch in range(first, self._epochs):
             if self.preempted or (self.completed and epoch > first):
-                return
+                break
             self._next_pass = epoch
             yield epoch
+        if self.completed and self._epoch + 1 == self._epochs and self._pass_is_over():
+            self._turn(self._epochs)
+            self._lease.keep_finishing()
 
     def __len__(self) -> int:
         """Batches of a ``for`` from its beginning. Raises TypeError where that is not known."""
@@ -272,6 +284,8 @@ class Iterator(Generic[Batch]):
                     self.close()
                 raise
             self._position += 1
+            if self._position == self._passes.length and self._epoch + 1 < epochs:
+                lease.pass_ends()
         self._batches = None  # its workers may go
 
     def _begin(self, epochs: int) -> bool:
@@ -284,6 +298,8 @@ class Iterator(Generic[Batch]):
                 "`for epoch in batches.epochs()` or `range(batches.epoch, ...)`"
             )
         self._next_pass = index + 1
+        if self._epoch == epochs and not self._lease.completed:
+            self._lease.end_of_data()
         if self._lease.completed:
             return False
         if index < self._epoch:
@@ -295,6 +311,10 @@ class Iterator(Generic[Batch]):
         if index > self._epoch:
             self._turn(index)
         return True
+
+    def _pass_is_over(self) -> bool:
+        length = self._passes.length or self._passes.expected_length()
+        return length is None or self._position >= length
 
     def _end_pass(self, epochs: int) -> None:
         if self._position == 0:
@@ -333,6 +353,10 @@ class Iterator(Generic[Batch]):
 
     def _where(self) -> Position:
         """For the checkpoint."""
+        if self._epoch == self._epochs:
+            return Position(
+                self._epoch, 0, encode_state(self.rank_state(), "the state of the rank")
+            )
         if self._batches is None and self._saved is not None:  # not opened since it was loaded
             return self._lease.loaded
         state = {**self._passes.state(self._position), **self.rank_state()}

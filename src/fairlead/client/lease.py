@@ -105,6 +105,7 @@ class Lease:
         self._sigterm = SigtermCatcher(self._on_sigterm)
         self._schedule = PollSchedule()
         self._running = False  # a step is under way
+        self._pass_ends = False  # the code after a pass comes next, and then another pass
         self._no_more = False  # complete() was called, or the data have ended
         self._at_end = False
         self._ending: Ending | None = None
@@ -199,9 +200,20 @@ class Lease:
         """``complete`` was called, and the loop is not over yet."""
         return self._no_more and self._role is not None
 
+    def pass_ends(self) -> None:
+        """With the step under way a pass over the data ends, behind which another one comes. The code after
+        it belongs to it: nothing is saved or stopped before the next pass begins."""
+        self._pass_ends = True
+
     def no_step(self) -> None:
         """The step that ``next`` has begun is none: there was no batch for it."""
-        self._running = False
+        self._running = self._pass_ends = False
+
+    def keep_finishing(self) -> None:
+        """Save after the loop, where a process that is started again is to go on from here. Nothing happens
+        where each rank has its own part, which only the loop can save."""
+        if self._finishing_role is not None and not self._has_parts():
+            self._finishing_role.keep_finishing(self._manifest(finished=True))
 
     def reload(self) -> None:
         """Read the checkpoint of this start once more, if there was one."""
@@ -234,7 +246,7 @@ class Lease:
             return True
         if self._finishing_role is None:
             return not self.preempted
-        if self._state.sharded and self._environment.world_size > 1:
+        if self._has_parts():
             raise ConfigError(
                 "checkpoint: after the loop rank 0 saves alone, which save_ranks='all' does not allow"
             )
@@ -316,6 +328,7 @@ class Lease:
             finished=finished,
             complete=self._no_more,
             terminated=self._sigterm.is_received,
+            pass_ends=self._pass_ends,
         )
 
     def _manifest(self, finished: bool = False) -> Manifest:
@@ -343,6 +356,10 @@ class Lease:
         if found is not None and found.manifest.finished:  # of this total, not of one raised since
             self._no_more = found.manifest.total_steps == (self.job_size.total_steps or 0)
         role.loaded(self.step, monotonic() - opened if found else 0.0, change)
+
+    def _has_parts(self) -> bool:
+        """Whether each rank saves its own part."""
+        return self._state.sharded and self._environment.world_size > 1
 
     def _ended(self) -> bool:
         if self._ending is None:

@@ -57,6 +57,7 @@ class RankStatus:
     finished: bool = False  # its steps are done
     complete: bool = False  # its script says that no more are needed
     terminated: bool = False  # it got SIGTERM
+    pass_ends: bool = False  # the code after a pass over the data comes next, before another pass
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ class RankRole(Protocol):
     def end(self, step: int, completed: bool, reason: str) -> None: ...
     def request_checkpoint(self) -> None: ...
     def save_finishing(self, manifest: Manifest, terminated: bool) -> str: ...
+    def keep_finishing(self, manifest: Manifest) -> None: ...
     def close(self) -> None: ...
 
 
@@ -191,13 +192,7 @@ class RankZero:
         link.poll(now)
         if link.refused:
             leave(EXIT_MAY_NOT_RUN, f"this process may not run any more: {link.refused}")
-        if self._store is not None:
-            self._take_lock(self._store)
-            try:
-                if partial := self._partial(manifest.step, again=True):
-                    self.save(partial, manifest)
-            finally:
-                self._store.unlock()
+        self.keep_finishing(manifest)
         link.poll(monotonic())
         reason = link.stop or ("SIGTERM" if terminated else "")
         if monotonic() >= link.lease_end:
@@ -206,6 +201,17 @@ class RankZero:
             self._finishing = False
             link.finish(self._end_of(manifest.step, False, reason))
         return reason
+
+    def keep_finishing(self, manifest: Manifest) -> None:
+        """Save after the loop."""
+        if self._store is None:
+            return
+        self._take_lock(self._store)
+        try:
+            if partial := self._partial(manifest.step, again=True):
+                self.save(partial, manifest)
+        finally:
+            self._store.unlock()
 
     def _mark(self, manifest: Manifest) -> None:
         self._marked = manifest.total_steps if manifest.finished else -1
@@ -231,6 +237,8 @@ class RankZero:
             return Decision("abandon", link.refused)
         if statuses[0].finished or any(one.complete for one in statuses):
             return Decision("finish")
+        if now < link.lease_end and any(one.pass_ends for one in statuses):
+            return Decision("go")  # a start from here would find the pass empty
         if link.stop or any(one.terminated for one in statuses):
             return Decision("stop", link.stop or "SIGTERM")
         if now >= link.lease_end:
@@ -358,6 +366,8 @@ class OtherRank:
 
     def save_finishing(self, manifest: Manifest, terminated: bool) -> str:  # noqa: ARG002
         return ""
+
+    def keep_finishing(self, manifest: Manifest) -> None: ...
 
     def close(self) -> None:
         self._rank_sync.close()
