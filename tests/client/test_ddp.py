@@ -107,5 +107,5 @@ def test_three_ranks_moved_in_the_middle_of_an_accumulation(
     import torch
 
     whole = weights(tmp_path / "whole", [], lets_ranks_differ)
-    parts = weights(tmp_path / "parts", [3, 7, 13], lets_ranks_differ)
+    parts = weights(tmp_path / "parts", [3, 7], lets_ranks_differ)
     assert all(torch.equal(one, other) for one, other in zip(whole, parts, strict=True))
