@@ -10,6 +10,7 @@ from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_no
 from tests.cluster.server_parts import cluster_state
 
 from fairlead.cluster.front.messages import PublishedPosition, SchedulingHalted
+from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.messages import AttemptStatus, Orders, StorePosition
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.front_supervisor import FrontSupervisor
@@ -80,6 +81,24 @@ def test_a_later_position_halts_the_server(
         assert orders.leases == {77: 1.0, job: 1.0}, "also of what is not known here"
         assert orders.position is None
         _check_refusals(cluster, before, halted)
+        _check_that_nothing_is_promised(cluster, job)
+
+
+def _check_that_nothing_is_promised(cluster: EngineNodes, job: int) -> None:
+    service = cluster.service
+    view = cluster.job(job)
+    assert view.reason.startswith(
+        "as an older copy of the state has it; the cluster is halted: see `fairlead status`"
+    )
+    assert "unless it is back" not in view.reason
+    told = service.explain(ADMIN, job)
+    assert told.why_here.startswith("Nothing is scheduled: ")
+    assert told.why_here.endswith(
+        f"In this older copy it is {view.state}; what has become of it since is not known here."
+    )
+    assert (told.finish_s, told.forecast_kind) == (None, "")
+    with pytest.raises(StoreError, match="is an older copy of the state"):
+        service.what_if(ADMIN, WhatIf())
 
 
 def _check_refusals(cluster: EngineNodes, job: int, halted: str) -> None:

@@ -6,7 +6,7 @@ Read from any thread without waiting for the driver: what the core decided is co
 
 from collections.abc import Iterator, Sequence
 
-from fairlead.cluster.protocol.api_models import AttemptView, JobView
+from fairlead.cluster.protocol.api_models import ENDED_STATES, AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.attempts import holder
 from fairlead.cluster.server.being_stopped import place, stop_ordered_ago
@@ -36,6 +36,9 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
     source = reader.source
     if source.state.halted:
         yield f"Nothing is scheduled: {source.state.halted}."
+        if job.state not in ENDED_STATES:
+            yield f"In this older copy it is {job.state}; what has become of it since is not known here."
+            return
     if job.state in ("completed", "cancelled"):
         yield f"It is {job.state}."
         yield from _remains(source, job)

@@ -67,7 +67,7 @@ from fairlead.cluster.server.server_loop import ServerLoop
 from fairlead.cluster.server.turns import QuestionQueue
 from fairlead.cluster.store.job_views import story
 from fairlead.cluster.store.rows import JobRow
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, StoreError
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.job import Job, JobId, RestartCosts
 from fairlead.policies import registry
@@ -124,6 +124,7 @@ class Forecasting:
         row = self._state.registry.jobs.get(job.id)
         has_rate = row is None or not self._is_unknown(row)
         known = job.state in ("running", "waiting", "preempted") and not still and has_rate
+        known = known and not self._state.halted
         forecast: JobForecast | None = None
         forecast_kind = ""
         if known and job.retry_in_s is None and not self._loop.parts.jobs.admission.outside(job.id):
@@ -154,6 +155,8 @@ class Forecasting:
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be, beside what will be."""
+        if self._state.halted:
+            raise StoreError(self._state.halted)
         if self._state.setup is None:
             raise ConflictError(NO_NODES)
         asked_at = time.monotonic()

@@ -50,6 +50,8 @@ from fairlead.cluster.store.rows import (
 from fairlead.model.commands import StartRound
 from fairlead.model.duration_text import duration
 
+HALTED = "the cluster is halted: see `fairlead status`"
+
 
 class ViewBuilder:
     """Reads what the driver's thread changes, without a lock: single values, each whole by itself."""
@@ -86,7 +88,7 @@ class ViewBuilder:
         if reporting is not None and latest is not None and row.state != "completed":
             steps = steps_by_now(cluster.fleet, reporting)
         state, ended_s, reason = self._displayed(row)
-        if reporting is not None and reporting.stopping:
+        if reporting is not None and reporting.stopping and not cluster.halted:
             reason = "; ".join(filter(None, [reason, self._leaving(reporting, start)]))
         counted_s = (
             row.counted_s if reporting is not None and unheard(cluster.fleet, reporting) else None
@@ -130,6 +132,8 @@ class ViewBuilder:
         """State, end and reason. What has ended in the round in force stands as it will at its report."""
         if not row.open:
             return row.state, row.ended_s, row.reason
+        if self._state.halted:  # nothing starts, moves or ends, whatever its node does
+            return row.state, None, f"as an older copy of the state has it; {HALTED}"
         current = self._state.round
         over = None if current is None else current.ended.get(row.id)
         reason = row.reason
@@ -288,7 +292,7 @@ class ViewBuilder:
                     holders[device].append(job if seen else -1)
         current = condition(node, now)
         if self._state.halted:  # whether it registers or not
-            current = NodeCondition("waiting", "the cluster is halted: see `fairlead status`")
+            current = NodeCondition("waiting", HALTED)
         return NodeView(
             name=node.name,
             accelerator=node.accelerator,
