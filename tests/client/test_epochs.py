@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
@@ -10,7 +11,9 @@ import pytest
 
 import fairlead
 from fairlead.client.checkpoint import Checkpoints
+from fairlead.client.messages import StopRank
 from fairlead.errors import ConfigError
+from tests.client.training import agent
 
 Batches: TypeAlias = "fairlead.Iterator[int]"
 LENGTH = 4
@@ -125,6 +128,22 @@ def test_a_stop_with_the_last_batch_of_a_pass_waits_for_the_code_after_it(folder
     newest = Checkpoints(folder).newest()
     assert newest is not None
     assert (newest.manifest.loader_epoch, newest.manifest.position) == (1, 0)
+
+
+def test_an_agents_word_during_the_last_batch_costs_no_step_of_the_next_pass(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = []
+    with agent(tmp_path, monkeypatch) as served:
+        batches = make(folder)
+        for epoch in batches.epochs():
+            for _ in batches:
+                if batches.step == LENGTH - 1:
+                    served.host.send(StopRank("preempted"))
+                    time.sleep(0.1)  # a step so long that the agent is asked at its end
+            ended.append(epoch)
+        assert ended == [0, 1]
+        assert (batches.preempted, batches.step) == (True, LENGTH)
 
 
 def test_after_the_last_pass_a_start_has_no_pass_to_do(folder: Path) -> None:

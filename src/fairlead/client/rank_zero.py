@@ -123,7 +123,7 @@ class RankZero:
         self._compare(statuses)
         now = monotonic()
         decision = self._judge(statuses, now)
-        if self._environment.world_size > 1:
+        if self._environment.world_size > 1 and not decision.check_step:
             decision = replace(decision, check_step=self._pace.next(status.step, now))
         if decision.do in ("save", "stop", "finish"):
             early = decision.do == "finish" and status.step != status.total_steps
@@ -164,6 +164,8 @@ class RankZero:
         self._progress(now, step, at_once=decision.do == "save")
         if self._environment.world_size > 1:
             return inf, decision.check_step
+        if decision.check_step:
+            return now, NEVER
         if self._environment.socket:
             return now + POLL_S, NEVER
         due = max(self._retry_at, self._saved_at + self._link.checkpoint_s)
@@ -237,10 +239,13 @@ class RankZero:
             return Decision("abandon", link.refused)
         if statuses[0].finished or any(one.complete for one in statuses):
             return Decision("finish")
+        told = link.stop or ("SIGTERM" if any(one.terminated for one in statuses) else "")
         if now < link.lease_end and any(one.pass_ends for one in statuses):
-            return Decision("go")  # a start from here would find the pass empty
-        if link.stop or any(one.terminated for one in statuses):
-            return Decision("stop", link.stop or "SIGTERM")
+            # A start from here would find the pass empty: before the first step of the next one.
+            together = told and all(one.pass_ends for one in statuses)
+            return Decision("go", check_step=self._step if together else 0)
+        if told:
+            return Decision("stop", told)
         if now >= link.lease_end:
             return Decision("stop", EXPIRED)
         if self._store is not None and self._save_is_due(now):
