@@ -66,6 +66,30 @@ def test_a_question_is_asked_of_jobs_as_they_are_wanted_now(tmp_path: Path) -> N
         assert set(_ends(cluster)) == {second, third}
 
 
+def test_no_job_is_said_to_end_sooner_than_its_steps_take(tmp_path: Path) -> None:
+    """A forecast that is some time old is counted down by the clock, also for jobs that wait."""
+    with engine_nodes(tmp_path, 600.0) as cluster:
+        one = cluster.node("one")
+        one.register()
+        jobs = {cluster.submit(total_steps=1_000) for _ in range(2)}
+        cluster.until(lambda: one.jobs)
+        (waits,) = jobs - one.jobs
+        assert set(_ends(cluster)) == jobs
+        forecaster = cluster.service.forecasting.forecaster
+        forecaster.outdate = lambda: None  # type: ignore[method-assign]
+        forecaster._outdated = -float("inf")
+        latest = forecaster.latest
+        assert latest is not None
+        forecaster.latest = dataclasses.replace(latest, at=latest.at - 1e5, cost_s=1e6)
+        question = WhatIf(add_jobs=(JobSpec(command=("x",), total_steps=300, rates={"v100": 1.0}),))
+        found = _compared(cluster, question)
+        assert found.now.finish_s[waits] >= 1_000.0
+        assert found.then.finish_s[waits] >= 1_000.0
+        assert found.then.finish_s.keys() > jobs
+        assert min(found.then.finish_s.values()) >= 300.0
+        assert found.now.makespan_s >= 1_000.0
+
+
 def test_a_job_that_waits_for_another_try_is_part_of_what_will_be(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         cluster.service.engine.parts.jobs.retries.backoff = Backoff(3_000.0, 3_000.0)

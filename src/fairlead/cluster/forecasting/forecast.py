@@ -103,12 +103,15 @@ class ForecastRun:
         makespan_s = horizon_s if unfinished else max(finish_s.values(), default=0.0)
         return replace(self, finish_s=finish_s, makespan_s=makespan_s, unfinished=unfinished)
 
-    def after(self, seconds: float) -> "ForecastRun":
-        """The same, as of so much later."""
-        finish_s = {job: max(t - seconds, 0.0) for job, t in self.finish_s.items()}
+    def after(self, seconds: float, least_s: Mapping[int, float]) -> "ForecastRun":
+        """The same, as of so much later. least_s: job -> what it takes from then on at its best rate, for one
+        that has waited meanwhile is no nearer to its end."""
+        finish_s = {
+            job: max(t - seconds, least_s.get(job, 0.0)) for job, t in self.finish_s.items()
+        }
         makespan_s = self.makespan_s
         if not self.unfinished:
-            makespan_s = max(makespan_s - seconds, 0.0)
+            makespan_s = max(makespan_s - seconds, *finish_s.values(), 0.0)
         return replace(self, finish_s=finish_s, makespan_s=makespan_s)
 
     @property

@@ -32,7 +32,6 @@ from fairlead.cluster.protocol.api_models import (
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.admission import job_of
-from fairlead.cluster.server.attempts import holder
 from fairlead.cluster.server.comparison_notes import (
     HORIZON_S,
     AbsentJobs,
@@ -43,6 +42,7 @@ from fairlead.cluster.server.comparison_notes import (
 from fairlead.cluster.server.explain import explanation_facts
 from fairlead.cluster.server.explain_placement import stands_still
 from fairlead.cluster.server.explanation_source import DeviceUse, ExplanationSource
+from fairlead.cluster.server.least_times import least_s, least_times, newest_rate, rates_in
 from fairlead.cluster.server.live_progress import steps_by_now
 from fairlead.cluster.server.present import (
     MeasuredJob,
@@ -187,7 +187,8 @@ class Forecasting:
                 now = now if then.exact_s > 0 else latest.coarse
             over = self._ended(now, then, {job.id for job in jobs})
             age_s = latest.age_s
-            now, then = (run.without(over, HORIZON_S).after(age_s) for run in (now, then))
+            now = now.without(over, HORIZON_S).after(age_s, least_times(self._state, base.setup))
+            then = then.without(over, HORIZON_S).after(age_s, least_times(self._state, setup, jobs))
         changed = [
             (job, now.finish_s[job], then.finish_s[job])
             for job in sorted(now.finish_s.keys() & then.finish_s.keys())
@@ -221,7 +222,7 @@ class Forecasting:
         without = {
             row.id: row
             for row in rows
-            if row.id not in paused and not fits(_rates_in(setup, row), row.spec, setup.cluster)
+            if row.id not in paused and not fits(rates_in(setup, row), row.spec, setup.cluster)
         }
         now = {row.id: row for row in rows if row.id not in paused and admission.outside(row.id)}
         return AbsentJobs(paused=paused, now=frozenset(now), then=frozenset(without), rows=now)
@@ -323,19 +324,12 @@ class Forecasting:
         """What jobs were measured to do. Where there is an estimator it is in the state: beliefs."""
         found = []
         for row in self._state.registry.jobs.values():
-            rate, where = self._rate(row)
+            rate, where = newest_rate(self._state, row)
             if row.starts and rate is not None and rate > 0:
                 found.append(
                     MeasuredJob(row.id, job_type_of_row(row), where, rate, self._has_no_rates(row))
                 )
         return tuple(found)
-
-    def _rate(self, row: JobRow) -> tuple[float | None, str]:
-        """steps/s as a job was measured last, None = it was not, and on which accelerator type."""
-        start = holder(self._state.registry.live.get(row.id, ()))
-        if start is not None and (now := start.measured()) is not None:
-            return now, start.record.accelerator
-        return row.measured_rate, row.measured_on
 
     def _has_no_rates(self, row: JobRow) -> bool:
         return has_no_rates(row, self._state.options.catalogue)
@@ -347,7 +341,7 @@ class Forecasting:
         )
 
     def _is_unknown(self, row: JobRow) -> bool:
-        known = rate_is_known(row, self._state.options.catalogue, self._rate(row)[0])
+        known = rate_is_known(row, self._state.options.catalogue, newest_rate(self._state, row)[0])
         return row.open and not known
 
     def _changed(self, setup: Setup, question: WhatIf) -> Setup:
@@ -427,19 +421,7 @@ class Forecasting:
 def _least_s(job: JobView) -> float:
     """Seconds that the steps that are left take at the job's best rate, measured or else believed; 0 = not
     known."""
-    measured, here = job.measured_rate, job.rates.get(job.measured_on, 0.0)
-    best = max(job.rates.values(), default=0.0)
-    if measured:
-        best = measured * (best / here if here > 0 else 1.0)
-    return max(job.total_steps - job.steps, 0.0) / best if best else 0.0
-
-
-def _rates_in(setup: Setup, row: JobRow) -> dict[str, float]:
-    """Accelerator type -> steps/s of a job under a setup."""
-    table = setup.throughputs
-    at = table.row(job_type_of_row(row))
-    rate = stated_rates(row.spec, table.slots) if at is None else table.rate[at]
-    return by_accelerator(table.slots, rate)
+    return least_s(job.total_steps - job.steps, job.rates, job.measured_rate, job.measured_on)
 
 
 def _summary(
