@@ -75,7 +75,8 @@ def _worth(explanation: Explanation) -> str:
     if explanation.forecast_age_s is not None:
         parts.append(f"made {duration(explanation.forecast_age_s)} ago")
     if explanation.forecast_kind == "coarse":
-        parts.append(f"coarse beyond {duration(explanation.forecast_exact_s or 0.0)}")
+        exact_s = explanation.forecast_exact_s or 0.0
+        parts.append(f"coarse beyond {duration(exact_s)}" if exact_s >= 1 else "coarse")
     if explanation.forecast_error is not None:
         parts.append(f"typically {explanation.forecast_error:.0%} off")
     if explanation.calibration_words:

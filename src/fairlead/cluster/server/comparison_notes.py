@@ -8,6 +8,7 @@ import numpy as np
 from fairlead.cluster.forecasting.forecast import ForecastRun
 from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.store.rows import JobRow
+from fairlead.model.duration_text import duration
 from fairlead.model.job import Job
 
 HORIZON_S = 30 * 86_400.0
@@ -77,11 +78,10 @@ def coarse_note(now: ForecastRun, then: ForecastRun) -> tuple[str, ...]:
     exact_s = min(now.exact_s, then.exact_s)
     if exact_s == np.inf:
         return ()
-    hours = f"the next {exact_s / 3600:.1f} h are" if exact_s > 0 else "nothing is"
-    return (
-        f"{hours} simulated round by round; beyond that by shares, queue and rates alone, for more would "
-        "have taken too long",
-    )
+    how = "estimated from shares, queue and rates alone: to simulate all rounds would have taken too long"
+    if exact_s < 1:
+        return (f"ends are {how}",)
+    return (f"the next {duration(exact_s)} are simulated round by round; later ends are {how}",)
 
 
 def unknown_notes(jobs: Collection[int]) -> tuple[str, ...]:

@@ -201,7 +201,8 @@ def _worth(explanation: Explanation) -> str:
     )
     coarse = ""
     if explanation.forecast_kind == "coarse":
-        coarse = f"; coarse beyond {duration(explanation.forecast_exact_s or 0.0)}"
+        exact_s = explanation.forecast_exact_s or 0.0
+        coarse = f"; coarse beyond {duration(exact_s)}" if exact_s >= 1 else "; coarse"
     assumed = f"; {explanation.calibration_words}" if explanation.calibration_words else ""
     return f" ({counted(explanation.forecasts, 'forecast')}{age}{coarse}{assumed})"
 
