@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.replay import replay_segments
 from fairlead.cli.server_options import connection
 from fairlead.cluster.http_client import DEFAULT_URL
 from fairlead.cluster.store import backup as backups
@@ -18,6 +17,7 @@ from fairlead.cluster.store.database import (
 )
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import Found, Marker
+from fairlead.cluster.store.replay import replay_segments
 from fairlead.cluster.store.samples import is_whole
 from fairlead.cluster.store.store import NAME, check_lock
 from fairlead.cluster.store.verification import (
@@ -148,13 +148,14 @@ def _check(state: Path, found: Found | None) -> None:
         with closing(reader(state)) as store:
             store.execute("BEGIN")
             verified = verify(store, state, found)
-            print(f"{state}: {_content(verified)}; all as they were written", flush=True)
+            print(f"{state}: {_content(verified)}", flush=True)
+            count, segments = replay_segments(store, state)
             print(f"{state}: {_ends(verified)}; {verified.commits} links of the chain hold")
             if found is not None and found.mark is not None:
                 at = state.parent / MARKER
                 print(f"{at}: commit {found.mark.number} was acknowledged, and is there")
-            count, segments = replay_segments(store, state)
             print(f"{state}: {count} records in {segments} segments, all commands are the same")
+            print(f"{state}: all as it was written")
     except TROUBLE as problem:
         raise unreadable(state, problem) from None
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -66,6 +65,7 @@ def _name_runs(folder: Path) -> None:
 
 def _replay_store(path: Path) -> None:
     from fairlead.cluster.store.database import reader
+    from fairlead.cluster.store.replay import replay_segments
 
     try:
         with closing(reader(path)) as store:
@@ -73,20 +73,3 @@ def _replay_store(path: Path) -> None:
     except sqlite3.Error as problem:
         raise RunError(f"{path}: cannot read the journal: {problem}") from None
     print(f"{path}: {count} records in {segments} segments, all commands are the same")
-
-
-def replay_segments(store: sqlite3.Connection, path: Path) -> tuple[int, int]:
-    """How many records in how many segments were replayed. Raises CheckError at the first difference."""
-    from fairlead.scheduler import journal
-
-    rows = store.execute("SELECT DISTINCT segment FROM journal ORDER BY segment")
-    segments = [segment for (segment,) in rows.fetchall()]
-    count = 0
-    for segment in segments:
-        count += journal.replay_records(_segment(store, segment), f"{path}: segment {segment}")
-    return count, len(segments)
-
-
-def _segment(store: sqlite3.Connection, segment: int) -> Iterator[bytes]:
-    query = "SELECT record FROM journal WHERE segment = ? ORDER BY seq"
-    return (record for (record,) in store.execute(query, (segment,)))

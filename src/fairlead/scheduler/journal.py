@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.errors import CheckError, RunError
+from fairlead.errors import CheckError, ProtocolError, RunError
 from fairlead.model import commands as c
 from fairlead.model import events as e
 from fairlead.model.job_type import JobType
@@ -401,6 +401,15 @@ def recover(
     return _compare(restore(setup, state, policy), tail, name, 2)
 
 
+class SequenceError(RunError):
+    """A record cannot follow those before it: some are missing, or are those of another run."""
+
+    def __init__(self, name: str, number: int, problem: ProtocolError) -> None:
+        """name: of the journal; number: of the record; problem: why the core refuses it."""
+        self.what = f"record {number} cannot follow those before it: {problem}"
+        super().__init__(f"{name}: {self.what}")
+
+
 def _compare(scheduler: Scheduler, remaining: Iterable[bytes], name: str, first: int) -> Recovered:
     """Drive records through a core. first: the number of the first of them."""
     found = Recovered(scheduler, first, [])
@@ -414,7 +423,10 @@ def _compare(scheduler: Scheduler, remaining: Iterable[bytes], name: str, first:
             event: Any = decode(record)
             if isinstance(event, e.Solved):
                 found.solve = None
-            found.commands = scheduler.handle(event)
+            try:
+                found.commands = scheduler.handle(event)
+            except ProtocolError as problem:
+                raise SequenceError(name, found.number, problem) from None
         else:
             _compare_command(found, record, name)
         found.number += 1

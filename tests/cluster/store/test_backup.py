@@ -232,30 +232,6 @@ def test_what_stands_in_the_place_of_a_file_is_told_in_a_sentence_by_check_and_b
     assert len(list(tmp_path.glob(f"{name}.*-2"))) == 1
 
 
-def test_a_loss_may_be_accepted_but_damage_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    state = tmp_path / "state"
-    with Store(state) as store:
-        fill(store, range(5))
-    old = (state / "state.db").read_bytes()
-    with Store(state) as store:
-        fill(store, range(5, 9))
-    (state / "state.db").write_bytes(old)
-    assert run("check", state) == 2
-    assert "4 commits are missing" in capsys.readouterr().err
-    assert run("restore", "--accept-loss", state) == 0
-    with Store(state) as store:
-        assert store.last_job() == 4
-        assert store.meta("restored") is not None
-        fill(store, range(5, 6))
-    with closing(sqlite3.connect(state / "state.db")) as raw:
-        raw.execute("UPDATE jobs SET open = 1 - open WHERE id = 3")
-        raw.commit()
-    assert run("restore", "--accept-loss", state) == 2
-    assert "a row is damaged (jobs, 3); it cannot be restored from" in capsys.readouterr().err
-
-
 def test_jobs_say_that_a_loss_was_accepted_and_not_that_there_was_a_backup(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         cluster.node("one").register()

@@ -10,6 +10,7 @@ from fairlead.cluster.server.collaborators import Collaborators
 from fairlead.cluster.server.live_node import Inherited
 from fairlead.cluster.server.options import DEFAULT_POLICY
 from fairlead.cluster.server.restored import reserve
+from fairlead.cluster.store.replay import judged_as_state
 from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
@@ -93,7 +94,8 @@ def _load_core(state: ClusterState, parts: Collaborators) -> None:
         return
     name = f"{state.store.path}: segment {number}"
     setup, checkpoint, tail = journal.begin(records, name)
-    found = journal.recover(setup, checkpoint, tail, name=name)
+    with judged_as_state(state.store.path, number):
+        found = journal.recover(setup, checkpoint, tail, name=name)
     core = found.scheduler
     state.scheduler, state.setup = core, setup
     state.lost_nodes = {

@@ -29,6 +29,7 @@ from fairlead.cluster.store.database import (
 from fairlead.cluster.store.history import CLAIMED, HALTED, HISTORY, StoreHistory
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import Mark, Marker
+from fairlead.cluster.store.replay import replay_newest
 from fairlead.cluster.store.restore_note import RESTORED, Restored
 from fairlead.cluster.store.schema import Commit, newest_commit
 from fairlead.cluster.store.store import (
@@ -116,12 +117,15 @@ def restore(backup: Path, directory: Path, *, replace: bool) -> Verified:
 
 
 def accept_loss(directory: Path) -> Verified:
-    """Go on with a state that lacks commits, or whose marker is damaged, but is whole by itself."""
+    """Go on with a state that lacks commits, or whose marker is damaged, but is whole by itself. Raises
+    RunError, or CheckError for a journal that a server could not start from."""
     path = directory / NAME
     if not path.is_file():
         raise RunError(f"{path}: is missing; there is nothing to go on with")
     with _owned(directory):
         verified = _verify_backup(path)
+        with closing(reader(path)) as connection:
+            replay_newest(connection, path)
         try:
             commit = _begin_anew(path, loss_accepted=True)
             (directory / MARKER).unlink(missing_ok=True)
