@@ -139,6 +139,7 @@ def status_screen(status: StatusView) -> Group:
     lines = [
         *([old] if old else []),
         *([f"HALTED: {status.halted}"] if status.halted else []),
+        *([f"NOTHING IS WRITTEN DOWN: {status.unwritable}"] if status.unwritable else []),
         f"Fairlead {status.version}, first started {duration(status.now_s)} ago | policy {status.policy} "
         f"({status.profile} profile)",
         f"round {status.round:,} of {duration(status.round_s)}, ends in {left} | decided in "

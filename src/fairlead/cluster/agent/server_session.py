@@ -77,8 +77,8 @@ class ServerSession:
                 backoff.reset()
                 while True:
                     await self._report_once(backoff)
-            except RegisterAgainError:
-                _log.info("registering again")
+            except RegisterAgainError as problem:
+                _log.info("registering again: %s", problem)
             except (ServerUnreachableError, TooLargeError) as problem:
                 await self._refused(problem, backoff)
             except RefusedError as problem:

@@ -208,6 +208,11 @@ def _of_status(status: StatusView) -> Iterable[Metric]:
             value=float(bool(status.halted)),
         ),
         GaugeMetricFamily(
+            "fairlead_state_unwritable",
+            "1 while nothing can be written into the state directory, so nothing new begins.",
+            value=float(bool(status.unwritable)),
+        ),
+        GaugeMetricFamily(
             "fairlead_backup_age_seconds",
             "Time since the state of the newest backup; infinite where there is none.",
             value=float("inf") if status.backup_age_s is None else status.backup_age_s,

@@ -39,6 +39,11 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
         if job.state not in ENDED_STATES:
             yield f"In this older copy it is {job.state}; what has become of it since is not known here."
             return
+    if source.state.trouble:
+        yield (
+            "Nothing can be written down just now, so nothing new begins, and ends of attempts are not "
+            f"known yet: {source.state.trouble}."
+        )
     if job.state in ("completed", "cancelled"):
         yield f"It is {job.state}."
         yield from _remains(source, job)

@@ -217,13 +217,14 @@ class ViewBuilder:
             round_ends_in_s=None if current is None else max(current.end_s - now, 0.0),
             jobs={state: n for state, n in states.items() if n},
             devices=tally.devices,
-            solve=state.trouble or self._solves.state,
+            solve=self._solves.state,
             solve_s=self._solves.took_s,
             decide_s=state.decide_s,
             journal_records=state.journal_records,
             tenants=tenants_for(caller, self._tenants(tally)),
             backup_age_s=backup_age_s(state.store.directory),
             halted=state.halted,
+            unwritable=state.trouble,
         )
 
     def _held(self, node: LiveNode) -> dict[int, tuple[int, ...]]:

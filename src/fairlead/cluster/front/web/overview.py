@@ -81,7 +81,8 @@ def summary(status: StatusView) -> Section:
     ]
     inner = join(
         old_state([status.age_s]),
-        _halted(status.halted),
+        _banner("Halted: ", status.halted),
+        _banner("Nothing is written down: ", status.unwritable),
         _warning(status.solve),
         tag("dl", *cards, class_="cards"),
     )
@@ -117,20 +118,15 @@ def _decided(status: StatusView) -> str:
     return DASH if status.decide_s is None else f"{1000 * status.decide_s:,.0f} ms"
 
 
-def _halted(why: str) -> Html | None:
-    """A banner where the state is an older copy."""
-    if not why:
-        return None
-    return tag("p", tag("strong", "Halted: "), why, role="status", class_="banner bad")
+def _banner(about: str, why: str, tone: str = "bad") -> Html | None:
+    return tag("p", tag("strong", about), why, role="status", class_=f"banner {tone}") if why else None
 
 
 def _warning(solve: str) -> Html | None:
-    """A banner where the last solve did not give new shares, or nothing can be made durable."""
-    if solve in ("", "ok"):
+    """A banner where the last solve did not give new shares."""
+    if solve == "ok":
         return None
-    accelerator = "cool" if solve.startswith("under way") else "bad"
-    about = "Solve " if solve.startswith(("under way", "failed")) else "Trouble: "
-    return tag("p", tag("strong", about), solve, role="status", class_=f"banner {accelerator}")
+    return _banner("Solve ", solve, "cool" if solve.startswith("under way") else "bad")
 
 
 def _open(status: StatusView) -> int:
