@@ -48,7 +48,7 @@ class State:
         self.registry = JobRegistry()
         self.decided = DecidedShares()
         self.device_uses = RecentResults[DeviceUse](self.fleet.monotonic)
-        self.policy, self.halted = "las", ""
+        self.policy, self.halted, self.trouble = "las", "", ""
         self.scheduler = SimpleNamespace(data=SimpleNamespace(paused_jobs=set[int]()))
         self.admission = SimpleNamespace(outside=lambda _: False)
         self.solves = SimpleNamespace(state="ok", began_s=None)

@@ -119,7 +119,9 @@ def _decided(status: StatusView) -> str:
 
 
 def _banner(about: str, why: str, tone: str = "bad") -> Html | None:
-    return tag("p", tag("strong", about), why, role="status", class_=f"banner {tone}") if why else None
+    return (
+        tag("p", tag("strong", about), why, role="status", class_=f"banner {tone}") if why else None
+    )
 
 
 def _warning(solve: str) -> Html | None:
