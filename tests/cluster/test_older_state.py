@@ -91,6 +91,25 @@ def test_an_older_copy_of_the_state_halts_and_the_newer_one_goes_on(tmp_path: Pa
     assert steps(tmp_path, new) == list(range(STEPS))
 
 
+@pytest.mark.long  # a server's start and end; test_damage has the store alone
+def test_a_server_whose_state_is_overwritten_acknowledges_nothing_more_and_ends(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path) as cluster:
+        with cluster.client() as client:
+            client.submit([script(tmp_path)])
+            shutil.copytree(cluster.state, tmp_path / "copy")
+            client.submit([script(tmp_path)])
+            for path in (tmp_path / "copy").glob("state.*"):
+                (cluster.state / path.name).write_bytes(path.read_bytes())
+            with pytest.raises(FairleadError):
+                client.submit([script(tmp_path)])
+        assert cluster.server is not None
+        assert cluster.server.wait(60.0) == 2
+        last = cluster.log().splitlines()[-1]
+        assert last.startswith(f"fairlead: {cluster.state}: was replaced while this server used it")
+
+
 @pytest.mark.long  # the same with agents that were killed, too
 def test_what_agents_have_written_down_halts_an_older_copy_until_the_loss_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -279,3 +279,46 @@ def test_plots_that_are_no_file_are_set_aside(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         assert store.samples() == []
     assert (tmp_path / "samples.db.damaged-1").is_fifo()
+
+
+def copy_over(source: Path, target: Path) -> None:
+    """As ``cp -a source/. target``: into the files that are there."""
+    for path in source.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
+
+
+@pytest.mark.parametrize("when", ["in use", "closed"])
+def test_a_state_that_is_overwritten_while_it_is_open_is_not_written_to(
+    tmp_path: Path, when: str
+) -> None:
+    with Store(tmp_path / "state") as store:
+        fill(store, range(5))
+        if when == "in use":
+            shutil.copytree(store.directory, tmp_path / "older")
+    if when == "closed":
+        shutil.copytree(store.directory, tmp_path / "older")
+    with Store(tmp_path / "state") as store:
+        fill(store, range(5, 9))
+        copy_over(tmp_path / "older", store.directory)
+        for _ in range(2):
+            with pytest.raises(RunError) as refused:
+                fill(store, range(9, 10))
+            assert str(refused.value).startswith(f"{store.directory}: was replaced while this ")
+    with Store(tmp_path / "state") as store:
+        assert store.job(9) is None
+
+
+def test_a_state_that_is_moved_away_is_not_written_to_until_it_is_back(tmp_path: Path) -> None:
+    with Store(tmp_path / "state") as store:
+        fill(store, range(5))
+        shutil.copytree(store.directory, tmp_path / "older")
+        store.directory.rename(tmp_path / "away")
+        with pytest.raises(RunError, match=r"state\.db is not the file that it opened"):
+            fill(store, range(5, 6))
+        shutil.copytree(tmp_path / "older", store.directory)
+        with pytest.raises(RunError, match=r"state\.db is not the file that it opened"):
+            fill(store, range(5, 6))
+        shutil.rmtree(store.directory)
+        (tmp_path / "away").rename(store.directory)
+        fill(store, range(5, 6))
+        assert store.job(5) is not None

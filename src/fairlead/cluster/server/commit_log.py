@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.store.replaced import ReplacedError
 from fairlead.cluster.store.store import Transaction
 from fairlead.errors import StoreError
 
@@ -73,9 +74,13 @@ class CommitLog:
         jobs = list(registry.dirty_jobs)
         nodes = {node for record in registry.dirty_attempts.values() for node in record.nodes}
         if self._records or state.writes or registry.dirty_jobs or registry.dirty_attempts:
-            if not self._write_until_done():  # nothing of it is durable, so nobody is told of it
-                for future, _ in answers:
-                    future.set_exception(StoreError(state.trouble))
+            try:
+                written = self._write_until_done()
+            except ReplacedError as problem:  # the server ends: nobody shall wait for it
+                _refuse(answers, str(problem))
+                raise
+            if not written:  # nothing of it is durable, so nobody is told of it
+                _refuse(answers, state.trouble)
                 return
             registry.forget_closed()
             state.submission_keys.clear()
@@ -128,6 +133,11 @@ class CommitLog:
             t.set_meta("tenants", msgspec.json.encode(registry.tenants).decode())
             registry.tenants_changed = False
         t.set_meta("clock", state.clock.to_meta())
+
+
+def _refuse(answers: Iterable[tuple[Future[Any], Any]], why: str) -> None:
+    for future, _ in answers:
+        future.set_exception(StoreError(why))
 
 
 def _ignore(_: object) -> None:

@@ -24,6 +24,7 @@ from fairlead.cluster.server.inbox import PACE_S, Inbox
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.recovery import recover
 from fairlead.cluster.server.view_builders import sample
+from fairlead.cluster.store.replaced import ReplacedError
 from fairlead.cluster.store.store import Store
 from fairlead.errors import FairleadError, StoreError
 from fairlead.model.commands import (
@@ -157,7 +158,8 @@ class ServerLoop:
                 parts.rounds.renewal.renew()  # so that the next version need not decide as this one did
             parts.commits.commit()
         except BaseException as problem:
-            _log.critical("the driver cannot go on", exc_info=problem)
+            if not isinstance(problem, ReplacedError):  # whoever ends the process says so
+                _log.critical("the driver cannot go on", exc_info=problem)
             self._failed(problem)
 
     def _is_interrupted(self) -> bool:

@@ -37,10 +37,12 @@ from fairlead.cluster.store.database import (
 )
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import (
+    NO_COMMIT,
     Found,
     Mark,
     Marker,
 )
+from fairlead.cluster.store.replaced import OwnFiles
 from fairlead.cluster.store.rows import (
     OPEN_STATES,
     AttemptRow,
@@ -74,7 +76,7 @@ from fairlead.cluster.store.verification import (
     state_layout,
     verify_file,
 )
-from fairlead.errors import RunError
+from fairlead.errors import RunError, StoreError
 
 NAME = "state.db"
 LOCK = "server.lock"
@@ -86,7 +88,8 @@ _log = logging.getLogger(__name__)
 
 class Store:
     """See the module. Raises RunError in ``open`` for a directory that cannot be used, and StoreError
-    later where the disk is full or fails; a transaction is then undone as a whole."""
+    later where the disk is full or fails; a transaction is then undone as a whole. ReplacedError where the
+    files are no longer those that it wrote."""
 
     def __init__(self, directory: str | Path, keep_segments: int = 2) -> None:
         """keep_segments: how many segments of the journal to keep, the newest included."""
@@ -99,6 +102,7 @@ class Store:
         self._reading = threading.Lock()
         self._writer: sqlite3.Connection
         self._reader: sqlite3.Connection
+        self._own_files: OwnFiles
         self.newest: Commit | None = None  # that is durable and marked; None = it is not open
         self._marks = True  # can the marker be written?
         self._samples = Samples(self.directory / "samples.db")
@@ -141,6 +145,7 @@ class Store:
                 verify_file(self.path, None, STRUCTURE_S)
             self.newest = newest_commit(writer)
             self._level_marker(found, self.newest)
+            self._own_files = OwnFiles(self.path, self.marker)
         except BaseException:
             writer.close()
             raise
@@ -216,19 +221,30 @@ class Store:
     def transaction(self) -> Iterator[Transaction]:
         """Changes made in the block are durable when it has ended, or none of them is."""
         with self._writing:
+            self._check_own_files()
             with written_whole(self._writer, self.path):
                 transaction = Transaction(self._writer, self.keep_segments)
+                self._own_files.check_commit(_mark_of(transaction.before), _mark_of(self.newest))
                 yield transaction
                 commit = transaction.seal()
             self._mark(commit)
             self.newest = commit
             self._checkpointer.committed()
 
+    def _check_own_files(self) -> None:
+        """Raises ReplacedError, or StoreError where that cannot be seen just now."""
+        try:
+            self._own_files.check_names()
+            if self._marks:
+                self._own_files.check_marker(_mark_of(self.newest))
+        except OSError as problem:
+            raise StoreError(f"{self.directory}: cannot be read ({problem.strerror})") from problem
+
     def _mark(self, commit: Commit) -> None:
         """The commit is durable, so it stands even if this fails; then only the guard against losing it is
         behind."""
         try:
-            self.marker.write(Mark(commit.number, commit.head))
+            self.marker.write(_mark_of(commit))
             self._marks = True
         except OSError as problem:
             if self._marks:
@@ -351,6 +367,10 @@ class Store:
     def samples(self, since_s: float = 0.0) -> list[Sample]:
         """Those from this time on; the older, the fewer."""
         return self._samples.since(since_s)
+
+
+def _mark_of(commit: Commit | None) -> Mark:
+    return NO_COMMIT if commit is None else Mark(commit.number, commit.head)
 
 
 def _make(directory: Path) -> None:

@@ -47,8 +47,8 @@ class Transaction:
     def __init__(self, connection: sqlite3.Connection, keep_segments: int) -> None:
         self._connection = connection
         self._keep = keep_segments
-        self._before = newest_commit(connection)
-        self._total = Total() if self._before is None else Total(self._before.total)
+        self.before = newest_commit(connection)
+        self._total = Total() if self.before is None else Total(self.before.total)
         self._written = blake2b(digest_size=SIZE)  # of the checksums that came and went
 
     def append(self, records: Sequence[bytes]) -> None:
@@ -113,7 +113,7 @@ class Transaction:
     def seal(self) -> Commit:
         """The last change: the commit itself, as the next link of the chain."""
         commit = Commit.behind(
-            self._before, time.time(), self._total.value(), self._written.digest()
+            self.before, time.time(), self._total.value(), self._written.digest()
         )
         write_commit(self._connection, commit)
         return commit
