@@ -89,6 +89,7 @@ class Start:
         return AttemptStatus(
             job=self.order.job,
             attempt=self.order.attempt,
+            order_id=self.order.order_id,
             state=self.state,  # type: ignore[arg-type]
             step=self.step if trained else -1,
             loaded_step=self.from_step if trained else -1,

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from fairlead.cli.replay import replay
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import JobView, NodeView
@@ -46,9 +48,20 @@ class PlayedNode:
         message = Register(
             protocol=PROTOCOL, version="0", node=self.name, incarnation=self.incarnation,
             host="h", accelerator="v100", devices=self.devices, simulated_devices=True,
-            holds=tuple(self.statuses.values()), **more,
+            holds=self.holds(), **more,
         )  # fmt: skip
         return self.cluster.service.register(message).result(WAIT_S)
+
+    def holds(self) -> tuple[AttemptStatus, ...]:
+        """What it holds; by the order that the server has given for it, where a test names no other."""
+        return tuple(
+            status if status.order_id else replace(status, order_id=self._order_id(*key))
+            for key, status in self.statuses.items()
+        )
+
+    def _order_id(self, job: int, attempt: int) -> str:
+        rows = self.cluster.service.store.attempts(job)
+        return next((row.order_id for row in rows if row.attempt == attempt), "")
 
     def report(self, **more: Any) -> Orders:
         """Say what is held, and follow the orders that come back."""
@@ -69,7 +82,7 @@ class PlayedNode:
         orders = self.cluster.front.report(
             NodeReport(
                 node=self.name, incarnation=self.incarnation, seq=self.seq,
-                holds=tuple(self.statuses.values()), orders_seq=self.follows, **more,
+                holds=self.holds(), orders_seq=self.follows, **more,
             )
         )  # fmt: skip
         self.leased |= {(a.job, a.attempt) for a in orders.desired if a.job in orders.leases}

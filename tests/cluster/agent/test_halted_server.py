@@ -54,9 +54,55 @@ def test_an_agent_that_is_killed_says_what_it_was_told_of(tmp_path: Path) -> Non
     asyncio.run(scenario())
 
 
-async def _until_written(agent: RunningAgent) -> None:
+def test_a_start_is_not_taken_for_another_order_of_its_number(tmp_path: Path) -> None:
+    """The server is another one, of another copy of the state: it has not ordered what runs."""
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, _):
+            mine = msgspec.structs.replace(job(1), order_id="a.1.r.x")
+            await server.order(mine)
+            assert (await server.until_state((1, 1), "running")).order_id == "a.1.r.x"
+            await server.order(msgspec.structs.replace(mine, order_id="a.1.r.y"))
+            ended = await server.until_state((1, 1), "ended")
+            assert (ended.order_id, ended.reason) == ("a.1.r.x", "preempted")
+            await server.order(msgspec.structs.replace(mine, order_id="a.1.r.y", attempt=2))
+            status = await server.until_state((1, 2), "running")
+            assert status.order_id == "a.1.r.y"
+
+    asyncio.run(scenario())
+
+
+def test_of_a_halted_server_it_remembers_that_alone(tmp_path: Path) -> None:
+    """And what was found of agents before it, until a server that takes it in has heard of it."""
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            older = msgspec.structs.replace(POSITION, run=3, run_id="old")
+            for told in (POSITION, older):
+                server.orders = msgspec.structs.replace(server.orders, position=told)
+                await _until_reported_twice(server)
+            server.orders = Orders(seq=99, desired=(), halted="why", halted_run="old")
+            await _until_written(agent, b'["old"]')
+            await _killed_and_started(server, agent)
+            before = server.registered[-1]
+            await _until_reported_twice(server)
+            await _killed_and_started(server, agent)
+            after = server.registered[-1]
+            assert (after.seen, after.halted_runs) == (POSITION, ("old",))
+            assert set(before.cleared) < set(after.cleared), "it is still to be told"
+
+    asyncio.run(scenario())
+
+
+async def _until_reported_twice(server: Server) -> None:
+    reports = server.reports
+    await server.until(lambda: server.reports > reports + 1)
+
+
+async def _until_written(agent: RunningAgent, text: bytes = b"") -> None:
+    path = agent.state / NAME
     async with asyncio.timeout(60.0):
-        while not (agent.state / NAME).exists():
+        while not path.exists() or text not in path.read_bytes():
             await asyncio.sleep(0.05)
 
 

@@ -41,6 +41,13 @@ def test_a_start_that_was_forgotten_is_not_new_again() -> None:
     assert attempts.is_new(job(2, 1))
 
 
+def test_another_timeline_numbers_attempts_anew() -> None:
+    attempts = attempts_of(start(attempt=3, order_id="a.1.r.x"))
+    assert not attempts.is_new(job(1, 2, order_id="a.1.s.y"))
+    assert attempts.is_new(job(1, 2, order_id="a.2.s.y"))
+    assert attempts.is_new(job(1, 2, order_id="b.1.s.y"))
+
+
 def test_ports_are_free_again_when_their_start_has_ended() -> None:
     one = start()
     one.addresses = assign_addresses(one.assignment, "127.0.0.1")

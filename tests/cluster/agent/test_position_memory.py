@@ -42,6 +42,22 @@ def test_a_later_timeline_and_another_cluster_replace_it(tmp_path: Path) -> None
         assert memory.position == known
 
 
+def test_what_a_server_told_that_halted_is_given_up(tmp_path: Path) -> None:
+    memory = PositionMemory(tmp_path)
+    older = msgspec.structs.replace(POSITION, run=3, run_id="old")
+    for told in (POSITION, older, msgspec.structs.replace(older, commit=9)):
+        memory.learn(told, urgent=False)
+    for _ in range(2):
+        memory.give_up("old")
+        assert (memory.position, memory.halted_runs) == (POSITION, ("old",))
+    memory.give_up("")
+    memory.give_up("another")
+    memory.write()
+    again = PositionMemory(tmp_path)
+    again.read()
+    assert (again.position, again.halted_runs) == (POSITION, ("old", "another"))
+
+
 def test_it_is_written_at_once_with_new_orders_and_soon_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +85,7 @@ def test_it_is_written_at_once_with_new_orders_and_soon_without(
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\xff\x00", b"{}", msgspec.json.encode(POSITION)[:-9], b"[" * 5000]
+    "content", [b"", b"\xff\x00", b"[]", msgspec.json.encode(POSITION)[:-9], b"[" * 5000]
 )
 def test_what_cannot_be_read_counts_as_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / NAME).write_bytes(content)

@@ -12,6 +12,7 @@ from tests.cluster.server_parts import cluster_state
 from fairlead.cluster.front.messages import PublishedPosition, SchedulingHalted
 from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.messages import AttemptStatus, Orders, StorePosition
+from fairlead.cluster.server import witnesses
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.front_supervisor import FrontSupervisor
 from fairlead.cluster.server.witnesses import Witnesses
@@ -63,7 +64,7 @@ def test_a_later_position_halts_the_server(
         before = cluster.submit()  # until the first witness speaks nobody knows
         node = cluster.node("one")
         node.statuses[77, 3] = AttemptStatus(job=77, attempt=3, state="running")
-        node.statuses[job, 1] = AttemptStatus(job=job, attempt=1, state="running")
+        node.run(job, 1)
         node.statuses[78, 1] = AttemptStatus(job=78, attempt=1, state="ended", exit_code=0)
         welcome = node.register(seen=seen)
         halted = welcome.orders.halted
@@ -99,6 +100,55 @@ def _check_that_nothing_is_promised(cluster: EngineNodes, job: int) -> None:
     assert (told.finish_s, told.forecast_kind) == (None, "")
     with pytest.raises(StoreError, match="is an older copy of the state"):
         service.what_if(ADMIN, WhatIf())
+
+
+def test_what_only_another_copy_can_have_ordered_halts_the_server(tmp_path: Path) -> None:
+    """The newer copy need not have told anybody of its position."""
+    with engine_nodes(tmp_path / "state") as cluster:
+        cluster.node("one").register()
+        seen = position(cluster, cluster.nodes[0])
+    shutil.copytree(tmp_path / "state", tmp_path / "older")
+    with engine_nodes(tmp_path / "state") as cluster:
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit()
+        cluster.until(lambda: node.statuses.get((job, 1)))
+        (held,) = node.holds()
+    assert held.order_id
+    with engine_nodes(tmp_path / "older") as cluster:
+        assert cluster.submit() == job, "the same number"
+        node = cluster.node("one")
+        node.statuses[job, 1] = held
+        halted = node.register(seen=seen).orders.halted
+        assert f"node one was ordered to run attempt 1 of job {job}, but this state has" in halted
+        assert node.say().leases == {job: 1.0}
+        assert cluster.job(job).steps == 0
+    with engine_nodes(tmp_path / "state") as cluster:
+        node = cluster.node("one")
+        node.statuses[job, 1] = held
+        assert not node.register(seen=seen).orders.halted
+        node.report()
+        assert node.statuses[job, 1] == held
+
+
+def test_what_an_attempt_of_another_cluster_does_is_credited_to_nobody(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("one")
+        node.run(0, 1, order_id="other.1.run.abc", step=700, loaded_step=0, ran_s=9.0)
+        assert not node.register().orders.halted
+        job = cluster.submit(total_steps=1000)
+        cluster.silence(node)
+        cluster.until(lambda: node.say().desired or cluster.job(job).attempt > 1)
+        cluster.until(lambda: cluster.job(job).attempt == 2 and node.say())
+        assert cluster.job(job).steps == 0
+        node.end(
+            0, 1, order_id="other.1.run.abc", step=1000, loaded_step=0, completed=True, exit_code=0
+        )
+        cluster.until(lambda: (0, 1) in node.say().forget or (0, 1) not in node.statuses)
+        assert (cluster.job(job).state, cluster.job(job).steps) != ("completed", 1000)
+        node.statuses.clear()
+        cluster.nodes.append(node)
+        cluster.until(lambda: (job, 2) in node.leased)
 
 
 def _check_refusals(cluster: EngineNodes, job: int, halted: str) -> None:
@@ -161,8 +211,10 @@ def test_the_newer_state_goes_on_after_an_older_one_was_halted(
         cluster.submit()
 
 
-def test_agents_are_told_of_a_state_only_when_all_had_the_time_to_speak(tmp_path: Path) -> None:
-    """Else what they remember of an older copy would contradict the newer state."""
+def test_agents_are_told_at_once_of_a_state_only_when_all_have_spoken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(witnesses, "TELL_AFTER_S", 3600.0)
     with engine_nodes(tmp_path) as cluster:
         for name in ("one", "two"):
             cluster.node(name, f"{name}.1").register()
@@ -175,6 +227,42 @@ def test_agents_are_told_of_a_state_only_when_all_had_the_time_to_speak(tmp_path
             assert first.report().position is None
         second.register()
         position(cluster, first)
+
+
+def test_a_node_that_is_dead_keeps_no_other_from_being_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is lost only when its leases and the grace of its jobs are over, which may take hours."""
+    monkeypatch.setattr(witnesses, "TELL_AFTER_S", 0.2)
+    with engine_nodes(tmp_path, lease_s=600.0) as cluster:
+        for name in ("one", "two"):
+            cluster.node(name, f"{name}.1").register()
+        cluster.until(lambda: all(node.report().position for node in cluster.nodes))
+    with engine_nodes(tmp_path, lease_s=600.0) as cluster:
+        first = cluster.node("one")
+        first.register()
+        position(cluster, first)
+        assert not cluster.service.engine.state.fleet.nodes["two"].lost
+
+
+def test_what_a_halted_server_told_and_ordered_does_not_halt_the_newer_one(
+    copies: tuple[Path, Path, StorePosition, int], tmp_path: Path
+) -> None:
+    newer = Path(shutil.copytree(copies[1], tmp_path / "newer"))
+    with engine_nodes(older(copies, tmp_path)) as cluster:
+        first = cluster.node("one")
+        first.register()
+        cluster.until(lambda: first.statuses)
+        told = position(cluster, first)
+        held = first.holds()
+        halted = cluster.node("two", "two.1").register(seen=copies[2]).orders
+        assert halted.halted_run == told.run_id
+        assert first.say().halted_run == told.run_id
+    with engine_nodes(newer) as cluster:
+        node = cluster.node("one")
+        node.statuses |= {(status.job, status.attempt): status for status in held}
+        assert not node.register(seen=told, halted_runs=(told.run_id,)).orders.halted
+        assert node.register(seen=told).orders.halted, "it does not know that the other halted"
 
 
 def test_a_node_that_does_not_come_back_is_not_waited_for_for_ever(tmp_path: Path) -> None:
@@ -292,13 +380,13 @@ def test_agents_are_told_of_no_run_that_is_not_durable() -> None:
     state = cluster_state(fleet, lambda: 0.0)
     vars(state.store)["meta"] = lambda _: None
     state.store.newest = Commit(10, 1.8e9, b"", b"", b"")
-    witnesses = Witnesses(state)
-    witnesses.begin(3)
-    witnesses.publish()
+    tested = Witnesses(state)
+    tested.begin(3)
+    tested.publish()
     assert told == []
     state.store.newest = Commit(11, 1.8e9, b"", b"", b"")
     for _ in range(2):
-        witnesses.publish()
+        tested.publish()
     (message,) = told
     assert isinstance(message, PublishedPosition)
     assert (message.position.run, message.position.commit) == (3, 11)

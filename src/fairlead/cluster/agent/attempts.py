@@ -46,6 +46,10 @@ class NodeAttempt:
         """(job, attempt)."""
         return self.assignment.job, self.assignment.attempt
 
+    def is_of(self, assignment: Assignment) -> bool:
+        """Whether it was begun by this order, and not by another one of the same number."""
+        return self.assignment.order_id == assignment.order_id
+
     @property
     def ended(self) -> bool:
         """Nothing of it is left."""
@@ -207,6 +211,7 @@ class NodeAttempt:
         return AttemptStatus(
             job=self.assignment.job,
             attempt=self.assignment.attempt,
+            order_id=self.assignment.order_id,
             state=self.state,
             step=steps.step,
             loaded_step=steps.loaded_step,

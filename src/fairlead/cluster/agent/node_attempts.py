@@ -18,7 +18,7 @@ class NodeAttempts:
 
     def __init__(self) -> None:
         self._starts: dict[Key, NodeAttempt] = {}
-        self._newest: dict[int, int] = {}  # job -> highest attempt ever held
+        self._newest: dict[int, tuple[int, str]] = {}  # job -> (attempt, order id) held last
         self.sendable = SendableCheck()
         self.trial: NodeAttempt | None = None  # the agent's own: no order, and nothing to be told
 
@@ -37,13 +37,15 @@ class NodeAttempts:
         return self._starts.get(key)
 
     def is_new(self, assignment: Assignment) -> bool:
-        """Whether neither this attempt nor a later one of its job was ever held."""
-        return assignment.attempt > self._newest.get(assignment.job, -1)
+        """Whether neither this attempt nor a later one of its job was ever held. In another cluster, or
+        timeline, attempts are numbered anew."""
+        attempt, order_id = self._newest.get(assignment.job, (-1, assignment.order_id))
+        return assignment.attempt > attempt or _origin(assignment.order_id) != _origin(order_id)
 
     def add(self, start: NodeAttempt) -> None:
         """Hold a new one."""
         self._starts[start.key] = start
-        self._newest[start.assignment.job] = start.assignment.attempt
+        self._newest[start.assignment.job] = start.assignment.attempt, start.assignment.order_id
 
     def forget(self, key: Key) -> bool:
         """The server has booked its end. Returns whether it was held, and had ended."""
@@ -97,3 +99,8 @@ class NodeAttempts:
             news |= start.directory_problem != problem
             start.directory_problem = problem
         return news
+
+
+def _origin(order_id: str) -> str:
+    """(cluster).(timeline)"""
+    return order_id.rsplit(".", 2)[0]

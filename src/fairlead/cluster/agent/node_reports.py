@@ -57,6 +57,7 @@ class NodeReports:
             machine=machine_identity(),
             cleared=self._spawner.cleared[-_MAX_REPORTED:],
             seen=self._memory.position,
+            halted_runs=self._memory.halted_runs,
         )
 
     def next(self) -> NodeReport:

@@ -86,7 +86,7 @@ class OrderFollower:
         for assignment in orders.desired:
             start = self._attempts.get((assignment.job, assignment.attempt))
             seconds = orders.leases.get(assignment.job)
-            if start is not None and seconds is not None:
+            if start is not None and seconds is not None and start.is_of(assignment):
                 start.lease.extend(asked, seconds, self._rate_bound)
                 self._ending.tell_until(start)
 
@@ -108,11 +108,13 @@ class OrderFollower:
     def _reconcile(self, orders: Orders) -> None:
         desired = {(a.job, a.attempt): a for a in orders.desired}
         for start in self._attempts:
-            if start.key not in desired:
+            wanted = desired.get(start.key)
+            if wanted is None or not start.is_of(wanted):
                 self._ending.stop(start, orders.reasons.get(start.key[0], "preempted"))
         for key, assignment in desired.items():
             if (known := self._attempts.get(key)) is not None:
-                _update(known, assignment)
+                if known.is_of(assignment):
+                    _update(known, assignment)
             elif not self._leaving and self._attempts.is_new(assignment):
                 self._hold(assignment)
 

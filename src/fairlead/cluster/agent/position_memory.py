@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from fairlead.cluster.agent.untrusted_files import read_regular, write_anew
 from fairlead.cluster.protocol.messages import StorePosition
@@ -18,8 +19,19 @@ from fairlead.cluster.protocol.validation_messages import UNREADABLE
 
 NAME = "server-position"
 KEEP_S = 5.0  # between two times that it is written, unless there are new orders
-_LARGEST = 4096  # bytes of the file
+HALTED_RUNS = 16  # of servers, that are remembered
+_LARGEST = 1 << 14  # bytes of the file
 _log = logging.getLogger(__name__)
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in the file."""
+
+    position: StorePosition | None = None  # the latest
+    before: StorePosition | None = None  # the latest of an earlier run of the server
+    halted_runs: tuple[
+        str, ...
+    ] = ()  # run ids of servers that found their state to be old, oldest first
 
 
 class PositionMemory:
@@ -28,18 +40,27 @@ class PositionMemory:
     def __init__(self, state: Path) -> None:
         """state: directory of the agent."""
         self._path = state / NAME
-        self.position: StorePosition | None = None
-        self._written: StorePosition | None = None
+        self._known = self._written = Remembered()
         self._due = False  # whether the next position is to be written at once
         self._urgent = asyncio.Event()
         self._writing = threading.Lock()
         self._complained = False
 
+    @property
+    def position(self) -> StorePosition | None:
+        """The latest."""
+        return self._known.position
+
+    @property
+    def halted_runs(self) -> tuple[str, ...]:
+        """Run ids of servers that found their state to be an older copy."""
+        return self._known.halted_runs
+
     def read(self) -> None:
         """What an agent before this one has left. What cannot be read counts as nothing."""
         try:
             data = read_regular(self._path, _LARGEST)
-            self.position = self._written = msgspec.json.decode(data, type=StorePosition)
+            self._known = self._written = msgspec.json.decode(data, type=Remembered)
         except FileNotFoundError:
             return
         except (OSError, *UNREADABLE) as problem:
@@ -48,15 +69,33 @@ class PositionMemory:
     def learn(self, told: StorePosition | None, *, urgent: bool) -> None:
         """The server has told of a position. In one cluster the later one counts. urgent: this one, or else
         the next, is to be written at once."""
-        known = self.position
         self._due = self._due or urgent
         if told is None:
             return
-        if known is None or told.cluster != known.cluster or told.order > known.order:
-            self.position = told
+        self._take(told)
         if self._due:
             self._due = False
             self._urgent.set()
+
+    def _take(self, told: StorePosition) -> None:
+        known = self._known.position
+        same = known is None or told.run_id == known.run_id
+        before = self._known.before if same else known
+        if known is None or told.cluster != known.cluster or told.order > known.order:
+            self._known = replace(self._known, position=told, before=before)
+
+    def give_up(self, run_id: str) -> None:
+        """The server of this run has found its state to be an older copy: what it told, and ordered, must not
+        speak against the newer one once that is back."""
+        known = self._known
+        if not run_id or run_id in known.halted_runs:
+            return
+        halted = (*known.halted_runs, run_id)[-HALTED_RUNS:]
+        known = replace(known, halted_runs=halted)
+        if known.position is not None and known.position.run_id == run_id:
+            known = replace(known, position=known.before, before=None)
+        self._known = known
+        self._urgent.set()
 
     async def keep(self) -> None:
         """Write it as it changes, on another thread: a disk may take its time."""
@@ -73,12 +112,12 @@ class PositionMemory:
             self._write()
 
     def _write(self) -> None:
-        position = self.position
-        if position is None or position == self._written:
+        known = self._known
+        if known == self._written:
             return
         whole = self._path.with_suffix(".new")
         try:
-            write_anew(whole, msgspec.json.encode(position))
+            write_anew(whole, msgspec.json.encode(known))
             _sync(whole)
             whole.replace(self._path)
         except OSError as problem:
@@ -86,7 +125,7 @@ class PositionMemory:
                 _log.warning("%s: cannot be written (%s)", self._path, problem.strerror)
             self._complained = True
             return
-        self._written, self._complained = position, False
+        self._written, self._complained = known, False
 
 
 def _sync(path: Path) -> None:

@@ -95,6 +95,7 @@ def _outline(status: AttemptStatus) -> AttemptStatus:
     return AttemptStatus(
         job=status.job,
         attempt=status.attempt,
+        order_id=status.order_id,
         state="stopping",
         step=status.step,
         loaded_step=status.loaded_step,

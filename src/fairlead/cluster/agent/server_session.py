@@ -98,7 +98,11 @@ class ServerSession:
     async def _register(self) -> None:
         asked = time.monotonic()
         welcome: Welcome = await self._client.register(self._reports.registration())
-        self._forget_predecessors()
+        self._note_halt(welcome.orders)
+        if (
+            not welcome.orders.halted
+        ):  # else it has taken nothing in, and the next one has to be told
+            self._forget_predecessors()
         if welcome.wait_s > 0:
             _log.warning(
                 "no jobs for %.0f s: the agent that had this name before may still run some",
@@ -146,11 +150,13 @@ class ServerSession:
         self._node.orders.follow(orders, asked)
         news = self._node.orders.seq > before
         self._memory.learn(orders.position, urgent=news)
-        self._note_halt(orders.halted)
+        self._note_halt(orders)
         if news:
             self._pace.hurry()  # others are told once this node has said that it follows
 
-    def _note_halt(self, why: str) -> None:
+    def _note_halt(self, orders: Orders) -> None:
+        why = orders.halted
+        self._memory.give_up(orders.halted_run)
         if why and not self._halted:
             _log.warning("the server gives no orders, and all stays as it is: %s", why)
         elif self._halted and not why:

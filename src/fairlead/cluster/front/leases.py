@@ -90,6 +90,7 @@ class LeaseTable:
         self.is_pushing: Callable[[], bool] = bool  # do nodes wait to be told of orders?
         self.followed_s: Callable[[float], object] = _ignore_seconds  # from a round's end
         self.halted = ""  # why all stays as it is on every node; "" = it need not
+        self.halted_run = ""  # of the server that did
         self._position = NIL  # of the state, as agents shall remember it
         self._looked = monotonic()
 
@@ -154,7 +155,12 @@ class LeaseTable:
         """Leases for all that a node runs, also what this server does not know, and no other orders. The
         agent takes none for what has lost its lease."""
         leases = {leased.job: self.lease_s for leased in message.holds if leased.state != "ended"}
-        return PublishedOrders(halted=self.halted, leases=leases, heartbeat_s=self.heartbeat_s)
+        return PublishedOrders(
+            halted=self.halted,
+            halted_run=self.halted_run,
+            leases=leases,
+            heartbeat_s=self.heartbeat_s,
+        )
 
     def _gap_s(self) -> float:
         """Between two reports with news of a node's own. While others wait for orders these go first, or in a
@@ -235,7 +241,7 @@ class LeaseTable:
 
     def halt(self, message: SchedulingHalted) -> None:
         """Agents are given no orders any more but to leave all as it is."""
-        self.halted = message.reason
+        self.halted, self.halted_run = message.reason, message.run_id
 
     def remove(self, message: NodeRemoved) -> None:
         """Forget a node."""

@@ -34,6 +34,7 @@ class PublishedOrders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wall_s: float = 0.0
     position: msgspec.Raw = NIL
     halted: str = ""
+    halted_run: str = ""
 
 
 # --- from the driver to the front --------------------------------------------------------------------
@@ -163,6 +164,7 @@ class SchedulingHalted(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """From now on nothing is changed on any node: the state is older than what nodes know of it."""
 
     reason: str  # a sentence
+    run_id: str = ""  # of the server
 
     @property
     def key(self) -> str:

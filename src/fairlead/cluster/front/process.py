@@ -323,7 +323,8 @@ class Front:
         """The driver may have halted since it answered."""
         if not self._table.halted:
             return welcome
-        orders = Orders(seq=0, desired=(), halted=self._table.halted)
+        table = self._table
+        orders = Orders(seq=0, desired=(), halted=table.halted, halted_run=table.halted_run)
         return msgspec.structs.replace(welcome, orders=orders)
 
     async def report(self, message: NodeReport) -> PublishedOrders:

@@ -29,7 +29,7 @@ from msgspec import Meta
 
 from fairlead.cluster.protocol.runtime import Runtime
 
-PROTOCOL = 2  # of both sides; they must be equal
+PROTOCOL = 3  # of both sides; they must be equal
 SERVICE = "fairlead.Agents"
 EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
 LEAVES = "agent leaves"
@@ -47,6 +47,9 @@ Traceback: TypeAlias = Annotated[str, Meta(max_length=1 << 16)]
 Problems: TypeAlias = Annotated[tuple[Text, ...], Meta(max_length=64)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 53)]
 CountOrNone: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 53)]  # -1 = not known, none
+# (cluster).(timeline).(run id).(random): of the order by which an attempt was begun; "" = not told. Two
+# copies of a state give out the same job ids and attempt numbers; this they cannot.
+OrderId: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,160}\Z")]
 AttemptKey: TypeAlias = tuple[int, int]  # (job, attempt)
 SecondsOrNone: TypeAlias = Annotated[float, Meta(ge=-1, le=1e12)]  # -1 = not known
 
@@ -83,6 +86,9 @@ class Register(msgspec.Struct, frozen=True, kw_only=True):
     machine: Text = ""  # the running kernel and its process table; "" = not told
     cleared: tuple[Name, ...] = ()  # incarnations of which it has made sure that nothing runs there
     seen: StorePosition | None = None  # the latest position of the state that it was told of
+    halted_runs: Annotated[
+        tuple[Name, ...], Meta(max_length=64)
+    ] = ()  # run ids of servers that halted
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +141,7 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: Count
     attempt: Count
     state: Literal["starting", "running", "stopping", "ended"]
+    order_id: OrderId = ""  # of its Assignment
     step: CountOrNone = -1  # steps done in all, -1 = not known yet (rank 0's node alone knows)
     loaded_step: CountOrNone = -1  # where this start went on from, -1 = not known yet
     lost_steps: CountOrNone = -1  # by all starts until this one was loaded, as the job counts them
@@ -221,6 +228,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unmanaged: bool = (
         False  # without iterator: progress as it says, or by wall time; SIGTERM to stop
     )
+    order_id: str = ""  # an OrderId
     total_steps: int = 0
     batch: int = 0  # samples per step to begin with, 0 = the script's own
     checkpoint_s: float = 600.0  # save this often
@@ -270,6 +278,9 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wall_s: float = 0.0  # the server's clock when it answered, seconds since 1970; 0 = not told
     position: StorePosition | None = None  # to be remembered; None = none is told
     halted: str = ""
+    halted_run: str = (
+        ""  # then: its run id; what that server told and ordered is no evidence any more
+    )
 
 
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):

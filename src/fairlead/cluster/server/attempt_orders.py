@@ -1,5 +1,6 @@
 """Orders to nodes: which attempts they shall hold, and which no longer."""
 
+import secrets
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -69,6 +70,7 @@ class AttemptOrders:
             ordered=False,
             rate=rate,
             from_step=row.steps,
+            order_id=f"{self._state.order_origin}.{secrets.token_hex(8)}",
         )
         attempt = Attempt(
             row=row,

@@ -95,6 +95,10 @@ class Attempt:
             node: status.directory_problem for node, status in statuses if status.directory_problem
         }
 
+    def is_other_order(self, status: AttemptStatus) -> bool:
+        """Whether this is said of another order under the same number, of another copy of the state."""
+        return status.order_id != self.record.order_id
+
     def placement(self) -> dict[str, tuple[int, ...]]:
         """Node -> indices of the devices held."""
         return {n: tuple(d for r in ranks for d in r.devices) for n, ranks in self.nodes.items()}
@@ -310,6 +314,7 @@ class Attempt:
         return Assignment(
             job=self.row.id,
             attempt=self.record.attempt,
+            order_id=self.record.order_id,
             command=spec.command,
             env=spec.env,
             cwd=spec.cwd,

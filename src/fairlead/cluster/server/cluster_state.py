@@ -53,6 +53,7 @@ class ClusterState:
     # Nodes and jobs:
     lost_nodes: set[str] = field(default_factory=set)  # out of service, as the core has been told
     next_job: int = 0
+    order_origin: str = ""  # first part of the ids of orders: see ``protocol.messages.OrderId``
     submission_keys: dict[str, list[int]] = field(default_factory=dict)  # not committed yet
     ended_counts: dict[str, int] = field(default_factory=dict)  # state -> jobs that ended in it
     # The journal:

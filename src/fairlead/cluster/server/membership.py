@@ -44,7 +44,8 @@ class Membership:
             self._check_alone(fleet.nodes[name], message)
         self._witnesses.hear(message)
         if state.halted:
-            return self._welcome(Orders(seq=0, desired=(), halted=state.halted))
+            run_id = self._witnesses.run_id
+            return self._welcome(Orders(seq=0, desired=(), halted=state.halted, halted_run=run_id))
         node = fleet.nodes.get(name) or fleet.add(name, message.accelerator, message.devices)
         if (node.accelerator, node.devices) != (message.accelerator, message.devices) or (
             state.setup is None or name not in {n.name for n in state.setup.cluster.nodes}

@@ -11,6 +11,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES
 
+ANOTHER_ORDER = "its node holds another start under that number, which this server never ordered"
 REASON = 4000  # characters of one
 
 
@@ -52,6 +53,7 @@ class ReportIntake:
         """Take over what a node said last."""
         fleet = self._state.fleet
         holds, here = fleet.holds(node), self._state.registry.on_node.get(node, {})
+        self._set_aside(node)
         for key, one in holds.items():
             if one.state == "ended" and key not in here:
                 fleet.forget(node, key)  # it was booked long ago
@@ -65,6 +67,20 @@ class ReportIntake:
                 attempt.gone.add(node)
             if node in attempt.gone and len(attempt.gone) == len(attempt.nodes):
                 self._ends.end(attempt)
+
+    def _set_aside(self, node: str) -> None:
+        """Attempts in whose place the node holds another one, of another copy of the state: nothing that it
+        says is theirs. It does not hold two of one number, so they never began there."""
+        holds, here = self._state.fleet.holds(node), self._state.registry.on_node.get(node, {})
+        replaced = [
+            attempt
+            for key, attempt in here.items()
+            if attempt.ordered
+            and node not in attempt.gone
+            and (status := holds.get(key)) is not None
+            and attempt.is_other_order(status)
+        ]
+        self._ends.orphan(node, replaced, ANOTHER_ORDER)
 
     def _apply_status(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
         status = within(status, self._state.now_s() - attempt.record.began_s)

@@ -8,15 +8,31 @@ the newer directory back or has given up what is missing.
 
 import logging
 import time
+from dataclasses import dataclass
 
 from fairlead.cluster.front.messages import PublishedPosition, SchedulingHalted
-from fairlead.cluster.protocol.messages import Register, StorePosition
+from fairlead.cluster.protocol.messages import AttemptStatus, Register, StorePosition
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.store.history import CLAIMED, HALTED, HISTORY, StoreHistory
 
+TELL_AFTER_S = 5.0  # agents are told of this run, though nodes are missing
 NAMED = 3  # attempts and nodes that a sentence names
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Contradiction:
+    """What a node knows that is not so in this state."""
+
+    order: tuple[int, int, int]  # of how late that is: see ``StorePosition.order``
+    claim: str
+    why: str  # it cannot be
+
+    @property
+    def sentence(self) -> str:
+        """Both in one."""
+        return f"{self.claim}, but {self.why}"
 
 
 class Witnesses:
@@ -25,9 +41,10 @@ class Witnesses:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._history = StoreHistory.decode(None)
-        self._against: dict[str, tuple[StorePosition, str]] = {}  # node -> what it saw, in words
+        self._against: dict[str, _Contradiction] = {}  # by node
         self._reported: set[str] = set()  # nodes that have been logged for another reason
         self._heard_all = False
+        self._tell_from = 0.0  # monotonic
         self._told = 0  # the commit that agents were told of last
         self._first_job = 0  # that this server may have accepted
 
@@ -38,27 +55,60 @@ class Witnesses:
         history = StoreHistory.decode(store.meta(HISTORY))
         self._history = history.begin_run(run, store.newest.number)
         self._first_job = self._state.next_job
+        self._tell_from = self._state.fleet.monotonic() + TELL_AFTER_S
+        self._state.order_origin = self._history.order_origin
         text = self._history.encode()
         self._state.write(lambda t: t.set_meta(HISTORY, text))
 
+    @property
+    def run_id(self) -> str:
+        """Of this server."""
+        return self._history.runs[-1].id
+
     def hear(self, message: Register) -> None:
-        """An agent registers. Halts the server where the agent has seen a later state than this one."""
-        seen, newest = message.seen, self._state.store.newest
-        if seen is None or newest is None:
+        """An agent registers. Halts the server where the agent has seen a later state than this one, or runs
+        what only another copy of it can have ordered."""
+        if self._state.store.newest is None:
             return
-        why = self._history.contradiction(seen, newest.number)
-        if not why:
-            self._report_given_up(message, self._history.given_up(seen))
+        found = self._contradiction(message)
+        if found is None:
+            self._report_given_up(message)
         elif message.node in self._state.options.ignored_witnesses:
-            self._report(message.node, f"{_claim(message.node, seen)}, but {why}; it is not heeded")
+            self._report(message.node, f"{found.sentence}; it is not heeded")
         elif message.node not in self._against:
-            self._against[message.node] = seen, f"{why}{self._unknown_attempts(message)}"
+            self._against[message.node] = found
             self._halt()
 
+    def _contradiction(self, message: Register) -> _Contradiction | None:
+        seen, newest = message.seen, self._state.store.newest
+        assert newest is not None
+        told = seen is not None and seen.run_id not in message.halted_runs
+        why = self._history.contradiction(seen, newest.number) if seen is not None and told else ""
+        if seen is not None and why:
+            unknown = self._unknown_attempts(message)
+            return _Contradiction(seen.order, _claim(message.node, seen), why + unknown)
+        return self._foreign_order(message)
+
+    def _foreign_order(self, message: Register) -> _Contradiction | None:
+        """A node holds what was ordered of it in this timeline, but not by this state. The copy that ordered
+        it need not have told of its position before it was replaced."""
+        foreign = [
+            status
+            for status in message.holds
+            if (run := self._history.gave(status.order_id))
+            and run not in message.halted_runs
+            and not self._has_ordered(status)
+        ]
+        if not foreign:
+            return None
+        claim = f"node {message.node} was ordered to run {_attempts(foreign)}"
+        order = self._history.timeline, 0, 0
+        return _Contradiction(order, claim, "this state has never ordered that")
+
     def publish(self) -> None:
-        """Let agents know of the newest commit. Called behind each. Not before all nodes of the state had
-        the time to speak: what an agent remembers of a state that turns out to be old would contradict the
-        newer one."""
+        """Let agents know of the newest commit. Called behind each. At once where all nodes of the state have
+        spoken: what is told of one that soon turns out to be old is of no use. Else soon: a node may never
+        come back, and what is not told is remembered by nobody."""
         newest, fleet = self._state.store.newest, self._state.fleet
         if newest is None or newest.number == self._told or self._state.halted:
             return
@@ -68,32 +118,34 @@ class Witnesses:
             self._heard_all = True
             if self._state.store.meta(HALTED) is not None:  # witnesses of then are not heeded now
                 self._state.write(lambda t: t.delete_meta(HALTED))
-        if self._heard_all:
+        if self._heard_all or fleet.monotonic() >= self._tell_from:
             self._told = newest.number
             fleet.tell(PublishedPosition(position=self._history.position(newest)))
 
     def _halt(self) -> None:
         sentence = self._sentence()
-        latest = max(seen.timeline for seen, _ in self._against.values())
+        latest = max(found.order[0] for found in self._against.values())
         self._state.halted = sentence
         self._state.touched_nodes.update(self._state.fleet.nodes)
-        self._state.fleet.tell(SchedulingHalted(reason=sentence))  # first: orders may follow
+        self._state.fleet.tell(
+            SchedulingHalted(reason=sentence, run_id=self.run_id)
+        )  # first: orders may follow
         self._state.write(lambda t: t.set_meta(CLAIMED, str(latest)))
         self._state.write(lambda t: t.set_meta(HALTED, sentence))
         _log.error("%s", sentence)
 
     def _sentence(self) -> str:
-        node = max(self._against, key=lambda name: self._against[name][0].order)
-        seen, why = self._against[node]
+        node = max(self._against, key=lambda name: self._against[name].order)
+        found = self._against[node]
         others = sorted(self._against.keys() - {node})
         named = ", ".join(others[:NAMED]) + (", ..." if len(others) > NAMED else "")
         also = f" (and so do {named})" if len(others) > 1 else f" (and so does {named})"
         directory = self._state.store.directory.absolute()
         return (
-            f"{directory} is an older copy of the state of this cluster: {_claim(node, seen)}"
-            f"{also * bool(others)}, but {why}{self._accepted()}; nothing is scheduled, accepted or ended: "
-            "stop this server and put the newer directory in its place, or give up what is missing by "
-            f"`fairlead restore --accept-loss {directory}`"
+            f"{directory} is an older copy of the state of this cluster: {found.claim}"
+            f"{also * bool(others)}, but {found.why}{self._accepted()}; "
+            "nothing is scheduled, accepted or ended: stop this server and put the newer directory in its "
+            f"place, or give up what is missing by `fairlead restore --accept-loss {directory}`"
         )
 
     def _accepted(self) -> str:
@@ -106,19 +158,21 @@ class Witnesses:
 
     def _unknown_attempts(self, message: Register) -> str:
         """What the node runs that this state does not know."""
-        status = [(h.job, h.attempt) for h in message.holds if h.state != "ended"]
-        unknown = [key for key in status if not self._knows(*key)]
-        words = [f"attempt {attempt} of job {job:,}" for job, attempt in unknown[:NAMED]]
-        if len(unknown) > NAMED:
-            words.append(f"{len(unknown) - NAMED} more")
-        return f"; it runs {', '.join(words)}, unknown here" if words else ""
+        running = [status for status in message.holds if status.state != "ended"]
+        unknown = [status for status in running if not self._has_ordered(status)]
+        return f"; it runs {_attempts(unknown)}, unknown here" if unknown else ""
 
-    def _knows(self, job: int, attempt: int) -> bool:
-        row = self._state.registry.jobs.get(job) or self._state.store.job(job)
-        return row is not None and attempt <= row.attempt
+    def _has_ordered(self, status: AttemptStatus) -> bool:
+        """Whether it is said of an attempt that this state has ordered."""
+        live = self._state.registry.live.get(status.job, ())
+        rows = [*(attempt.record for attempt in live), *self._state.store.attempts(status.job)]
+        known = {(row.attempt, row.order_id) for row in rows}
+        return (status.attempt, status.order_id) in known
 
-    def _report_given_up(self, message: Register, commits: int) -> None:
+    def _report_given_up(self, message: Register) -> None:
         """What an agent knows of the time that was given up by a restore."""
+        seen = message.seen
+        commits = self._history.given_up(seen) if seen is not None else 0
         unknown = self._unknown_attempts(message) if self._state.fleet.is_on_hold else ""
         if commits or unknown:
             text = f"{commits:,} commits that were given up" if commits else "what was given up"
@@ -140,3 +194,11 @@ def _has_spoken(node: LiveNode) -> bool:
 def _claim(node: str, seen: StorePosition) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seen.time_s))
     return f"node {node} was told of commit {seen.commit:,} of {at}"
+
+
+def _attempts(statuses: list[AttemptStatus]) -> str:
+    """Some of them by name, and how many more there are."""
+    words = [f"attempt {status.attempt} of job {status.job:,}" for status in statuses[:NAMED]]
+    if len(statuses) > NAMED:
+        words.append(f"{len(statuses) - NAMED} more")
+    return ", ".join(words)

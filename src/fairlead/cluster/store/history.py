@@ -62,6 +62,16 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
             cluster=self.cluster, timeline=timeline, parent=self.timeline, parent_commit=commit
         )
 
+    @property
+    def order_origin(self) -> str:
+        """With what the ids of orders begin that the newest run gives: see ``OrderId``."""
+        return f"{self.cluster}.{self.timeline}.{self.runs[-1].id}"
+
+    def gave(self, order_id: str) -> str:
+        """The run id of the server that gave an order, if it was in this timeline; "" = it was not."""
+        begins = f"{self.cluster}.{self.timeline}."
+        return order_id.removeprefix(begins).partition(".")[0] * order_id.startswith(begins)
+
     def position(self, newest: Commit) -> StorePosition:
         """How far the state has come in the newest run."""
         run = self.runs[-1]

@@ -117,6 +117,7 @@ class AttemptRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     stop_s: float = -1.0
     lost_steps: float = 0.0
     lost_own: bool = False  # its lost steps are its own, which the next one does again
+    order_id: str = ""  # of its order: see ``protocol.messages.OrderId``
 
     @property
     def since_s(self) -> float:
