@@ -36,6 +36,7 @@ class Process:
     """A rank of the job as it is, whoever knows of it."""
 
     attempt: int
+    order_id: str
     step: int
     loaded: int
     lost: int
@@ -49,6 +50,7 @@ class Process:
         return AttemptStatus(
             job=JOB,
             attempt=self.attempt,
+            order_id=self.order_id,
             state=self.state,  # type: ignore[arg-type]
             step=self.told,
             loaded_step=self.loaded,
@@ -71,9 +73,11 @@ class Truth:
     completed: bool = False
     ended: dict[int, Process] = field(default_factory=dict)  # not booked yet, as its agent knows
 
-    def load(self, attempt: int) -> None:
+    def load(self, attempt: int, order_id: str) -> None:
         lost = 0 if self.count is None else self.count[0] + max(self.count[1] - self.saved, 0)
-        self.process = Process(attempt, self.saved, self.saved, lost, self.saved, self.saved)
+        self.process = Process(
+            attempt, order_id, self.saved, self.saved, lost, self.saved, self.saved
+        )
         self.count = lost, self.saved
 
     def work(self, steps: int) -> None:
@@ -199,7 +203,7 @@ class Account(RuleBasedStateMachine):
         """The agent does what it was ordered, as the newest orders have it."""
         orders = self.front.orders("a", f"i.{self.incarnation}")
         self.followed = orders.seq
-        wanted = {a.attempt for a in orders.desired}
+        wanted = {a.attempt: a.order_id for a in orders.desired}
         process = self.truth.process
         if process is not None and process.attempt not in wanted:
             self.truth.save()
@@ -207,9 +211,9 @@ class Account(RuleBasedStateMachine):
             self.truth.end(0, completed=process.step == TOTAL)
         for _, attempt in orders.forget:
             self.truth.ended.pop(attempt, None)
-        for attempt in wanted:
+        for attempt, order_id in wanted.items():
             if self.truth.process is None and attempt not in self.truth.ended:
-                self.truth.load(attempt)
+                self.truth.load(attempt, order_id)
 
     @rule(fold=st.booleans())
     def reports(self, fold: bool) -> None:
