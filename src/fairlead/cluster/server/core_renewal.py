@@ -72,12 +72,13 @@ class CoreRenewal:
             state.emit(JobsSubmitted(now, ()))
 
     def _tell_lost_nodes(self, now: float) -> None:
-        """Nodes that were lost before the core knew them."""
+        """Nodes that were lost before the core knew them, unless it is about to be told so."""
         core = self._state.scheduler
         assert core is not None
+        told = {event.node for event in self._state.events if isinstance(event, NodeLost)}
         for index, node in enumerate(core.data.cluster.nodes):
             mine = core.data.running.site.works[core.data.cluster.device_node == index]
-            if node.name in self._state.lost_nodes and mine.any():
+            if node.name in self._state.lost_nodes - told and mine.any():
                 self._state.emit(NodeLost(now, node.name))
 
     def _make_setup(self) -> tuple[Setup, Policy | Planner]:

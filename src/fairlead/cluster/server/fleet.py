@@ -395,6 +395,14 @@ class Fleet:
         """Until now, what nodes said may not have been heard here: silence counts anew."""
         self._excused = max(self._excused, self.monotonic())
 
+    def await_reports(self, seconds: float) -> None:
+        """For so long silence says nothing about nodes: agents have to find this server."""
+        self._excused = self.monotonic() + seconds
+
+    def silent_for_s(self, node: LiveNode) -> float:
+        """Seconds for which a node could have been heard, and was not; below 0 while it cannot be."""
+        return self.monotonic() - max(node.observed.seen, self._excused)
+
     def front_lost(self) -> None:
         """Nodes are not heard until there is a front again, and agents have found it."""
         self._excused = math.inf

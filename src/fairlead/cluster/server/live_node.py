@@ -205,7 +205,7 @@ class LiveNode:
     simulated_devices: bool = False
     drained: bool = False
     lost: bool = False
-    suspect: bool = False  # silent for longer than it should be
+    suspect: bool = False  # silent for longer than it should be, or since the server was started
     waits_until: float = 0.0  # monotonic; before, what is not known here may still run on it
     waits_for: str = ""  # why that is so
     agent: AgentHistory = field(default_factory=AgentHistory)

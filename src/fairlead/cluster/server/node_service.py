@@ -88,8 +88,8 @@ class NodeService:
                 state.drop_reasons(node.name)
         if current.state == "up":
             state.enable(node.name)
-        elif node.registered and (
-            current.state != "suspect" or deciding or self._presses(node, now)
+        elif (node.registered or node.suspect) and (
+            current.state != "suspect" or deciding or self._presses(node)
         ):
             state.disable(node.name)  # of a lost one it has been told
 
@@ -107,9 +107,12 @@ class NodeService:
         if obstacle:
             _log.warning("node %s cannot start job %d: %s", node, job, obstacle)
 
-    def _presses(self, node: LiveNode, now: float) -> bool:
+    def _presses(self, node: LiveNode) -> bool:
         """Whether the core must hear of a suspect node before its next decision."""
-        if self._state.round is None or now - node.observed.seen > self._state.fleet.silence_s:
+        silent_s = self._state.fleet.silent_for_s(node)
+        if self._state.round is None or silent_s > self._state.fleet.silence_s:
             return True
+        if silent_s < 0:  # its agent may just be about to register
+            return False
         attempts = self._state.registry.on_node.get(node.name, {}).items()
         return any(a.ordered and key not in node.leases.granted for key, a in attempts)

@@ -20,6 +20,8 @@ from fairlead.cluster.store.rows import (
 from fairlead.model.job import JobId
 from fairlead.scheduler import journal
 
+RETURN_S = 3.0  # for agents to register with a server that was started anew: they try every 2 s
+
 
 def recover(state: ClusterState, parts: Collaborators) -> None:
     """Bring registry, fleet, clock and core to where the last commit left them."""
@@ -46,8 +48,7 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
                 parts.attempts.ends.orphan(node, [attempt], "its node is no longer in the cluster")
     reserve(state, parts.attempts.ends)
     parts.nodes.witnesses.begin(run)
-    timeout_s = max(state.options.lease_s, 4 * state.fleet.heartbeat_s)
-    parts.rounds.clock.wait_for_nodes(state.now_s() + timeout_s)
+    _await_nodes(state, parts)
     state.rebuild_due = True
 
 
@@ -74,9 +75,21 @@ def _load_nodes(state: ClusterState) -> None:
         node.agent.superseded = dict.fromkeys(row.superseded)
         node.agent.last_incarnation = row.incarnation
         node.agent.left_s = row.left_s
+        node.suspect = bool(row.incarnation) and not row.left_s  # until it has registered
         if row.incarnation:  # it may still hold jobs, and must get the time to say so
             lease_s = state.options.lease_s * (1 + state.options.rate_bound)
             node.leases.until = state.fleet.monotonic() + lease_s
+
+
+def _await_nodes(state: ClusterState, parts: Collaborators) -> None:
+    """Nodes get nothing new before they have registered. Where a round is in force they are only out of use
+    once it ends or they have been silent for too long, so that its jobs notice nothing of a restart."""
+    now, timeout_s = state.now_s(), max(state.options.lease_s, 4 * state.fleet.heartbeat_s)
+    state.fleet.await_reports(RETURN_S)
+    parts.rounds.clock.wait_for_nodes(now + RETURN_S, now + timeout_s)
+    if state.round is None:
+        for name in state.fleet.nodes:
+            state.disable(name)  # before anything else that the core is told
 
 
 def _number_orders(state: ClusterState) -> int:

@@ -72,15 +72,18 @@ class RoundClock:
         self._retries = retries
         self._has_capacity = has_capacity
         self._precede = precede
-        self._settled_s = 0.0  # before, nodes may still come back from a restart of the server
+        # After a restart of the server, until when the end of a round waits for nodes to come back:
+        self._returned_s = 0.0  # any of them
+        self._settled_s = 0.0  # those of its attempts
         self._asked_s = 0.0  # when it was asked for room last, and
         self._found_capacity = False  # what was found
         self._looked_s = 0.0
         self._idle_since: float | None = None
 
-    def wait_for_nodes(self, until_s: float) -> None:
-        """After a restart of the server: nodes may come back until then, of the cluster's time."""
-        self._settled_s = until_s
+    def wait_for_nodes(self, returned_s: float, settled_s: float) -> None:
+        """After a restart of the server: no round ends before all nodes have come back, until ``returned_s``
+        at the latest, or those of its attempts, until ``settled_s``; both of the cluster's time."""
+        self._returned_s, self._settled_s = returned_s, settled_s
 
     def timeout_s(self) -> float:
         """For how long nothing needs to be looked at: until the end of the round, at most half a second."""
@@ -107,7 +110,7 @@ class RoundClock:
     def end_round(self, now: float) -> None:
         """Report the round in force, if any. After a restart of the server nodes get time to come back."""
         state = self._state
-        if state.round is None or (now < self._settled_s and self._expects_nodes(state.round)):
+        if state.round is None or self._expects_nodes(state.round, now):
             return
         self._precede()
         state.fleet.round_ended()
@@ -129,9 +132,17 @@ class RoundClock:
         if self._state.round is not None:
             self._state.round.length_s = 0.0
 
-    def _expects_nodes(self, current: LiveRound) -> bool:
-        known = self._state.fleet.nodes
-        return any(name in known and not known[name].registered for name in current.nodes)
+    def _expects_nodes(self, current: LiveRound, now: float) -> bool:
+        """Whether nodes that the core reckons with may still come back from a restart of the server."""
+        if now >= max(self._returned_s, self._settled_s):
+            return False
+        state = self._state
+        missing = {node.name for node in state.fleet.nodes.values() if not node.registered}
+        missing -= state.lost_nodes
+        if missing and now < self._returned_s:
+            return True
+        running = (start for job, start in current.starts.items() if job not in current.ended)
+        return any(not missing.isdisjoint(start.nodes) for start in running)
 
     def _is_over(self, current: LiveRound, now: float) -> bool:
         """Whether a round ends: when all of it has ended, at its time, or before it when jobs wait that could
