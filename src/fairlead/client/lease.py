@@ -105,7 +105,6 @@ class Lease:
         self._sigterm = SigtermCatcher(self._on_sigterm)
         self._schedule = PollSchedule()
         self._running = False  # a step is under way
-        self._pass_ends = False  # the code after a pass comes next, and then another pass
         self._no_more = False  # complete() was called, or the data have ended
         self._at_end = False
         self._ending: Ending | None = None
@@ -203,11 +202,11 @@ class Lease:
     def pass_ends(self) -> None:
         """With the step under way a pass over the data ends, behind which another one comes. The code after
         it belongs to it: nothing is saved or stopped before the next pass begins."""
-        self._pass_ends = True
+        self._schedule.pass_ends = True
 
     def no_step(self) -> None:
         """The step that ``next`` has begun is none: there was no batch for it."""
-        self._running = self._pass_ends = False
+        self._running = self._schedule.pass_ends = False
 
     def keep_finishing(self) -> None:
         """Save after the loop, where a process that is started again is to go on from here. Nothing happens
@@ -328,7 +327,7 @@ class Lease:
             finished=finished,
             complete=self._no_more,
             terminated=self._sigterm.is_received,
-            pass_ends=self._pass_ends,
+            pass_ends=self._schedule.pass_ends,
         )
 
     def _manifest(self, finished: bool = False) -> Manifest:

@@ -11,6 +11,7 @@ class PollSchedule:
     def __init__(self) -> None:
         self.step = 0
         self.time = 0.0
+        self.pass_ends = False  # the code after a pass comes next, and then another pass
         self._check_step = 0  # at which all ranks meet
 
     def at_once(self) -> None:

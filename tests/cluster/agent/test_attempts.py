@@ -21,7 +21,7 @@ from fairlead.cluster.protocol.messages import (
     Failure,
     Rank,
 )
-from fairlead.cluster.server.attempts import measured_rate
+from fairlead.cluster.server.attempt_statuses import measured_rate
 
 TWO = tuple(Rank(rank=i, devices=(i,)) for i in range(2))
 

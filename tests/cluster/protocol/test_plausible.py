@@ -5,7 +5,7 @@ import msgspec
 from fairlead.cluster.front.transport import decode
 from fairlead.cluster.protocol.messages import AttemptStatus, NodeReport
 from fairlead.cluster.protocol.plausible import SLACK_S, within
-from fairlead.cluster.server.attempts import measured_rate
+from fairlead.cluster.server.attempt_statuses import measured_rate
 
 
 def _report(*holds: AttemptStatus) -> NodeReport:

@@ -138,7 +138,7 @@ class RankProcesses:
 
 
 @dataclass
-class AttemptEnding:
+class EndingTimes:
     """How and when an attempt is ended."""
 
     terminated: bool = False
@@ -168,7 +168,7 @@ class SpawnedAttempt:
     launch: Launch
     claim: DeviceClaim = field(init=False)
     processes: RankProcesses = field(default_factory=RankProcesses)
-    ending: AttemptEnding = field(default_factory=AttemptEnding)
+    ending: EndingTimes = field(default_factory=EndingTimes)
 
     def __post_init__(self) -> None:
         devices = frozenset(device for rank in self.launch.ranks for device in rank.devices)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairlead.cluster.server.attempts import KNOWN_S, Training
+from fairlead.cluster.server.attempt_statuses import KNOWN_S
+from fairlead.cluster.server.attempts import Training
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.rates import stated_rates, table_for
 from fairlead.estimation.estimating_backend import EstimatingBackend

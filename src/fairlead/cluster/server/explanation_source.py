@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from fairlead.cluster.server.admission import Admission
-from fairlead.cluster.server.attempts import Attempt, steps_took_s
+from fairlead.cluster.server.attempt_statuses import steps_took_s
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.restart_costs import RestartCostsOfJobs

@@ -1,7 +1,8 @@
 """How far starts are now, as their nodes said last: between the ends of rounds nothing of that is booked."""
 
 from fairlead.cluster.protocol.messages import AttemptStatus
-from fairlead.cluster.server.attempts import Attempt, as_known
+from fairlead.cluster.server.attempt_statuses import as_known
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.fleet import Fleet
 
 

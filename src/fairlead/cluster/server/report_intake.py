@@ -6,7 +6,8 @@ from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.protocol.plausible import within
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.attempt_orders import AttemptOrders
-from fairlead.cluster.server.attempts import Attempt, as_known, state_on_devices
+from fairlead.cluster.server.attempt_statuses import as_known
+from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES

@@ -19,7 +19,8 @@ from fairlead.cluster.protocol.api_models import (
     TenantView,
 )
 from fairlead.cluster.server.admission import Admission
-from fairlead.cluster.server.attempts import Attempt, holder, measured_rate
+from fairlead.cluster.server.attempt_statuses import measured_rate
+from fairlead.cluster.server.attempts import Attempt, holder
 from fairlead.cluster.server.being_stopped import being_moved, being_stopped
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained import Detention
