@@ -16,9 +16,9 @@ def doubled(n):
 """
 PROGRAM = """
 from fairlead.model import jit
-from fairlead.cluster.server.kernel_compiler import prepare_apart
+from fairlead.cluster.server.kernel_compiler import compile_in_child
 
-prepare_apart(["some_kernels"])
+compile_in_child(["some_kernels"])
 print(jit.loading_s > 0)
 from some_kernels import doubled
 assert doubled(3) == 6

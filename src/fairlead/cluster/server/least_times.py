@@ -8,7 +8,6 @@ from fairlead.cluster.server.live_progress import steps_by_now
 from fairlead.cluster.server.rates import by_accelerator, job_type_of_row, stated_rates
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.job import Job
-from fairlead.model.job_type import JobType
 from fairlead.scheduler.setup import Setup
 
 
@@ -32,7 +31,7 @@ def least_times(state: ClusterState, setup: Setup, added: Sequence[Job] = ()) ->
         measured, on = newest_rate(state, row)
         found[row.id] = least_s(row.total_steps - steps, rates_in(setup, row), measured, on)
     for job in added:
-        at = setup.throughputs.row(JobType(job.family, job.scale_factor))
+        at = setup.throughputs.row(job.job_type)
         if at is not None:
             rates = by_accelerator(setup.throughputs.slots, setup.throughputs.rate[at])
             found[int(job.id)] = least_s(job.total_steps, rates, None, "")
