@@ -174,7 +174,7 @@ def simulated(
         throughputs=rates,
         profile=replace(DEFAULT, round_s=ROUND_S),
         ground_truth=GroundTruth(restart_costs=RestartCosts(true.start_s), first_starts_cost=True),
-        believed_costs=RestartCosts(believed.start_s),
+        assumed_costs=RestartCosts(believed.start_s),
         solve_s=true.solve_s,
     )
 
