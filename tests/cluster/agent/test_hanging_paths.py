@@ -139,12 +139,12 @@ def test_a_thread_that_hangs_is_left_to_itself() -> None:
 
 _BIRTH = """
 import json, os, sys, time
-from fairlead.cluster.agent.newborn import give_birth
+from fairlead.cluster.agent.newborn import fork_rank
 argv, env, cwd, limit_s, output = json.loads(sys.argv[1])
 kept = os.open(os.devnull, os.O_RDONLY)
 os.dup2(kept, 77)  # inheritable
 with open(output, "w") as file:
-    newborn = give_birth(argv, env, cwd, output=file.fileno(), keep=[kept], limit_s=limit_s)
+    newborn = fork_rank(argv, env, cwd, output=file.fileno(), keep=[kept], limit_s=limit_s)
 leads = os.getsid(newborn.pid) == newborn.pid
 while (said := newborn.read()) is None and time.monotonic() < newborn.until_s:
     time.sleep(0.01)

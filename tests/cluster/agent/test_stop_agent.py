@@ -15,9 +15,9 @@ from fairlead.cluster.agent.stop_agent import stop_agent
 
 HOLDER = """
 import pathlib, signal, sys, time
-from fairlead.cluster.agent.state_directory import take_state
+from fairlead.cluster.agent.state_directory import lock_state
 signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), sys.exit(7)))
-lock = take_state(pathlib.Path(sys.argv[1]))
+lock = lock_state(pathlib.Path(sys.argv[1]))
 print("has it", flush=True)
 while True:
     signal.pause()

@@ -11,7 +11,7 @@ from fairlead.cluster.protocol.messages import AttemptStatus
 _REQUIRED = ("job", "attempt", "state")
 _DETAILS = ("reason", "failure", "stall", "stacks")
 REPORT_BYTES = 3 << 20  # of all starts in a report; the server takes 4 MiB
-LEAST_REPORT_BYTES = 1 << 16  # one start that has ended always fits: see MOST_TRACEBACK
+LEAST_REPORT_BYTES = 1 << 16  # one start that has ended always fits: see MAX_TRACEBACK
 _BAD = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _DECODER = msgspec.msgpack.Decoder(AttemptStatus)
 _ENCODER = msgspec.msgpack.Encoder()

@@ -11,7 +11,7 @@ Calls of the service ``fairlead.Agents``, all with the metadata ``authorization:
 - ``NodeReport(Report) -> Orders``: heartbeat, progress and renewal of leases in one. Sent every
   ``heartbeat_s``, as the newest answer says, and whenever something changes on the node.
 - ``Watch(WatchRequest) -> stream of Orders``: pushed whenever the orders of the node change.
-- ``Log(LogChunk) -> LogWanted``: output of ranks, as it grows; the server keeps it where its owner may
+- ``Log(LogChunk) -> LogOffset``: output of ranks, as it grows; the server keeps it where its owner may
   read it.
 
 Refusals are gRPC statuses with one sentence: INVALID_ARGUMENT (malformed, unknown device), UNAUTHENTICATED,
