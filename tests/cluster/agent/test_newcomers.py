@@ -170,9 +170,9 @@ def test_a_socket_that_cannot_be_made_anew_is_tried_again(
     async def scenario(server: RankServer) -> None:
         path = Path(server.path)
         path.unlink()
-        path.mkdir()
+        elsewhere = path.parent.rename(path.parent.with_name("elsewhere"))
         await server.open_again()
-        path.rmdir()
+        elsewhere.rename(path.parent)
         await server.open_again()
         assert await greeted(server.path) == GRANT
 
