@@ -74,6 +74,9 @@ class Fleet:
         self.hold_reason = ""
         self._seq = 0
         self._excused = 0.0  # monotonic; silence before says nothing about nodes
+        self._awaited = (
+            0.0  # monotonic; the same for those never heard of since the server was started
+        )
         self._changed: dict[str, None] = {}  # names of nodes, to be published
         self._round_end = (
             0.0  # monotonic; of the round whose successor is not published yet, 0 = none
@@ -396,12 +399,12 @@ class Fleet:
         self._excused = max(self._excused, self.monotonic())
 
     def await_reports(self, seconds: float) -> None:
-        """For so long silence says nothing about nodes: agents have to find this server."""
-        self._excused = self.monotonic() + seconds
+        """Agents get so long to find this server, before the silence of their nodes counts."""
+        self._awaited = self.monotonic() + seconds
 
     def silent_for_s(self, node: LiveNode) -> float:
-        """Seconds for which a node could have been heard, and was not; below 0 while it cannot be."""
-        return self.monotonic() - max(node.observed.seen, self._excused)
+        """Seconds for which a node could have been heard, and was not; below 0 while that is too early."""
+        return self.monotonic() - (node.observed.seen or self._awaited)
 
     def front_lost(self) -> None:
         """Nodes are not heard until there is a front again, and agents have found it."""
