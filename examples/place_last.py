@@ -20,7 +20,7 @@ class LastFree:
     def place(self, request: PlacementRequest) -> Placed:
         """Devices for every row of the plan, of the accelerator type that it names."""
         free, given = request.site.works.copy(), {}
-        for row, devices in request.held().items():
+        for row, devices in request.current_devices().items():
             if free[devices].all():
                 given[row] = devices
                 free[devices] = False
