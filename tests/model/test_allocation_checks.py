@@ -55,11 +55,6 @@ WRONG: list[tuple[Any, Any, str]] = [
     (np.array([[-1], [7]]), FAIR, "job -1 is not in the snapshot"),
     (np.array([[3, -2], [7, -1]]), FAIR, "job -2 is not in the snapshot"),
     (np.array([[3, 3], [7, -1]]), FAIR, "job 3 cannot be a pair with itself"),
-    (
-        np.array([[3, 7], [7, -1]]),
-        FAIR,
-        "the pair of jobs 3 and 7: the snapshot has no rates of pairs",
-    ),
     (np.array([[3, -1, 7, 9]]), FAIR[:1], r"job_groups must have shape .*, got \(1, 4\)"),
     (np.array([3, 7]), FAIR, r"job_groups must have shape .*, got \(2,\)"),
     (np.array([[3.0], [7.0]]), FAIR, "job_groups must be numbers, got float64"),
@@ -84,6 +79,13 @@ def test_what_does_not_go_with_the_snapshot_is_one_sentence(
 ) -> None:
     with pytest.raises(AllocationError, match=said):
         use(of(groups, share), snapshot)
+
+
+def test_pairs_need_rates_only_for_their_throughput(snapshot: Snapshot) -> None:
+    pair = of(np.array([[3, 7], [7, -1]]), FAIR)
+    assert fairlead.check_allocation(pair, snapshot) is pair
+    with pytest.raises(AllocationError, match="jobs 3 and 7: the snapshot has no rates of pairs"):
+        fairlead.effective_throughput(pair, snapshot)
 
 
 @pytest.mark.parametrize(

@@ -74,12 +74,6 @@ def _checked(allocation: Allocation, snapshot: Snapshot) -> tuple[Ints, Floats, 
     keys, wrong = keys_of(_own(snapshot.jobs), groups)
     if wrong >= 0:
         raise AllocationError(_why_wrong(groups[wrong], snapshot))
-    if snapshot.colocated_rate is None and groups.shape[1] > 1:
-        pair = np.flatnonzero(groups[:, 1] >= 0)
-        if len(pair):
-            raise AllocationError(
-                f"{_named(groups[pair[0]])}: the snapshot has no rates of pairs (colocated_rate)"
-            )
     return groups, share, keys
 
 
@@ -160,6 +154,12 @@ def effective_throughput(allocation: Allocation, snapshot: Snapshot) -> Floats:
         np.zeros((0, 0, 0)) if snapshot.colocated_rate is None else snapshot.colocated_rate
     )
     groups, share, _ = _checked(allocation, snapshot)
+    if snapshot.colocated_rate is None and groups.shape[1] > 1:
+        pair = np.flatnonzero(groups[:, 1] >= 0)
+        if len(pair):
+            raise AllocationError(
+                f"{_named(groups[pair[0]])}: the snapshot has no rates of pairs (colocated_rate)"
+            )
     return throughput(
         _own(snapshot.jobs),
         groups,

@@ -200,7 +200,7 @@ def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> Non
             {0: [1.0, 1.0]},
             job_types=(small,),
             rate=np.array([[9.0]]),
-            with_job_types=np.zeros((0, 1, 2)),
+            colocated_rate=np.zeros((0, 1, 2)),
         )
     )
     run(s, JobsSubmitted(0.0, (Job(JobId(1), small.name, 1, 10_000.0, adaptation=adaptation),)))
@@ -218,7 +218,7 @@ def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> Non
                     {4: [0, 0]},
                     job_types=(large,),
                     rate=np.array([[said]]),
-                    with_job_types=nothing,
+                    colocated_rate=nothing,
                 ),
             )
         time_s = round_.time_s + 360.0
@@ -275,7 +275,7 @@ def test_beliefs_outlive_a_change_of_the_cluster_and_of_the_policy() -> None:
     """On slot types of which nothing was believed a job is as its job type."""
     small = core(nodes(a=2), TWO, "las_aware")
     small.handle(
-        learned({1: 0}, {0: [0, 0]}, rate=np.array([[20.0]]), with_job_types=np.zeros((0, 1, 2)))
+        learned({1: 0}, {0: [0, 0]}, rate=np.array([[20.0]]), colocated_rate=np.zeros((0, 1, 2)))
     )
     run(small, submit(1, 2))
     new = moved(small, setup(nodes(a=2, k=2), "las_packed"))
