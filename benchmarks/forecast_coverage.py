@@ -27,7 +27,7 @@ import numpy as np
 from command_line import finite, parser_of, whole
 from command_line import run as execute
 
-from fairlead.cluster.forecasting.arrivals import Recent
+from fairlead.cluster.forecasting.arrivals import RecentSubmissions
 from fairlead.cluster.forecasting.calibration import (
     ForecastKind,
     ForecastOutcome,
@@ -182,7 +182,7 @@ def simulated(case: Case) -> Run:
     ground_truth = GroundTruth(costs, 0.05, case.bias, seed=case.seed)
     backend = SimBackend(trace, CLUSTER, table, core.data.planning.planner.solve, ground_truth)
     made = Run(case=case, seen=[], spent_s=dict.fromkeys(KINDS, 0.0))
-    recent, rounds, awaited = Recent(), itertools.count(), set[int]()
+    recent, rounds, awaited = RecentSubmissions(), itertools.count(), set[int]()
     while (event := backend.next()) is not None:
         if backend.submissions.submitted >= case.jobs and not awaited:
             break
@@ -201,7 +201,7 @@ def simulated(case: Case) -> Run:
 
 
 def _look(
-    made: Run, kind: ForecastKind, setup: Setup, core: Scheduler, recent: Recent
+    made: Run, kind: ForecastKind, setup: Setup, core: Scheduler, recent: RecentSubmissions
 ) -> Iterator[MadeForecast]:
     """Ask for the ends of jobs."""
     began = time.process_time()
@@ -216,7 +216,7 @@ def _look(
             yield MadeForecast(core.data.now_s, job, kind, job in running, left_s)
 
 
-def _hear(recent: Recent, event: Event) -> None:
+def _hear(recent: RecentSubmissions, event: Event) -> None:
     jobs = getattr(event, "jobs", ())
     if isinstance(jobs, tuple) and jobs and isinstance(jobs[0], Job):
         recent.submitted(event.time_s, jobs)

@@ -102,8 +102,8 @@ class Questions(Load):
 
 def _print(name: str, took: list[float], kinds: "Counter[str]") -> None:
     p50, p99 = np.percentile(took, [50, 99])
-    said = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common())
-    print(f"{name:8} p50 {p50:.2f} p99 {p99:.2f} max {max(took):.2f} s, n {len(took)}: {said}")
+    message = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common())
+    print(f"{name:8} p50 {p50:.2f} p99 {p99:.2f} max {max(took):.2f} s, n {len(took)}: {message}")
 
 
 def main() -> int:

@@ -8,12 +8,14 @@ import fairlead
 
 def test_the_public_names_are_these_and_no_others() -> None:
     assert fairlead.__all__ == [
+        "Accounts",
         "AdmissionRule",
         "AdmissionState",
         "Allocation",
         "AllocationError",
         "Arrival",
         "BasePolicy",
+        "Change",
         "CheckError",
         "Client",
         "Cluster",
@@ -33,6 +35,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Node",
         "Observer",
         "Options",
+        "PartialResultWarning",
         "Placed",
         "PlacementRequest",
         "PlacementRule",
@@ -42,11 +45,13 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "RestartCosts",
         "Result",
         "RoundPlan",
+        "RoundsOnlyPlanner",
         "RunError",
         "Schedule",
         "SimulationError",
         "SlotType",
         "Snapshot",
+        "SolveError",
         "SolveReport",
         "Stateful",
         "ThroughputError",
@@ -76,7 +81,9 @@ def test_an_older_python_is_told_which_one_is_needed() -> None:
         [sys.executable, "-c", old], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 1
-    said = f"ImportError: fairlead needs Python 3.9 or newer; this is Python 3.8 ({sys.executable})"
-    assert done.stderr.splitlines()[-1] == said
+    message = (
+        f"ImportError: fairlead needs Python 3.9 or newer; this is Python 3.8 ({sys.executable})"
+    )
+    assert done.stderr.splitlines()[-1] == message
     source = Path(fairlead.__file__).read_text()
     ast.parse(source, feature_version=(3, 7))  # so that it gets that far

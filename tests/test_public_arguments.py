@@ -70,6 +70,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "JobType.parse": (fairlead.JobType.parse, {"name": "net", "scale_factor": 1}),
     "Node": (fairlead.Node, of_record(CLUSTER.nodes[0])),
     "Options": (fairlead.Options, of_record(fairlead.Options())),
+    "Accounts": (
+        fairlead.Accounts,
+        dict.fromkeys(("received_s", "deficit_s", "allocated_s"), SHARE),
+    ),
+    "Placed": (fairlead.Placed, dict.fromkeys(fairlead.Placed._fields, SHARE)),
     "PlacementRequest": (
         fairlead.PlacementRequest,
         dict.fromkeys(("plan", "before", "site", "stakes")),
@@ -129,7 +134,7 @@ def test_all_that_can_be_called_is_tried() -> None:
         and not (inspect.isclass(one) and issubclass(one, BaseException))
     }
     named = {name.partition(".")[0] for name in CALLS}
-    assert called - {"BasePolicy"} == named | ELSEWHERE | SUMS
+    assert called - {"BasePolicy", "Change", "RoundsOnlyPlanner"} == named | ELSEWHERE | SUMS
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -150,7 +155,7 @@ def test_an_argument_of_another_type_is_one_sentence(
 
 
 @pytest.mark.parametrize(
-    ("call", "name", "value", "said"),
+    ("call", "name", "value", "message"),
     [
         ("GroundTruth", "rate_noise", "x", "GroundTruth(): rate_noise: expected a number, got 'x'"),
         ("GroundTruth", "mtbf_s", True, "mtbf_s: expected a number or None, got True"),
@@ -170,8 +175,8 @@ def test_an_argument_of_another_type_is_one_sentence(
         ("read_throughputs", "path", 5, "read_throughputs(): path: expected a path, got 5"),
     ],
 )
-def test_the_sentence_names_the_argument(call: str, name: str, value: Any, said: str) -> None:
+def test_the_sentence_names_the_argument(call: str, name: str, value: Any, message: str) -> None:
     function, given = CALLS[call]
     with pytest.raises(FairleadError) as refused:
         function(**{**given, name: value})
-    assert said in str(refused.value)
+    assert message in str(refused.value)

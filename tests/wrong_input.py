@@ -19,7 +19,7 @@ import msgspec
 
 from fairlead.analysis.experiments.sweep_description import described, read_table
 from fairlead.cli import options
-from fairlead.cli.simulate import _Begun
+from fairlead.cli.simulate import _ResumedRun
 from fairlead.cluster.protocol.read_job_spec import read_spec
 from fairlead.errors import CheckError, FairleadError, InputError, SimulationError, SolveError
 from fairlead.policies import registry
@@ -311,10 +311,10 @@ def record_case(rng: random.Random, folder: Path, good: Path) -> object:
     return begun.arguments.input.run(begun.arguments.policy, begun.arguments.profile)
 
 
-def msgspec_or_input_error(record: dict[str, Any]) -> _Begun:
+def msgspec_or_input_error(record: dict[str, Any]) -> _ResumedRun:
     """As ``--resume`` does it."""
     try:
-        return msgspec.convert(record, _Begun)
+        return msgspec.convert(record, _ResumedRun)
     except msgspec.ValidationError as problem:
         raise InputError(str(problem)) from None
 

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
         ConfigError,
         FairleadError,
         InputError,
+        PartialResultWarning,
         RunError,
         SimulationError,
+        SolveError,
         ThroughputError,
         TraceError,
         UnreachableError,
@@ -49,12 +51,22 @@ if TYPE_CHECKING:
     from fairlead.model.cluster import Cluster, Node, SlotType
     from fairlead.model.job import Arrival, Job, JobId, RestartCosts
     from fairlead.model.job_type import JobType
-    from fairlead.model.plan import BasePolicy, Planner, Policy, RoundPlan, Schedule, Stateful
+    from fairlead.model.plan import (
+        Accounts,
+        BasePolicy,
+        Change,
+        Planner,
+        Policy,
+        RoundPlan,
+        Schedule,
+        Stateful,
+    )
     from fairlead.model.rates import gain_of, isolated_rate
     from fairlead.model.snapshot import Snapshot
     from fairlead.model.throughputs import Throughputs
     from fairlead.policies.common import allocation
     from fairlead.policies.request import PolicyRequest
+    from fairlead.policies.rounds_only import RoundsOnlyPlanner
     from fairlead.scheduler.driver import Observer
     from fairlead.scheduler.placement.records import Placed
     from fairlead.scheduler.placement.rule import PlacementRequest, PlacementRule
@@ -72,12 +84,14 @@ if TYPE_CHECKING:
     from fairlead.simulator.user_estimates import UserEstimates
 
 __all__ = [
+    "Accounts",
     "AdmissionRule",
     "AdmissionState",
     "Allocation",
     "AllocationError",
     "Arrival",
     "BasePolicy",
+    "Change",
     "CheckError",
     "Client",
     "Cluster",
@@ -97,6 +111,7 @@ __all__ = [
     "Node",
     "Observer",
     "Options",
+    "PartialResultWarning",
     "Placed",
     "PlacementRequest",
     "PlacementRule",
@@ -106,11 +121,13 @@ __all__ = [
     "RestartCosts",
     "Result",
     "RoundPlan",
+    "RoundsOnlyPlanner",
     "RunError",
     "Schedule",
     "SimulationError",
     "SlotType",
     "Snapshot",
+    "SolveError",
     "SolveReport",
     "Stateful",
     "ThroughputError",
@@ -133,12 +150,14 @@ __all__ = [
 ]
 
 _MODULE = {
+    "Accounts": "model.plan",
     "AdmissionRule": "simulator.admission",
     "AdmissionState": "simulator.admission",
     "Allocation": "model.allocation",
     "AllocationError": "errors",
     "Arrival": "model.job",
     "BasePolicy": "model.plan",
+    "Change": "model.plan",
     "CheckError": "errors",
     "Client": "cluster.http_client",
     "Cluster": "model.cluster",
@@ -158,6 +177,7 @@ _MODULE = {
     "Node": "model.cluster",
     "Observer": "scheduler.driver",
     "Options": "simulator.options",
+    "PartialResultWarning": "errors",
     "Placed": "scheduler.placement.records",
     "PlacementRequest": "scheduler.placement.rule",
     "PlacementRule": "scheduler.placement.rule",
@@ -167,11 +187,13 @@ _MODULE = {
     "RestartCosts": "model.job",
     "Result": "simulator.recording.metrics",
     "RoundPlan": "model.plan",
+    "RoundsOnlyPlanner": "policies.rounds_only",
     "RunError": "errors",
     "Schedule": "model.plan",
     "SimulationError": "errors",
     "SlotType": "model.cluster",
     "Snapshot": "model.snapshot",
+    "SolveError": "errors",
     "SolveReport": "model.allocation",
     "Stateful": "model.plan",
     "ThroughputError": "errors",

@@ -8,8 +8,9 @@
     |   |-- ConfigError       an option, or a policy name
     |   `-- RunError          a run directory or its journal
     |-- CheckError            a comparison that was asked for does not hold (exit code 1)
-    |-- SolveError            a solver ended without an answer
-    |-- AllocationError       a policy answered with shares that break a constraint
+    |   `-- ResumeError       a run that is to go on is another one
+    |-- SolveError            a policy, planner or solver failed, or ended without an answer
+    |-- AllocationError       shares, rounds or devices were answered that break a constraint
     |-- ProtocolError         an event that the core cannot accept in its present state
     |-- WireError             a peer on a socket does not speak our language
     |-- CheckpointError       a checkpoint cannot be used
@@ -24,6 +25,10 @@ Messages are one sentence that names the file, the line, the field and the value
 
 class FairleadWarning(UserWarning):
     """Something is not as its author will have meant it; what was asked for goes on."""
+
+
+class PartialResultWarning(FairleadWarning):
+    """The averages of a run are of fewer jobs than its trace has: some have not ended, or fit nowhere."""
 
 
 class FairleadError(Exception):
@@ -58,12 +63,16 @@ class CheckError(FairleadError):
     """A comparison that was asked for does not hold."""
 
 
+class ResumeError(CheckError):
+    """A run that is to go on is not the one whose journal is there; nothing of that has been touched."""
+
+
 class SolveError(FairleadError):
-    """A solver ended without an answer."""
+    """A policy, planner or rule of placement failed, or a solver ended without an answer."""
 
 
 class AllocationError(FairleadError):
-    """A policy answered with shares that break a constraint."""
+    """Shares that break a constraint, or rounds and devices that cannot be had."""
 
 
 class ProtocolError(FairleadError):

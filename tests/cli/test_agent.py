@@ -29,7 +29,10 @@ from fairlead.cli.main import main
             "--health-interval: must be from 0.1 to 86400 s, got 0",
         ),
         (["--config", "/no/such.toml"], "/no/such.toml: cannot be read (No such file"),
-        (["--server", "a:1", "--devices", "k80=1", "--token-file", "/no/t"], "--token-file /no/t"),
+        (
+            ["--server", "a:1", "--devices", "k80=1", "--token-file", "/no/t"],
+            "--token-file /no/t: there is no such file; `fairlead serve` writes agent.token",
+        ),
     ],
 )
 def test_bad_options_are_named(

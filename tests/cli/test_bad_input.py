@@ -30,7 +30,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--seed", "9" * 20), "seed"),
         (("--cluster", "v100=10000000"), "at most 1000000 devices, got 10000000"),
@@ -38,9 +38,12 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
         (("--cluster", "9" * 5000), "cluster: expected NAME=NUMBER"),
         (("--restart-cost", "1e308"), "--restart-cost: expected a number of seconds from 0 to"),
         (("--restart-cost", "A3C=1e308"), "--restart-cost: expected a number of seconds from 0 to"),
-        (("--round", "1e308"), "round: must be from 10 to 1e+10 seconds, got 1e+308"),
-        (("--solve-time", "1e308"), "solve time: must be from 0 to 1e+10 seconds"),
-        (("--solve-interval", "1e308"), "solve interval: must be from 0 to 1e+10 seconds"),
+        (("--round", "1e308"), "round (round_s): must be from 10 to 1e+10 seconds, got 1e+308"),
+        (("--solve-time", "1e308"), "solve time (solve_s): must be from 0 to 1e+10 seconds"),
+        (
+            ("--solve-interval", "1e308"),
+            "solve interval (solve_interval_s): must be from 0 to 1e+10 seconds",
+        ),
         (("--mtbf", "1e-300"), "the mean time between failures must be from 1 to 1e+10 s"),
         (("--mtbf", "1", "--mttr", "1e-300"), "the mean time to repair must be from 1 to 1e+10 s"),
         (("--prices", "v100=1e308"), "price of 'v100': must be a number from 0 to 1e+15"),
@@ -56,10 +59,10 @@ def test_options_out_of_range(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     options: tuple[str, ...],
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert said in refused(capsys, *SMALL, *options)
+    assert message in refused(capsys, *SMALL, *options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -91,8 +94,8 @@ def test_cluster_of_too_many_nodes_in_a_file(
     path.write_text(
         '[[node]]\nname = "a"\naccelerator = "v100"\ndevices = 8\ncount = 100000000000\n'
     )
-    said = refused(capsys, *SMALL, "--cluster", path)
-    assert "a.toml: node 1: count: at most 1000000 devices in all" in said
+    message = refused(capsys, *SMALL, "--cluster", path)
+    assert "a.toml: node 1: count: at most 1000000 devices in all" in message
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +163,7 @@ JOB = {"id": 1, "job_type": "A3C", "scale_factor": 1}
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"time_since_start": 2**70}, "time_since_start: must be <= 1e+10, got 1.18"),
         ({"time_since_start": 1e308}, "time_since_start: must be <= 1e+10"),
@@ -172,11 +175,11 @@ JOB = {"id": 1, "job_type": "A3C", "scale_factor": 1}
     ],
 )
 def test_allocation_problem_out_of_range(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], message: str
 ) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"k": 1, "cluster_spec": {"v100": 2}, "jobs": [JOB | change]}))
-    assert said in refused(capsys, "solve", "--policy", "las", "--instances", path)
+    assert message in refused(capsys, "solve", "--policy", "las", "--instances", path)
 
 
 WINDOW = {
@@ -186,7 +189,7 @@ WINDOW = {
 
 
 @pytest.mark.parametrize(
-    ("inst", "priorities", "said"),
+    ("inst", "priorities", "message"),
     [
         ({"T": 1e308}, [1.0], "inst.T: must be <= 1e+10"),
         ({"d": [1e308]}, [1.0], "inst.d[0]: must be <= 1e+15"),
@@ -202,11 +205,11 @@ def test_window_problem_out_of_range(
     capsys: pytest.CaptureFixture[str],
     inst: dict[str, Any],
     priorities: list[float],
-    said: str,
+    message: str,
 ) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"inst": WINDOW | inst, "priorities": priorities}))
-    assert said in refused(capsys, "solve-window", "--instances", path)
+    assert message in refused(capsys, "solve-window", "--instances", path)
 
 
 OWN = "job,arrival_s,family,scale_factor,total_steps"
@@ -217,7 +220,7 @@ ITP = "job_id,submission_time,duration,num_gpu\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (f"{OWN},weight,weight\n", ":1: column 'weight' appears twice"),
         (f"{OWN},slo_s\n0,0,A3C,1,5,0\n", ":2: slo_s: must be > 0, got '0'"),
@@ -234,11 +237,11 @@ ITP = "job_id,submission_time,duration,num_gpu\n"
     ],
 )
 def test_trace_with_values_that_make_no_sense(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
 ) -> None:
     path = tmp_path / "a.trace"
     path.write_text(text)
-    assert f"a.trace{said}" in refused(capsys, "trace", "describe", path)
+    assert f"a.trace{message}" in refused(capsys, "trace", "describe", path)
 
 
 def test_an_overloaded_run_says_so_and_of_what_its_averages_are(
@@ -259,9 +262,9 @@ def test_an_overloaded_run_says_so_and_of_what_its_averages_are(
             ]
         )
     assert ended.value.code == 0
-    said = capsys.readouterr().err
-    assert "fairlead: the queue grows without bound: " in said
-    assert " jobs have not ended: averages are of the 0 that were completed" in said
+    message = capsys.readouterr().err
+    assert "fairlead: the queue grows without bound: " in message
+    assert " jobs have not ended: averages are of the 0 that were completed" in message
     given[1] = "gavel,jobs=3,duration=500"
     with pytest.raises(SystemExit):
         main(["simulate", "--policy", "fifo", *given, "--out", str(tmp_path / "s")])

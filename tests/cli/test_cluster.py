@@ -121,7 +121,7 @@ def test_a_command_behind_dashes_keeps_its_own_options(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--", "true"], "--steps"),
         (["job.toml", "--", "true"], "not both"),
@@ -138,12 +138,12 @@ def test_a_command_behind_dashes_keeps_its_own_options(
     ],
 )
 def test_what_cannot_be_submitted_gets_one_sentence(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("two.toml").write_text('command = "true"\ntotal_steps = 5\nfamily = "none"\n')
     assert call("submit", *arguments) == 2
     caught = capsys.readouterr()
-    assert said in caught.err
+    assert message in caught.err
     assert caught.err.count("\n") == 1
     assert caught.out == ""
 
@@ -185,9 +185,9 @@ def test_jobs_that_cannot_run_now_are_submitted_and_said(
     caught = capsys.readouterr()
     jobs = [int(line.removeprefix("job ")) for line in caught.out.splitlines()]
     with cluster.client() as client:
-        said = [f"fairlead: job {job} waits: {client.job(job).reason}" for job in jobs]
-    assert caught.err.splitlines() == said
-    assert all("16 devices" in line for line in said)
+        message = [f"fairlead: job {job} waits: {client.job(job).reason}" for job in jobs]
+    assert caught.err.splitlines() == message
+    assert all("16 devices" in line for line in message)
 
 
 def test_the_commands_of_examples_and_manual_can_be_submitted(
@@ -304,7 +304,7 @@ def test_the_token_is_found_at_home(
 
 
 @pytest.mark.parametrize(
-    ("server", "code", "said"),
+    ("server", "code", "message"),
     [
         ("127.0.0.1:1", 1, "cannot be reached"),
         ("ftp://127.0.0.1", 2, "is no address"),
@@ -313,12 +313,12 @@ def test_the_token_is_found_at_home(
     ],
 )
 def test_a_server_that_is_not_there_is_one_sentence(
-    cluster: Served, server: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
+    cluster: Served, server: str, code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = server.replace("AGENTS", cluster.server.agent_address)
     assert call("jobs", "--server", server) == code
     caught = capsys.readouterr()
-    assert said in caught.err
+    assert message in caught.err
     assert caught.err.count("\n") == 1
 
 
@@ -328,7 +328,7 @@ def test_a_token_that_no_header_can_hold_is_not_repeated(
     for token in ("hush\nhush", "hüsh", "hush hush", "hush\x7f"):
         monkeypatch.setenv("FAIRLEAD_TOKEN", token)
         assert call("jobs") == 2
-        said = capsys.readouterr().err
-        assert "the token: must be of printable ASCII characters" in said
-        assert said.count("\n") == 1
-        assert "sh" not in said.replace("without spaces", "")
+        message = capsys.readouterr().err
+        assert "the token: must be of printable ASCII characters" in message
+        assert message.count("\n") == 1
+        assert "sh" not in message.replace("without spaces", "")

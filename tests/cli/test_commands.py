@@ -60,17 +60,17 @@ def test_compare_relates_policies_to_one_of_them(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         (["--policies", "las,,fifo"], "--policies: expected names with commas between them"),
         (["--policies", "las", "--relative-to", "fifo"], "--relative-to: 'fifo' is not one of"),
     ],
 )
 def test_a_comparison_that_cannot_be_is_refused(
-    asked: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    asked: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call("compare", *JOBS, *asked, "--out", "c") == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not Path("c").exists()
 
 
@@ -169,9 +169,9 @@ def test_an_interrupted_run_goes_on_to_the_same_journal(
     assert child.stdout.readline() == "here\n"
     child.send_signal(signal.SIGINT)
     Path("go").touch()
-    said = child.communicate(timeout=300)[1]
+    message = child.communicate(timeout=300)[1]
     assert child.returncode == 130
-    assert "fairlead simulate --resume part" in said
+    assert "fairlead simulate --resume part" in message
     assert json.loads(Path("part/run.json").read_text())["status"] == "interrupted"
     assert call("simulate", *spec, "--out", "whole", "--json") == 0
     whole = json.loads(capsys.readouterr().out)
@@ -275,9 +275,9 @@ def test_rows_that_cannot_run_are_named(capsys: pytest.CaptureFixture[str]) -> N
         "0,0,A3C,1,1000\n1,5,LM (batch size 5),8,1000\n2,9,A3C,1,1000\n"
     )
     assert call("simulate", "--trace", "t.csv", "--cluster", "v100=4", "--policy", "las") == 0
-    said = capsys.readouterr().err
-    assert "1 row skipped" in said
-    assert "line 3" in said
+    message = capsys.readouterr().err
+    assert "1 row skipped" in message
+    assert "line 3" in message
 
 
 BAD = [
@@ -288,7 +288,10 @@ BAD = [
     (["--policy", "las", "--window", "5"], "--window: expected S:E, two whole numbers, got '5'"),
     (["--policy", "las", "--window", "9:5"], "window 9:5"),
     (["--policy", "las", "--window", "0:26"], "only 25 jobs of the trace can run here"),
-    (["--policy", "las", "--stop-at", "-1"], "stop-at: must be a number of seconds > 0"),
+    (
+        ["--policy", "las", "--stop-at", "-1"],
+        "stop-at (stop_at_s): must be a number of seconds > 0",
+    ),
     (["--policy", "las", "--restart-cost", "x=y"], "--restart-cost: expected a number"),
     (["--policy", "las", "--restart-cost", "GPT-9=5"], "restart cost: 'GPT-9' is not in"),
     (
@@ -309,20 +312,20 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("options", "said"), BAD)
+@pytest.mark.parametrize(("options", "message"), BAD)
 def test_bad_options_get_one_sentence_and_leave_nothing(
-    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call("simulate", *JOBS, *options, "--out", "run") == 2
     captured = capsys.readouterr()
-    assert said in captured.err
+    assert message in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
     assert not Path("run").exists()
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("poisson", "'poisson' is not known"),
         ("gavel,jobs=0", "jobs must be a whole number from 1 to 2000000, got '0'"),
@@ -333,9 +336,11 @@ def test_bad_options_get_one_sentence_and_leave_nothing(
         ("gavel", "an endless stream of jobs needs --window, --stop-at or jobs=N"),
     ],
 )
-def test_bad_generators_are_named(spec: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_generators_are_named(
+    spec: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert call("simulate", "--generate", spec, "--policy", "las") == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not Path("runs").exists()
 
 

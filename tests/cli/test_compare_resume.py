@@ -48,16 +48,16 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, run: int, event: int) -> None:
 
 def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """What ``--json`` printed, without what no two runs share."""
-    said: dict[str, Any] = json.loads(capsys.readouterr().out)
-    del said["out"]
-    for one in said["runs"].values():
+    message: dict[str, Any] = json.loads(capsys.readouterr().out)
+    del message["out"]
+    for one in message["runs"].values():
         del one["config"]["command"]
         for name in PROCESSOR:
             del one[name]
-    for ratios in said["ratios"].values():
+    for ratios in message["ratios"].values():
         for name in PROCESSOR:
             ratios.pop(name, None)
-    return said
+    return message
 
 
 @pytest.fixture
@@ -73,9 +73,9 @@ def test_an_interrupted_comparison_goes_on_to_the_same_results(
     with monkeypatch.context() as patched:
         stop_at(patched, run=2, event=40)
         assert call("compare", *COMPARED, "--out", "cut") == 130
-    said = capsys.readouterr().err
-    assert "fairlead compare --resume cut" in said
-    assert "simulate --resume" not in said
+    message = capsys.readouterr().err
+    assert "fairlead compare --resume cut" in message
+    assert "simulate --resume" not in message
     assert sorted(path.name for path in Path("cut").iterdir() if path.is_dir()) == FOLDERS[:2]
     finished = Path("cut/1-fifo-default/run.json").stat().st_mtime_ns
     assert call("compare", "--resume", "cut", "--json") == 0
@@ -132,9 +132,9 @@ def test_a_comparison_does_not_go_on_otherwise_than_it_began(
     assert "nowhere holds no comparison: it has no compare.json" in capsys.readouterr().err
     Path("c/compare.json").write_text('{"runs": 1}')
     assert call("compare", "--resume", "c") == 2
-    said = capsys.readouterr().err
-    assert "c/compare.json: does not describe a comparison" in said
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert "c/compare.json: does not describe a comparison" in message
+    assert message.count("\n") == 1
 
 
 GREEDY = """
@@ -173,11 +173,11 @@ def test_a_policy_that_fails_does_not_keep_the_others_from_the_table(
 ) -> None:
     asked = [*GIVEN, "--policies", "fifo,greedy,las", "--relative-to", "las", "--out", "partly"]
     assert call("compare", *asked) == 1
-    said = capsys.readouterr()
-    assert "fifo" in said.out
-    assert "ratio to las" in said.out
-    assert "greedy" not in said.out
-    last = said.err.strip().splitlines()[-1]
+    message = capsys.readouterr()
+    assert "fifo" in message.out
+    assert "ratio to las" in message.out
+    assert "greedy" not in message.out
+    last = message.err.strip().splitlines()[-1]
     assert re.fullmatch(
         r"fairlead: policy 'greedy' at \d+ s: \w+: \d.\d+ devices shared out of 3", last
     )
@@ -196,6 +196,6 @@ def test_where_no_policy_comes_to_its_end_there_is_the_error_alone(
     greedy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call("compare", *GIVEN, "--policy", "greedy", "--out", "none") == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "policy 'greedy' at" in said.err
+    message = capsys.readouterr()
+    assert message.out == ""
+    assert "policy 'greedy' at" in message.err

@@ -85,3 +85,12 @@ def test_an_interrupt_of_code_from_a_string_has_the_exit_code_too(tmp_path: Path
     words = [sys.executable, "-m", "interrupted"]
     ended = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
     assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 130)
+
+
+def test_little_is_imported_before_an_interrupt_is_no_traceback() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import fairlead.cli.main\n"
+        "print({'enum', 'functools', 'signal', 'typing'} & (set(sys.modules) - before))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr) == ("set()\n", "")

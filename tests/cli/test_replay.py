@@ -22,9 +22,9 @@ def test_a_damaged_journal_is_no_difference(capsys: pytest.CaptureFixture[str]) 
     journal.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
     for what in ("run", "run/journal"):
         assert call("replay", what) == 2
-        said = capsys.readouterr().err
-        assert "run/journal: " in said
-        assert "damaged" in said
+        message = capsys.readouterr().err
+        assert "run/journal: " in message
+        assert "damaged" in message
     journal.write_bytes(whole[:-3])
     assert call("replay", "run") == 2
     assert "sha256" in capsys.readouterr().err
@@ -54,10 +54,10 @@ def test_the_runs_of_a_comparison_are_named(capsys: pytest.CaptureFixture[str]) 
     assert call("compare", *GIVEN, "--policies", "fifo,las", "--out", "c") == 0
     capsys.readouterr()
     assert call("replay", "c") == 2
-    said = capsys.readouterr().err
-    assert "c/1-fifo-default" in said
-    assert "c/2-las-default" in said
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert "c/1-fifo-default" in message
+    assert "c/2-las-default" in message
+    assert message.count("\n") == 1
     Path("empty").mkdir()
     assert call("replay", "empty") == 2
     assert "empty/journal: cannot read the journal" in capsys.readouterr().err

@@ -197,10 +197,10 @@ def test_what_is_no_complete_run_is_refused_in_one_sentence(
         (["figure", good, "--relative-to", "las"], "--relative-to and --intervals are for sweeps"),
         (["figure", str(sweep), "--relative-to", "x"], "'x' is not a line of the sweep"),
     ]
-    for arguments, said in cases:
+    for arguments, message in cases:
         assert call(*arguments) == 2, arguments
         error = capsys.readouterr().err
-        assert said in error
+        assert message in error
         assert error.count("\n") == 1
     (sweep.parent / "bad").mkdir()
     (sweep.parent / "bad" / "sweep.json").write_text('{"version": 3}')

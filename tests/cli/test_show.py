@@ -45,5 +45,9 @@ def test_old_state_is_said_to_be_old(capsys: pytest.CaptureFixture[str]) -> None
     assert str(status_screen(status).renderables[0]) == OLD
     new = msgspec.structs.replace(status, age_s=None)
     assert "answered" not in str(status_screen(new).renderables[0])
+    lines = list(map(str, status_screen(new).renderables))
+    assert any(line.startswith("round 3 of 1 min, ends in ") for line in lines)
+    lines = list(map(str, status_screen(msgspec.structs.replace(new, round=-1)).renderables))
+    assert "no round yet (they last 1 min) | solved in -: ok" in lines
     halted = msgspec.structs.replace(new, halted="it is an older copy")
     assert str(status_screen(halted).renderables[0]) == "HALTED: it is an older copy"

@@ -7,7 +7,7 @@ from tests.cli.test_commands import call
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("simulate", "--seed", "x"), ("--seed", "'x'")),
         (("simulate", "--seed", "-5"), ("--seed", "'-5'")),
@@ -31,7 +31,7 @@ from tests.cli.test_commands import call
 )
 def test_what_cannot_be_parsed_is_said_in_one_sentence(
     words: tuple[str, ...],
-    said: tuple[str, ...],
+    message: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -43,7 +43,7 @@ def test_what_cannot_be_parsed_is_said_in_one_sentence(
     assert captured.err.startswith("fairlead: ")
     assert captured.err.count("\n") == 1
     assert "--help" in captured.err
-    for word in said:
+    for word in message:
         assert word in captured.err
     assert not list(tmp_path.iterdir())
 
@@ -73,6 +73,6 @@ def test_policies_with_spaces_between_them_are_explained(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert call("compare", option, "fifo", "las", "isolated") == 2
-    said = capsys.readouterr().err
-    assert "--policies fifo,las,isolated" in said
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert "--policies fifo,las,isolated" in message
+    assert message.count("\n") == 1

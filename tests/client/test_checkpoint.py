@@ -59,9 +59,9 @@ def test_one_that_does_not_hold_is_passed_over_with_a_word(
     bad = save(store, 9)
     harm(bad)  # type: ignore[operator]
     assert newest_step(store) == 5
-    said = capfd.readouterr().err
-    assert str(bad) in said
-    assert why in said
+    message = capfd.readouterr().err
+    assert str(bad) in message
+    assert why in message
 
 
 def test_what_did_not_hold_gives_way_to_what_is_saved_after_it(store: Checkpoints) -> None:

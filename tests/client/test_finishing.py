@@ -10,6 +10,7 @@ from fairlead import Lease
 from fairlead.client.checkpoint import Checkpoints
 from fairlead.client.messages import (
     Loaded,
+    Progress,
     RankEnded,
     StopRank,
 )
@@ -159,6 +160,23 @@ def test_the_agent_is_told_that_the_steps_are_done_and_may_stop_what_follows(
         assert (train(second), again.digest) == (0, "half of the evaluation")
         assert second.finished
         served.wait_for(Loaded, 2)
+
+
+def test_what_a_script_does_between_two_saves_after_its_loop_is_no_save(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step follows with which the agent would be told that a save is over."""
+    script = Script()
+    with agent(tmp_path, monkeypatch) as served:
+        held = lease(script, folder)
+        train(held)
+        served.wait_for(RankEnded)
+        for _ in range(2):
+            before = len(served.received(Progress))
+            assert held.checkpoint()
+            served.wait_for(Progress, before + 2)
+            told = [one for one in served.host.received if isinstance(one, Progress)]
+            assert [(one.step, one.saving) for one in told[before:]] == [(3, True), (3, False)]
 
 
 def test_a_loop_that_returns_is_told_by_the_value(

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 
 import fairlead
+from fairlead.client.messages import Progress, RankEnded
 from fairlead.errors import ConfigError
-from tests.client.training import EPOCH, Script
+from tests.client.training import EPOCH, Script, agent
 
 
 def uninterrupted(steps: int) -> str:
@@ -222,9 +223,9 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_job(
         script.save_fails = None
 
     script.run(folder, 12, {3: fail, 9: mend}, checkpoint_s=0.0)
-    said = capfd.readouterr().err
-    assert "warning: no checkpoint of step 4: No space left on device" in said
-    assert "the one of step 3 stays" in said
+    message = capfd.readouterr().err
+    assert "warning: no checkpoint of step 4: No space left on device" in message
+    assert "the one of step 3 stays" in message
     assert Script().run(folder, 12).step == 12
 
 
@@ -236,11 +237,11 @@ def test_of_checkpoints_that_were_removed_none_stays(
 
     with pytest.raises(SystemExit) as left:
         Script().run(folder, 20, {8: remove, 11: stop}, checkpoint_s=0.0)
-    said = capfd.readouterr().err
-    assert "warning: no checkpoint of step 9: " in said
-    assert "; there is none, next attempt in " in said
+    message = capfd.readouterr().err
+    assert "warning: no checkpoint of step 9: " in message
+    assert "; there is none, next attempt in " in message
     assert left.value.code == 74
-    assert re.search(r"step 12 could not be saved \(.+\): work since step 0 is lost", said)
+    assert re.search(r"step 12 could not be saved \(.+\): work since step 0 is lost", message)
 
 
 @pytest.mark.parametrize("error", [OSError, RuntimeError])
@@ -254,13 +255,56 @@ def test_at_a_stop_a_full_disk_is_a_failure(
     with pytest.raises(SystemExit) as left:
         script.run(folder, 20, {8: stop})
     assert left.value.code == 74
-    said = capfd.readouterr().err
-    assert re.search(r"step 9 could not be saved \(.+\): work since step 2 is lost", said)
+    message = capfd.readouterr().err
+    assert re.search(r"step 9 could not be saved \(.+\): work since step 2 is lost", message)
     assert [path.name for path in sorted(folder.iterdir())] == [
         "lock",
         "step-000000000002",
         "steps",
     ]
+
+
+def test_after_the_last_step_a_full_disk_costs_no_work_unless_the_process_is_stopped(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = Script()
+
+    def fail(_: object) -> None:
+        script.save_fails = OSError
+
+    batches = script.run(folder, 6, {3: fail}, checkpoint_s=0.0)
+    assert batches.finished, "the code after the loop runs, and may write its results elsewhere"
+    message = capfd.readouterr().err
+    assert "warning: step 6 could not be saved (No space left on device)" in message
+    assert "work since step 3 is done again if this process is stopped before its end" in message
+    script.save_fails = None
+    assert batches.checkpoint()
+    again = Script()
+    again.run(folder, 6)
+    assert again.done == []
+
+
+def test_an_agent_is_told_why_checkpoints_cannot_be_saved_for_as_long_as_they_cannot(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script()
+
+    def problems() -> list[str]:
+        return [m.save_problem for m in served.host.received if isinstance(m, Progress)]
+
+    def fail(batches: "fairlead.Iterator[str]") -> None:
+        script.save_fails = OSError
+        batches.checkpoint()
+
+    def mend(batches: "fairlead.Iterator[str]") -> None:
+        served.wait_until(lambda: problems()[-1] == "No space left on device", "word of it")
+        script.save_fails = None
+        batches.checkpoint()
+
+    with agent(tmp_path, monkeypatch, checkpoint_s=0.0) as served:
+        script.run(folder, 12, {3: fail, 9: mend})
+        served.wait_for(RankEnded)
+        assert problems()[-1] == ""
 
 
 def test_a_save_that_leaves_nothing_is_told_so(
@@ -269,7 +313,7 @@ def test_a_save_that_leaves_nothing_is_told_so(
     script = Script()
     script.save = lambda path: path.with_suffix(".npz").touch()  # type: ignore[method-assign]
     with pytest.raises(SystemExit) as left:
-        script.run(folder, 3)
+        script.run(folder, 3, {1: stop})
     assert left.value.code == 74
     assert "left nothing at rank-0" in capfd.readouterr().err
 

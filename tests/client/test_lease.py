@@ -56,14 +56,14 @@ def test_a_whole_job_under_an_agent(
         held = lease(Script(), folder, steps=10)
         assert train(held) == 0
         served.wait_for(RankEnded)
-        said = served.host.received
-    assert isinstance(said[0], Hello)
-    assert said[0].pid == os.getpid()
-    assert said[1] == Loaded(1, 0, 0.0, 0)
-    assert [message.renew for message in said if isinstance(message, Progress)].count(True) >= 2
-    steps = [message.step for message in said if isinstance(message, Progress)]
+        received = served.host.received
+    assert isinstance(received[0], Hello)
+    assert received[0].pid == os.getpid()
+    assert received[1] == Loaded(1, 0, 0.0, 0)
+    assert [message.renew for message in received if isinstance(message, Progress)].count(True) >= 2
+    steps = [message.step for message in received if isinstance(message, Progress)]
     assert steps == sorted(steps)
-    end = said[-1]
+    end = received[-1]
     assert isinstance(end, RankEnded)
     assert (end.step, end.saved_step, end.completed) == (400, 400, True)
     assert not folder.exists()
@@ -244,7 +244,7 @@ def test_an_agent_that_talks_rubbish_is_left_and_called_again(
 def test_without_an_agent_at_its_socket_it_does_not_run(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "OPEN_S", 0.2)
+    monkeypatch.setattr(link, "CONNECT_TIMEOUT_S", 0.2)
     monkeypatch.setenv("FAIRLEAD_SOCKET", str(tmp_path / "nobody"))
     assert train(lease(Script(), folder)) == 75
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from fairlead.client.messages import (
-    HEAD,
-    LARGEST,
+    HEADER,
+    MAX_MESSAGE_BYTES,
     Adapt,
     FromAgent,
     FromRank,
@@ -22,7 +22,7 @@ from fairlead.errors import WireError
 
 
 def framed(body: bytes) -> bytes:
-    return HEAD.pack(len(body)) + body
+    return HEADER.pack(len(body)) + body
 
 
 MESSAGES = [Hello(1, 2, "secret", 3), Progress(2, 10, 5, 0.5, renew=True), Adapt(2, 64, 90, 11)]
@@ -44,7 +44,7 @@ def test_messages_arrive_whole_in_whatever_pieces_they_come(sizes: list[int]) ->
     "data",
     [
         b"GET / HTTP/1.1\r\n\r\n",
-        (LARGEST + 1).to_bytes(4, "little"),
+        (MAX_MESSAGE_BYTES + 1).to_bytes(4, "little"),
         b"\1\0\0\0\xc1",
         b"\2\0\0\0{}",
         framed(b'{"type":["Loaded"]}'),
@@ -73,7 +73,7 @@ def test_no_bytes_raise_anything_else(data: bytes) -> None:
 
 def test_a_message_that_nobody_would_take_is_not_sent() -> None:
     with pytest.raises(WireError, match="at most"):
-        frame(RankRefused("x" * LARGEST))
+        frame(RankRefused("x" * MAX_MESSAGE_BYTES))
 
 
 def test_what_a_newer_peer_adds_is_passed_over_and_what_an_older_one_lacks_has_its_default() -> (

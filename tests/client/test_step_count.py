@@ -52,7 +52,7 @@ def test_every_step_of_a_process_that_is_killed_is_counted(
         # The starts by hand were those of job 0; what is another job's is not this one's loss.
         assert served.received(Loaded)[0].lost_steps == 0  # type: ignore[union-attr]
     count = StepCount(folder, served.host.job)
-    assert count.go_on(25) == 0
+    assert count.resume_from(25) == 0
     count.close()
 
 
@@ -60,17 +60,17 @@ def test_losses_of_all_starts_add_up(folder: Path) -> None:
     killed(folder, saved=10, step=37)
     killed(folder, saved=20, step=23)
     count = StepCount(folder, 0)
-    assert count.go_on(20) == 27 + 3
+    assert count.resume_from(20) == 27 + 3
     count.write(26)
     count.close()
-    assert StepCount(folder, 0).go_on(22) == 27 + 3 + 4
-    assert StepCount(folder, 1).go_on(0) == 0
+    assert StepCount(folder, 0).resume_from(22) == 27 + 3 + 4
+    assert StepCount(folder, 1).resume_from(0) == 0
 
 
 def test_a_count_that_cannot_be_kept_is_no_matter(tmp_path: Path) -> None:
     (tmp_path / "steps").write_bytes(os.urandom(7))
-    assert StepCount(tmp_path, 0).go_on(5) == 0
+    assert StepCount(tmp_path, 0).resume_from(5) == 0
     missing = StepCount(tmp_path / "nowhere", 0)
-    assert missing.go_on(5) == 0
+    assert missing.resume_from(5) == 0
     missing.write(6)
     missing.close()

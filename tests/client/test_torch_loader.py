@@ -67,8 +67,8 @@ def test_each_way_to_write_the_loop_is_exact(
         assert ran.batches == expected.batches
         assert ran.weights == expected.weights
         assert ran.ends == expected.ends
-    said = capfd.readouterr().err
-    assert ("epochs 0 to 0 were done in an earlier start" in said) == (style == "naive")
+    message = capfd.readouterr().err
+    assert ("epochs 0 to 0 were done in an earlier start" in message) == (style == "naive")
 
 
 def test_what_is_done_is_not_loaded_again(tmp_path: Path) -> None:

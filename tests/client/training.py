@@ -89,9 +89,13 @@ class Agent:
         return [message for message in self.host.received if isinstance(message, kind)]
 
     def wait_for(self, kind: type[FromRank], count: int = 1, within_s: float = 120.0) -> None:
+        self.wait_until(lambda: len(self.received(kind)) >= count, kind.__name__, within_s)
+
+    def wait_until(self, holds: Callable[[], bool], awaited: str, within_s: float = 120.0) -> None:
+        """awaited: for people."""
         until = time.monotonic() + within_s
-        while len(self.received(kind)) < count:
-            assert time.monotonic() < until, f"no {kind.__name__}: {self.host.received}"
+        while not holds():
+            assert time.monotonic() < until, f"no {awaited}: {self.host.received}"
             time.sleep(0.005)
 
     def _serve(self) -> None:

@@ -48,7 +48,7 @@ class Running:
         port = self.url.rpartition(":")[2] or "0"
         agent_port = self.agent_address.rpartition(":")[2] or "0"
         log = self.directory / "server.log"
-        said = log.stat().st_size if log.exists() else 0
+        message = log.stat().st_size if log.exists() else 0
         pipe = ReadyPipe()
         with log.open("ab") as out:
             self.server = subprocess.Popen(
@@ -71,7 +71,7 @@ class Running:
         ready = pipe.wait(self.server, READY_S)
         if ready is None:
             _end(self.server)
-        assert ready is not None, f"the server did not start: {log.read_text()[said:]}"
+        assert ready is not None, f"the server did not start: {log.read_text()[message:]}"
         self.url, self.agent_address = ready.url, ready.agents
 
     def add_agent(

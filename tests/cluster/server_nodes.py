@@ -1,5 +1,6 @@
 """A real engine, on a thread and a store of its own, with nodes that a test plays by hand."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -142,6 +143,16 @@ class EngineNodes:
     def view(self, name: str) -> NodeView:
         return next(node for node in self.service.nodes(ADMIN) if node.name == name)
 
+    def begin(self, node: PlayedNode, job: int) -> None:
+        """Let the newest attempt of a job on a node train."""
+
+        def leased() -> list[tuple[int, int]]:
+            return [key for key in node.leased & node.statuses.keys() if key[0] == job]
+
+        job, attempt = self.until(leased)[0]
+        node.run(job, attempt, loaded_step=0, step=5, saved_step=0)
+        node.say()
+
     def until(self, holds: Callable[[], Any], what: str = "it") -> Any:
         """Let the nodes report until something holds."""
         end = time.monotonic() + WAIT_S
@@ -165,10 +176,11 @@ def engine_nodes(
     policy: str = "las",
     checkpoints: Path | None = None,
     ignored_witnesses: tuple[str, ...] = (),
+    cluster_file: Path | None = None,
 ) -> Iterator[EngineNodes]:
     """The engine runs beside the block."""
     options = live_options(
-        None,
+        cluster_file,
         policy,
         "default",
         round_s,
@@ -189,3 +201,22 @@ def engine_nodes(
     finally:
         service.stop()
     replay(directory)  # whatever was done to nodes, the core can be led to the same decisions again
+
+
+@contextmanager
+def busy_driver(cluster: EngineNodes) -> Iterator[Callable[[], None]]:
+    """The driver's thread does nothing else than to wait for the end of the block, or until what this gives
+    is called."""
+    begun, over = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        over.wait(WAIT_S)
+
+    answer = cluster.service.engine.call(wait)
+    assert begun.wait(WAIT_S)
+    try:
+        yield over.set
+    finally:
+        over.set()
+        answer.result(WAIT_S)

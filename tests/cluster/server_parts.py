@@ -45,12 +45,12 @@ class _Listener:
     def trains(self, attempt: Attempt) -> None: ...
     def ended(self, attempt: Attempt, failure: str) -> None: ...
     def obstructed(self, node: str, job: int, obstacle: str) -> None: ...
-    def look(self, now: float) -> None: ...
+    def poll(self, now: float) -> None: ...
     def hold(self, now: float) -> None: ...
 
     def learned(self, current: LiveRound, now: float) -> None: ...
 
-    def heeded(self) -> bool:
+    def is_applied(self) -> bool:
         return False
 
     def rates(self, row: JobRow) -> dict[str, float]:
@@ -61,7 +61,7 @@ class _Listener:
 class _Nodes(NodeWatch):
     """Nodes are as the test says."""
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Nothing is noticed."""
 
     def close(self) -> None:

@@ -34,9 +34,9 @@ from fairlead.errors import UnreachableError
 
 
 def _run(trials: int, seed: int) -> TrialSummary:
-    said: list[str] = []
-    outcome = run_trials(trials, seed, list(FAULTS), None, said.append)
-    assert not outcome.violations, "\n".join([*outcome.violations, *said])
+    message: list[str] = []
+    outcome = run_trials(trials, seed, list(FAULTS), None, message.append)
+    assert not outcome.violations, "\n".join([*outcome.violations, *message])
     return outcome
 
 

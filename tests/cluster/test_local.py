@@ -48,9 +48,9 @@ def test_a_short_demonstration(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert all(job.steps == job.total_steps and job.lost_steps == 0 for job in summary.jobs)
     assert sum(summary.promised.values()) == pytest.approx(1.0)
     report(summary)
-    said = capsys.readouterr().out
-    assert "3 jobs in" in said
-    assert "ranking-1" in said
+    message = capsys.readouterr().out
+    assert "3 jobs in" in message
+    assert "ranking-1" in message
     assert descendants(tmp_path) == []
 
 
@@ -60,7 +60,7 @@ def test_a_server_that_compiles_says_so_to_who_waits_for_it(
     """A fresh installation was silent for a minute."""
     monkeypatch.setattr(LocalCluster, "_run", _compiling)
     told: list[str] = []
-    cluster = LocalCluster(tmp_path, {}, tell=told.append)
+    cluster = LocalCluster(tmp_path, {}, report=told.append)
     with pytest.raises(FairleadError, match="server did not start"):
         cluster.start()
     assert told == [f"compiling 3 kernels {COMPILING} ..."]
@@ -81,7 +81,7 @@ def _compiling(
 
 def test_what_does_not_start_says_why(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, {}, ("--round", "0.01"))
-    with pytest.raises(ConfigError, match="server did not start: round: must be"):
+    with pytest.raises(ConfigError, match=r"server did not start: round: must be"):
         cluster.start()
     cluster.stop()
 
@@ -111,8 +111,8 @@ def test_a_demonstration_that_is_broken_off_leaves_nothing(tmp_path: Path) -> No
 def test_up_without_demo_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with _up(tmp_path, "--devices", "v100=1", "--state", str(state), "--port", "0") as process:
-        said = _read_until(process, "Ctrl-C")
-        url = next(line for line in said if line.startswith("page and API"))
+        message = _read_until(process, "Ctrl-C")
+        url = next(line for line in message if line.startswith("page and API"))
         assert url.startswith("page and API: http://127.0.0.1:")
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=300)
@@ -152,12 +152,12 @@ def _up(tmp: Path, *options: str) -> "subprocess.Popen[str]":
 
 def _read_until(process: "subprocess.Popen[str]", word: str) -> list[str]:
     """Lines up to the one that begins so. The server may have to compile kernels before."""
-    said: list[str] = []
+    message: list[str] = []
     end = time.monotonic() + READY_S
     assert process.stdout is not None
     for line in process.stdout:
-        said.append(line)
+        message.append(line)
         if line.startswith(word) or time.monotonic() > end:
             break
-    assert any(line.startswith(word) for line in said), said
-    return said
+    assert any(line.startswith(word) for line in message), message
+    return message

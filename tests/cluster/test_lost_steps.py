@@ -126,7 +126,7 @@ class Account(RuleBasedStateMachine):
         self.front = LocalFront(self.fleet)
         self.fleet.add("a", "v100", 1)
         self.run += 1
-        self.fleet.count_from(self.run << 32)
+        self.fleet.set_order_seq(self.run << 32)
         self.state = cluster_state(self.fleet, lambda: self.now)
         self.registry = self.state.registry
         self.parts = AttemptParts(self.state)

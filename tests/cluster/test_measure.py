@@ -67,16 +67,16 @@ def test_the_command_line_writes_a_table_that_others_read(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(profiling, "WARM_UP", 1)
-    monkeypatch.setattr(profiling, "LEAST", 2)
+    monkeypatch.setattr(profiling, "WARM_UP_REPORTS", 1)
+    monkeypatch.setattr(profiling, "MIN_INTERVALS", 2)
     table = tmp_path / "rates.csv"
     options = ["--devices", "fast=1", "--seconds", "1", "--out", str(table)]
     with pytest.raises(SystemExit) as left:
         main(["measure", *options, "--", sys.executable, str(script)])
     assert not left.value.code
-    said = capsys.readouterr().out
-    assert "restart_s" in said
-    assert "fast=1" in said
+    message = capsys.readouterr().out
+    assert "restart_s" in message
+    assert "fast=1" in message
     got = read_throughputs(table)
     assert got.job_types == job_types(("sleeper", 1))
     assert 2 < got.rate[0, 0] < 200

@@ -255,12 +255,12 @@ def test_a_cordoned_node_comes_back_by_a_test_start_that_works(tmp_path: Path) -
         cluster.until(lambda: one.report(checked=second).check is None, "the end of the test")
 
 
-def _asked(node: PlayedNode, **said: object) -> int:
+def _asked(node: PlayedNode, **message: object) -> int:
     """Report until a new test start is asked for; its number."""
     end = time.monotonic() + 60.0
     while time.monotonic() < end:
-        check = node.report(**said).check
-        if check is not None and check.number != said.get("checked"):
+        check = node.report(**message).check
+        if check is not None and check.number != message.get("checked"):
             return check.number
         time.sleep(0.05)
     raise AssertionError("no test start was asked for")

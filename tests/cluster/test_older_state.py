@@ -55,10 +55,10 @@ def await_halt(cluster: Running, folder: Path) -> None:
     """Until a node has spoken; then nothing is accepted any more."""
     with cluster.client() as client:
         until(lambda: bool(client.status().halted), what="the word of a node")
-        said = client.status().halted
+        message = client.status().halted
         older = f"{cluster.state} is an older copy of the state of this cluster: node "
-        assert said.startswith(older)
-        assert said.endswith(f"by `fairlead restore --accept-loss {cluster.state}`")
+        assert message.startswith(older)
+        assert message.endswith(f"by `fairlead restore --accept-loss {cluster.state}`")
         with pytest.raises(FairleadError, match="is an older copy of the state of this cluster"):
             client.submit([script(folder)])
         headers = {"Authorization": f"Bearer {cluster.admin_token}"}

@@ -66,11 +66,11 @@ def test_until_its_first_word_one_that_told_before_has_done_nothing() -> None:
 
 def test_what_it_keeps_is_what_it_says() -> None:
     told = {"step": 900, "loaded_step": 500, "ran_s": 40.0, "step_age_s": 0.0}
-    assert _start({}, **told).survives() == 0
-    assert _start({"spec": {"keeps_progress": True}}, **told).survives() == 900
+    assert _start({}, **told).resumable_steps() == 0
+    assert _start({"spec": {"keeps_progress": True}}, **told).resumable_steps() == 900
     for keeps in (False, True):
         saves = {"tells_saved": True, "spec": {"keeps_progress": keeps}}
-        assert _start(saves, saved_step=800, **told).survives() == 800
+        assert _start(saves, saved_step=800, **told).resumable_steps() == 800
 
 
 def test_a_job_that_reports_has_real_steps_and_keeps_what_it_saved(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ TOLD = ReadyServer(url="http://h:1", agents="h:2", state="state")
 SAY = (
     "import sys, time; from fairlead.cluster import readiness as r; "
     "fd = int(sys.argv[2]); r.check_ready_fd(fd); time.sleep(float(sys.argv[3])); "
-    "r.tell_ready(fd, r.ReadyServer(url='http://h:1', agents='h:2', state='state'))"
+    "r.report_ready(fd, r.ReadyServer(url='http://h:1', agents='h:2', state='state'))"
 )
 
 

@@ -126,11 +126,11 @@ def test_a_container(bench: Bench) -> None:
     engine.chmod(0o755)
     template = (str(engine), "run", "{options}", sys.base_prefix)
     bench.train(container=template, command=(f"python{OWN}", str(SCRIPT))).check(OWN)
-    said = (bench.directory / "podman.args").read_text()
-    assert said.count("--network") == 2, "two starts"
-    assert "agent-one/client-" in said
-    assert "FAIRLEAD_TOKEN" in said
-    assert "FAIRLEAD_TOKEN=" not in said, "secrets are no arguments"
+    message = (bench.directory / "podman.args").read_text()
+    assert message.count("--network") == 2, "two starts"
+    assert "agent-one/client-" in message
+    assert "FAIRLEAD_TOKEN" in message
+    assert "FAIRLEAD_TOKEN=" not in message, "secrets are no arguments"
 
 
 @pytest.mark.torch

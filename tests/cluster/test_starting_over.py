@@ -42,8 +42,8 @@ def test_a_unmanaged_job_that_is_stopped_has_what_it_keeps(client: Client, keeps
     (job,) = client.submit([sleeper(keeps_progress=keeps)])
     until(lambda: client.job(job).steps >= 2, LIMIT_S, "two seconds of work")
     assert client.job(job).starts_over == (not keeps)
-    said = "It starts again from zero when it is stopped." in client.explain(job).why_here
-    assert said == (not keeps)
+    message = "It starts again from zero when it is stopped." in client.explain(job).why_here
+    assert message == (not keeps)
     client.pause(job)
     until(lambda: client.attempts(job)[0].why == "paused", LIMIT_S)
     view = client.job(job)

@@ -9,23 +9,11 @@ from tests.cluster.server_nodes import (
     LEASE_S,
     WAIT_S,
     EngineNodes,
-    PlayedNode,
     engine_nodes,
 )
 
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.store.failures import Backoff
-
-
-def _begin(cluster: EngineNodes, node: PlayedNode, job: int) -> None:
-    """Let the newest start of a job on a node train."""
-
-    def leased() -> list[tuple[int, int]]:
-        return [key for key in node.leased & node.statuses.keys() if key[0] == job]
-
-    job, attempt = cluster.until(leased)[0]
-    node.run(job, attempt, loaded_step=0, step=5, saved_step=0)
-    node.say()
 
 
 def _state(cluster: EngineNodes, name: str, wanted: str) -> Callable[[], bool]:
@@ -37,10 +25,10 @@ def test_a_silent_node_gets_nothing_new_and_loses_nothing_by_a_hiccup(tmp_path: 
         one, two = cluster.node("one"), cluster.node("two")
         one.register()
         job = cluster.submit()
-        _begin(cluster, one, job)
+        cluster.begin(one, job)
         two.register()
         other = cluster.submit()
-        _begin(cluster, two, other)
+        cluster.begin(two, other)
         cluster.silence(one)
         cluster.until(_state(cluster, "one", "suspect"))
         cluster.until(lambda: "one" in cluster.service.engine.state.lost_nodes)
@@ -71,7 +59,7 @@ def test_a_job_of_a_silent_node_is_said_to_wait_for_it(tmp_path: Path) -> None:
         one = cluster.node("one")
         one.register()
         job = cluster.submit(grace_s=60.0)
-        _begin(cluster, one, job)
+        cluster.begin(one, job)
         cluster.silence(one)
         cluster.until(lambda: "its leases are over" in cluster.job(job).reason)
         view, told = cluster.job(job), cluster.service.explain(ADMIN, job)
@@ -85,7 +73,7 @@ def test_after_a_restart_of_the_server_no_job_is_said_not_to_have_begun(tmp_path
         one = cluster.node("one")
         one.register()
         job = cluster.submit()
-        _begin(cluster, one, job)
+        cluster.begin(one, job)
         cluster.until(lambda: cluster.job(job).started_s is not None)
     with engine_nodes(tmp_path, lease_s=60.0) as cluster:
         told = cluster.service.explain(ADMIN, job).why_here
@@ -123,7 +111,7 @@ def test_what_waits_for_a_silent_node_says_so_until_that_is_over(tmp_path: Path)
         one = cluster.node("one")
         one.register()
         job = cluster.submit()
-        _begin(cluster, one, job)
+        cluster.begin(one, job)
         cluster.silence(one)
         cluster.service.pause(ADMIN, job)  # so that it is told to stop, and does not hear of it
         cluster.until(lambda: "one" in cluster.service.engine.state.lost_nodes)
@@ -146,8 +134,8 @@ def test_a_gang_with_a_silent_node_gives_up_its_devices_elsewhere(tmp_path: Path
         one.register()
         two.register()
         gang = cluster.submit(scale_factor=2)
-        _begin(cluster, one, gang)
-        _begin(cluster, two, gang)
+        cluster.begin(one, gang)
+        cluster.begin(two, gang)
         cluster.silence(one)
         other = cluster.submit()
         cluster.until(lambda: two.jobs == {other}, "the device of the gang on the other node")
@@ -162,7 +150,7 @@ def test_what_runs_on_an_unhealthy_node_runs_on_and_nothing_follows_it(tmp_path:
         one = cluster.node("one")
         one.register()
         job = cluster.submit()
-        _begin(cluster, one, job)
+        cluster.begin(one, job)
         cluster.do(lambda: cluster.service.engine.parts.nodes.service.cordon("one", "it eats jobs"))
         other = cluster.submit()
         rounds = cluster.service.engine.state.fleet.monotonic()
@@ -199,8 +187,8 @@ def test_a_start_that_its_node_cannot_begin_says_why_and_goes_elsewhere(
         assert cluster.view("one").state == "up"
         told = cluster.service.explain(ADMIN, job)
         assert f"Node one cannot start it: {why}." in told.why_here
-        said = [r.getMessage() for r in caplog.records if "cannot start" in r.getMessage()]
-        assert said == [f"node one cannot start job {job}: {why}"]
+        message = [r.getMessage() for r in caplog.records if "cannot start" in r.getMessage()]
+        assert message == [f"node one cannot start job {job}: {why}"]
         two = cluster.node("two")
         two.register()
         cluster.do(
@@ -217,7 +205,7 @@ def test_all_jobs_of_a_node_that_was_silent_for_a_while_run_on(tmp_path: Path) -
         one.register()
         jobs = [cluster.submit(unmanaged=True) for _ in range(2)]
         for job in jobs:
-            _begin(cluster, one, job)
+            cluster.begin(one, job)
         cluster.silence(one)
         cluster.until(lambda: "one" in cluster.service.engine.state.lost_nodes)
         detained = cluster.service.engine.parts.jobs.detained
@@ -237,7 +225,7 @@ def test_who_is_let_go_shares_no_device_with_who_was_given_it_before_the_next_so
         one, engine = cluster.node("one"), cluster.service.engine
         one.register()
         job = cluster.submit()
-        _begin(cluster, one, job)
+        cluster.begin(one, job)
         cluster.do(lambda: engine.parts.nodes.service.cordon("one", "it eats jobs"))
         two = cluster.node("two")
         two.register()
@@ -267,11 +255,11 @@ def test_a_job_that_fails_on_a_cordoned_node_is_tried_on_another(tmp_path: Path)
         cluster.silence(two)
         one.register()
         job = cluster.submit()
-        _begin(cluster, one, job)
+        cluster.begin(one, job)
         two.register()
         cluster.nodes.append(two)
         other = cluster.submit()  # its round goes on all the while
-        _begin(cluster, two, other)
+        cluster.begin(two, other)
         engine.parts.jobs.retries.backoff = Backoff(2.0, 2.0)
         cluster.do(lambda: engine.parts.nodes.service.cordon("one", "it eats jobs"))
         detained = engine.parts.jobs.detained

@@ -43,9 +43,9 @@ def estimator(spec: str) -> GavelEstimator:
 def submit(made: GavelEstimator, **families: int) -> Beliefs:
     jobs = [Job(JobId(int(name[1:])), f"net {k}", 1, 1e6) for name, k in families.items()]
     made.submitted(jobs, None)
-    said = made.beliefs()
-    assert said is not None
-    return said
+    message = made.beliefs()
+    assert message is not None
+    return message
 
 
 def ran(one: int, two: int, rates: tuple[float, float], slot: int = 1) -> Measurement:
@@ -99,12 +99,12 @@ def test_nothing_measured_takes_a_job_for_any_reference() -> None:
 
 def test_pairs_are_as_much_slower_as_their_references() -> None:
     made, rates = estimator("gavel"), table()
-    said = submit(made, j1=0, j2=3)
-    assert said.rate.tolist() == rates.rate[[0, 3]].tolist()
-    names = said.name.tolist()
-    at = [sorted(pair) for pair in said.pair.tolist()].index(sorted(names))
-    turned = said.pair[at].tolist() != names
-    colocated_rate = said.colocated_rate[at][:, ::-1] if turned else said.colocated_rate[at]
+    message = submit(made, j1=0, j2=3)
+    assert message.rate.tolist() == rates.rate[[0, 3]].tolist()
+    names = message.name.tolist()
+    at = [sorted(pair) for pair in message.pair.tolist()].index(sorted(names))
+    turned = message.pair[at].tolist() != names
+    colocated_rate = message.colocated_rate[at][:, ::-1] if turned else message.colocated_rate[at]
     assert rates.colocated_rate is not None
     assert np.allclose(colocated_rate[:, 0], rates.colocated_rate[0, 3])
     assert np.allclose(colocated_rate[:, 1], rates.colocated_rate[3, 0])
@@ -123,14 +123,19 @@ def test_what_a_pair_did_takes_the_place_of_the_estimate() -> None:
     made = estimator("gavel")
     submit(made, j1=0, j2=3, j3=3)
     made.measured(ran(1, 2, (0.7, 0.4)))
-    said = made.beliefs()
-    assert said is not None
-    assert set(said.jobs.tolist()) == {1, 2}  # they are told apart from others of their kinds now
-    mine = said.name.tolist()
-    at = [sorted(pair) for pair in said.pair.tolist()].index(sorted(mine))
-    order = [said.pair[at].tolist().index(name) for name in (mine[said.jobs.tolist().index(1)],)]
-    assert said.colocated_rate[at, 1, order[0]] == 0.7
-    assert said.colocated_rate[at, 1, 1 - order[0]] == 0.4
+    message = made.beliefs()
+    assert message is not None
+    assert set(message.jobs.tolist()) == {
+        1,
+        2,
+    }  # they are told apart from others of their kinds now
+    mine = message.name.tolist()
+    at = [sorted(pair) for pair in message.pair.tolist()].index(sorted(mine))
+    order = [
+        message.pair[at].tolist().index(name) for name in (mine[message.jobs.tolist().index(1)],)
+    ]
+    assert message.colocated_rate[at, 1, order[0]] == 0.7
+    assert message.colocated_rate[at, 1, 1 - order[0]] == 0.4
     made.measured(ran(1, 2, (0.7, 0.4)))
     assert made.beliefs() is None  # nothing new
 
@@ -141,10 +146,10 @@ def test_a_pair_that_failed_cannot_run() -> None:
     made.measured(ran(1, 2, (0.7, 0.4)))
     made.beliefs()
     made.measured(ran(1, 2, (0.0, 0.0)))
-    said = made.beliefs()
-    assert said is not None
-    assert not len(said.belief)
-    assert said.colocated_rate[0, 1].tolist() == [0.0, 0.0]
+    message = made.beliefs()
+    assert message is not None
+    assert not len(message.belief)
+    assert message.colocated_rate[0, 1].tolist() == [0.0, 0.0]
 
 
 def test_jobs_that_left_are_forgotten() -> None:
@@ -164,11 +169,11 @@ def test_on_other_slot_types_all_is_announced_anew() -> None:
     made.measured(ran(1, 2, (0.7, 0.4)))
     made.beliefs()
     made.table(table().columns((SLOTS[1],)))
-    said = made.beliefs()
-    assert said is not None
-    assert sorted(said.jobs.tolist()) == [1, 2]
-    assert said.rate.shape == (2, 1)
-    assert [0.4, 0.7] in np.sort(said.colocated_rate[:, 0], axis=1).tolist()
+    message = made.beliefs()
+    assert message is not None
+    assert sorted(message.jobs.tolist()) == [1, 2]
+    assert message.rate.shape == (2, 1)
+    assert [0.4, 0.7] in np.sort(message.colocated_rate[:, 0], axis=1).tolist()
 
 
 @pytest.mark.parametrize(

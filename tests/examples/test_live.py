@@ -78,6 +78,6 @@ def test_the_unmanaged_job_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["numpy_job.py", "unmanaged_job.py"])
 def test_help(name: str, tmp_path: Path) -> None:
-    said = run([name, "--help"], tmp_path)
-    assert said.returncode == 0
-    assert "usage" in said.stdout
+    message = run([name, "--help"], tmp_path)
+    assert message.returncode == 0
+    assert "usage" in message.stdout

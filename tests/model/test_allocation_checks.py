@@ -66,7 +66,7 @@ WRONG: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("groups", "share", "said"), WRONG)
+@pytest.mark.parametrize(("groups", "share", "message"), WRONG)
 @pytest.mark.parametrize(
     "use", [fairlead.check_allocation, fairlead.effective_throughput, devices_used, job_times]
 )
@@ -74,10 +74,10 @@ def test_what_does_not_go_with_the_snapshot_is_one_sentence(
     use: Callable[[Allocation, Snapshot], Any],
     groups: Any,
     share: Any,
-    said: str,
+    message: str,
     snapshot: Snapshot,
 ) -> None:
-    with pytest.raises(AllocationError, match=said):
+    with pytest.raises(AllocationError, match=message):
         use(of(groups, share), snapshot)
 
 
@@ -89,7 +89,7 @@ def test_pairs_need_rates_only_for_their_throughput(snapshot: Snapshot) -> None:
 
 
 @pytest.mark.parametrize(
-    ("groups", "share", "said"),
+    ("groups", "share", "message"),
     [
         (np.array([[7], [7]]), FAIR, "job 7 has two rows of shares"),
         (IDS, np.array([[0.1, np.nan], [0.1, 0.1]]), "job 3: the share on .* 0 to 1, got nan"),
@@ -99,9 +99,9 @@ def test_pairs_need_rates_only_for_their_throughput(snapshot: Snapshot) -> None:
     ],
 )
 def test_shares_that_are_not_possible_are_refused(
-    groups: Any, share: Any, said: str, snapshot: Snapshot
+    groups: Any, share: Any, message: str, snapshot: Snapshot
 ) -> None:
-    with pytest.raises(AllocationError, match=said):
+    with pytest.raises(AllocationError, match=message):
         fairlead.check_allocation(of(groups, share), snapshot)
 
 

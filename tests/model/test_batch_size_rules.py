@@ -11,7 +11,7 @@ from tests.adapting_families import families, name, rules, scales, steps
 from fairlead.errors import ConfigError
 from fairlead.model.adaptation import Mode, epochs_between
 from fairlead.model.batch_size_rules import (
-    LARGEST,
+    MAX_BATCH_SIZES,
     adaptation_fault,
     batch_schedule,
     epoch_s,
@@ -29,7 +29,7 @@ def test_a_schedule_starts_small_and_ends_in_time(
     made = batch_schedule(name(family), scale, steps(family, epochs), mode)
     assert adaptation_fault(made, name(family)) is None
     assert made.schedule[-1][0] < made.epochs
-    assert set(made.batches) <= {family[1], *range(LARGEST.get(family[0], family[1]) + 1)}
+    assert set(made.batches) <= {family[1], *range(MAX_BATCH_SIZES.get(family[0], family[1]) + 1)}
     assert made.epochs_in.sum() == pytest.approx(made.epochs)
     assert all(a[1] != b[1] for a, b in zip(made.schedule, made.schedule[1:], strict=False))
 

@@ -22,8 +22,16 @@ class Table(GrowableTable):
     rate: Floats
 
 
-def table(rows: int) -> Table:
-    made = Table(slots=(2,))
+class Follower(GrowableTable):
+    """Further columns of the same rows."""
+
+    columns: ClassVar[dict[str, Any]] = {"done": np.float64, "fails": np.int64}
+    done: Floats
+    fails: Ints
+
+
+def table(rows: int, *followers: Follower) -> Table:
+    made = Table(*followers, slots=(2,))
     at = made.grow(rows)
     made.id[at] = np.arange(rows)
     made.weight[at] = np.arange(rows) / 2
@@ -55,3 +63,17 @@ def test_new_rows_are_zero_where_others_were_before() -> None:
     one.grow(30)
     assert not one.id[1:].any()
     assert not one.rate[1:].any()
+
+
+def test_followers_grow_and_shrink_with_the_table_that_leads() -> None:
+    followers = Follower(), Follower()
+    one = table(40, *followers)  # more than there is room for at first
+    followers[0].done[:] = np.arange(40) / 4
+    followers[1].fails[:] = np.arange(40)
+    one.keep(np.array([1, 7]))
+    one.grow(1)
+    assert one.id.tolist() == [1, 7, 0]
+    assert [follower.n for follower in followers] == [3, 3]
+    assert followers[0].done.tolist() == [0.25, 1.75, 0.0]
+    assert not followers[0].fails.any()
+    assert followers[1].fails.tolist() == [1, 7, 0]

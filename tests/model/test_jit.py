@@ -34,10 +34,12 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def said(program: Path, then: str) -> str:
+def stderr_of(program: Path, then: str) -> str:
     """What a program with two kernels says on stderr. They are kept in a directory beside it."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(program.parent / "kept")}
-    environment.pop(jit._TOLD, None)  # of a command that another test has run in this process
+    environment.pop(
+        jit._NOTICE_SHOWN, None
+    )  # of a command that another test has run in this process
     ran = subprocess.run(
         [sys.executable, str(program), then],
         env=environment,
@@ -50,26 +52,26 @@ def said(program: Path, then: str) -> str:
 
 
 def test_a_kernel_that_calls_another_is_compiled_at_its_first_call(program: Path) -> None:
-    assert said(program, FOUND) == ""
+    assert stderr_of(program, FOUND) == ""
 
 
 def test_whoever_watches_is_told_once_per_installation(program: Path) -> None:
     then = f"jit.announce(); {FOUND}"
-    assert said(program, then) == "fairlead: compiling kernels (once per installation) ...\n"
-    assert said(program, then) == ""
+    assert stderr_of(program, then) == "fairlead: compiling kernels (once per installation) ...\n"
+    assert stderr_of(program, then) == ""
 
 
 def test_a_command_says_it_once_whatever_it_does_and_starts(program: Path) -> None:
     again = "import subprocess; subprocess.run([sys.executable, sys.argv[0], 'jit.prepare()'])"
     elsewhere = "import os; os.environ['NUMBA_CACHE_DIR'] += '-2'"
     then = f"jit.announce(); doubled(3); jit.prepare(); {elsewhere}; {again}"
-    assert said(program, then) == "fairlead: compiling kernels (once per installation) ...\n"
+    assert stderr_of(program, then) == "fairlead: compiling kernels (once per installation) ...\n"
 
 
 def test_what_is_kept_is_not_compiled_again(program: Path) -> None:
-    first = said(program, "assert jit.prepare() == 2")
+    first = stderr_of(program, "assert jit.prepare() == 2")
     assert first == "fairlead: compiling 2 kernels (once per installation) ...\n"
-    assert said(program, f"assert jit.prepare() == 0; {FOUND}") == ""
+    assert stderr_of(program, f"assert jit.prepare() == 0; {FOUND}") == ""
 
 
 @pytest.mark.parametrize("what", ["fields", "kernel"])
@@ -85,9 +87,9 @@ def test_what_changes_in_another_file_is_compiled_again(tmp_path: Path, what: st
     )
     then = "found = first(Pair(a=1.0, b=10.0)); assert found == {0}, found"
     other.write_text(text.format("a", "b", 2))
-    said(kernels, then.format(2.0))
+    stderr_of(kernels, then.format(2.0))
     other.write_text(text.format(*(("b", "a", 2) if what == "fields" else ("a", "b", 300))))
-    said(kernels, then.format(2.0 if what == "fields" else 300.0))
+    stderr_of(kernels, then.format(2.0 if what == "fields" else 300.0))
 
 
 def test_what_names_a_record_that_is_gone_is_compiled_again(tmp_path: Path) -> None:
@@ -101,7 +103,41 @@ def test_what_names_a_record_that_is_gone_is_compiled_again(tmp_path: Path) -> N
     for name in ("Old", "New"):
         records.write_text(record.format(name))
         kernels.write_text(use.format(name))
-        assert said(kernels, f"assert total({name}(np.ones(3))) == 3.0") == ""
+        assert stderr_of(kernels, f"assert total({name}(np.ones(3))) == 3.0") == ""
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff" * 200, None], ids=["empty", "garbage", "cut"])
+def test_a_damaged_index_is_made_anew(program: Path, damage: bytes | None) -> None:
+    """numba writes it without a sync: a power cut leaves such files."""
+    stderr_of(program, "jit.prepare()")
+    for index in (program.parent / "kept").rglob("*.nbi"):
+        kept = index.read_bytes()
+        index.write_bytes(kept[: len(kept) // 2] if damage is None else damage)
+    assert stderr_of(program, FOUND) == ""
+    assert stderr_of(program, "assert jit.prepare() == 0") == ""
+
+
+def test_what_is_kept_for_another_processor_or_bytecode_is_not_taken_for_kept(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installation on a shared file system serves machines of several kinds."""
+    stderr_of(program, "jit.prepare()")
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
+    stderr_of(program, "assert jit.needs_compilation() and jit.prepare() == 2")
+    monkeypatch.delenv("NUMBA_CPU_NAME")
+    stderr_of(program, "assert not jit.needs_compilation()")  # one kind does not displace the other
+    text = program.read_text()
+    program.write_text(text.replace("    return 2 * n", "    assert n\n    return 2 * n"))
+    stderr_of(program, "jit.prepare()")
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")  # leaves assertions out
+    stderr_of(program, "assert jit.prepare() == 1")
+
+
+def test_a_kernel_is_compiled_where_nothing_can_be_written(program: Path) -> None:
+    full = "from numba.core.caching import IndexDataCacheFile as kept\n"
+    full += "def refuse(*_): raise OSError(28, 'No space left on device')\n"
+    full += "kept._save_index = kept._save_data = refuse\n"
+    assert stderr_of(program, full + FOUND) == ""
 
 
 def test_all_modules_with_kernels_are_imported_without_any_extra() -> None:

@@ -38,7 +38,7 @@ def test_an_empty_round_waits_for_the_next_arrival(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "said"),
+    ("rounds", "message"),
     [
         ([{"0": [0]}, {"7": [0]}], r"per_round_schedule\[1\] has job 7, which is not there"),
         ([{"0": [5]}], r"per_round_schedule\[0\] has device 5, the cluster has 1"),
@@ -48,9 +48,9 @@ def test_an_empty_round_waits_for_the_next_arrival(tmp_path: Path) -> None:
     ],
 )
 def test_recordings_that_make_no_sense_are_refused(
-    tmp_path: Path, rounds: list[Any], said: str
+    tmp_path: Path, rounds: list[Any], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         run([job(0, 0.0, 1e6)], policy=recording(tmp_path, rounds))
 
 

@@ -117,8 +117,8 @@ def test_another_package_can_bring_policies() -> None:
 
 @pytest.mark.usefixtures("plugin")
 def test_who_has_the_name_of_a_built_in_policy_is_warned() -> None:
-    said = "policy 'las' is the built-in one; the entry point of this name in some-policies is not used"
-    with pytest.warns(FairleadWarning, match=said):
+    message = "policy 'las' is the built-in one; the entry point of this name in some-policies is not used"
+    with pytest.warns(FairleadWarning, match=message):
         assert make("las") == AgnosticLas()
     with pytest.warns(FairleadWarning, match="policy 'sjf' is the built-in one"):
         make("sjf")

@@ -198,7 +198,7 @@ def test_a_run_does_not_go_on_with_other_input(tmp_path: Path) -> None:
             simulate(jobs, cluster, "fifo", out=tmp_path, stop=lambda: next(calls) > 50)
             before = (tmp_path / "journal").read_bytes()
             continue
-        with pytest.raises(CheckError, match="differs from the run that it is to go on with"):
+        with pytest.raises(CheckError, match="differs from the run that is to go on there"):
             simulate(jobs, cluster, "fifo", out=tmp_path, resume=True)
     assert (tmp_path / "journal").read_bytes() == before
 

@@ -9,6 +9,7 @@ import pytest
 from tests.small import TABLE, job
 
 import fairlead
+from fairlead.cli.replay import replay
 from fairlead.errors import ConfigError, InputError
 from fairlead.policies.las import Las
 
@@ -22,7 +23,7 @@ def simulate(**changed: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("trace", 5, "5"),
         ("trace", None, "None"),
@@ -48,6 +49,7 @@ def simulate(**changed: Any) -> None:
         ("expect_rounds", 5, "5"),
         ("resume", "yes", "'yes'"),
         ("stop", 100.0, "100.0"),
+        ("stop", lambda job: False, "<function"),
         ("watch", "bar", "'bar'"),
         ("observers", print, "print"),
         ("throughputs", 5, "5"),
@@ -73,20 +75,20 @@ def simulate(**changed: Any) -> None:
     ],
 )
 def test_simulate_names_the_argument_and_its_value(
-    name: str, value: object, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, value: object, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as refused:
         simulate(**{name: value})
     sentence = str(refused.value)
     assert name.removesuffix("s") in sentence or sentence.startswith("arrival 0: ")
-    assert said in sentence
+    assert message in sentence
     assert "\n" not in sentence
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message"),
     [
         ("family", 5, "family: expected text, got 5"),
         ("tenant", None, "tenant: expected text, got None"),
@@ -94,16 +96,36 @@ def test_simulate_names_the_argument_and_its_value(
         ("weight", "x", "weight: expected a number, got 'x'"),
     ],
 )
-def test_a_job_of_a_trace_made_by_hand_is_looked_at(field: str, value: Any, said: str) -> None:
+def test_a_job_of_a_trace_made_by_hand_is_looked_at(field: str, value: Any, message: str) -> None:
     odd = replace(JOBS[0], job=replace(JOBS[0].job, **{field: value}))
     for trace in ([odd], fairlead.Trace("mine", "made", [odd])):
         with pytest.raises(InputError, match="arrival 0") as refused:
             simulate(trace=trace)
-        assert said in str(refused.value)
+        assert message in str(refused.value)
 
 
 def test_what_numpy_calls_a_number_is_one() -> None:
     simulate(seed=np.int64(3), round_s=np.float64(360), solve_s=np.int32(0), measured_jobs=[0, 2])
+
+
+@pytest.mark.parametrize(
+    ("whole", "given"),
+    [
+        ({"round_s": 360}, {"round_s": 360.0}),
+        ({"round_s": np.int64(360)}, {"round_s": 360.0}),
+        ({"trace": [fairlead.Arrival(n, JOBS[n].job) for n in range(3)]},
+         {"trace": [fairlead.Arrival(float(n), JOBS[n].job) for n in range(3)]}),
+    ],
+)  # fmt: skip
+def test_whole_numbers_of_seconds_make_the_same_journal(
+    tmp_path: Path, whole: dict[str, Any], given: dict[str, Any]
+) -> None:
+    """A replay reads floats: commands with ints differed from it."""
+    simulate(out=tmp_path / "whole", **whole)
+    simulate(out=tmp_path / "float", **given)
+    journals = [(tmp_path / name / "journal").read_bytes() for name in ("whole", "float")]
+    assert journals[0] == journals[1]
+    replay(tmp_path / "whole")
 
 
 def test_an_environment_names_them_too() -> None:
@@ -117,7 +139,7 @@ def test_an_environment_names_them_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "said"),
+    ("action", "message"),
     [
         ("all", "'all'"),
         (None, "None"),
@@ -127,12 +149,14 @@ def test_an_environment_names_them_too() -> None:
         (3.0, "3.0"),
     ],
 )
-def test_an_action_of_another_type_is_named_and_the_episode_goes_on(action: Any, said: str) -> None:
+def test_an_action_of_another_type_is_named_and_the_episode_goes_on(
+    action: Any, message: str
+) -> None:
     env = fairlead.Environment(JOBS, CLUSTER, throughputs=TABLE)
     seen, _ = env.reset()
-    with pytest.raises(ConfigError, match="action: expected shares of shape") as refused:
+    with pytest.raises(ConfigError, match="action: expected an array of shape") as refused:
         env.step(action)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     env.step(Las().allocate(seen))
     with pytest.raises(ConfigError, match=r"reset\(\): seed: .*'x'"):
         env.reset(seed="x")  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def test_what_an_action_may_not_be_is_said_and_can_be_mended() -> None:
     env = environment()
     seen, _ = env.reset()
     shape = len(seen.jobs), len(seen.slots)
-    with pytest.raises(InputError, match=r"expected shares of shape \(1, 2\), got \(3, 3\)"):
+    with pytest.raises(InputError, match=r"expected an array of shape \(1, 2\), got \(3, 3\)"):
         env.step(np.zeros((3, 3)))
     with pytest.raises(AllocationError, match="above 1"):
         env.step(np.ones(shape))
@@ -87,12 +87,12 @@ def test_an_allocation_as_action_is_checked_and_may_be_lists() -> None:
     env = environment()
     seen, _ = env.reset()
     good = Las().allocate(seen)
-    for wrong, said in (
+    for wrong, message in (
         (replace(good, share=np.zeros((len(good.share), 6))), "share must have shape"),
         (replace(good, job_groups=np.full((len(good.share), 1), 10**6)), "job 1000000 is not in"),
         (replace(good, job_groups=np.array([[1]])), "job 1 is not in the snapshot"),
     ):
-        with pytest.raises(AllocationError, match=said):
+        with pytest.raises(AllocationError, match=message):
             env.step(wrong)
     as_lists: Any = {"job_groups": good.job_groups.tolist(), "share": good.share.tolist()}
     fork = env.fork()

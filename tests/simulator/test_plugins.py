@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.small import job, run
+from tests.small import TABLE, job, run
 
 import fairlead
-from fairlead import AdmissionState, InputError, Job
+from fairlead import AdmissionState, InputError, Job, TraceError
 from fairlead.errors import SimulationError
 from fairlead.model.commands import StartRound
 
@@ -74,8 +74,8 @@ class Writes(Rounds):
     ],
 )
 def test_an_observer_cannot_write_to_what_it_sees(path: tuple[str, ...], seen: str) -> None:
-    said = rf"observer Writes at \d+ s \({seen}\): ValueError: .*read-only \(.*plugins.py:\d+\)"
-    with pytest.raises(SimulationError, match=said):
+    message = rf"observer Writes at \d+ s \({seen}\): ValueError: .*read-only \(.*plugins.py:\d+\)"
+    with pytest.raises(SimulationError, match=message):
         run(JOBS, observers=[Writes(*path)])
 
 
@@ -172,3 +172,46 @@ def test_a_rule_that_forgets_to_answer_is_refused() -> None:
 
     with pytest.raises(SimulationError, match=r"admission Forgetful at 0 s: job 0: .* got None"):
         run(JOBS, admission=Forgetful())
+
+
+@pytest.mark.parametrize("function", ["stop", "watch"])
+def test_what_functions_of_the_caller_raise_names_them(function: str) -> None:
+    def broken(*_: Any) -> bool:
+        raise ValueError("boom\non two lines")
+
+    said = rf"^{function}\(\): ValueError: boom on two lines \(.*test_plugins\.py:\d+\)$"
+    with pytest.raises(SimulationError, match=said):
+        run(JOBS, **{function: broken})  # type: ignore[arg-type]
+
+
+def test_what_an_iterator_of_arrivals_raises_is_one_sentence() -> None:
+    def arrivals() -> Any:
+        yield JOBS[0]
+        raise OSError("disk\ngone")
+
+    said = r"^trace: OSError: disk gone \(.*test_plugins\.py:\d+\)$"
+    with pytest.raises(TraceError, match=said):
+        run(arrivals())
+    with pytest.raises(TraceError, match=said):
+        fairlead.Environment(arrivals(), "fast=1", throughputs=TABLE)
+
+
+def test_an_observer_may_ask_for_isolated_rates() -> None:
+    class Asks(Rounds):
+        def command(self, command: Any) -> None:
+            if (snapshot := getattr(command, "snapshot", None)) is not None:
+                fairlead.isolated_rate(snapshot, weighted=False)
+                self.n += 1
+
+    asks = Asks()
+    run(JOBS, observers=[asks])
+    assert asks.n > 0
+
+
+def test_an_error_of_ours_within_an_observer_names_it() -> None:
+    class Wrong(Rounds):
+        def event(self, event: Any) -> None:
+            fairlead.parse_cluster("v100")
+
+    with pytest.raises(InputError, match=r"^observer Wrong at 0 s \(JobsSubmitted\): "):
+        run(JOBS, observers=[Wrong()])

@@ -28,28 +28,28 @@ def jobs(n: int) -> list[Job]:
 
 
 def test_user_estimates_are_off_by_a_lognormal_factor_and_nobody_estimates_what_cannot_be() -> None:
-    said = UserEstimates(lognormal=0.7).about(TABLE)(jobs(2000))
-    off = np.log(said[:, :2] / TABLE.rate[0, :2])
-    assert (said[:, 2] == 0).all()
+    message = UserEstimates(lognormal=0.7).about(TABLE)(jobs(2000))
+    off = np.log(message[:, :2] / TABLE.rate[0, :2])
+    assert (message[:, 2] == 0).all()
     assert off.mean() == pytest.approx(0.0, abs=0.05)
     assert off.std() == pytest.approx(0.7, rel=0.05)
     assert np.corrcoef(off.T)[0, 1] == pytest.approx(0.0, abs=0.1)
 
 
 def test_errors_of_a_job_may_have_a_part_in_common() -> None:
-    said = UserEstimates(lognormal=0.7, common=0.8).about(TABLE)(jobs(2000))
-    assert np.corrcoef(np.log(said[:, :2]).T)[0, 1] == pytest.approx(0.8, abs=0.05)
+    message = UserEstimates(lognormal=0.7, common=0.8).about(TABLE)(jobs(2000))
+    assert np.corrcoef(np.log(message[:, :2]).T)[0, 1] == pytest.approx(0.8, abs=0.05)
 
 
 @pytest.mark.parametrize(
-    ("types", "said"), [("all", [16.0, 4.0, 0.0]), ("fastest", [16.0, 2.0, 0.0])]
+    ("types", "message"), [("all", [16.0, 4.0, 0.0]), ("fastest", [16.0, 2.0, 0.0])]
 )
-def test_a_part_of_the_users_exaggerates(types: str, said: list[float]) -> None:
+def test_a_part_of_the_users_exaggerates(types: str, message: list[float]) -> None:
     user_estimates = UserEstimates.of(f"lognormal=0,exaggerating=0.3,types={types}", seed=4)
     exaggerating = [user_estimates.exaggerates(f"user-{i}") for i in range(20)]
     assert sum(exaggerating) == 6
     got = user_estimates.about(TABLE)(jobs(20))
-    assert got[exaggerating].tolist() == [said] * 6
+    assert got[exaggerating].tolist() == [message] * 6
     assert got[np.logical_not(exaggerating)].tolist() == [[8.0, 2.0, 0.0]] * 14
 
 

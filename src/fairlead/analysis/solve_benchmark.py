@@ -27,10 +27,13 @@ from fairlead.simulator.traces.instances import fresh_snapshot
 
 LOAD = 3.0  # devices asked for per device
 MEASURED = 3  # accelerator types that are taken from the table
-MIX = {1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}  # scale factors and how many jobs have them
-HEAVY, HEAVIER = 0.2, 1.5  # part of the jobs that has another weight than 1, and that weight
+SCALE_FACTOR_MIX = {1: 0.7, 2: 0.1, 4: 0.15, 8: 0.05}  # scale factors and how many jobs have them
+HEAVY_FRACTION, HEAVY_WEIGHT = (
+    0.2,
+    1.5,
+)  # part of the jobs that has another weight than 1, and that weight
 SECONDS = (2.5, 3.0)  # log10 of the least and most minutes that a job takes where it is fastest
-DONE = 0.3  # the most that a job has behind it, as a part of what is left
+MAX_DONE = 0.3  # the most that a job has behind it, as a part of what is left
 MIXED = 0.15  # spread (sigma) of a mixed type's rates around the mix
 OWN_RATES_SIGMA = 0.1  # spread (sigma) of a job's own rates around those of its kind
 RUNS, ENOUGH_S = 5, 10.0  # medians are of so many runs, of fewer where they take longer together
@@ -62,7 +65,7 @@ def problem(
     rng = np.random.default_rng(seed)
     table = with_types(table, types)
     kind = _job_types(table, jobs, rng)
-    heavy = rng.random(jobs) < HEAVY
+    heavy = rng.random(jobs) < HEAVY_FRACTION
     minutes = 10 ** rng.uniform(*SECONDS, jobs)
     scale = np.array([one.scale_factor for one in table.job_types])
     devices = max(8, round(float(scale[kind].sum()) / LOAD / types))
@@ -70,11 +73,11 @@ def problem(
     cluster = Cluster.of(dict.fromkeys(names, devices), devices, dict.fromkeys(names, 1.0))
     table = table.columns(cluster.slots)
     steps = minutes * 60 * table.rate.max(axis=1)[kind]
-    weight = np.where(heavy, HEAVIER, 1.0)
+    weight = np.where(heavy, HEAVY_WEIGHT, 1.0)
     fresh = fresh_snapshot(cluster, table, kind, kind * 2 + heavy, weight, steps)
     if distinct_rates:
         fresh = _with_distinct_rates(fresh, rng)
-    age_s = rng.uniform(0, DONE, jobs) * steps * gain_of(isolated_rate(fresh, weighted=True))
+    age_s = rng.uniform(0, MAX_DONE, jobs) * steps * gain_of(isolated_rate(fresh, weighted=True))
     return replace(fresh, age_s=age_s, isolated_s=age_s)
 
 
@@ -111,10 +114,16 @@ def _job_types(table: Throughputs, jobs: int, rng: np.random.Generator) -> Ints:
     """(jobs,) rows of the table, of those that can run at all."""
     scale = np.array([one.scale_factor for one in table.job_types])
     able = (table.rate > 0).any(axis=1)
-    rows = {s: np.flatnonzero(able & (scale == s)) for s in MIX if (able & (scale == s)).any()}
+    rows = {
+        s: np.flatnonzero(able & (scale == s))
+        for s in SCALE_FACTOR_MIX
+        if (able & (scale == s)).any()
+    }
     if not rows:
-        raise ConfigError(f"{table.origin}: no kind of job with {_either(MIX)} devices can run")
-    part = np.array([MIX[s] for s in rows])
+        raise ConfigError(
+            f"{table.origin}: no kind of job with {_either(SCALE_FACTOR_MIX)} devices can run"
+        )
+    part = np.array([SCALE_FACTOR_MIX[s] for s in rows])
     which = rng.choice(len(rows), jobs, p=part / part.sum())
     kind = np.empty(jobs, np.int64)
     for number, candidates in enumerate(rows.values()):

@@ -246,6 +246,11 @@ def _token(file: Path | str | None) -> str:
         return os.environ.pop("FAIRLEAD_AGENT_TOKEN", "")
     try:
         return Path(file).read_text().strip()
+    except FileNotFoundError:
+        raise ConfigError(
+            f"--token-file {file}: there is no such file; `fairlead serve` writes agent.token into its state "
+            "directory when it first starts"
+        ) from None
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError(f"--token-file {file}: {problem}") from None
 

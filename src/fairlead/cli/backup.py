@@ -12,11 +12,11 @@ from fairlead.cli.server_options import connection
 from fairlead.cluster.http_client import DEFAULT_URL
 from fairlead.cluster.store import backup as backups
 from fairlead.cluster.store.database import (
-    TROUBLE,
+    DATABASE_ERRORS,
     reader,
 )
 from fairlead.cluster.store.marker import NAME as MARKER
-from fairlead.cluster.store.marker import Found, Marker
+from fairlead.cluster.store.marker import Marker, MarkerContent
 from fairlead.cluster.store.replay import replay_segments
 from fairlead.cluster.store.samples import is_whole
 from fairlead.cluster.store.store import NAME, check_lock
@@ -28,7 +28,7 @@ from fairlead.cluster.store.verification import (
 from fairlead.errors import ConfigError, RunError
 
 # Databases in a state directory that a cluster can do without.
-BESIDE = {
+DISPENSABLE_DATABASES = {
     "samples.db": "the plots begin anew",
     "forecasts.db": "what forecasts were worth is learned anew",
 }
@@ -135,14 +135,14 @@ def check(
     if not (path / NAME).is_file():
         raise RunError(f"{path / NAME}: is missing")
     _check(path / NAME, found)
-    for name, then in BESIDE.items():
+    for name, then in DISPENSABLE_DATABASES.items():
         file = path / name
         if os.path.lexists(file) and not is_whole(file):
             print(f"{file}: is damaged; the next server sets it aside, and {then}", flush=True)
     check_lock(path)
 
 
-def _check(state: Path, found: Found | None) -> None:
+def _check(state: Path, found: MarkerContent | None) -> None:
     """Check a database, and say what it has. found: its marker, None for a backup, which has none."""
     try:
         with closing(reader(state)) as store:
@@ -156,7 +156,7 @@ def _check(state: Path, found: Found | None) -> None:
                 print(f"{at}: commit {found.mark.number} was acknowledged, and is there")
             print(f"{state}: {count} records in {segments} segments, all commands are the same")
             print(f"{state}: all as it was written")
-    except TROUBLE as problem:
+    except DATABASE_ERRORS as problem:
         raise unreadable(state, problem) from None
 
 

@@ -27,7 +27,7 @@ POLICIES = (
     "las_packed",
 )
 SIZES = (128, 512, 2_048, 8_192, 131_072, 1_000_000)
-QUICK = 4  # of the sizes are the default
+DEFAULT_SIZES = 4  # of the sizes are the default
 ALL = "all"
 SEQUENCE_JOBS = 300  # jobs in a sequence, if not told otherwise
 TYPES = "3,10"
@@ -54,7 +54,7 @@ class SolveOptions:
         typer.Option(
             metavar="N,N,...|all",
             help=f"Numbers of jobs; all: {', '.join(f'{n:,}' for n in SIZES)}. Default: the first "
-            f"{QUICK} of these, and {SEQUENCE_JOBS} with --changes.",
+            f"{DEFAULT_SIZES} of these, and {SEQUENCE_JOBS} with --changes.",
         ),
     ] = None
     types: Annotated[str, typer.Option(metavar="K,K,...", help="Numbers of accelerator types.")] = (
@@ -148,7 +148,7 @@ def _policy(spec: str, distinct_rates: bool) -> "Policy":
 
 def _sizes(jobs: str | None, changes: int | None) -> Sequence[int]:
     if jobs is None:
-        return SIZES[:QUICK] if changes is None else (SEQUENCE_JOBS,)
+        return SIZES[:DEFAULT_SIZES] if changes is None else (SEQUENCE_JOBS,)
     sizes = SIZES if jobs == ALL else _numbers("--jobs", jobs, MAX_JOBS)
     if changes is not None and min(sizes) < 2:
         raise ConfigError("--jobs: with --changes at least 2, for one leaves before another comes")

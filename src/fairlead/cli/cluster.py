@@ -19,6 +19,7 @@ from fairlead.cli.terminal_views import (
     print_json,
     show,
     show_age,
+    show_trouble,
     status_screen,
     table,
 )
@@ -67,6 +68,7 @@ def nodes(client: Client, json: JsonOption = False) -> None:
     if json:
         print_json(found)
     else:
+        show_trouble(client.status())
         show_age(node.age_s for node in found)
         show(node_table(found))
 

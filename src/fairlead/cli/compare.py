@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from fairlead.cli import options as o
-from fairlead.cli.comparison import ComparedRun, Comparison, go_on_with, read_comparison
+from fairlead.cli.comparison import ComparedRun, Comparison, command_to_resume, read_comparison
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.run_sources import is_sweep, read_runs
 from fairlead.cli.simulate import RunArguments, remembered
@@ -156,7 +156,7 @@ def _run_comparison(
             _show(runs.plotted, runs.reference(comparison.reference), folder, json)
         _raise_first(runs.errors)
     except KeyboardInterrupt:
-        print(f"fairlead: interrupted. Go on with: {go_on_with(folder)}", file=sys.stderr)
+        print(f"fairlead: interrupted. Go on with: {command_to_resume(folder)}", file=sys.stderr)
         raise typer.Exit(130) from None
 
 

@@ -62,7 +62,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
             at = folder / one.folder
             run = prepared[number] if prepared else None
             try:
-                done = _read(one, at) or _execute(one, at, run, go_on_with(folder))
+                done = _read(one, at) or _execute(one, at, run, command_to_resume(folder))
             except InputError:
                 raise  # it is the same input for all
             except FairleadError as problem:
@@ -74,7 +74,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return ComparedRuns(plotted=plotted, positions=positions, skipped=skipped, errors=errors)
 
 
-def go_on_with(folder: Path) -> str:
+def command_to_resume(folder: Path) -> str:
     """The command that goes on with the comparison in a folder."""
     return f"fairlead compare --resume {shlex.quote(str(folder))}"
 
@@ -115,7 +115,7 @@ def _read(one: ComparedRun, folder: Path) -> tuple["PlottedRun", list[str]] | No
 
 
 def _execute(
-    one: ComparedRun, folder: Path, run: "SimulationRun | None", go_on: str
+    one: ComparedRun, folder: Path, run: "SimulationRun | None", resume_command: str
 ) -> tuple["PlottedRun", list[str]]:
     """Run it, from where it was stopped; what of its input could not be used."""
     from fairlead.analysis.report.run_charts import PlottedRun
@@ -130,7 +130,7 @@ def _execute(
         json=False,
         resume=_has_begun(folder / "journal"),
         quiet=True,
-        go_on=go_on,
+        resume_command=resume_command,
     )
     plotted = PlottedRun(one.label, result.config, result.metrics, result.jobs, result.rounds)
     return plotted, list(result.skipped)

@@ -72,11 +72,13 @@ def _bar(job: JobView) -> str:
 
 
 def _line(status: StatusView, jobs: list[JobView]) -> str:
-    line = " ".join(f"{job.id}:{_where(job)}{job.steps / job.total_steps:.0%}" for job in jobs)
+    line = " ".join(
+        f"{job.id}:{_placement_of(job)}{job.steps / job.total_steps:.0%}" for job in jobs
+    )
     return f"round {status.round:3} | {line}"
 
 
-def _where(job: JobView) -> str:
+def _placement_of(job: JobView) -> str:
     return f"{job.accelerator}@" if job.node else ""
 
 

@@ -6,16 +6,18 @@ callback of the interpreter's, which would print and forget it.
 """
 
 import os
-import signal
 import sys
 
 TYPE_CHECKING = False  # nothing is imported here that takes long: Ctrl-C is not settled before that
 if TYPE_CHECKING:
+    import signal
     from types import FrameType
     from typing import Any
+else:
+    import _signal as signal  # what signal makes enums of: those take longer than all else until here
 
 CODE = 128 + signal.SIGINT  # exit code of what was interrupted
-AGAIN_S = 0.02  # until an interrupt that was lost in a callback comes again
+RESEND_INTERVAL_S = 0.02  # until an interrupt that was lost in a callback comes again
 
 
 def end_process() -> None:
@@ -51,6 +53,6 @@ def _bring_back(problem: "Any") -> None:
     import threading
 
     main = threading.main_thread().ident  # it may sleep: another thread's signal would not wake it
-    again = threading.Timer(AGAIN_S, signal.pthread_kill, (main, signal.SIGINT))
+    again = threading.Timer(RESEND_INTERVAL_S, signal.pthread_kill, (main, signal.SIGINT))
     again.daemon = True
     again.start()

@@ -54,6 +54,8 @@ def end(explanation: Explanation) -> str:
         return "No end is forecast: nobody knows how long its script takes after the last step."
     if explanation.stands_still:
         return "No end is forecast: it stands still."
+    if explanation.waits_for_node:
+        return "No end is forecast: its node is silent."
     if not explanation.rate_known:
         return NO_RATE
     if explanation.forecast_kind == "none yet":
@@ -145,6 +147,12 @@ def _head(job: JobView) -> list[str]:
     ]
 
 
+def _reached(attempt: AttemptView) -> str:
+    if attempt.is_step_unknown:
+        return "?"
+    return f"{max(attempt.to_step, attempt.reached_step):,.0f}"
+
+
 def _part(seconds: float) -> str:
     """A part of the cost; -1 = not known."""
     return duration(seconds) if seconds >= 0 else DASH
@@ -162,7 +170,7 @@ def _starts(
                 f"{attempt.node} {attempt.accelerator}:{','.join(map(str, attempt.devices))}",
                 ago(attempt.began_s, now_s),
                 "now" if ended is None else duration(ended - attempt.began_s),
-                f"{attempt.from_step:,.0f}-{max(attempt.to_step, attempt.reached_step):,.0f}",
+                f"{attempt.from_step:,.0f}-{_reached(attempt)}",
                 *map(_part, _parts(attempt)),
                 f"{attempt.lost_steps:,.0f}" if attempt.lost_steps else DASH,
                 duration(price(attempt)),

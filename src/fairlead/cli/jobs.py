@@ -19,12 +19,13 @@ from fairlead.cli.terminal_views import (
     print_json,
     show,
     show_age,
+    show_trouble,
 )
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import ENDED_STATES
 from fairlead.errors import ConfigError, UnreachableError
 
-FOLLOW_S = 0.5  # between two looks at a log
+FOLLOW_POLL_S = 0.5  # between two looks at a log
 STATES = ("open", "waiting", "running", "finishing", "preempted", "paused", *ENDED_STATES)
 
 
@@ -44,7 +45,9 @@ def jobs(
     found = list(client.all_jobs("" if every else state, tenant))
     if json:
         print_json(found)
-    elif found:
+        return
+    show_trouble(client.status())
+    if found:
         show_age(job.age_s for job in found)
         show(job_table(found))
     else:
@@ -73,7 +76,7 @@ def logs(
             ended = False
         if ended or not follow:
             return
-        time.sleep(FOLLOW_S)
+        time.sleep(FOLLOW_POLL_S)
 
 
 def _print_log(client: Client, job: int, cursor: str) -> str:

@@ -79,8 +79,8 @@ class TimingOptions:
     checkpoints: Annotated[
         Path | None,
         typer.Option(
-            help="Directory for the checkpoints of all jobs, the same on all nodes. "
-            "Default: checkpoints below --state."
+            help="Directory for the checkpoints of new jobs, the same on all nodes; jobs submitted before "
+            "keep theirs. Default: the one it had, at first checkpoints below --state."
         ),
     ] = None
     estimator: Annotated[
@@ -144,7 +144,7 @@ def serve(
         mtbf_h=timing.mtbf,
         restart_s=timing.restart_cost,
         early_round_end=not timing.no_early_round_end,
-        checkpoints=timing.checkpoints or state / "checkpoints",
+        checkpoints=timing.checkpoints,
         estimator=timing.estimator,
         ignored_witnesses=ignore_witness or (),
     )
@@ -167,7 +167,7 @@ def serve(
 
 def _ready(server: "Server", ready_fd: int | None) -> None:
     """Say where it listens: to people, and to whoever started it."""
-    from fairlead.cluster.readiness import ReadyServer, tell_ready
+    from fairlead.cluster.readiness import ReadyServer, report_ready
 
     for name, token in server.new_tokens.items():
         path = server.directory / f"{name}.token"
@@ -181,4 +181,4 @@ def _ready(server: "Server", ready_fd: int | None) -> None:
         ready = ReadyServer(
             url=server.url, agents=server.agent_address, state=str(server.directory)
         )
-        tell_ready(ready_fd, ready)
+        report_ready(ready_fd, ready)

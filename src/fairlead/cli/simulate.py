@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from fairlead.cli import options as o
-from fairlead.errors import ConfigError, FairleadError, InputError, RunError
+from fairlead.errors import ConfigError, FairleadError, InputError, ResumeError, RunError
 from fairlead.simulator.inputs import Input, PluginNames
 
 if TYPE_CHECKING:
@@ -162,22 +162,28 @@ def execute(
     resume: bool = False,
     quiet: bool = False,
     plugins: "Plugins | None" = None,
-    go_on: str = "",
+    resume_command: str = "",
 ) -> "Result":
     """Run into a folder, write everything, print the outcome. Interrupted: says how to go on, with the
-    command ``go_on`` (that of the run alone where none is given)."""
+    command ``resume_command`` (that of the run alone where none is given)."""
     from fairlead.analysis.experiments.divergence import DivergenceDetector
     from fairlead.analysis.report import progress_bar as progress
     from fairlead.analysis.report import terminal_tables as tables
-    from fairlead.analysis.report.run_folder import begin_record, write_json, write_result
+    from fairlead.analysis.report.run_folder import (
+        begin_record,
+        put_back,
+        write_json,
+        write_result,
+    )
     from fairlead.simulator.plugins import Plugins
 
     plugins = plugins or Plugins()
     run = replace(run, placement=plugins.placement)
+    before = (folder / "run.json").read_bytes() if resume else b""
     record = begin_record(folder, run.config(), arguments)
     total = run.n_measured
     window = run.options.measured_jobs
-    go_on = go_on or f"fairlead simulate --resume {shlex.quote(str(folder))}"
+    resume_command = resume_command or f"fairlead simulate --resume {shlex.quote(str(folder))}"
     divergence = DivergenceDetector(int(run.cluster.capacity.sum()), window[1] if window else 0)
     try:
         with (
@@ -193,8 +199,10 @@ def execute(
                 observers=[divergence, *plugins.observers],
                 admission=plugins.admission,
             )
-    except InputError:
-        if not resume:  # nothing half-written is left behind
+    except (InputError, ResumeError):
+        if resume:
+            put_back(folder, before)
+        else:  # nothing half-written is left behind
             for path in folder.iterdir():
                 path.unlink()
             folder.rmdir()
@@ -204,7 +212,7 @@ def execute(
         raise
     except KeyboardInterrupt:
         write_json(folder / "run.json", record | {"status": "interrupted"})
-        _print_resume_command(folder, go_on)
+        _print_resume_command(folder, resume_command)
         raise typer.Exit(130) from None
     if not quiet:
         report_skipped(result)
@@ -212,7 +220,7 @@ def execute(
     result.config["command"] = shlex.join(["fairlead", *sys.argv[1:]])
     write_result(folder, record, result)
     if not result.complete:
-        _print_resume_command(folder, go_on)
+        _print_resume_command(folder, resume_command)
         raise typer.Exit(130)
     if quiet:
         return result
@@ -232,16 +240,9 @@ def report_skipped(result: "Result") -> None:
 
 def report_unfinished(result: "Result", overload: str) -> None:
     """Of how many jobs the averages are, where some have not ended, on stderr. overload: a sentence."""
-    if overload:
-        print(f"fairlead: {overload}", file=sys.stderr)
-    left, jobs = result.metrics["n_unfinished"], result.metrics["n_jobs"]
-    if left and (overload or result.config["window"] is None):
-        ended = result.metrics["n_completed"]
-        print(
-            f"fairlead: {left:,} of {jobs:,} jobs have not ended: averages are of the {ended:,} "
-            "that were completed",
-            file=sys.stderr,
-        )
+    for line in (overload, *result.partial):
+        if line and line not in result.skipped:
+            print(f"fairlead: {line}", file=sys.stderr)
 
 
 def json_of(result: "Result", folder: Path) -> dict[str, Any]:
@@ -289,7 +290,7 @@ class RunArguments(msgspec.Struct):
         return self.input.run(self.policy, self.profile)
 
 
-class _Begun(msgspec.Struct):
+class _ResumedRun(msgspec.Struct):
     """What of ``run.json`` a run goes on from."""
 
     arguments: RunArguments
@@ -301,12 +302,12 @@ def _resume(folder: Path, json: bool) -> None:
 
     path = folder / "run.json"
     try:
-        begun = msgspec.convert(o.read_json(path), _Begun)
+        resumed = msgspec.convert(o.read_json(path), _ResumedRun)
     except msgspec.ValidationError as problem:
         raise RunError(f"{path}: not a run that can go on ({problem})") from None
-    if begun.status == "complete":
+    if resumed.status == "complete":
         raise RunError(f"{folder}: this run is complete, there is nothing to go on with")
-    arguments = begun.arguments
+    arguments = resumed.arguments
     run = arguments.run(folder)
     rounds = None if arguments.expect_rounds is None else Path(arguments.expect_rounds)
     again = msgspec.to_builtins(arguments)

@@ -68,7 +68,7 @@ def submit(
         print_json({"ids": ids})
     else:
         print("\n".join(f"job {job}" for job in ids), flush=True)
-    _tell_stuck(client, ids[:SCANNED_OPTIONS])
+    _report_waiting(client, ids[:SCANNED_OPTIONS])
     if wait:
         _wait(client, ids)
 
@@ -113,7 +113,7 @@ def _merged(spec: JobSpec, given: dict[str, Any], env: dict[str, str], where: st
     return merged
 
 
-def _tell_stuck(client: Client, ids: list[int]) -> None:
+def _report_waiting(client: Client, ids: list[int]) -> None:
     """Say of each job that the cluster has no place for why it waits. They are submitted all the same."""
     with contextlib.suppress(FairleadError):
         for job in ids:

@@ -218,7 +218,7 @@ def _spec_and_folder(
         raise ConfigError(
             "--resume goes on as the sweep began: it takes no option that says what is swept"
         )
-    return _begun(resume), resume
+    return _read_resumed(resume), resume
 
 
 def _spec(file: Path | None, table: dict[str, Any]) -> Spec:
@@ -249,7 +249,7 @@ def _name(spec: Spec) -> str:
     return hashlib.sha256(msgspec.json.encode(spec, order="sorted")).hexdigest()[:8]
 
 
-def _begun(folder: Path) -> Spec:
+def _read_resumed(folder: Path) -> Spec:
     path = folder / SPEC
     try:
         return msgspec.json.decode(path.read_bytes(), type=Spec)

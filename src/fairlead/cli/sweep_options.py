@@ -135,7 +135,7 @@ class SweepReporter:
 
 
 @contextmanager
-def interrupted(go_on: str) -> Iterator[None]:
+def interrupted(resume_command: str) -> Iterator[None]:
     """Ctrl-C and SIGTERM within the block are no accidents: what has ended is kept."""
     code = 128 + signal.SIGINT
 
@@ -148,7 +148,7 @@ def interrupted(go_on: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(f"fairlead: interrupted; what has ended is kept: {go_on}", file=sys.stderr)
+        print(f"fairlead: interrupted; what has ended is kept: {resume_command}", file=sys.stderr)
         raise typer.Exit(code) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -17,7 +17,7 @@ from fairlead.cluster.protocol.api_models import (
 )
 from fairlead.model.duration_text import DASH, duration
 
-WIDE = 160  # columns where the output is no terminal
+WIDTH_WITHOUT_TERMINAL = 160  # columns where the output is no terminal
 
 
 def console() -> Console:
@@ -25,7 +25,7 @@ def console() -> Console:
     made = Console(highlight=False, markup=False, emoji=False)
     if made.is_terminal:
         return made
-    return Console(highlight=False, markup=False, emoji=False, width=WIDE)
+    return Console(highlight=False, markup=False, emoji=False, width=WIDTH_WITHOUT_TERMINAL)
 
 
 def show(*parts: RenderableType) -> None:
@@ -37,6 +37,19 @@ def show_age(ages_s: Iterable[float | None]) -> None:
     """Print a line on what follows where it is older than it should be."""
     if old := old_state(ages_s):
         show(Text(old))
+
+
+def show_trouble(status: StatusView) -> None:
+    """Print a line on what follows where the server is halted or cannot write its state."""
+    for line in _trouble(status):
+        show(Text(line))
+
+
+def _trouble(status: StatusView) -> list[str]:
+    return [
+        *([f"HALTED: {status.halted}"] if status.halted else []),
+        *([f"NOTHING IS WRITTEN DOWN: {status.unwritable}"] if status.unwritable else []),
+    ]
 
 
 def print_json(content: object) -> None:
@@ -132,18 +145,23 @@ def _job(job: int) -> str:
     return str(job) if job >= 0 else "*"
 
 
+def _round(status: StatusView) -> str:
+    length = duration(status.round_s)
+    if status.round < 0:
+        return f"no round yet (they last {length})"
+    left, decided = duration(status.round_ends_in_s), duration(status.decide_s)
+    return f"round {status.round:,} of {length}, ends in {left} | decided in {decided}"
+
+
 def status_screen(status: StatusView) -> Group:
     """The cluster in one screen."""
-    left = duration(status.round_ends_in_s)
     old = old_state([status.age_s])
     lines = [
         *([old] if old else []),
-        *([f"HALTED: {status.halted}"] if status.halted else []),
-        *([f"NOTHING IS WRITTEN DOWN: {status.unwritable}"] if status.unwritable else []),
+        *_trouble(status),
         f"Fairlead {status.version}, first started {duration(status.now_s)} ago | policy {status.policy} "
         f"({status.profile} profile)",
-        f"round {status.round:,} of {duration(status.round_s)}, ends in {left} | decided in "
-        f"{duration(status.decide_s)} | solved in {duration(status.solve_s)}: {status.solve}",
+        f"{_round(status)} | solved in {duration(status.solve_s)}: {status.solve}",
         "last backup: " + _backup(status.backup_age_s),
         "jobs: " + (", ".join(f"{n:,} {state}" for state, n in status.jobs.items()) or "none"),
     ]

@@ -346,7 +346,7 @@ def _summary_rows(figures: "TraceDescription") -> Sequence[tuple[str, ...]]:
         ("jobs", f"{figures.jobs:,}"),
         ("rows skipped", f"{figures.skipped:,}"),
         ("jobs with a deadline", f"{figures.with_deadline:,}"),
-        ("largest job", f"{figures.largest_demand:,} devices"),
+        ("largest job", f"{figures.largest_demand:,} device{'s' * (figures.largest_demand != 1)}"),
         ("first to last arrival", _time(arrivals.span_s)),
         ("arrivals per hour", _figure(arrivals.jobs_per_hour)),
         ("inter-arrival CV (Poisson: 1)", _figure(arrivals.gap_cv)),

@@ -17,7 +17,7 @@ from fairlead.cluster.local import LocalCluster
 from fairlead.errors import ConfigError, FairleadError
 
 PORT = 8470
-HOME = Path("~/.local/state/fairlead/up")
+DEFAULT_DIRECTORY = Path("~/.local/state/fairlead/up")
 
 
 def up(
@@ -35,7 +35,7 @@ def up(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help=f"Directory of everything (default: {HOME}; of the demo: a temporary one).",
+            help=f"Directory of everything (default: {DEFAULT_DIRECTORY}; of the demo: a temporary one).",
         ),
     ] = None,
     policy: Annotated[str, typer.Option(help="See `fairlead policies`.")] = "",
@@ -71,9 +71,9 @@ def up(
         "--round",
         f"{round_s:g}",
     )
-    directory = (state or HOME.expanduser()).absolute()
+    directory = (state or DEFAULT_DIRECTORY.expanduser()).absolute()
     nodes = {socket.gethostname(): agent}
-    with _running(LocalCluster(directory, nodes, serve, tell=_print_reason)) as cluster:
+    with _running(LocalCluster(directory, nodes, serve, report=_print_reason)) as cluster:
         _print_addresses(cluster)
         print(f"files: {directory}\nCtrl-C ends it; jobs save first", flush=True)
         while not (name := cluster.broken()):
@@ -103,7 +103,7 @@ def _demo(state: Path | None, policy: str, round_s: float, port: int | None) -> 
         *("--policy", policy or POLICY, "--round", f"{round_s or ROUND_S:g}"),
     )
     with _directory(state) as directory:
-        with _running(LocalCluster(directory, nodes, serve, tell=_print_reason)) as cluster:
+        with _running(LocalCluster(directory, nodes, serve, report=_print_reason)) as cluster:
             _print_addresses(cluster)
             with cluster.client() as client, Screen() as screen:
                 summary = play(client, directory / "checkpoints", screen.watch, cluster.broken)

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 
 from fairlead.client.messages import FromAgent, RankFrames, frame
-from fairlead.client.rank_environment import say
+from fairlead.client.rank_environment import print_to_log
 from fairlead.errors import WireError
 
 RECONNECT_S = 0.5  # between attempts
@@ -61,7 +61,7 @@ class AgentConnection:
         try:
             yield from self._frames.feed(data)
         except WireError as problem:
-            say(f"the connection to the agent is dropped: {problem}")
+            print_to_log(f"the connection to the agent is dropped: {problem}")
             self.close()
 
     def send(self, message: object) -> None:

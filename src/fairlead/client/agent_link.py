@@ -21,11 +21,12 @@ from fairlead.client.messages import (
 from fairlead.client.rank_environment import EXIT_MAY_NOT_RUN, RankEnvironment, leave
 from fairlead.client.version import __version__
 
-OPEN_S = 30.0  # how long the agent may be away when a rank comes up
+CONNECT_TIMEOUT_S = 30.0  # how long the agent may be away when a rank comes up
 FINISH_S = 10.0  # and when it ends
-TELL_S = 0.2  # between two reports of progress
+PROGRESS_INTERVAL_S = 0.2  # between two reports of progress
 RENEW_AT = 0.75  # of the lease
 GRANT_TIMEOUT_S = 1.0  # what a rank that was busy beyond the end of its lease waits for a renewal
+MAX_PROBLEM = 500  # characters of why a checkpoint could not be saved
 MAX_BACKLOG = 4096  # bytes that wait to be sent; beyond that progress is not told for now
 
 
@@ -52,7 +53,8 @@ class LeaseTerm:
 class Link:
     """The lease, and what the agent wants. Without an agent the lease lasts for ever.
 
-    ``stop`` (a reason), ``save_requested`` and ``refused`` (a reason) are what it has asked for so far.
+    ``stop`` (a reason), ``save_requested`` and ``refused`` (a reason) are what it has asked for so far;
+    ``save_problem`` is what it is told with the progress: why the newest checkpoint could not be saved.
     """
 
     def __init__(self, environment: RankEnvironment, checkpoint_s: float) -> None:
@@ -60,6 +62,7 @@ class Link:
         self.stop = ""
         self.save_requested = False
         self.refused = ""
+        self.save_problem = ""
         self._environment = environment
         self._term = LeaseTerm()
         self._connection = AgentConnection(environment.socket)
@@ -77,7 +80,7 @@ class Link:
         """Connect, say hello, get the lease. Leaves the process where that is refused."""
         if not self._environment.socket:
             return
-        until = monotonic() + OPEN_S
+        until = monotonic() + CONNECT_TIMEOUT_S
         self._term.end = -inf
         while self._term.end == -inf and not self.refused:
             now = monotonic()
@@ -91,7 +94,7 @@ class Link:
             leave(EXIT_MAY_NOT_RUN, f"this process may not run: {self.refused}")
 
     def poll(self, now: float) -> None:
-        """Take in what the agent has said; connect again where it was lost; ask for the lease when it is
+        """Take in what the agent has sent; connect again where it was lost; ask for the lease when it is
         time."""
         if not self._environment.socket:
             return
@@ -100,19 +103,20 @@ class Link:
         if now >= self._term.end and (not self._awaits_grant or self._term.asked_at == now):
             self._final_renewal(now)
 
-    def tell(self, message: object) -> None:
+    def send(self, message: object) -> None:
         """Send, at once if the agent takes it."""
         if isinstance(message, (Loaded, Adapt)):
             self._again[type(message)] = message
         self._connection.send(message)
 
-    def tell_progress(
+    def send_progress(
         self, now: float, step: int, saved_step: int, save_s: float, at_once: bool = False
     ) -> None:
-        """Progress, at most every ``TELL_S`` unless ``at_once``; with it the request for the lease."""
+        """Progress, at most every ``PROGRESS_INTERVAL_S`` unless ``at_once``; with it the request for
+        the lease."""
         self._state = step, saved_step, save_s
         renew = self.is_due(now)
-        if not (renew or at_once or now >= self._progress_sent_s + TELL_S):
+        if not (renew or at_once or now >= self._progress_sent_s + PROGRESS_INTERVAL_S):
             return
         if not self._connection.is_open:
             return
@@ -120,16 +124,22 @@ class Link:
         if renew:
             self._term.ask(now)
         if renew or self._connection.backlog < MAX_BACKLOG:
-            said = Progress(
-                self._environment.attempt, *self._state, renew=renew, saving=self._saves
-            )
-            self._connection.send(said)
+            self._connection.send(self._progress(renew))
 
-    def tell_saving(self, step: int) -> None:
+    def send_saving(self, step: int) -> None:
         """The state after this step is being saved, until ``has_saved``."""
         self._saves, self._state = True, (step, *self._state[1:])
         if self._connection.backlog < MAX_BACKLOG:
-            self._connection.send(Progress(self._environment.attempt, *self._state, saving=True))
+            self._connection.send(self._progress())
+
+    def _progress(self, renew: bool = False) -> Progress:
+        return Progress(
+            self._environment.attempt,
+            *self._state,
+            renew=renew,
+            saving=self._saves,
+            save_problem=self.save_problem[:MAX_PROBLEM],
+        )
 
     def has_saved(self) -> None:
         """The save is over, whatever came of it; the next message says so."""
@@ -177,7 +187,7 @@ class Link:
         """The lease ran out while the rank was busy (a long step, a load): the agent may still extend it."""
         if self._connection.is_open and not self._term.is_asked:
             self._term.ask(now)
-            self._connection.send(Progress(self._environment.attempt, *self._state, renew=True))
+            self._connection.send(self._progress(renew=True))
         until = now + GRANT_TIMEOUT_S
         while self._awaits_grant and (now := monotonic()) < until:
             self._receive(wait_s=until - now)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.client.codec import DecodeError, decode_record, encode_record
-from fairlead.client.rank_environment import say
+from fairlead.client.rank_environment import print_to_log
 
 FORMAT = 1
 CHECKPOINTS_KEPT = 2
@@ -98,16 +98,16 @@ class Checkpoints:
 
     def newest(self) -> Checkpoint | None:
         """The newest whole checkpoint; those that are passed over for it are named on stderr."""
-        for path in self._found():
+        for path in self._list():
             try:
                 return Checkpoint(path, _checked(path))
             except (OSError, ValueError) as problem:  # noqa: PERF203
-                say(f"{path}: not used, the checkpoint before it is: {problem}")
+                print_to_log(f"{path}: not used, the checkpoint before it is: {problem}")
         return None
 
     def steps(self) -> list[int]:
         """Of the checkpoints that are there, newest first, whether they are whole or not."""
-        return [int(path.name.rpartition("-")[2]) for path in self._found()]
+        return [int(path.name.rpartition("-")[2]) for path in self._list()]
 
     def begin(self, step: int) -> Path:
         """A folder for the parts of a new checkpoint. Raises OSError."""
@@ -139,7 +139,7 @@ class Checkpoints:
 
     def _prune(self, step: int) -> None:
         """Keep the newest two. What is of later steps than the newest did not hold when it was loaded."""
-        found = self._found()
+        found = self._list()
         later = [path for path in found if path.name > _name(step)]
         for path in [*later, *[path for path in found if path not in later][CHECKPOINTS_KEPT:]]:
             shutil.rmtree(path, ignore_errors=True)
@@ -158,7 +158,7 @@ class Checkpoints:
     def _aside(self, final: Path) -> Path:
         return self.directory / f".{final.name}.replaced"
 
-    def _found(self) -> list[Path]:
+    def _list(self) -> list[Path]:
         return sorted(self.directory.glob("step-" + "[0-9]" * 12), reverse=True)
 
 

@@ -13,7 +13,7 @@ from fairlead.client.json_state import decode_state, encode_state, is_state
 from fairlead.client.lease import Lease
 from fairlead.client.loader_passes import passes_of
 from fairlead.client.passes import END
-from fairlead.client.rank_environment import say
+from fairlead.client.rank_environment import print_to_log
 from fairlead.client.script_state import Position
 from fairlead.errors import ConfigError
 
@@ -94,7 +94,7 @@ class Iterator(Generic[Batch]):
             save_ranks=save_ranks,
             exit=exit,
         )
-        self._lease.position = self._where
+        self._lease.position = self._make_position
 
     @property
     def epoch(self) -> int:
@@ -145,7 +145,7 @@ class Iterator(Generic[Batch]):
             yield epoch
         if self.completed and self._epoch + 1 == self._epochs and self._pass_is_over():
             self._turn(self._epochs)
-            self._lease.keep_finishing()
+            self._lease.save_after_loop()
 
     def __len__(self) -> int:
         """Batches of a ``for`` from its beginning. Raises TypeError where that is not known."""
@@ -326,7 +326,7 @@ class Iterator(Generic[Batch]):
 
     def _replay(self, index: int) -> None:
         if not self._replaying:
-            say(
+            print_to_log(
                 f"epochs 0 to {self._epoch - 1} were done in an earlier start: their loops are empty, "
                 "but the code behind them runs again; `for epoch in batches.epochs()` leaves them out"
             )
@@ -341,7 +341,7 @@ class Iterator(Generic[Batch]):
         self._restore_position()
         total = self._lease.total_steps
         if own_total is not None and total is not None and total < own_total:
-            say(
+            print_to_log(
                 f"the job has {total} steps, its {self._epochs} epochs have {own_total}: it ends earlier"
             )
 
@@ -351,7 +351,7 @@ class Iterator(Generic[Batch]):
         if self._lease.step or self._position:
             self._saved = self.loaded_state
 
-    def _where(self) -> Position:
+    def _make_position(self) -> Position:
         """For the checkpoint."""
         if self._epoch == self._epochs:
             return Position(
@@ -384,7 +384,7 @@ class Iterator(Generic[Batch]):
             return self._fetch(False, turns)
         if not self._state_is_tried:
             self._state_is_tried = True
-            self._where()  # a state that cannot be saved shows now, not at the first checkpoint
+            self._make_position()  # a state that cannot be saved shows now, not at the first checkpoint
         return batch
 
     def _turns(self) -> bool:

@@ -6,7 +6,7 @@ from fairlead.client.arguments import whole_number
 from fairlead.client.checkpoint import Manifest
 from fairlead.client.rank_environment import RankEnvironment
 
-NEVER = 1 << 62  # a step that no job reaches
+UNREACHABLE_STEP = 1 << 62  # a step that no job reaches
 
 
 class JobSize:
@@ -26,7 +26,7 @@ class JobSize:
     @property
     def last_step(self) -> int:
         """The step at which the job is done."""
-        return NEVER if self.total_steps is None else self.total_steps
+        return UNREACHABLE_STEP if self.total_steps is None else self.total_steps
 
     def adapt(self, batch_size: int, total_steps: int, done: int) -> None:
         """Ask for another size from the next step on. done: steps, the one under way included. Raises

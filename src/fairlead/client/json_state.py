@@ -13,17 +13,17 @@ from typing import Any
 from fairlead.errors import ConfigError
 
 SCALARS = (bool, int, float, str, type(None))
-HEAD = b'{"fairlead_state": 1, "value": '
+PREFIX = b'{"fairlead_state": 1, "value": '
 
 
 def encode_state(value: Any, owner: str) -> bytes:
     """The bytes of a state. Raises ConfigError with the place of what cannot be kept; owner: whose it is."""
-    return HEAD + json.dumps(_encoded(value, owner)).encode() + b"}"
+    return PREFIX + json.dumps(_encoded(value, owner)).encode() + b"}"
 
 
 def is_state(data: bytes) -> bool:
     """Whether ``encode_state`` wrote it."""
-    return data.startswith(HEAD)
+    return data.startswith(PREFIX)
 
 
 def decode_state(data: bytes) -> Any:

@@ -208,11 +208,11 @@ class Lease:
         """The step that ``next`` has begun is none: there was no batch for it."""
         self._running = self._schedule.pass_ends = False
 
-    def keep_finishing(self) -> None:
+    def save_after_loop(self) -> None:
         """Save after the loop, where a process that is started again is to go on from here. Nothing happens
         where each rank has its own part, which only the loop can save."""
         if self._finishing_role is not None and not self._has_parts():
-            self._finishing_role.keep_finishing(self._manifest(finished=True))
+            self._finishing_role.save_after_loop(self._manifest(finished=True))
 
     def reload(self) -> None:
         """Read the checkpoint of this start once more, if there was one."""
@@ -299,7 +299,7 @@ class Lease:
             role.save(decision.partial, self._manifest(decision.do == "finish"))
         if decision.do in ("stop", "finish"):
             return self._end(role, Ending(decision.do == "finish", decision.reason))
-        self._schedule.plan(*role.go_on(decision, self.step), last)
+        self._schedule.plan(*role.proceed(decision, self.step), last)
         if self._sigterm.is_received and not several:
             self._schedule.at_once()
         return True

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 PROTOCOL = 2  # of agent and client; it grows when one could not understand the other any more
-HEAD = struct.Struct("<I")
-LARGEST = 1 << 16  # bytes of a message; more is a stranger
+HEADER = struct.Struct("<I")
+MAX_MESSAGE_BYTES = 1 << 16  # bytes of a message; more is a stranger
 EXPIRED = "lease expired"  # the reason of an end that no job is to blame for
 
 
@@ -80,6 +80,7 @@ class Progress:
     save_s: float  # seconds that the newest checkpoint took
     renew: bool = False
     saving: bool = False  # a checkpoint is being saved: the next step may take a while
+    save_problem: str = ""  # why the newest checkpoint could not be saved; "" = it could
 
 
 @dataclass(frozen=True)
@@ -142,9 +143,11 @@ Message = TypeVar("Message")
 def frame(message: object) -> bytes:
     """A message as it goes over the socket: length, then JSON."""
     body = encode(message)
-    if len(body) > LARGEST:
-        raise WireError(f"{type(message).__name__}: {len(body)} bytes, at most {LARGEST} are sent")
-    return HEAD.pack(len(body)) + body
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise WireError(
+            f"{type(message).__name__}: {len(body)} bytes, at most {MAX_MESSAGE_BYTES} are sent"
+        )
+    return HEADER.pack(len(body)) + body
 
 
 class RankFrames(Generic[Message]):
@@ -161,14 +164,16 @@ class RankFrames(Generic[Message]):
         """The messages that are whole with these bytes. Raises WireError where the peer does not speak our
         language; the stream cannot be used any more then."""
         self._buffer += data
-        while len(self._buffer) >= HEAD.size:
-            (length,) = HEAD.unpack_from(self._buffer)
-            if length > LARGEST:
-                raise WireError(f"a message of {length} bytes, at most {LARGEST} are accepted")
-            end = HEAD.size + length
+        while len(self._buffer) >= HEADER.size:
+            (length,) = HEADER.unpack_from(self._buffer)
+            if length > MAX_MESSAGE_BYTES:
+                raise WireError(
+                    f"a message of {length} bytes, at most {MAX_MESSAGE_BYTES} are accepted"
+                )
+            end = HEADER.size + length
             if len(self._buffer) < end:
                 return
-            body = bytes(self._buffer[HEAD.size : end])
+            body = bytes(self._buffer[HEADER.size : end])
             del self._buffer[:end]
             yield self._decode(body)
 

@@ -73,12 +73,12 @@ def _whole(environ: Mapping[str, str], name: str, default: int, least: int = 0) 
     return int(text)
 
 
-def say(sentence: str) -> None:
+def print_to_log(sentence: str) -> None:
     """A word to whoever reads the job's log."""
     print(f"fairlead: {sentence}", file=sys.stderr, flush=True)
 
 
 def leave(code: int, sentence: str) -> NoReturn:
     """End the process with a word in the job's log."""
-    say(sentence)
+    print_to_log(sentence)
     raise SystemExit(code)

@@ -26,7 +26,7 @@ from fairlead.client.rank_environment import (
 )
 from fairlead.errors import WireError
 
-OPEN_S = 60.0  # until all ranks have come
+CONNECT_TIMEOUT_S = 60.0  # until all ranks have come
 SLICE_S = 0.25  # rank 0 looks after its lease so often while it waits for the others
 CHECK_S = 0.25  # wanted between two check steps
 
@@ -85,20 +85,29 @@ Reply = TypeVar("Reply", Join, RankStatus, Saved)
 
 
 class RankSync(Protocol):
-    """The other ranks, as rank 0 sees them."""
+    """The other ranks, as rank 0 sees them. A rank that is gone, or too late, ends the process."""
 
-    def open(self, idle: Idle) -> None: ...
-    def tell(self, message: Begin | Decision) -> None: ...
-    def statuses(self, idle: Idle) -> list[RankStatus]: ...
-    def saved(self, idle: Idle) -> list[Saved]: ...
-    def close(self) -> None: ...
+    def open(self, idle: Idle) -> None:
+        """Wait until all of them have connected."""
+
+    def send(self, message: Begin | Decision) -> None:
+        """Send to each of them."""
+
+    def statuses(self, idle: Idle) -> list[RankStatus]:
+        """Wait for the status of each, and return them in order of connection."""
+
+    def saved(self, idle: Idle) -> list[Saved]:
+        """Wait until each has saved its part, and return what they report."""
+
+    def close(self) -> None:
+        """Close the connections."""
 
 
 class SingleRankSync:
     """The gang of a job of one rank."""
 
     def open(self, idle: Idle) -> None: ...
-    def tell(self, message: Begin | Decision) -> None: ...
+    def send(self, message: Begin | Decision) -> None: ...
     def statuses(self, idle: Idle) -> list[RankStatus]:  # noqa: ARG002
         return []
 
@@ -168,15 +177,18 @@ class RankZeroSync:
                 f"cannot listen at {self._environment.rank_sync}: {problem.strerror}",
             )
         with listening:
-            until = monotonic() + OPEN_S
+            until = monotonic() + CONNECT_TIMEOUT_S
             while len(self._peers) < self._environment.world_size - 1:
                 if monotonic() > until:
-                    leave(EXIT_RANK_SYNC, f"{self._missing()} did not come within {OPEN_S:.0f} s")
+                    leave(
+                        EXIT_RANK_SYNC,
+                        f"{self._missing()} did not come within {CONNECT_TIMEOUT_S:.0f} s",
+                    )
                 if select.select([listening], [], [], SLICE_S)[0]:
                     self._welcome(listening)
                 idle()
 
-    def tell(self, message: Begin | Decision) -> None:
+    def send(self, message: Begin | Decision) -> None:
         for peer in self._peers.values():
             peer.send(message)
 
@@ -228,7 +240,7 @@ class OtherRankSync:
 
     def open(self) -> str:
         """Join rank 0. The path of the checkpoint to load, ``""`` = none."""
-        until = monotonic() + OPEN_S
+        until = monotonic() + CONNECT_TIMEOUT_S
         while (connected := self._connected()) is None:
             if monotonic() > until:
                 leave(EXIT_RANK_SYNC, f"rank 0 does not answer at {self._environment.rank_sync}")
@@ -250,7 +262,7 @@ class OtherRankSync:
         assert isinstance(decision, Decision)
         return decision
 
-    def tell(self, saved: Saved) -> None:
+    def send(self, saved: Saved) -> None:
         assert self._peer is not None
         self._peer.send(saved)
 

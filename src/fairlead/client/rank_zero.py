@@ -10,7 +10,7 @@ from typing import Protocol
 
 from fairlead.client.agent_link import Link
 from fairlead.client.checkpoint import Checkpoint, Checkpoints, Manifest, read_manifest
-from fairlead.client.job_size import NEVER
+from fairlead.client.job_size import UNREACHABLE_STEP
 from fairlead.client.messages import (
     EXPIRED,
     Adapt,
@@ -23,7 +23,7 @@ from fairlead.client.rank_environment import (
     EXIT_RANK_SYNC,
     RankEnvironment,
     leave,
-    say,
+    print_to_log,
 )
 from fairlead.client.rank_sync import (
     Begin,
@@ -46,20 +46,45 @@ RETRY_S = 30.0  # at most, after a checkpoint that could not be saved
 
 
 class RankRole(Protocol):
-    """What ``Lease`` asks of either side."""
+    """What ``Lease`` asks of either side: of rank 0, which speaks to the agent and decides for all ranks, and
+    of the others, which do as it decides."""
 
-    def open(self) -> Checkpoint | None: ...
-    def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None: ...
-    def change(self, step: int, batch_size: int, total_steps: int) -> None: ...
-    def count(self, step: int) -> None: ...
-    def decide(self, status: RankStatus) -> Decision: ...
-    def save(self, partial: str, manifest: Manifest) -> bool: ...
-    def go_on(self, decision: Decision, step: int) -> tuple[float, int]: ...
-    def end(self, step: int, completed: bool, reason: str) -> None: ...
-    def request_checkpoint(self) -> None: ...
-    def save_finishing(self, manifest: Manifest, terminated: bool) -> str: ...
-    def keep_finishing(self, manifest: Manifest) -> None: ...
-    def close(self) -> None: ...
+    def open(self) -> Checkpoint | None:
+        """Connect. Returns the checkpoint to load; None = begin at step 0."""
+
+    def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None:
+        """Training goes on from this step, after ``load_s`` seconds of loading. change: (batch size, total
+        steps) where they are not those that the job began with."""
+
+    def change(self, step: int, batch_size: int, total_steps: int) -> None:
+        """From the next step on the job has another batch size, and with it another total of steps."""
+
+    def count(self, step: int) -> None:
+        """So many steps of the job are done."""
+
+    def decide(self, status: RankStatus) -> Decision:
+        """Return what all ranks do at this step. status: of this rank."""
+
+    def save(self, partial: str, manifest: Manifest) -> bool:
+        """Make a checkpoint of what this rank has saved to ``partial``. Returns whether it holds."""
+
+    def proceed(self, decision: Decision, step: int) -> tuple[float, int]:
+        """Report the progress. Returns when to ask again: monotonic time (inf: not by time), and step."""
+
+    def end(self, step: int, completed: bool, reason: str) -> None:
+        """The loop is over. reason: why, where the job is not completed."""
+
+    def request_checkpoint(self) -> None:
+        """Save at the next step on which the ranks agree."""
+
+    def save_finishing(self, manifest: Manifest, terminated: bool) -> str:
+        """Save after the loop. Returns why the process has to stop now, "" = it may go on."""
+
+    def save_after_loop(self, manifest: Manifest) -> None:
+        """Save after the loop, once."""
+
+    def close(self) -> None:
+        """Close the connections."""
 
 
 class RankZero:
@@ -77,7 +102,6 @@ class RankZero:
         self._store = Checkpoints(directory) if directory else None
         self._steps = StepCount(Path(directory), environment.job) if directory else None
         self._saved_step = 0
-        self._problem = ""  # why the newest checkpoint could not be saved
         self._save_s = 0.0
         self._saved_at = monotonic()
         self._retry_at = -inf
@@ -95,21 +119,21 @@ class RankZero:
             found = self._store.newest()
         if found is not None:
             self._mark(found.manifest)
-        self._rank_sync.tell(Begin(str(found.path) if found else ""))
+        self._rank_sync.send(Begin(str(found.path) if found else ""))
         return found
 
     def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None:
         """Training goes on from this step; ``change``: with another batch size and total than at first."""
         self._step = self._saved_step = step
         self._saved_at = monotonic()
-        lost = -1 if self._steps is None else self._steps.go_on(step)
-        self._link.tell(Loaded(self._environment.attempt, step, load_s, lost))
+        lost = -1 if self._steps is None else self._steps.resume_from(step)
+        self._link.send(Loaded(self._environment.attempt, step, load_s, lost))
         if change is not None:
             self.change(step, *change)
 
     def change(self, step: int, batch_size: int, total_steps: int) -> None:
         """From the next step on the job uses another batch size."""
-        self._link.tell(Adapt(self._environment.attempt, batch_size, total_steps, step))
+        self._link.send(Adapt(self._environment.attempt, batch_size, total_steps, step))
 
     def count(self, step: int) -> None:
         """So many steps are done."""
@@ -131,14 +155,14 @@ class RankZero:
                 early and status.total_steps != self._marked
             )  # else the next start would do more steps
             decision = replace(decision, partial=self._partial(status.step, again))
-        self._rank_sync.tell(decision)
+        self._rank_sync.send(decision)
         return decision
 
     def save(self, partial: str, manifest: Manifest) -> bool:
         """Save, together with the other ranks where each has a part. False: the disk would not have it."""
         assert self._store is not None
         began = monotonic()
-        self._link.tell_saving(manifest.step)
+        self._link.send_saving(manifest.step)
         mine = self._state.write_part(Path(partial), self._environment.rank)
         others = self._rank_sync.saved(self._idle)
         problem = next((one.problem for one in (mine, *others) if one.problem), "")
@@ -153,36 +177,44 @@ class RankZero:
             self._store.discard(Path(partial))
             self._not_saved(problem)
             return False
+        self._link.save_problem = ""
         self._saved_step, self._save_s = manifest.step, monotonic() - began
         self._saved_at = monotonic()
         self._mark(manifest)
         return True
 
-    def go_on(self, decision: Decision, step: int) -> tuple[float, int]:
+    def proceed(self, decision: Decision, step: int) -> tuple[float, int]:
         """Tell of the progress; when to look again: monotonic time (inf: not by time), and step."""
         now = monotonic()
         self._progress(now, step, at_once=decision.do == "save")
         if self._environment.world_size > 1:
             return inf, decision.check_step
         if decision.check_step:
-            return now, NEVER
+            return now, UNREACHABLE_STEP
         if self._environment.socket:
-            return now + POLL_S, NEVER
+            return now + POLL_S, UNREACHABLE_STEP
         due = max(self._retry_at, self._saved_at + self._link.checkpoint_s)
-        return min(now + CLOCK_POLL_S, due), NEVER
+        return min(now + CLOCK_POLL_S, due), UNREACHABLE_STEP
 
     def end(self, step: int, completed: bool, reason: str) -> None:
         """The last word to the agent. reason: why it is over, where it is not completed."""
         if step != self._saved_step and (self._store is not None or not completed):
-            why = f" ({self._problem})" if self._problem else ""
-            where = (
-                f"could not be saved{why}" if self._store is not None else "has no checkpoint_dir"
-            )
-            self.close()
-            leave(EXIT_IO, f"step {step} {where}: work since step {self._saved_step} is lost")
+            self._end_unsaved(step, completed)
         self._finishing = completed
         tell = self._link.finish_and_stay if completed else self._link.finish
         tell(self._end_of(step, completed, reason))
+
+    def _end_unsaved(self, step: int, completed: bool) -> None:
+        """Warn where the script goes on behind its loop: it may save its results elsewhere. Else leave."""
+        problem = self._link.save_problem
+        why = f" ({problem})" if problem else ""
+        where = f"could not be saved{why}" if self._store is not None else "has no checkpoint_dir"
+        lost = f"step {step} {where}: work since step {self._saved_step} is"
+        if completed:
+            print_to_log(f"warning: {lost} done again if this process is stopped before its end")
+            return
+        self.close()
+        leave(EXIT_IO, f"{lost} lost")
 
     def request_checkpoint(self) -> None:
         """At the next step."""
@@ -194,7 +226,7 @@ class RankZero:
         link.poll(now)
         if link.refused:
             leave(EXIT_MAY_NOT_RUN, f"this process may not run any more: {link.refused}")
-        self.keep_finishing(manifest)
+        self.save_after_loop(manifest)
         link.poll(monotonic())
         reason = link.stop or ("SIGTERM" if terminated else "")
         if monotonic() >= link.lease_end:
@@ -204,7 +236,7 @@ class RankZero:
             link.finish(self._end_of(manifest.step, False, reason))
         return reason
 
-    def keep_finishing(self, manifest: Manifest) -> None:
+    def save_after_loop(self, manifest: Manifest) -> None:
         """Save after the loop."""
         if self._store is None:
             return
@@ -212,6 +244,8 @@ class RankZero:
         try:
             if partial := self._partial(manifest.step, again=True):
                 self.save(partial, manifest)
+                # No step follows that would tell the agent that the save is over.
+                self._progress(monotonic(), manifest.step, at_once=True)
         finally:
             self._store.unlock()
 
@@ -272,11 +306,11 @@ class RankZero:
             return ""
 
     def _not_saved(self, problem: str) -> None:
-        self._problem = problem
+        self._link.save_problem = problem
         wait_s = min(RETRY_S, self._link.checkpoint_s)
         self._retry_at = monotonic() + wait_s
         self._saved_at = min(self._saved_at, self._retry_at - self._link.checkpoint_s)
-        say(
+        print_to_log(
             f"warning: no checkpoint of step {self._step}: {problem}; {self._left()}, "
             f"next attempt in {wait_s:.0f} s"
         )
@@ -326,7 +360,7 @@ class RankZero:
             leave(EXIT_MAY_NOT_RUN, self._link.refused or "the lease ran out while ranks waited")
 
     def _progress(self, now: float, step: int, at_once: bool = False) -> None:
-        self._link.tell_progress(now, step, self._saved_step, self._save_s, at_once)
+        self._link.send_progress(now, step, self._saved_step, self._save_s, at_once)
 
 
 class OtherRank:
@@ -359,10 +393,10 @@ class OtherRank:
         if manifest.loader_state and not saved.problem:
             loader = write_loader_state(Path(partial), rank, manifest.loader_state)
             saved = Saved({**saved.parts, **loader.parts}, loader.problem)
-        self._rank_sync.tell(saved)
+        self._rank_sync.send(saved)
         return True
 
-    def go_on(self, decision: Decision, step: int) -> tuple[float, int]:  # noqa: ARG002
+    def proceed(self, decision: Decision, step: int) -> tuple[float, int]:  # noqa: ARG002
         return inf, decision.check_step
 
     def end(self, step: int, completed: bool, reason: str) -> None: ...
@@ -372,7 +406,7 @@ class OtherRank:
     def save_finishing(self, manifest: Manifest, terminated: bool) -> str:  # noqa: ARG002
         return ""
 
-    def keep_finishing(self, manifest: Manifest) -> None: ...
+    def save_after_loop(self, manifest: Manifest) -> None: ...
 
     def close(self) -> None:
         self._rank_sync.close()

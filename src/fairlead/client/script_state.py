@@ -52,7 +52,7 @@ class ScriptState:
         self.sharded = sharded
         self.loaded = Position()  # that of the checkpoint
         self._load, self._save = load, save
-        self._found: Checkpoint | None = None  # the checkpoint of this start
+        self._checkpoint: Checkpoint | None = None  # the checkpoint of this start
 
     def read(self, found: Checkpoint, environment: RankEnvironment) -> None:
         """Have the script load a checkpoint. Raises CheckpointError where other ranks have saved it."""
@@ -62,7 +62,7 @@ class ScriptState:
                 f"{found.path} was saved by {manifest.world_size} ranks with save_ranks='all'; "
                 f"this job has {environment.world_size}"
             )
-        self._found = found
+        self._checkpoint = found
         self.loaded = Position(
             manifest.loader_epoch,
             manifest.position,
@@ -73,10 +73,10 @@ class ScriptState:
 
     def read_again(self, environment: RankEnvironment) -> int | None:
         """Have the script load the checkpoint of this start once more. Its step, None: there was none."""
-        if self._found is None:
+        if self._checkpoint is None:
             return None
-        self.read(self._found, environment)
-        return self._found.manifest.step
+        self.read(self._checkpoint, environment)
+        return self._checkpoint.manifest.step
 
     def write_part(self, partial: Path, rank: int) -> Saved:
         """Have the script save its state to a rank's part of a checkpoint, and bring it to the disk."""

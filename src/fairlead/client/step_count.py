@@ -28,7 +28,7 @@ class StepCount:
         self._lost = 0
         self._file = -1
 
-    def go_on(self, step: int) -> int:
+    def resume_from(self, step: int) -> int:
         """A start goes on from this step. Returns how many the job has lost so far, in all its starts."""
         job, lost, reached = self._read()
         self._lost = lost + max(reached - step, 0) if job == self._job else 0

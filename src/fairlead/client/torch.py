@@ -232,13 +232,24 @@ def _restore(one: Any, state: Any) -> None:
             one._opt_called = True  # else schedulers warn that it was not
 
 
-SAFE = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device)
+SAFE_TYPES = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    torch.Size,
+    torch.dtype,
+    torch.device,
+)
 
 
 def _safe(value: Any, path: str) -> Any:
     """The same in types that PyTorch reads without pickle. Raises ConfigError where there are none."""
     kind = type(value)
-    if kind in SAFE or isinstance(value, torch.Tensor):
+    if kind in SAFE_TYPES or isinstance(value, torch.Tensor):
         return value
     if kind in (list, tuple, set):
         return kind(_safe(one, f"{path}[{i}]") for i, one in enumerate(value))

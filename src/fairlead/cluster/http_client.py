@@ -31,10 +31,10 @@ from fairlead.model.argument_checks import NUMBER, TEXT, check_arguments, or_non
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8470"
 PAGE = 1_000  # jobs asked for at once
-_NOT_OURS = "does not look like the HTTP port of `fairlead serve`"
+_NOT_FAIRLEAD = "does not look like the HTTP port of `fairlead serve`"
 _SILENT = "Server disconnected without sending a response."  # of httpcore; a server that dies does it, too
 _TYPES = {"url": TEXT, "token": TEXT, "ca": or_none(TEXT), "timeout_s": NUMBER}
-TRIES = 3  # of a request whose connection breaks; none counts twice
+MAX_TRIES = 3  # of a request whose connection breaks; none counts twice
 
 
 class Client:
@@ -71,14 +71,19 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection; the next call opens another."""
         if "_http" in self.__dict__:
             self._http.close()
             del self._http
 
     # --- jobs ------------------------------------------------------------------------------------
     def submit(self, specs: Sequence[JobSpec], tenant: str = "", key: str = "") -> list[int]:
-        """Ids of the jobs, once they are durable. Sent again, with one key, if the connection breaks."""
+        """Submit jobs. Returns their ids, in the order of ``specs``, once they are durable.
+
+        tenant: for admins, who may submit for another. key: the same key again returns the same ids and
+        submits nothing; "" = one of its own, so that a connection that breaks submits nothing twice. Raises
+        ConfigError for a spec that cannot be used.
+        """
         for position, spec in enumerate(specs):
             check_spec(spec, f"{SPECS}[{position}]")
         sent = {"Idempotency-Key": key or uuid.uuid4().hex}
@@ -89,12 +94,13 @@ class Client:
     def jobs(
         self, state: str = "", tenant: str = "", after: int = -1, limit: int = PAGE
     ) -> list[JobView]:
-        """One page of jobs in order of id. state: "" = all, "open" = not ended."""
+        """Return one page of jobs in order of id: at most ``limit`` with ids above ``after``. state: "" =
+        all, "open" = not ended, or one of the states; tenant: "" = all that the caller may see."""
         ask = {"state": state, "tenant": tenant, "after": after, "limit": limit}
         return self._call("GET", "/v1/jobs", list[JobView], ask)
 
     def all_jobs(self, state: str = "", tenant: str = "") -> Iterator[JobView]:
-        """All jobs, page by page."""
+        """Yield all jobs in order of id, asked for page by page. state, tenant: as for ``jobs``."""
         after = -1
         while True:
             page = self.jobs(state, tenant, after)
@@ -104,81 +110,84 @@ class Client:
             after = page[-1].id
 
     def job(self, job: int) -> JobView:
-        """A job as it is now."""
+        """Return a job as it is now. Raises InputError where there is none that the caller may see."""
         return self._call("GET", f"/v1/jobs/{job:d}", JobView)
 
     def attempts(self, job: int) -> list[AttemptView]:
-        """Every start of a job."""
+        """Return every attempt of a job, oldest first."""
         return self._call("GET", f"/v1/jobs/{job:d}/attempts", list[AttemptView])
 
     def explain(self, job: int) -> Explanation:
-        """The story of a job."""
+        """Return where a job is and why, its attempts, and when it is forecast to end."""
         return self._call("GET", f"/v1/jobs/{job:d}/explain", Explanation)
 
     def log(self, job: int, cursor: str = "", limit: int = 1 << 16) -> tuple[str, str]:
-        """Output from the cursor on, and the cursor behind it."""
+        """Return output of a job and the cursor after it. cursor: where to begin, "" = at the beginning,
+        "tail" = at the end of the newest attempt; limit: bytes at most."""
         ask = {"cursor": cursor, "limit": limit}
         found = self._call("GET", f"/v1/jobs/{job:d}/log", dict[str, str], ask)
         return found["text"], found["cursor"]
 
     def cancel(self, job: int) -> None:
-        """End a job for good."""
+        """End a job for good. One that has ended stays as it is."""
         self._call("POST", f"/v1/jobs/{job:d}/cancel")
 
     def pause(self, job: int) -> None:
-        """Take a job off its devices until it is resumed."""
+        """Have a job save its state and leave its devices until it is resumed."""
         self._call("POST", f"/v1/jobs/{job:d}/pause")
 
     def resume(self, job: int) -> None:
-        """Let a paused job run again."""
+        """Let a paused job run again. Raises InputError for one that is not paused."""
         self._call("POST", f"/v1/jobs/{job:d}/resume")
 
     def set_weight(self, job: int, weight: float) -> None:
-        """Give a job another weight."""
+        """Give a job another weight, from the next round on. Raises InputError for one that no job
+        can have."""
         if not isfinite(weight):  # JSON has no word for it
             raise InputError(f"weight: must be a finite number, got {weight}")
         self._call("PUT", f"/v1/jobs/{job:d}/weight", body={"weight": weight})
 
     # --- cluster ---------------------------------------------------------------------------------
     def status(self) -> StatusView:
-        """The cluster in one screen."""
+        """Return the state of the cluster: devices, tenants, policy, round, counts of jobs."""
         return self._call("GET", "/v1/status", StatusView)
 
     def nodes(self) -> list[NodeView]:
-        """The nodes."""
+        """Return all nodes, with their states and what their devices are used for."""
         return self._call("GET", "/v1/nodes", list[NodeView])
 
     def drain(self, node: str) -> None:
-        """Start nothing more on a node."""
+        """Take a node out of service: its jobs save and move, and none comes to it. For admins."""
         self._call("POST", f"/v1/nodes/{_part(node)}/drain")
 
     def undrain(self, node: str) -> None:
-        """Use a node again."""
+        """Put a drained node back into service. For admins."""
         self._call("POST", f"/v1/nodes/{_part(node)}/undrain")
 
     def remove_node(self, node: str) -> None:
-        """Forget a node that will not come back."""
+        """Forget a node that is drained, offline or lost. For admins."""
         self._call("DELETE", f"/v1/nodes/{_part(node)}")
 
     def set_policy(self, policy: str) -> None:
-        """Decide by another policy."""
+        """Decide by another policy, ``NAME[:ARG]``, from the next round on. For admins."""
         self._call("PUT", "/v1/policy", body={"policy": policy})
 
     def what_if(self, question: WhatIf) -> Comparison:
-        """What would be; nothing is touched."""
+        """Return forecasts of the cluster as it is and with the changes of ``question``. Nothing changes."""
         return self._call("POST", "/v1/what-if", Comparison, body=question)
 
     def samples(self, since_s: float = 0.0) -> list[Sample]:
-        """One sample per round."""
+        """Return samples of the cluster, one per round, from ``since_s`` (s since the cluster was first
+        started) on, oldest first; older ones are thinned out."""
         return self._call("GET", "/v1/samples", list[Sample], {"since_s": since_s})
 
     # --- people ----------------------------------------------------------------------------------
     def users(self) -> list[Caller]:
-        """Who may use the cluster."""
+        """Return all users with their tenants and roles. For admins."""
         return self._call("GET", "/v1/users", list[Caller])
 
     def backup(self) -> Iterator[bytes]:
-        """A backup of the cluster's state, made now, piece by piece. For admins."""
+        """Yield a backup of the cluster's state, made now, in chunks of bytes. For admins."""
         try:
             with self._http.stream("GET", "/v1/backup") as answer:
                 if not answer.is_success:
@@ -189,12 +198,13 @@ class Client:
             raise UnreachableError(f"server {self.url}: broke off: {problem}") from None
 
     def add_user(self, user: str, tenant: str, role: Role) -> str:
-        """The token of a new user, or a new one of a known user."""
+        """Add a user, or give a known one another token. Returns the token, which is shown only once. For
+        admins."""
         new = {"user": user, "tenant": tenant, "role": role}
         return self._call("POST", "/v1/users", dict[str, str], body=new)["token"]
 
     def remove_user(self, user: str) -> None:
-        """End a user's token."""
+        """Remove a user, whose token is refused from now on; jobs stay. For admins."""
         self._call("DELETE", f"/v1/users/{_part(user)}")
 
     # --- below -----------------------------------------------------------------------------------
@@ -242,7 +252,7 @@ class Client:
             return msgspec.json.decode(answer.content or b"{}", type=kind)
         except msgspec.DecodeError as problem:
             raise FairleadError(
-                f"server {self.url}: {_NOT_OURS}, or is of another version: {problem}"
+                f"server {self.url}: {_NOT_FAIRLEAD}, or is of another version: {problem}"
             ) from None
 
     def _send(
@@ -254,7 +264,7 @@ class Client:
         headers: dict[str, str],
     ) -> httpx.Response:
         """All requests may be repeated: they set a state, ask for one, or carry a key."""
-        for left in reversed(range(TRIES)):
+        for left in reversed(range(MAX_TRIES)):
             try:
                 return self._http.request(
                     method, path, params=ask, content=content, headers=headers
@@ -267,9 +277,11 @@ class Client:
                 ) from None
             except httpx.ProtocolError as problem:
                 if str(problem) != _SILENT:
-                    raise InputError(f"server {self.url}: {_NOT_OURS}: {problem}") from None
+                    raise InputError(f"server {self.url}: {_NOT_FAIRLEAD}: {problem}") from None
                 if not left:
-                    raise UnreachableError(f"server {self.url}: {_NOT_OURS}: {problem}") from None
+                    raise UnreachableError(
+                        f"server {self.url}: {_NOT_FAIRLEAD}: {problem}"
+                    ) from None
             except httpx.TransportError as problem:
                 if not left:
                     raise UnreachableError(f"server {self.url}: broke off: {problem}") from None
@@ -280,7 +292,7 @@ def _refusal(url: str, answer: httpx.Response) -> FairleadError:
     try:
         sentence = msgspec.json.decode(answer.content, type=dict[str, str])["error"]
     except (msgspec.DecodeError, KeyError):
-        return FairleadError(f"server {url}: {_NOT_OURS}: it answered {answer.status_code}")
+        return FairleadError(f"server {url}: {_NOT_FAIRLEAD}: it answered {answer.status_code}")
     if answer.status_code == 401:
         sentence = f"server {url}: {sentence}; give one in FAIRLEAD_TOKEN or --token-file"
     kind = InputError if answer.status_code < 500 else FairleadError

@@ -39,7 +39,7 @@ class LocalCluster:
     url: str = ""  # for people and tools
     agent_address: str = ""
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
-    tell: Callable[[str], None] = lambda _: None  # is told why the start takes long
+    report: Callable[[str], None] = lambda _: None  # is told why the start takes long
 
     @property
     def state(self) -> Path:
@@ -62,7 +62,7 @@ class LocalCluster:
         pipe = ReadyPipe()
         serve = ("serve", "--state", str(self.state), *pipe.arguments, *self.serve)
         server = self._run("server", serve, pipe.fds)
-        ready = pipe.wait(server, READY_S, _Once(lambda: self.output("server"), self.tell))
+        ready = pipe.wait(server, READY_S, _Once(lambda: self.output("server"), self.report))
         if ready is None:
             self._fail("server", READY_S)
         self.url, self.agent_address = ready.url, ready.agents
@@ -139,8 +139,8 @@ class LocalCluster:
 class _Once:
     """Passes on, once, the line by which a server says that it compiles kernels."""
 
-    def __init__(self, output: Callable[[], str], tell: Callable[[str], None]) -> None:
-        self._output, self._tell = output, tell
+    def __init__(self, output: Callable[[], str], report: Callable[[str], None]) -> None:
+        self._output, self._report = output, report
         self._reported = False
 
     def __call__(self) -> None:
@@ -148,7 +148,7 @@ class _Once:
         for line in lines:
             if COMPILING in line and not self._reported:
                 self._reported = True
-                self._tell(line.removeprefix("fairlead: "))
+                self._report(line.removeprefix("fairlead: "))
 
 
 def _ended(group: "list[subprocess.Popen[bytes]]", number: signal.Signals, limit_s: float) -> bool:

@@ -25,11 +25,11 @@ from fairlead.client.messages import (
 from fairlead.client.stub_agent import StubAgent
 from fairlead.errors import ConfigError
 
-WARM_UP = 2  # reports of progress before the measuring begins
-LEAST = 4  # intervals to measure, however long a step takes
+WARM_UP_REPORTS = 2  # reports of progress before the measuring begins
+MIN_INTERVALS = 4  # intervals to measure, however long a step takes
 SCRIPT_TIMEOUT_S = 120.0  # for the script to say hello, and to end
-AGAIN_S = 0.5  # that it trains in its second start
-LAST_WORDS = 300  # characters of its output in an error
+RETRAIN_S = 0.5  # that it trains in its second start
+MAX_OUTPUT = 300  # characters of its output in an error
 ENDLESS = 1 << 40  # steps
 Message = TypeVar("Message", bound=FromRank)
 
@@ -71,7 +71,7 @@ def measure(
         with start(command, accelerator, devices, folder) as run:
             start_s = run.wait_for(Hello)[0] - run.began
             loaded_at, loaded = run.wait_for(Loaded)
-            at, step = run.train_for(loaded_at + AGAIN_S, loaded.step)
+            at, step = run.train_for(loaded_at + RETRAIN_S, loaded.step)
             run.stop()
     sigma = statistics.stdev(rates) if len(rates) > 1 else 0.0
     return ScriptTimings(
@@ -109,11 +109,13 @@ class MeasuredRun:
     def train(self, seconds: float, steps: int | None) -> list[tuple[float, int]]:
         """(time, step) of the progress after the warm-up, over so many seconds or steps."""
         marks: list[tuple[float, int]] = []
-        while len(marks) < WARM_UP + LEAST or not _enough(marks[WARM_UP:], seconds, steps):
+        while len(marks) < WARM_UP_REPORTS + MIN_INTERVALS or not _enough(
+            marks[WARM_UP_REPORTS:], seconds, steps
+        ):
             at, progress = self.wait_for(Progress)
             if not marks or progress.step > marks[-1][1]:
                 marks.append((at, progress.step))
-        return marks[WARM_UP:]
+        return marks[WARM_UP_REPORTS:]
 
     def train_for(self, until: float, step: int) -> tuple[float, int]:
         """Progress at this time or soon after it, at least one step."""
@@ -167,7 +169,7 @@ class MeasuredRun:
 
     def _last_words(self) -> str:
         log_text = self.log.read_text(errors="replace").strip()
-        return f"; its last words: {log_text.splitlines()[-1][-LAST_WORDS:]}" if log_text else ""
+        return f"; its last words: {log_text.splitlines()[-1][-MAX_OUTPUT:]}" if log_text else ""
 
 
 def _enough(marks: list[tuple[float, int]], seconds: float, steps: int | None) -> bool:

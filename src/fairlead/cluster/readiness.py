@@ -31,7 +31,7 @@ def check_ready_fd(fd: int) -> None:
         raise ConfigError(f"ready-fd: {fd} is not an open file descriptor") from None
 
 
-def tell_ready(fd: int, ready: ReadyServer) -> None:
+def report_ready(fd: int, ready: ReadyServer) -> None:
     """Write the line, and close the file descriptor."""
     with os.fdopen(fd, "wb") as pipe:
         pipe.write(msgspec.json.encode(ready) + b"\n")

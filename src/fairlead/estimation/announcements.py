@@ -60,15 +60,15 @@ class Announcements:
         (jobs, slots), kind_rate: (kinds, slots), both in steps/s with 0 = cannot run there; columns: the
         slots that the core knows."""
         evidence, beliefs = jobs.evidence, jobs.beliefs
-        moved = _differ(job_type_rate, self._job_type_rate)
-        shown = np.where(moved[:, None], job_type_rate, self._job_type_rate)
+        changed_beliefs = _differ(job_type_rate, self._job_type_rate)
+        shown = np.where(changed_beliefs[:, None], job_type_rate, self._job_type_rate)
         alike = ~_differ(rate, shown[evidence.job_type])
         name = np.where(alike, 2 * evidence.job_type, 2 * evidence.id + 1)
         new = name != beliefs.name
         used, again = np.zeros(len(job_type_rate), np.bool_), np.zeros(len(job_type_rate), np.bool_)
         used[evidence.job_type[alike]] = True
         again[evidence.job_type[new & alike]] = True  # it may have been forgotten meanwhile
-        job_type_rows = np.flatnonzero((moved | again) & used)
+        job_type_rows = np.flatnonzero((changed_beliefs | again) & used)
         self._job_type_rate[job_type_rows] = shown[job_type_rows]
         individual = np.flatnonzero(~alike & (new | _differ(rate, beliefs.announced)))
         beliefs.announced[individual], beliefs.name[:] = rate[individual], name
@@ -102,7 +102,9 @@ class PosteriorChanges:
         self._posterior: Floats = np.zeros((0, 0))  # (kinds, 2 slots) deviations and their sigmas
         self._users: Floats = np.zeros((0, 3))  # (users, 3) bias and sigmas
 
-    def moved(self, deviation: Floats, sigma: Floats, users: UserBias) -> tuple[Bools, Bools]:
+    def changed_beliefs(
+        self, deviation: Floats, sigma: Floats, users: UserBias
+    ) -> tuple[Bools, Bools]:
         """Return (kinds,) and (users,) whose beliefs have changed so much that their jobs are to be
         worked out again, which is taken for done. deviation, sigma: (kinds, slots)."""
         posterior = np.concatenate([deviation, sigma], axis=1)

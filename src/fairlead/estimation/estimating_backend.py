@@ -40,7 +40,7 @@ AskUsers = Callable[[Sequence[Job]], Floats | None]
 # (job, steps and seconds of it in a round) -> the same as they were measured; None = not measured
 MeasureRates = Callable[[int, float, float], tuple[float, float] | None]
 
-_NEAR = 1e-9  # of its steps that a job may lack and be done
+_COMPLETION_TOLERANCE = 1e-9  # of its steps that a job may lack and be done
 
 
 def _as_reported(_: int, steps: float, seconds: float) -> tuple[float, float]:
@@ -163,7 +163,7 @@ class EstimatingBackend:
             known = self._jobs[job]
             known.job_type, known.total = known.job_type.with_batch_size(batch), total
             if self._round is not None and job in self._round.job_groups:
-                known.will_have = done
+                known.expected_steps = done
             else:
                 known.done = done
             self._adapted.append(job)
@@ -216,10 +216,10 @@ class EstimatingBackend:
             one = known[job]
             one.done += did
             if (
-                one.will_have is not None
+                one.expected_steps is not None
             ):  # its steps are counted at another batch size from here on
-                one.done, one.will_have = one.will_have, None
-            flat[i] = one.done >= one.total * (1 - _NEAR)
+                one.done, one.expected_steps = one.expected_steps, None
+            flat[i] = one.done >= one.total * (1 - _COMPLETION_TOLERANCE)
         return over
 
     # --- what the core learns ---------------------------------------------------------------------------
@@ -250,7 +250,9 @@ class _Known:
     job_type: JobType
     total: float  # steps of the whole job
     done: float = 0.0
-    will_have: float | None = None  # steps done after the round in force, as it counts them then
+    expected_steps: float | None = (
+        None  # steps done after the round in force, as it counts them then
+    )
     name: int = -1  # of the belief that it goes by, -1 = none
 
 

@@ -17,7 +17,7 @@ class Exploration:
         """share: devices that may be explored with in each round."""
         self._share = share
         self._budget = 0.0  # device-rounds
-        self._uncertain = False  # whether there is a job that may be explored with
+        self._may_explore = False  # whether there is a job that may be explored with
 
     def next_round(self, jobs: JobBeliefs) -> bool:
         """A round is over, which explorers have waited. Return whether beliefs are to be announced anew."""
@@ -25,7 +25,7 @@ class Exploration:
         jobs.explored_rounds[waiting] += 1
         self._budget = min(self._budget + self._share, max(1.0, self._share))
         late = bool((jobs.explored_rounds[waiting] >= EXPLORATION_ROUNDS).any())
-        return late or (self._uncertain and self._budget >= 1)
+        return late or (self._may_explore and self._budget >= 1)
 
     def explore(self, jobs: EstimatedJobs, rate: Floats, sigma: Floats) -> None:
         """Choose jobs as far as the budget goes, the least known first, and raise the rates of all that
@@ -37,7 +37,7 @@ class Exploration:
         most = open_[np.arange(jobs.n), best]
         ready = (beliefs.explored_slot < 0) & (beliefs.explored_rounds < EXPLORATION_ROUNDS)
         ready &= most > UNCERTAIN_SIGMA
-        self._uncertain = bool(ready.any())
+        self._may_explore = bool(ready.any())
         ready &= evidence.scale <= self._budget
         for row in np.flatnonzero(ready)[np.argsort(-most[ready], kind="stable")].tolist():
             if evidence.scale[row] <= self._budget:

@@ -111,7 +111,7 @@ class FairleadEstimator:
             info, shift = np.pad(tree.info[row], (0, more)), np.pad(tree.shift[row], (0, more))
             self.tree.add(np.array([row]), info[None], shift[None])
         self._announced.widen(more)
-        self.jobs = self.jobs.widened(more)
+        self.jobs = self.jobs.with_slots(more)
 
     def submitted(self, jobs: Sequence[Job], user_estimates: Floats | None) -> None:
         """Jobs arrive, with or without estimates of their users."""
@@ -322,7 +322,7 @@ class FairleadEstimator:
         """(jobs,) whether what is believed of their kinds or users has changed since they were worked out."""
         tree, jobs = self.tree, self.jobs.evidence
         sigma = np.sqrt(np.einsum("kss->ks", tree.deviations.cov))
-        job_types, users = self._changes.moved(tree.deviations.at, sigma, self.users)
+        job_types, users = self._changes.changed_beliefs(tree.deviations.at, sigma, self.users)
         return np.asarray(job_types[jobs.job_type] | users[jobs.user])
 
     def _has_evidence(self) -> Bools:

@@ -32,7 +32,7 @@ class Regression(NamedTuple):
 
     def more(self, pull: Floats, residual: Floats) -> "Regression":
         """With one row more."""
-        return Regression(_more(self.pull, pull), _more(self.residual, residual))
+        return Regression(_append_row(self.pull, pull), _append_row(self.residual, residual))
 
     def upward(self, info: Floats, shift: Floats) -> tuple[Floats, Floats]:
         """Information on what this level deviates, as information on the level above it."""
@@ -76,10 +76,10 @@ class GaussianTree:
             self._models[given.model] = len(self._models)
             self._given_root = self._given_root.more(given.model_pull, given.model_residual)
         self._model = np.append(self._model, self._models[given.model])
-        self.mean = _more(self.mean, given.mean)
+        self.mean = _append_row(self.mean, given.mean)
         self._given_model = self._given_model.more(given.pull, given.residual)
-        self.info = _more(self.info, np.zeros_like(given.residual))
-        self.shift = _more(self.shift, np.zeros_like(given.mean))
+        self.info = _append_row(self.info, np.zeros_like(given.residual))
+        self.shift = _append_row(self.shift, np.zeros_like(given.mean))
         self.job_types[job_type] = len(self.job_types)
         self._stale = True
         return self.job_types[job_type]
@@ -144,6 +144,6 @@ def _sum(info: Floats, shift: Floats, of: Ints, count: int) -> tuple[Floats, Flo
     return flat.reshape(count, n, n), np.asarray(pick @ shift)
 
 
-def _more(rows: Floats, one: Floats) -> Floats:
+def _append_row(rows: Floats, one: Floats) -> Floats:
     out: Floats = np.concatenate([rows, one[None]])
     return out

@@ -31,7 +31,7 @@ STREAM = 4  # added to the seed: the release's stream for the estimator
 REGULARISER = 1e-2
 BLEND = 0.5  # of what was believed of a pair gives way to each measurement after the first
 DIFFERS = 0.01  # relative difference from which a measurement changes a belief
-_WIDE = 1 << 24  # more than a table has kinds
+_KEY_STRIDE = 1 << 24  # more than a table has kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,9 @@ class _Job:
 
     def name(self, job: int) -> int:
         """Of its belief: jobs of one kind that are taken for the same reference share one."""
-        return 2 * job + 1 if self.measured_in_pair else 2 * (self.table_row * _WIDE + self.like)
+        return (
+            2 * job + 1 if self.measured_in_pair else 2 * (self.table_row * _KEY_STRIDE + self.like)
+        )
 
 
 class GavelEstimator:

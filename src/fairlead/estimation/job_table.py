@@ -104,7 +104,7 @@ class EstimatedJobs:
         self.beliefs.keep(left)
         self._row = {job: row for row, job in enumerate(self.evidence.id.tolist())}
 
-    def widened(self, more: int) -> "EstimatedJobs":
+    def with_slots(self, more: int) -> "EstimatedJobs":
         """Return the same jobs with more slot types, of which nothing is known."""
         wide = EstimatedJobs(self._slots + more)
         wide.add(self.evidence.id.tolist())

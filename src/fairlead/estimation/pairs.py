@@ -1,6 +1,7 @@
 """How much two jobs on the same devices slow each other: completed from the pairs that are known.
 
-    log (rate in a pair / rate alone) [a with b, slot] = suffers[a] + presses[b] + slot[t] + rest[a, b, t]
+    log (rate in a pair / rate alone) [a with b, slot] = sensitivity[a] + pressure[b] + slot[t] + rest[a, b,
+    t]
 
 Kind a's sensitivity, kind b's pressure and the slot's term are jointly Gaussian, the rest is independent, so
 the completion is one linear regression whose answer has a variance: a matrix of rank two in logarithms. Pairs
@@ -16,11 +17,11 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job_type import JobType, RateSource
 from fairlead.model.throughputs import Throughputs
 
-SUFFERS, PRESSES, SLOT = 0.3, 0.3, 0.5  # sd of the terms
-USUAL = -0.2  # mean of the slot's term
-RESIDUAL = 0.15  # sd of what sensitivity and pressure leave over, as in Gavel's measured pairs
-TABLE = 0.05  # sd of a slowing that the table has
-NOTABLE = 0.05  # of a logarithm: a difference that is worth saying
+SENSITIVITY_SD, PRESSURE_SD, SLOT_SD = 0.3, 0.3, 0.5  # sd of the terms
+SLOT_MEAN = -0.2  # mean of the slot's term
+RESIDUAL_SD = 0.15  # sd of what sensitivity and pressure leave over, as in Gavel's measured pairs
+TABLE_SD = 0.05  # sd of a slowing that the table has
+MIN_NEWS = 0.05  # of a logarithm: a difference that is worth saying
 
 
 class Pairs:
@@ -59,8 +60,8 @@ class Pairs:
         self._known: Bools = np.zeros((0, 0, n), np.bool_)  # and it may be taken as known
         self._announced: Floats = np.zeros((0, 0, n))
         # Terms: slots first, then (suffers, presses) of each kind.
-        self._at = np.full(n, USUAL)
-        self._cov = SLOT**2 * np.eye(n)
+        self._at = np.full(n, SLOT_MEAN)
+        self._cov = SLOT_SD**2 * np.eye(n)
         self._learned = False
 
     # --- what was seen -----------------------------------------------------------------------------------
@@ -87,7 +88,7 @@ class Pairs:
             strict=True,
         ):
             if not self._count[a, b, t]:
-                self._complete(a, b, t, value, RESIDUAL**2 + variance)
+                self._complete(a, b, t, value, RESIDUAL_SD**2 + variance)
             worth = 1 / variance
             before = self._count[a, b, t]
             self._count[a, b, t] = before + worth
@@ -124,14 +125,14 @@ class Pairs:
         listed[:before, :before] = self._announced
         self._announced = listed
         self._at = np.concatenate([self._at, np.zeros(2 * more)])
-        terms = np.tile([SUFFERS**2, PRESSES**2], more)
+        terms = np.tile([SENSITIVITY_SD**2, PRESSURE_SD**2], more)
         wide = np.zeros((len(self._at), len(self._at)))
         wide[: len(self._cov), : len(self._cov)] = self._cov
         wide[len(self._cov) :, len(self._cov) :] = np.diag(terms)
         self._cov = wide
         for a, b, t in np.argwhere(self._known).tolist():
             if a >= before or b >= before:
-                self._complete(a, b, t, float(self._listed[a, b, t]), RESIDUAL**2)
+                self._complete(a, b, t, float(self._listed[a, b, t]), RESIDUAL_SD**2)
 
     def _table_rates(self) -> tuple[Floats, Bools]:
         """(kinds, kinds, slots) log slowing in the table and whether it may be taken as known."""
@@ -164,11 +165,11 @@ class Pairs:
         terms = np.column_stack([n + 2 * first, n + 2 * second + 1])
         two = self._cov[terms[:, :, None], terms[:, None, :]].sum(axis=(1, 2))
         with_slot = self._cov[terms[:, 0], :n] + self._cov[terms[:, 1], :n]
-        variance = two[:, None] + 2 * with_slot + np.diag(self._cov)[:n] + RESIDUAL**2
+        variance = two[:, None] + 2 * with_slot + np.diag(self._cov)[:n] + RESIDUAL_SD**2
         mean = self._at[terms].sum(axis=1)[:, None] + self._at[:n]
         known = self._known[first, second]
         mean = np.where(known, np.nan_to_num(self._listed[first, second]), mean)
-        variance = np.where(known, TABLE**2, variance)
+        variance = np.where(known, TABLE_SD**2, variance)
         seen = self._count[first, second]
         sure = 1 / variance + seen
         mean = (mean / variance + seen * self._mean[first, second]) / sure
@@ -217,4 +218,4 @@ class Pairs:
 def _differ(now: Floats, before: Floats) -> Bools:
     """(kinds, kinds) whether they differ on any slot."""
     with np.errstate(invalid="ignore"):
-        return np.asarray((np.abs(now - before) > NOTABLE).any(axis=2))
+        return np.asarray((np.abs(now - before) > MIN_NEWS).any(axis=2))

@@ -21,7 +21,7 @@ from fairlead.model.job_type import JobType, RateSource
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.solve.dense_linear_algebra import cholesky, solve_lower
 
-_USUAL = 64  # batch size to which slopes refer; taken where a family names none
+_REFERENCE_BATCH_SIZE = 64  # batch size to which slopes refer; taken where a family names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Prior:
             self._covariance(self._seen, self._seen, _ALL) + residual
         )
         cholesky(self._factor)
-        self._whitened = self._white((log_rate - _usual(self._seen))[:, None])[:, 0]
+        self._whitened = self._white((log_rate - _mean_slope(self._seen))[:, None])[:, 0]
 
     def _white(self, of: Floats) -> Floats:
         if not len(self._factor):
@@ -148,7 +148,7 @@ class Prior:
     def _conditional(self, cells: _Cells, level: "int | Ints") -> tuple[Floats, Floats]:
         """Mean and covariance of these, given the table; level: how many of the terms they have."""
         among = self._covariance(cells, cells, level)
-        offset = np.where(np.equal(level, _ALL), _usual(cells), 0.0)
+        offset = np.where(np.equal(level, _ALL), _mean_slope(cells), 0.0)
         if not len(self._factor):
             return offset, among
         over = self._white(self._covariance(self._seen, cells, level))
@@ -185,8 +185,14 @@ class Prior:
             names = (("kind", job_type), ("model", job_type.family))
             where = (("type", slot.accelerator), ("slot", slot.accelerator, scattered))
             rows.append([self._number(name) for name in (*names, *where)])
-            batch = job_type.batch_size or _USUAL
-            slopes.append([np.log(batch / _USUAL), np.log(scale), float(scattered and scale > 1)])
+            batch = job_type.batch_size or _REFERENCE_BATCH_SIZE
+            slopes.append(
+                [
+                    np.log(batch / _REFERENCE_BATCH_SIZE),
+                    np.log(scale),
+                    float(scattered and scale > 1),
+                ]
+            )
         number, model, type_, slot_ = np.array(rows, np.int64).reshape(-1, 4).T
         return _Cells(number, model, type_, slot_, np.array(slopes, np.float64).reshape(-1, 3))
 
@@ -200,7 +206,7 @@ class Prior:
 _ROOT, _MODEL, _ALL = 0, 1, 2  # which terms: those of all kinds, the model's, the kind's
 
 
-def _usual(cells: _Cells) -> Floats:
+def _mean_slope(cells: _Cells) -> Floats:
     """(cells,) what the slopes usually add to the log rate."""
     out: Floats = np.einsum("cs,s->c", cells.slopes, USUAL_SLOPES)
     return out

@@ -5,7 +5,7 @@ import numpy as np
 from fairlead.model.arrays import Bools, Floats
 
 NOISE = 0.05  # sigma of a round's measurement, until measurements tell
-NOISE_SURE = 20.0  # measurements that this is worth
+PRIOR_MEASUREMENTS = 20.0  # measurements that this is worth
 STEPS = 1.0  # steps that a count may be off by at either end of a round
 
 
@@ -13,8 +13,8 @@ class RoundNoise:
     """Standard deviation of the logarithm of a rate that a round measures."""
 
     def __init__(self) -> None:
-        self._count = NOISE_SURE  # measurements
-        self._squares = NOISE_SURE * NOISE**2  # sum of their squared errors
+        self._count = PRIOR_MEASUREMENTS  # measurements
+        self._squares = PRIOR_MEASUREMENTS * NOISE**2  # sum of their squared errors
 
     @property
     def sigma(self) -> float:

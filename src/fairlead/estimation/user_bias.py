@@ -17,9 +17,9 @@ from fairlead.model.throughputs import Throughputs
 
 START_SD = 0.7  # of an estimate of an unknown user: bias and error together
 BIAS_PART = 0.25  # of that variance, which is the user's, the same in all estimates
-SURE = 3.0  # estimates that what is assumed of v at the start is worth
+PRIOR_ESTIMATES = 3.0  # estimates that what is assumed of v at the start is worth
 COMMON = 0.5  # part of an error's variance that all estimates on one job share
-GROSS = 4.0  # standard deviations beyond which an estimate is not believed at all
+OUTLIER_SIGMAS = 4.0  # standard deviations beyond which an estimate is not believed at all
 
 
 class UserBias:
@@ -28,7 +28,12 @@ class UserBias:
     def __init__(self) -> None:
         self._row: dict[str, int] = {}
         error = START_SD**2 * (1 - BIAS_PART)
-        self._fresh = (0.0, (1 - BIAS_PART) / BIAS_PART, SURE + 1, SURE * error)
+        self._fresh = (
+            0.0,
+            (1 - BIAS_PART) / BIAS_PART,
+            PRIOR_ESTIMATES + 1,
+            PRIOR_ESTIMATES * error,
+        )
         self._biases: Floats = np.zeros((0, 4))  # mean of bias, its weight, shape, scale
 
     def row(self, user: str) -> int:
@@ -60,7 +65,7 @@ class UserBias:
         do.
         """
         mean, weight, shape, scale = self._biases[rows].T
-        bound = GROSS * np.sqrt(scale / (shape - 1) * (1 + 1 / weight))
+        bound = OUTLIER_SIGMAS * np.sqrt(scale / (shape - 1) * (1 + 1 / weight))
         gross: Bools = np.abs(off - mean) > bound
         off = mean + np.clip(off - mean, -bound, bound)
         users, at = np.unique(rows, return_inverse=True)

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fairlead.model.argument_checks import (
+    BOOLEAN,
     NUMBER,
     TEXT,
-    WHOLE,
-    YES_OR_NO,
+    WHOLE_NUMBER,
     check_fields,
     is_whole,
     or_none,
@@ -25,8 +25,8 @@ _REPORT = {
     "objective": or_none(NUMBER),
     "bound": or_none(NUMBER),
     "violation": NUMBER,
-    "iterations": WHOLE,
-    "warm": YES_OR_NO,
+    "iterations": WHOLE_NUMBER,
+    "warm": BOOLEAN,
     "basis": several(bytes, "a tuple of bytes"),
     "unmet": (_are_ids, "ids of jobs"),
 }

@@ -1,7 +1,7 @@
 """What an allocation amounts to for the jobs and devices of a snapshot, and whether it is possible."""
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from fairlead.errors import AllocationError
 from fairlead.model.allocation import Allocation
 from fairlead.model.allocation_sums import keys_of, tally, throughput
 from fairlead.model.argument_checks import check_arguments, is_a
+from fairlead.model.array_checks import as_numbers
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
 
@@ -60,8 +61,10 @@ _TYPES = {
 def _checked(allocation: Allocation, snapshot: Snapshot) -> tuple[Ints, Floats, Ints]:
     """Return (groups, width) job ids, (groups, slots) shares and (groups,) keys of the sets of jobs: arrays
     that may be given to compiled loops, which check no bounds. Raises AllocationError."""
-    groups = _own(_array("job_groups", allocation.job_groups, "iu").astype(np.int64, copy=False))
-    share = _own(_array("share", allocation.share, "fiu").astype(np.float64, copy=False))
+    groups = _own(
+        as_numbers("job_groups", allocation.job_groups, "iu").astype(np.int64, copy=False)
+    )
+    share = _own(as_numbers("share", allocation.share).astype(np.float64, copy=False))
     if groups.ndim != 2 or not 1 <= groups.shape[1] <= 2:
         raise AllocationError(
             f"job_groups must have shape (groups, 1) or (groups, 2), got {groups.shape}"
@@ -73,21 +76,11 @@ def _checked(allocation: Allocation, snapshot: Snapshot) -> tuple[Ints, Floats, 
         )
     keys, wrong = keys_of(_own(snapshot.jobs), groups)
     if wrong >= 0:
-        raise AllocationError(_why_wrong(groups[wrong], snapshot))
+        raise AllocationError(_fault_of_group(groups[wrong], snapshot))
     return groups, share, keys
 
 
-def _array(name: str, given: object, kinds: str) -> NDArray[Any]:
-    try:
-        array = np.asarray(given)
-    except ValueError as problem:  # rows of different lengths
-        raise AllocationError(f"{name} must be an array of numbers: {problem}") from None
-    if array.dtype.kind not in kinds and array.size:
-        raise AllocationError(f"{name} must be numbers, got {array.dtype}")
-    return array
-
-
-def _why_wrong(row: Ints, snapshot: Snapshot) -> str:
+def _fault_of_group(row: Ints, snapshot: Snapshot) -> str:
     ids = row.tolist()
     known = np.isin(row, snapshot.jobs).tolist()
     if not all(known):
@@ -127,7 +120,7 @@ def _tally(groups: Ints, share: Floats, snapshot: Snapshot) -> tuple[Floats, Flo
 
 def _own(array: NDArray[S]) -> NDArray[S]:
     """The array as compiled loops take it: in one piece, and not read-only, as observers see it."""
-    return np.require(array, requirements=["C", "W"])
+    return array if array.flags.carray else np.require(array, requirements=["C", "W"])
 
 
 def tally_allocation(allocation: Allocation, snapshot: Snapshot) -> tuple[Floats, Floats]:

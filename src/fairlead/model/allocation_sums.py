@@ -103,7 +103,9 @@ def _tally(
         used[accelerator_of_slot[t]] += by_slot[t]
 
 
-@kernel("void(i8[::1], i8[:,::1], f8[:,::1], f8[:,::1], i8[::1], f8[:,:,::1], f8[::1])")
+@kernel(
+    "void(i8[::1], i8[:,::1], f8[:,::1], f8[:,::1], i8[::1], Array(f8, 3, 'C', readonly=True), f8[::1])"
+)
 def _throughput(
     jobs: Ints,
     groups: Ints,

@@ -66,10 +66,10 @@ def array_of(dimensions: int) -> Check:
 
 
 NUMBER: Check = (is_number, "a number")
-WHOLE: Check = (is_whole, "a whole number")
-PATH: Check = (is_a(str, Path), "a path")
+WHOLE_NUMBER: Check = (is_whole, "a whole number")
+PATH: Check = (lambda value: isinstance(value, str | Path) and "\0" not in str(value), "a path")
 TEXT: Check = (is_a(str), "text")
-YES_OR_NO: Check = (is_a(bool), "True or False")
+BOOLEAN: Check = (is_a(bool), "True or False")
 
 
 def check_arguments(

@@ -38,7 +38,9 @@ SAMPLES: Mapping[str, int] = {  # per epoch, by model: the size of its data set
     "CycleGAN": 6_287,  # monet2photo
     "A3C": 4,  # Pong
 }
-LARGEST: Mapping[str, int] = {  # batch size that a model may grow to; the others never adapt
+MAX_BATCH_SIZES: Mapping[
+    str, int
+] = {  # batch size that a model may grow to; the others never adapt
     "ResNet-18": 256,
     "ResNet-50": 128,
     "LM": 80,
@@ -208,9 +210,9 @@ def _adaptable(family: str, mode: Mode) -> str:
 
 def _accordion(model: str, batch: int, epochs: float) -> Schedule:
     """The model's largest batch outside its critical regimes and its early part."""
-    if batch >= LARGEST.get(model, 0):
+    if batch >= MAX_BATCH_SIZES.get(model, 0):
         return ((0, batch),)
     epoch = np.arange(ceil(epochs))
     large = ~ACCORDION[model].within(epoch, batch) & (epoch > epochs * EARLY)
     starts = [0, *(np.flatnonzero(large[1:] != large[:-1]) + 1).tolist()]
-    return tuple((first, LARGEST[model] if large[first] else batch) for first in starts)
+    return tuple((first, MAX_BATCH_SIZES[model] if large[first] else batch) for first in starts)

@@ -11,7 +11,7 @@ import numpy as np
 from fairlead.errors import ClusterError
 from fairlead.model.argument_checks import (
     TEXT,
-    WHOLE,
+    WHOLE_NUMBER,
     check_arguments,
     check_fields,
     is_a,
@@ -19,7 +19,7 @@ from fairlead.model.argument_checks import (
     numbers_by,
     several,
 )
-from fairlead.model.arrays import Floats, Ints
+from fairlead.model.arrays import Floats, Ints, frozen
 from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
 
 
@@ -39,6 +39,13 @@ class SlotType:
 
     def __post_init__(self) -> None:
         check_fields(self, _SLOT_TYPE, ClusterError)
+        if not self.accelerator:
+            raise ClusterError("SlotType(): accelerator: must not be empty")
+
+    def __str__(self) -> str:
+        """For messages."""
+        spread = self.locality is Locality.SCATTERED
+        return f"{self.accelerator} ({self.locality.value})" if spread else self.accelerator
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,24 +159,26 @@ class Cluster:
     @cached_property
     def capacity(self) -> Floats:
         """(types,) devices."""
-        return np.bincount(self.device_type, minlength=len(self.accelerators)).astype(np.float64)
+        counts = np.bincount(self.device_type, minlength=len(self.accelerators))
+        return frozen(counts.astype(np.float64))
 
     @cached_property
     def price(self) -> Floats:
         """(types,) $ per device-hour."""
-        return np.array([self.prices.get(a, 0.0) for a in self.accelerators], np.float64)
+        return frozen(np.array([self.prices.get(a, 0.0) for a in self.accelerators], np.float64))
 
     @cached_property
     def device_node(self) -> Ints:
         """(devices,) index into ``nodes``."""
-        return np.repeat(np.arange(len(self.nodes)), [node.devices for node in self.nodes])
+        devices = [node.devices for node in self.nodes]
+        return frozen(np.repeat(np.arange(len(self.nodes)), devices))
 
     @cached_property
     def device_type(self) -> Ints:
         """(devices,) index into ``accelerators``; non-decreasing."""
         column = {a: i for i, a in enumerate(self.accelerators)}
         accelerator_index = np.array([column[node.accelerator] for node in self.nodes], np.int64)
-        return accelerator_index[self.device_node]
+        return frozen(accelerator_index[self.device_node])
 
 
 def _check_counts(counts: object, devices_per_server: object) -> None:
@@ -185,9 +194,9 @@ def _check_counts(counts: object, devices_per_server: object) -> None:
             check_arguments("Cluster.of", given, _COUNTS, ClusterError)
 
 
-_COUNTS = {"accelerator type": TEXT, "devices": WHOLE}
+_COUNTS = {"accelerator type": TEXT, "devices": WHOLE_NUMBER}
 _SLOT_TYPE = {"accelerator": TEXT, "locality": (is_a(Locality), "a Locality")}
-_NODE = {"name": TEXT, "accelerator": TEXT, "devices": WHOLE}
+_NODE = {"name": TEXT, "accelerator": TEXT, "devices": WHOLE_NUMBER}
 _CLUSTER = {
     "nodes": several(Node, "a tuple of Node"),
     "prices": numbers_by(is_a(str), "$ per device-hour by accelerator type"),

@@ -1,10 +1,11 @@
 """Aligned arrays that grow and shrink together."""
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fairlead.model.arrays import Ints
+from fairlead.model.arrays import Floats, Ints
 
 
 class GrowableTable:
@@ -12,21 +13,25 @@ class GrowableTable:
     rows seldom copies; they are made anew whenever the number of rows changes.
 
     Columns of one 64-bit number per row are rows of one buffer: whatever happens to all of them is one
-    operation of numpy, not one for each.
+    operation of numpy, not one for each. Tables with a row each for the same things share that buffer: one
+    of them leads, and the others follow it.
     """
 
     columns: ClassVar[dict[str, Any]] = {}  # name -> dtype, or (dtype, key of a trailing shape)
 
-    def __init__(self, **shapes: tuple[int, ...]) -> None:
+    def __init__(self, *followers: "GrowableTable", **shapes: tuple[int, ...]) -> None:
+        """followers: empty tables, with columns of one 64-bit number only, that grow and shrink with this
+        one from now on, and by nothing else."""
         self.n = 0
-        types = self.columns
-        self._ints = tuple(name for name, column_type in types.items() if column_type is np.int64)
-        self._floats = tuple(
-            name for name, column_type in types.items() if column_type is np.float64
-        )
-        self._block: Ints = np.zeros((len(self._ints) + len(self._floats), 16), np.int64)
+        self._followers = followers
+        self._ints = self._columns_of(np.int64)
+        self._floats = self._columns_of(np.float64)
+        tables = self, *followers
+        self._int_rows = sum(len(table._ints) for table in tables)
+        rows = self._int_rows + sum(len(table._floats) for table in tables)
+        self._block: Ints = np.zeros((rows, 16), np.int64)
         self._wide: dict[str, Any] = {}
-        for name, column_type in types.items():
+        for name, column_type in self.columns.items():
             if name not in self._ints and name not in self._floats:
                 dtype, shape = (
                     (column_type[0], shapes[column_type[1]])
@@ -36,13 +41,27 @@ class GrowableTable:
                 self._wide[name] = np.zeros((16, *shape), dtype)
         self._view()
 
+    def _columns_of(self, dtype: type) -> tuple[str, ...]:
+        """The columns of one number of this type per row."""
+        return tuple(name for name, one in self.columns.items() if one is dtype)
+
     def _view(self) -> None:
-        n, ints, attributes = self.n, len(self._ints), self.__dict__
-        attributes.update(zip(self._ints, self._block[:ints, :n], strict=True))
-        floats = self._block[ints:].view(np.float64)
-        attributes.update(zip(self._floats, floats[:, :n], strict=True))
+        n = self.n
+        ints = iter(self._block[: self._int_rows, :n])
+        floats = iter(self._block[self._int_rows :, :n].view(np.float64))
+        self._take(n, ints, floats)
+        for table in self._followers:
+            table._take(n, ints, floats)
+        attributes = self.__dict__
         for name, buffer in self._wide.items():
             attributes[name] = buffer[:n]
+
+    def _take(self, n: int, ints: Iterator[Ints], floats: Iterator[Floats]) -> None:
+        """The columns of one number per row, of n rows, are the next of these."""
+        self.n = n
+        attributes = self.__dict__
+        attributes.update(zip(self._ints, ints, strict=False))
+        attributes.update(zip(self._floats, floats, strict=False))
 
     def grow(self, rows: int) -> slice:
         """Room for more rows, zeroed; returns where they are."""

@@ -33,7 +33,7 @@ loading_s = 0.0  # that this process has spent on compiling kernels, or on fetch
 _lock = threading.RLock()
 _announced = True  # has somebody been told that code is compiled, or is nobody to be told?
 # Set once somebody has been told: processes that this one starts are of the same command.
-_TOLD = "FAIRLEAD_TOLD_OF_COMPILING"
+_NOTICE_SHOWN = "FAIRLEAD_TOLD_OF_COMPILING"
 
 
 class _Kernel:
@@ -83,12 +83,18 @@ class _Kernel:
         )
 
     def is_cached(self) -> bool:
-        """Whether this process or another has compiled and kept it before."""
+        """Whether this process or another has compiled it before, and kept it for all of its signatures, for
+        this processor, and for the bytecode that this interpreter makes of it (``python -O`` makes other)."""
         if self._compiled is not None:
             return True
+        made = self.dispatcher
         try:
-            return bool(self.dispatcher._cache._cache_file._load_index())
-        except (AttributeError, OSError):
+            kept = made._cache._cache_file._load_index()
+            codegen = made.targetctx.codegen()
+            return all(
+                made._cache._index_key(one, codegen) in kept for one in self._resolved_signatures()
+            )
+        except Exception:  # unpickling the index of a disk that was full raises anything
             return False
 
     def is_cacheable(self) -> bool:
@@ -111,25 +117,21 @@ class _Kernel:
                         loading_s += time.perf_counter() - began
         return self._compiled
 
+    def _resolved_signatures(self) -> list[Any]:
+        from fairlead.model.jit_records import resolve_signature  # loads NumPy
+
+        return [resolve_signature(one, self.function.__globals__) for one in self.signatures]
+
     def _compile(self) -> None:
         known = self.function.__globals__
         named = {name: known.get(name) for name in self.function.__code__.co_names}
-        from fairlead.model.jit_records import resolve_signature  # loads NumPy
-
         kernels = {name: one for name, one in named.items() if isinstance(one, _Kernel)}
         made = self.dispatcher
         # numba looks up what a function calls among its globals, and knows nothing of this class.
         known.update({name: one.compiled() for name, one in kernels.items()})
         try:
-            for signature in self.signatures:
-                resolved = resolve_signature(signature, known)
-                try:
-                    made.compile(resolved)
-                except (AttributeError, ImportError):
-                    if self.is_cached():
-                        raise
-                    made._cache._cache_file.flush()  # it names a record that is gone
-                    made.compile(resolved)
+            for signature in self._resolved_signatures():
+                _compile_signature(made, signature)
         finally:
             known.update(kernels)
         made.disable_compile()
@@ -150,7 +152,21 @@ class _Kernel:
         global _announced
         if not _announced and not self.is_cached():
             _announced = True
-            _say_once("compiling kernels")
+            _print_once("compiling kernels")
+
+
+def _compile_signature(dispatcher: Any, signature: Any) -> None:
+    """Compile for a signature, without what is kept where that is damaged or names a record that is gone, and
+    without keeping it where that fails (a full disk)."""
+    try:
+        dispatcher.compile(signature)
+    except Exception:  # also what a damaged file raises when it is unpickled
+        try:
+            dispatcher._cache.flush()
+            dispatcher.compile(signature)
+        except OSError:
+            dispatcher._cache.disable()
+            dispatcher.compile(signature)
 
 
 def kernel(signature: str | list[str], inline: str = "never") -> Callable[[F], F]:
@@ -181,13 +197,13 @@ def prepare(everything: bool = False) -> int:
     missing = [one for one in _kernels if not one.is_cached()]
     if missing:
         _announced = True
-        _say_once(f"compiling {len(missing)} kernels")
+        _print_once(f"compiling {len(missing)} kernels")
     for one in missing:
         one.compiled()
     return len(missing)
 
 
-def lacks_compiled() -> bool:
+def needs_compilation() -> bool:
     """Whether a kernel of an imported module is not kept, though it could be."""
     return any(one.is_cacheable() and not one.is_cached() for one in _kernels)
 
@@ -210,8 +226,8 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-def _say_once(what: str) -> None:
+def _print_once(what: str) -> None:
     """Say it on stderr, unless this process, or one that has started it, has."""
-    if not os.environ.get(_TOLD):
-        os.environ[_TOLD] = "1"
+    if not os.environ.get(_NOTICE_SHOWN):
+        os.environ[_NOTICE_SHOWN] = "1"
         print(f"fairlead: {what} {COMPILING} ...", file=sys.stderr, flush=True)

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from numbers import Integral
 from typing import NewType
 
+from fairlead.errors import ConfigError
 from fairlead.model.adaptation import Adaptation
 from fairlead.model.argument_checks import NUMBER, check_fields, is_a, is_whole, numbers_by
 from fairlead.model.job_type import JobType
+from fairlead.model.limits import MAX_SECONDS, is_duration
 
 JobId = NewType("JobId", int)
 
@@ -39,6 +42,11 @@ class Arrival:
     time_s: float
     job: Job
 
+    def __post_init__(self) -> None:
+        """An int given for a float would be one in commands too, and a journal reads it as a float."""
+        if isinstance(self.time_s, Integral):
+            object.__setattr__(self, "time_s", float(self.time_s))
+
 
 @dataclass(frozen=True, slots=True)
 class RestartCosts:
@@ -50,6 +58,11 @@ class RestartCosts:
 
     def __post_init__(self) -> None:
         check_fields(self, _COSTS)
+        for cost_s in (self.default_s, *self.by_family.values(), *self.by_job.values()):
+            if not is_duration(cost_s):
+                raise ConfigError(
+                    f"a restart cost must be from 0 to {MAX_SECONDS:g} s, got {cost_s} (restart_costs)"
+                )
 
     def of(self, job: Job) -> float:
         """Seconds for one job: its own figure, else its family's, else the default."""

@@ -5,7 +5,15 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from fairlead.model.argument_checks import TEXT, WHOLE, check_arguments, is_a, or_none, several
+from fairlead.errors import ConfigError
+from fairlead.model.argument_checks import (
+    TEXT,
+    WHOLE_NUMBER,
+    check_arguments,
+    is_a,
+    or_none,
+    several,
+)
 
 _BATCH_SIZE = re.compile(
     r"(?P<family>.*) \(batch size (?P<batch_size>0|[1-9][0-9]{0,17})\)", re.DOTALL
@@ -28,13 +36,13 @@ class RateSource(StrEnum):
 
 _TYPES = {
     "family": TEXT,
-    "batch_size": or_none(WHOLE),
-    "scale_factor": WHOLE,
+    "batch_size": or_none(WHOLE_NUMBER),
+    "scale_factor": WHOLE_NUMBER,
     "accelerators": or_none(several(str, "a tuple of names of accelerator types")),
     "source": (is_a(RateSource), "a RateSource"),
     "variant": TEXT,
 }
-_PARSED = {"name": TEXT, "scale_factor": WHOLE}
+_PARSED = {"name": TEXT, "scale_factor": WHOLE_NUMBER}
 
 
 class JobType:
@@ -87,6 +95,12 @@ class JobType:
             },
             _TYPES,
         )
+        for one, least, number in (
+            ("batch_size", 0, batch_size),
+            ("scale_factor", 1, scale_factor),
+        ):
+            if number is not None and number < least:
+                raise ConfigError(f"JobType(): {one}: must be at least {least}, got {number}")
         allowed = None if accelerators is None else tuple(sorted(set(accelerators)))
         named = _name(family, batch_size, allowed, source, variant)
         size = -1 if batch_size is None else batch_size

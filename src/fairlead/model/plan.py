@@ -16,21 +16,28 @@ PlannerState: TypeAlias = Any  # whatever a planner threads from one call to the
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """Who runs in one round, before devices are chosen; the order is the order of placement."""
+    """Who runs in one round, before devices are chosen; the order is the order of placement.
 
-    job_group: Ints  # (running,) rows of the snapshot's job groups
-    slot: Ints  # (running,) columns of the snapshot's slots
-    wake_s: float = float(
-        "inf"
-    )  # if nothing runs: when the planner is to be asked again at the latest
+    job_group: (running,) rows of the snapshot's job groups. slot: (running,) columns of the snapshot's slots.
+    wake_s: if nothing runs, when the planner is to be asked again at the latest, in seconds since the
+    beginning; inf = when something has happened.
+    """
+
+    job_group: Ints
+    slot: Ints
+    wake_s: float = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Rounds planned ahead: the answer of a planner that has no shares."""
+    """Rounds planned ahead: the answer of a planner that has no shares.
 
-    job_groups: Ints  # (groups, width) job ids, -1 behind the last
-    slot: Ints  # (groups, rounds) column of the snapshot's slots in each round, -1 = does not run
+    job_groups: (groups, width) job ids, -1 behind the last. slot: (groups, rounds) column of the snapshot's
+    slots in each round, -1 = does not run. report: how it came about.
+    """
+
+    job_groups: Ints
+    slot: Ints
     report: SolveReport
 
 
@@ -38,37 +45,44 @@ PlannerAnswer: TypeAlias = Allocation | Schedule
 
 
 class Change(IntFlag):
-    """What differs from the last solve."""
+    """What differs from the last solve: JOBS, some came, left or failed; DEVICES, some were lost or are back;
+    REQUIREMENTS, jobs changed their batch sizes, hence their rates."""
 
     NOTHING = 0
-    JOBS = 1  # some came, left or failed
+    JOBS = 1
     DEVICES = 2
-    REQUIREMENTS = 4  # jobs changed their batch sizes, hence their rates
+    REQUIREMENTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Who has had how much time, per job group and slot type; see ``Snapshot``."""
+    """Who has had how much time, in seconds, as in ``Snapshot``.
 
-    received_s: Floats  # (groups, slots)
-    deficit_s: Floats  # (groups, slots)
-    allocated_s: Floats  # (slots,)
+    received_s: (groups, slots) run time since the accounts were settled. deficit_s: (groups, slots) time owed
+    from before that. allocated_s: (slots,) the sum of received_s over all job groups, those that have left
+    included.
+    """
+
+    received_s: Floats
+    deficit_s: Floats
+    allocated_s: Floats
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """Long-run shares: the Gavel family. A pure function of the snapshot.
+    """Divides the devices by long-run shares, as Gavel's policies do. A pure function of the snapshot.
 
     Asked before a round when jobs or devices have changed since the last solve; one whose shares depend on
     age or run time has ``BasePolicy.solve_every_s`` too.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What reports and errors call it."""
 
     @property
     def heterogeneity_aware(self) -> bool:
-        """Does it use the rates of the accelerator types? (Gavel's mechanism shuffles types if not.)"""
+        """Whether it uses the rates of the accelerator types. (Gavel's mechanism shuffles types if not.)"""
 
     @property
     def space_sharing(self) -> bool:
@@ -80,7 +94,9 @@ class Policy(Protocol):
         fill devices that are left over. If not, these stand idle until somebody is owed time again."""
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """The shares that solve the policy's program."""
+        """Return the shares that solve the policy's program for the jobs and devices of the snapshot. They
+        may be checked by ``check_allocation``: one that breaks a constraint ends the run with
+        AllocationError."""
 
 
 class BasePolicy:
@@ -108,7 +124,8 @@ class Specified(Protocol):
     """A policy or planner that says from which name and options it can be made again."""
 
     @property
-    def spec(self) -> str: ...
+    def spec(self) -> str:
+        """``NAME[:ARG]``, as ``--policy`` takes it."""
 
 
 @runtime_checkable
@@ -118,11 +135,11 @@ class Stateful(Protocol):
     """
 
     def set_state(self, state: bytes) -> None:
-        """Called before each ``allocate``: what ``get_state`` gave after the solve whose shares are in
-        force; empty where there is none."""
+        """Take up ``state``, which ``get_state`` returned after the solve whose shares are in force; empty
+        where there is none. Called before each ``allocate``."""
 
     def get_state(self) -> bytes:
-        """Called after each ``allocate``: all that the next one needs."""
+        """Return all that the next ``allocate`` needs. Called after each."""
 
 
 @runtime_checkable
@@ -133,45 +150,46 @@ class Planner(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What reports and errors call it."""
 
     @property
     def space_sharing(self) -> bool:
         """Whether it uses job groups of two jobs."""
 
     def start(self) -> PlannerState:
-        """The state before the first call."""
+        """Return the state before the first round."""
 
     def due(self, now_s: float, changed: Change, stalled: bool, state: PlannerState) -> bool:
-        """Is a solve wanted before the next round? changed: since the last solve; stalled: nothing runs
+        """Whether to solve before the next round. changed: since the last solve; stalled: nothing runs
         and nothing will happen by itself."""
 
     def solve(self, snapshot: Snapshot, state: PlannerState) -> PlannerAnswer:
-        """The heavy part: pure, run outside the core in answer to a ``Solve`` command. It must not
-        change the state."""
+        """Return shares, or rounds planned ahead. The heavy part: pure, run outside the core in answer to a
+        ``Solve`` command. It must not change the state."""
 
     def settle(
         self, snapshot: Snapshot, answer: PlannerAnswer, state: PlannerState
     ) -> tuple[Accounts | None, PlannerState]:
-        """Called with the old shares when an answer is about to come into force: the accounts from
-        here on, or None to leave them as they are. A schedule is the planner's to keep."""
+        """Return the accounts from here on, or None to leave them as they are, and the state. Called with the
+        old shares when an answer comes into force. A schedule is the planner's to keep."""
 
     def plan(self, snapshot: Snapshot, state: PlannerState) -> tuple[RoundPlan, PlannerState]:
-        """The next round."""
+        """Return who runs in the next round, and the state after it."""
 
 
 @runtime_checkable
-class KeepsAccounts(Protocol):
+class AccountingPlanner(Protocol):
     """A planner that settles accounts, and can go on with those of another scheduler's planner."""
 
     def accounts(self, snapshot: Snapshot, state: PlannerState) -> Accounts:
-        """The accounts as they would be if they were settled now; nothing changes."""
+        """Return the accounts as they would be if they were settled now; nothing changes."""
 
     def settled_s(self, state: PlannerState) -> float:
-        """When they were settled last."""
+        """Return when they were settled last: seconds of the run."""
 
     def begin(self, settled_s: float) -> PlannerState:
-        """The state of a planner that takes over accounts which were settled then, before its first
+        """Return the state of a planner that takes over accounts which were settled then, before its first
         answer."""
 
 
@@ -180,7 +198,7 @@ class Checkpointable(Protocol):
     """A planner whose state outlives its scheduler."""
 
     def state_dict(self, state: PlannerState) -> Mapping[str, NDArray[Any]]:
-        """All of the state that matters, as named arrays of its own."""
+        """Return all of the state that matters, as named arrays of its own."""
 
     def load_state_dict(self, arrays: Mapping[str, NDArray[Any]]) -> PlannerState:
-        """The state that this was kept of, of a planner with the same name and options."""
+        """Return the state of which ``state_dict`` of a planner with the same name and options made these."""

@@ -26,7 +26,7 @@ def proportional_rate(snapshot: Snapshot) -> Floats:
     if total > 0:
         mix[first_slot(snapshot)] = snapshot.capacity / total
     out = np.empty(len(snapshot.jobs))
-    _mixed(np.ascontiguousarray(snapshot.solo_rate), mix, out)
+    _mixed(np.require(snapshot.solo_rate, requirements=["C", "W"]), mix, out)
     return out
 
 

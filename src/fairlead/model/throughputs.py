@@ -6,8 +6,15 @@ from functools import cached_property
 import numpy as np
 
 from fairlead.errors import ThroughputError
-from fairlead.model.argument_checks import TEXT, array_of, check_fields, or_none, several
-from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.argument_checks import (
+    TEXT,
+    array_of,
+    check_arguments,
+    check_fields,
+    or_none,
+    several,
+)
+from fairlead.model.arrays import Bools, Floats, Ints, frozen
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job_type import JobType
 
@@ -23,7 +30,11 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Throughputs:
-    """A table of rates: a row is a job type, a column a slot type."""
+    """A table of rates: a row is a job type, a column a slot type.
+
+    The arrays are copied, as float64, and cannot be written. ThroughputError names a rate that is none, and
+    a job type or slot type that appears twice.
+    """
 
     slots: tuple[SlotType, ...]
     job_types: tuple[JobType, ...]
@@ -41,8 +52,41 @@ class Throughputs:
                 f"{self.origin}: rates have shape {self.rate.shape}, "
                 f"expected {(len(self.job_types), len(self.slots))}"
             )
-        object.__setattr__(self, "_row", {job_type: i for i, job_type in enumerate(self.job_types)})
-        object.__setattr__(self, "_families", frozenset(one.name for one in self.job_types))
+        pairs = (len(self.job_types), len(self.job_types), len(self.slots))
+        if self.colocated_rate is not None and self.colocated_rate.shape != pairs:
+            raise ThroughputError(
+                f"{self.origin}: rates of pairs have shape {self.colocated_rate.shape}, expected {pairs}"
+            )
+        self._set("slots", tuple(self.slots))
+        self._set("job_types", tuple(self.job_types))
+        self._set("rate", self._checked_rates("rate"))
+        if self.colocated_rate is not None:
+            self._set("colocated_rate", self._checked_rates("colocated_rate"))
+        self._set("_row", {job_type: i for i, job_type in enumerate(self.job_types)})
+        self._set("_families", frozenset(one.name for one in self.job_types))
+        for name, types in (("job_types", self.job_types), ("slots", self.slots)):
+            if len(set(types)) < len(types):
+                twice = next(one for i, one in enumerate(types) if one in types[:i])
+                raise ThroughputError(f"{self.origin}: {name}: {twice} appears twice")
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _checked_rates(self, name: str) -> Floats:
+        """The array of a field, which nobody can write: itself if it is one already, else a copy."""
+        given = getattr(self, name)
+        rates: Floats = given
+        if not _is_frozen(given):
+            rates = frozen(np.array(given, np.float64, order="C"))
+        usable = (rates >= 0) & (rates < np.inf)
+        if not usable.all():
+            at = tuple(np.argwhere(~usable)[0].tolist())
+            who = " beside ".join(str(self.job_types[row]) for row in at[:-1])
+            raise ThroughputError(
+                f"{self.origin}: {name} of {who} on {self.slots[at[-1]]}: must be a finite number >= 0, "
+                f"got {rates[at]}"
+            )
+        return rates
 
     @property
     def families(self) -> frozenset[str]:
@@ -59,11 +103,11 @@ class Throughputs:
         0 = runs nowhere."""
         side_by_side = [s.locality is Locality.CONSOLIDATED for s in self.slots]
         rate = self.rate[:, side_by_side] if any(side_by_side) else self.rate
-        best: Floats = rate.max(axis=1, initial=0.0)
-        return best
+        return frozen(rate.max(axis=1, initial=0.0))
 
     def columns(self, slots: tuple[SlotType, ...]) -> "Throughputs":
         """The same table with these columns in this order; a slot type that it lacks raises."""
+        check_arguments("Throughputs.columns", {"slots": slots}, _TYPES, ThroughputError)
         have = {slot: i for i, slot in enumerate(self.slots)}
         for slot in slots:
             if slot not in have:
@@ -92,12 +136,9 @@ class Throughputs:
         """The same with these rows, new or in place of what they had; a slot type that it lacks raises.
 
         rate: (job_types, slots) steps/s. Columns that are not named stay as they are, 0 for new job types;
-        so are
-        the rates of new job types beside others, but for those in ``colocated``: (job_types, beside, slots,
-        2)
-        steps/s of a job type beside one of ``with_job_types``, and of that one beside it. ThroughputError
-        names what
-        cannot be a rate.
+        so are the rates of new job types beside others, but for those in ``colocated``: (job_types, beside,
+        slots, 2) steps/s of a job type beside one of ``with_job_types``, and of that one beside it.
+        ThroughputError names what cannot be a rate.
         """
         have = {slot: i for i, slot in enumerate(self.slots)}
         for slot in slots:
@@ -109,11 +150,6 @@ class Throughputs:
             raise ThroughputError(
                 f"rates have shape {rate.shape}, expected {(len(job_types), len(slots))}"
             )
-        bad = np.argwhere(~((rate >= 0) & (rate < np.inf)))
-        if len(bad):
-            raise ThroughputError(
-                f"rate of {job_types[bad[0, 0]]}: must be a number >= 0, got {rate[tuple(bad[0])]}"
-            )
         new = tuple(dict.fromkeys(job_type for job_type in job_types if self.row(job_type) is None))
         more = len(new)
         table = np.vstack([self.rate, np.zeros((more, len(self.slots)))])
@@ -122,11 +158,11 @@ class Throughputs:
             if self.colocated_rate is None
             else np.pad(self.colocated_rate, ((0, more), (0, more), (0, 0)))
         )
-        grown = replace(self, job_types=self.job_types + new, rate=table, colocated_rate=pair)
-        at = {job_type: i for i, job_type in enumerate(grown.job_types)}
+        at = {job_type: i for i, job_type in enumerate(self.job_types + new)}
         rows: Ints = np.array([at[job_type] for job_type in job_types], np.int64)
         columns: Ints = np.array([have[slot] for slot in slots], np.int64)
         table[np.ix_(rows, columns)] = rate
+        grown = replace(self, job_types=self.job_types + new, rate=table, colocated_rate=pair)
         if colocated is None:
             return grown
         return grown._with_colocated(rows, columns, with_job_types, colocated)
@@ -140,8 +176,6 @@ class Throughputs:
             raise ThroughputError(
                 f"rates of pairs have shape {colocated.shape}, expected {expected}"
             )
-        if not ((colocated >= 0) & (colocated < np.inf)).all():
-            raise ThroughputError("rates of pairs: must be numbers >= 0")
         others = [self.row(job_type) for job_type in with_job_types]
         if None in others:
             missing = with_job_types[others.index(None)]
@@ -195,7 +229,7 @@ class Throughputs:
             Locality.SCATTERED: Locality.CONSOLIDATED,
         }
         found = [at.get(SlotType(s.accelerator, other[s.locality]), -1) for s in self.slots]
-        return np.array(found, np.int64)
+        return frozen(np.array(found, np.int64))
 
     def undominated(self) -> "Throughputs":
         """The same with rate 0 where nobody gains by being spread: with a spread rate that is not above
@@ -226,3 +260,11 @@ class Throughputs:
             else np.where(with_job_types, 0.0, self.colocated_rate)
         )
         return replace(self, rate=np.where(solo, 0.0, self.rate), colocated_rate=pair)
+
+
+def _is_frozen(array: Floats) -> bool:
+    """Whether an array of rates can be kept as it is: nobody can write it, also not through a view."""
+    flags = array.flags
+    return (
+        array.dtype == np.float64 and flags.c_contiguous and flags.owndata and not flags.writeable
+    )

@@ -23,7 +23,7 @@ from fairlead.policies.linear_objectives import (
 )
 from fairlead.policies.solve.linear_objectives import (
     JobRates,
-    Needs,
+    RateDemand,
     at_ratio,
     best_ratio,
     least_shortfall,
@@ -141,7 +141,7 @@ class MinCost:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         problem = ShareProblem.of(snapshot)
-        return _cheapest(snapshot, prices(snapshot, self.name), problem, Needs.none(problem))
+        return _cheapest(snapshot, prices(snapshot, self.name), problem, RateDemand.none(problem))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The part of the money that is well spent."""
@@ -164,9 +164,9 @@ class MinCostDeadlines:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified at the least shortfall."""
-        problem, needs = _needs(snapshot, space_sharing=False, all_or_none=False)
+        problem, demand = _deadline_demand(snapshot, space_sharing=False, all_or_none=False)
         return _report_unmet(
-            snapshot, _cheapest(snapshot, prices(snapshot, self.name), problem, needs)
+            snapshot, _cheapest(snapshot, prices(snapshot, self.name), problem, demand)
         )
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
@@ -179,35 +179,35 @@ def most_per_dollar(
 ) -> Allocation:
     """The largest sum of throughputs over prices, (slots,)."""
     problem, worth = ShareProblem.of(snapshot), np.ones(len(snapshot.jobs))
-    return largest(snapshot, worth, 1.0 / price, problem, Needs.none(problem), interior)
+    return largest(snapshot, worth, 1.0 / price, problem, RateDemand.none(problem), interior)
 
 
 def _with_deadlines(
     snapshot: Snapshot, price: Floats, all_or_none: bool, space_sharing: bool
 ) -> tuple[Allocation, float]:
     """The most throughput per cost at the least shortfall, and the shortfall. price: (slots,)."""
-    problem, needs = _needs(snapshot, space_sharing, all_or_none)
+    problem, demand = _deadline_demand(snapshot, space_sharing, all_or_none)
     worth = np.ones(len(snapshot.jobs))
     made = largest(
-        snapshot, worth, 1.0 / price, problem, needs, sum_analytic_centre if all_or_none else None
+        snapshot, worth, 1.0 / price, problem, demand, sum_analytic_centre if all_or_none else None
     )
-    return _report_unmet(snapshot, made), needs.shortfall
+    return _report_unmet(snapshot, made), demand.shortfall
 
 
-def _needs(
+def _deadline_demand(
     snapshot: Snapshot, space_sharing: bool, all_or_none: bool
-) -> tuple[ShareProblem, Needs]:
+) -> tuple[ShareProblem, RateDemand]:
     """all_or_none: needs that cannot all be met are given up; deadlines that have passed ask nothing."""
     rate = needed(snapshot)
     if all_or_none:
         rate[np.isinf(rate)] = 0.0
     problem = keyed(snapshot, rate, space_sharing)
     asked = rate[problem.classes.first]
-    needs = least_shortfall(problem, asked)
+    demand = least_shortfall(problem, asked)
     beyond = bool((asked > np.where(problem.can_run, problem.best, 0.0)).any())
-    if all_or_none and (beyond or needs.shortfall > SHORTFALL_TOLERANCE):
-        return problem, Needs.none(problem)
-    return problem, needs
+    if all_or_none and (beyond or demand.shortfall > SHORTFALL_TOLERANCE):
+        return problem, RateDemand.none(problem)
+    return problem, demand
 
 
 def _report_unmet(snapshot: Snapshot, made: Allocation) -> Allocation:
@@ -215,7 +215,9 @@ def _report_unmet(snapshot: Snapshot, made: Allocation) -> Allocation:
     return replace(made, report=replace(made.report, unmet=late))
 
 
-def _cheapest(snapshot: Snapshot, price: Floats, problem: ShareProblem, needs: Needs) -> Allocation:
+def _cheapest(
+    snapshot: Snapshot, price: Floats, problem: ShareProblem, demand: RateDemand
+) -> Allocation:
     """The best ratio and, at it, the most work. price: (slots,)."""
     worth = _best_prices(problem, price)
     if not worth.any():
@@ -223,8 +225,8 @@ def _cheapest(snapshot: Snapshot, price: Floats, problem: ShareProblem, needs: N
         report = SolveReport("optimal", 0.0, 0.0)
         return Allocation(snapshot.jobs[:, None].copy(), nothing, report)
     value = np.tile(worth[:, None], len(price))
-    ratio, proof = best_ratio(problem, value, price, needs)
-    solution = at_ratio(problem, value, price, needs, ratio)
+    ratio, proof = best_ratio(problem, value, price, demand)
+    solution = at_ratio(problem, value, price, demand, ratio)
     made = by_class(snapshot, problem, solution, SolveReport("optimal"))
     reached = _without_waste(snapshot, made, price)
     jobs = JobRates(snapshot.solo_rate, snapshot.job_scale)
@@ -234,7 +236,9 @@ def _cheapest(snapshot: Snapshot, price: Floats, problem: ShareProblem, needs: N
             report=SolveReport(
                 "optimal",
                 reached,
-                ratio_bound(problem, value, price, needs, prices=proof, jobs=jobs, reached=reached),
+                ratio_bound(
+                    problem, value, price, demand, prices=proof, jobs=jobs, reached=reached
+                ),
                 excess(snapshot, made),
                 solution.iterations,
             ),

@@ -79,8 +79,8 @@ class FifoShares:
             if not snapshot.space_sharing
             else snapshot.share[snapshot.group_members[:, 1] < 0]
         )
-        had = np.where(in_force.max(axis=1) > 0, in_force.argmax(axis=1), -1)
-        job, slot = queue.fill(had)
+        previous = np.where(in_force.max(axis=1) > 0, in_force.argmax(axis=1), -1)
+        job, slot = queue.fill(previous)
         share = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
         share[job, slot] = 1.0
         return check_allocation(allocation(snapshot, share, SolveReport("closed-form")), snapshot)
@@ -107,10 +107,6 @@ class FifoPlanner(RoundsOnlyPlanner):
         """``fifo_aware`` takes the fastest type, ``fifo`` a random one."""
         return "fifo_aware" if self.heterogeneity_aware else "fifo"
 
-    def start(self) -> PlannerState:
-        """There is no state: what lasts is in the snapshot."""
-        return None
-
     def plan(self, snapshot: Snapshot, state: PlannerState) -> tuple[RoundPlan, PlannerState]:
         """The next round."""
         job, slot = _Queue(snapshot, self.heterogeneity_aware, self.seed).fill(snapshot.running_on)
@@ -131,12 +127,12 @@ class _Queue:
         self.restart_s: Floats = snapshot.restart_s
         self.heterogeneity_aware, self.seed = heterogeneity_aware, seed
 
-    def fill(self, had: Ints) -> tuple[Ints, Ints]:
-        """(running,) jobs in order of id, and their slots. had: (jobs,) slot so far, -1 = none."""
-        self.had = had
-        slot = np.full(len(had), -1, np.int64)
+    def fill(self, previous: Ints) -> tuple[Ints, Ints]:
+        """(running,) jobs in order of id, and their slots. previous: (jobs,) slot so far, -1 = none."""
+        self.previous = previous
+        slot = np.full(len(previous), -1, np.int64)
         if not self.heterogeneity_aware:
-            self._keep(had, slot)
+            self._keep(previous, slot)
         waiting = np.flatnonzero((slot < 0) & self._could_run())
         for job in waiting.tolist():
             if not (self.free > 0).any():
@@ -152,19 +148,22 @@ class _Queue:
         runs = np.flatnonzero(slot >= 0)
         return runs, slot[runs]
 
-    def _keep(self, had: Ints, slot: Ints) -> None:
+    def _keep(self, previous: Ints, slot: Ints) -> None:
         """Jobs stay where they are, the earliest first where not all fit any more."""
-        allocated = np.flatnonzero(had >= 0)
-        accelerator_index, scale = self.accelerator_of_slot[had[allocated]], self.scale[allocated]
+        allocated = np.flatnonzero(previous >= 0)
+        accelerator_index, scale = (
+            self.accelerator_of_slot[previous[allocated]],
+            self.scale[allocated],
+        )
         if (np.bincount(accelerator_index, scale, len(self.free)) <= self.free).all():
-            slot[allocated] = had[allocated]
+            slot[allocated] = previous[allocated]
             self.free -= np.bincount(accelerator_index, scale, len(self.free))
             return
         for job, k, devices in zip(
             allocated.tolist(), accelerator_index.tolist(), scale.tolist(), strict=True
         ):
             if devices <= self.free[k]:
-                slot[job] = had[job]
+                slot[job] = previous[job]
                 self.free[k] -= devices
 
     def _could_run(self) -> Bools:
@@ -176,7 +175,7 @@ class _Queue:
     def _choose(self, job: int, fits: Bools) -> int:
         if self.heterogeneity_aware:
             best = int(np.where(fits, self.rate[job], -1.0).argmax())
-            here = int(self.had[job])
+            here = int(self.previous[job])
             if here >= 0 and fits[here] and not self._worth_moving(job, here, best):
                 return here
             return best

@@ -37,13 +37,13 @@ class FinishTime:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.parametric_level``)."""
-        return parametric_singles(snapshot, None, self.need(snapshot))
+        return parametric_singles(snapshot, None, self.demand(snapshot))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The largest rho."""
-        return self.need(snapshot).measure(snapshot, made)
+        return self.demand(snapshot).measure(snapshot, made)
 
-    def need(self, snapshot: Snapshot) -> Requirements:
+    def demand(self, snapshot: Snapshot) -> Requirements:
         """What each job needs for rho = 1."""
         return _requirements(snapshot, isolated_rate(snapshot, self.weighted))
 
@@ -67,14 +67,14 @@ class AgnosticFinishTime:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         rate = agnostic_rate(snapshot, self.reference)
-        return parametric_singles(snapshot, rate, self.need(snapshot, rate))
+        return parametric_singles(snapshot, rate, self.demand(snapshot, rate))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The largest rho."""
         rate = agnostic_rate(snapshot, self.reference)
-        return self.need(snapshot, rate).measure_agnostic(snapshot, made, rate)
+        return self.demand(snapshot, rate).measure_agnostic(snapshot, made, rate)
 
-    def need(self, snapshot: Snapshot, rate: Floats) -> Requirements:
+    def demand(self, snapshot: Snapshot, rate: Floats) -> Requirements:
         """What each job needs for rho = 1. rate: (jobs, slots) that are taken for its own."""
         one = rate.max(axis=1, initial=0.0)
         return _requirements(snapshot, isolated_rate(snapshot, self.weighted, one))
@@ -97,19 +97,19 @@ class SpaceSharingFinishTime:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.space_sharing``)."""
-        return parametric_pairs(snapshot, self.need(snapshot))
+        return parametric_pairs(snapshot, self.demand(snapshot))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The largest rho."""
-        return self.need(snapshot).measure(snapshot, made)
+        return self.demand(snapshot).measure(snapshot, made)
 
-    def need(self, snapshot: Snapshot) -> Requirements:
+    def demand(self, snapshot: Snapshot) -> Requirements:
         """What each job needs for rho = 1."""
-        need = _requirements(snapshot, isolated_rate(snapshot, self.weighted))
+        demand = _requirements(snapshot, isolated_rate(snapshot, self.weighted))
         if self.weighted:
-            return need
+            return demand
         # The release divides the rates by the weight: as many times the steps.
-        return replace(need, steps=need.steps * snapshot.weight)
+        return replace(demand, steps=demand.steps * snapshot.weight)
 
 
 def _requirements(snapshot: Snapshot, rate: Floats) -> Requirements:

@@ -16,9 +16,9 @@ from fairlead.policies.common import (
     violation,
 )
 from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE, least_migration
-from fairlead.policies.parametric_level import PAIR_PENALTY, RAISED
+from fairlead.policies.parametric_level import MIN_PAIR_GAIN, PAIR_PENALTY
 from fairlead.policies.solve.job_classes import group
-from fairlead.policies.solve.level_problem import ParametricNeeds
+from fairlead.policies.solve.level_problem import ParametricDemand
 from fairlead.policies.solve.max_min import MaxMin, solve
 from fairlead.policies.solve.parametric_level import MIN_CLASSES
 from fairlead.policies.solve.parametric_level import solve_level as solve_levels
@@ -130,7 +130,7 @@ class SpaceSharingLas:
         without_pairs = max_min(
             replace(problem, colocated_rate=None), worth[first], gain[first], 0.0
         )
-        if found.level <= without_pairs.level * (1 + RAISED):
+        if found.level <= without_pairs.level * (1 + MIN_PAIR_GAIN):
             made = Las().allocate(snapshot)
             return replace(made, report=replace(made.report, bound=found.bound, basis=found.basis))
         made = space_sharing_shares(snapshot, problem, found, worth)
@@ -175,7 +175,7 @@ def las_by_jobs(snapshot: Snapshot) -> Allocation:
     """The shares of ``Las`` as the least time theta = 1 / level in which each job meets its need."""
     scale = snapshot.job_scale.astype(np.float64)
     need = snapshot.weight * proportional_rate(snapshot) / scale
-    problem = ParametricNeeds(
+    problem = ParametricDemand(
         job_type=snapshot.job_class,
         rate=snapshot.solo_rate,
         scale=snapshot.job_scale,

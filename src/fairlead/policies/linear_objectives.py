@@ -19,20 +19,20 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation, by_class
 from fairlead.policies.solve.linear_objectives import (
     JobRates,
-    Needs,
+    RateDemand,
     largest_sum,
     sum_bound,
 )
 from fairlead.policies.solve.share_problem import ShareProblem
 
-RAISED = 1e-6  # pairs must better the objective by this much, relative
+MIN_PAIR_GAIN = 1e-6  # pairs must better the objective by this much, relative
 SHORTFALL_TOLERANCE = 1e-7  # a shortfall below this is the solver's tolerance
 DEADLINE_TOLERANCE = (
     1e-5  # a deadline is met at this much less than the throughput that it asks for, relative
 )
 
 # (classes, slots) shares of a problem with values (classes, slots) and needs; None = not found
-Interior: TypeAlias = Callable[[ShareProblem, Floats, Needs], Floats | None]
+Interior: TypeAlias = Callable[[ShareProblem, Floats, RateDemand], Floats | None]
 
 
 def largest(
@@ -40,7 +40,7 @@ def largest(
     worth: Floats,
     per_step: Floats,
     problem: ShareProblem,
-    needs: Needs,
+    demand: RateDemand,
     interior: Interior | None = None,
 ) -> Allocation:
     """max sum_i worth_i sum_j per_step_j T_ij x_ij with the needs met but for their shortfall.
@@ -51,10 +51,10 @@ def largest(
     """
     value = worth[problem.classes.first][:, None] * per_step
     previous = () if snapshot.previous is None else snapshot.previous.report.basis
-    best = largest_sum(problem, value, needs, previous)
+    best = largest_sum(problem, value, demand, previous)
     made = by_class(snapshot, problem, best.solution, SolveReport("optimal"))
-    if interior and problem.colocated_rate is None and needs.shortfall < SHORTFALL_TOLERANCE:
-        inner = interior(problem, value, needs)
+    if interior and problem.colocated_rate is None and demand.shortfall < SHORTFALL_TOLERANCE:
+        inner = interior(problem, value, demand)
         if inner is not None:
             made = allocation(snapshot, inner[problem.classes.of], made.report)
     objective = float(worth @ effective_throughput(made, worth_more(snapshot, per_step)))
@@ -64,7 +64,7 @@ def largest(
     report = SolveReport(
         "optimal",
         objective=objective,
-        bound=sum_bound(problem, value, needs, best.prices, jobs),
+        bound=sum_bound(problem, value, demand, best.prices, jobs),
         violation=excess(snapshot, made),
         iterations=best.solution.iterations,
         warm=best.solution.warm,
@@ -77,7 +77,7 @@ def pairs_where_they_pay(without_pairs: Allocation, with_pairs: Allocation) -> A
     """The packed answer, or the plain one with the bound of the packed where pairs gain nothing."""
     assert without_pairs.report.objective is not None
     assert with_pairs.report.objective is not None
-    if with_pairs.report.objective > without_pairs.report.objective * (1 + RAISED):
+    if with_pairs.report.objective > without_pairs.report.objective * (1 + MIN_PAIR_GAIN):
         return with_pairs
     report = replace(
         without_pairs.report, bound=with_pairs.report.bound, basis=with_pairs.report.basis

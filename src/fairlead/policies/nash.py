@@ -18,7 +18,7 @@ from fairlead.policies.solve.nash import (
 )
 from fairlead.policies.solve.share_problem import ShareProblem
 
-_CRUMB = 1e-9  # shares that add less than this part of a job's throughput are taken back
+_MIN_SHARE_GAIN = 1e-9  # shares that add less than this part of a job's throughput are taken back
 _FREE = 1e-12  # spending less than this part of its weight, a job is in nobody's way
 
 
@@ -126,7 +126,7 @@ def _solve(problem: ShareProblem, weight: Floats, count: Floats | None = None) -
     share[np.ix_(runs, slots)] = inner.share
     price[types] = inner.price
     made = problem.rate * share
-    share[made < _CRUMB * made.sum(axis=1, keepdims=True)] = 0.0
+    share[made < _MIN_SHARE_GAIN * made.sum(axis=1, keepdims=True)] = 0.0
     return Equilibrium(share, price, inner.steps)
 
 

@@ -16,12 +16,12 @@ from fairlead.policies.common import (
     by_class,
 )
 from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE, least_migration
-from fairlead.policies.solve.level_problem import ParametricNeeds
+from fairlead.policies.solve.level_problem import ParametricDemand
 from fairlead.policies.solve.parametric_level import solve_level
 from fairlead.policies.solve.share_problem import ShareProblem
 from fairlead.policies.solve.space_sharing import min_level
 
-RAISED = 1e-6  # pairs must better the objective by this much, relative
+MIN_PAIR_GAIN = 1e-6  # pairs must better the objective by this much, relative
 PAIR_PENALTY = 0.05  # what a device in a pair must earn in normalised rate beyond one that is not
 
 
@@ -67,7 +67,7 @@ def parametric_singles(
     """The best shares of jobs alone; agnostic: (jobs, slots) rates in place of the jobs' own; interior:
     what to have instead of the shares at which the simplex method ends."""
     rate = snapshot.solo_rate if agnostic is None else agnostic
-    problem = ParametricNeeds(
+    problem = ParametricDemand(
         job_type=snapshot.job_type,
         rate=rate,
         scale=snapshot.job_scale,
@@ -111,7 +111,7 @@ def parametric_pairs(
     else:
         single = replace(problem, colocated_rate=None)
         without_pairs = min_level(single, steps, age, isolated, gain, 0.0)
-        if without_pairs.level <= found.level * (1 + RAISED):
+        if without_pairs.level <= found.level * (1 + MIN_PAIR_GAIN):
             problem, found = single, replace(without_pairs, bound=found.bound)
         made = by_class(snapshot, problem, found.solution, SolveReport("optimal"))
     reached = found.level if inner else need.level(effective_throughput(made, snapshot), say)

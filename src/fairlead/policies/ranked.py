@@ -38,13 +38,13 @@ def in_force(snapshot: Snapshot) -> Ints:
 def jobs_in_force(snapshot: Snapshot) -> Ints:
     """(jobs,) slot of each job that has a share and keeps it, -1 = none. Where devices were lost, jobs
     give way from the last id on."""
-    had = in_force(snapshot)
+    previous = in_force(snapshot)
     free = snapshot.capacity.copy()
-    slot = np.full(len(had), -1, np.int64)
-    for job in np.flatnonzero(had >= 0).tolist():
-        accelerator_index = snapshot.accelerator_of_slot[had[job]]
+    slot = np.full(len(previous), -1, np.int64)
+    for job in np.flatnonzero(previous >= 0).tolist():
+        accelerator_index = snapshot.accelerator_of_slot[previous[job]]
         if snapshot.job_scale[job] <= free[accelerator_index]:
-            slot[job] = had[job]
+            slot[job] = previous[job]
             free[accelerator_index] -= snapshot.job_scale[job]
     return slot
 

@@ -1,7 +1,7 @@
 """Policies by name.
 
 Adding a policy is one file and one line of ``BUILT_IN`` in this one; or, in another package, an entry point
-in the group ``fairlead.policies`` whose name is the policy's and whose value is a ``Maker``.
+in the group ``fairlead.policies`` whose name is the policy's and whose value is a ``PolicyFactory``.
 """
 
 import difflib
@@ -28,7 +28,7 @@ from fairlead.policies.fifo import FastestFirstFifo, FifoPlanner, FifoShares
 from fairlead.policies.finish_time import AgnosticFinishTime, FinishTime, SpaceSharingFinishTime
 from fairlead.policies.gandiva import Gandiva
 from fairlead.policies.gandiva_fair import GandivaFair
-from fairlead.policies.gavel_reference import makers as gavel_reference
+from fairlead.policies.gavel_reference import factories as gavel_reference
 from fairlead.policies.isolated import Isolated
 from fairlead.policies.las import AgnosticLas, Las, SpaceSharingLas
 from fairlead.policies.makespan import AgnosticMakespan, Makespan, SpaceSharingMakespan
@@ -37,10 +37,10 @@ from fairlead.policies.partition import Partition
 from fairlead.policies.proportional import Proportional
 from fairlead.policies.python_random_stream import PythonRandomStream
 from fairlead.policies.recorded_rounds import load_rounds
-from fairlead.policies.request import Maker, PolicyRequest
+from fairlead.policies.request import PolicyFactory, PolicyRequest
 from fairlead.policies.shockwave.options import read_options
 from fairlead.policies.shockwave.planner import Shockwave
-from fairlead.policies.shockwave_reference import makers as shockwave_reference
+from fairlead.policies.shockwave_reference import factories as shockwave_reference
 from fairlead.policies.shortest_job import ShortestJobFirst, ShortestRemainingTimeFirst
 from fairlead.policies.simple_share import SimpleShare
 from fairlead.policies.space_sharing_fifo import SpaceSharingFifo
@@ -61,9 +61,9 @@ NEAR_MISS = (
     0.65  # similarity from which on a name is suggested for another; a swap of two of three letters
 )
 # profile -> name of a policy -> how to make it as the release has it that the profile imitates
-RELEASES: dict[str, Mapping[str, Maker]] = {
-    "gavel": gavel_reference.MAKERS,
-    "shockwave": shockwave_reference.MAKERS,
+RELEASES: dict[str, Mapping[str, PolicyFactory]] = {
+    "gavel": gavel_reference.FACTORIES,
+    "shockwave": shockwave_reference.FACTORIES,
 }
 
 
@@ -73,7 +73,7 @@ class Entry:
 
     name: str
     aliases: tuple[str, ...]
-    make: Maker
+    make: PolicyFactory
     documented: object
     argument: str = ""  # what stands behind the colon; empty = nothing may; [in brackets] = it may
 
@@ -317,9 +317,9 @@ def _source(point: EntryPoint) -> str:
     return point.dist.name if point.dist else point.module
 
 
-def _load(point: EntryPoint) -> Maker:
+def _load(point: EntryPoint) -> PolicyFactory:
     try:
-        maker: Maker = point.load()
+        maker: PolicyFactory = point.load()
     except (ImportError, AttributeError) as problem:
         raise ConfigError(
             f"policy {point.name!r}: entry point {point.value!r} cannot be loaded ({problem})"

@@ -16,4 +16,4 @@ class PolicyRequest:
     profile: str
 
 
-Maker: TypeAlias = Callable[[PolicyRequest], Policy | Planner]
+PolicyFactory: TypeAlias = Callable[[PolicyRequest], Policy | Planner]

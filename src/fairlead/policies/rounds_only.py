@@ -7,9 +7,17 @@ from fairlead.model.snapshot import Snapshot
 
 
 class RoundsOnlyPlanner:
-    """The part of ``Planner`` about solving, for one that plans its rounds from the snapshot alone."""
+    """All of ``Planner`` but ``name`` and ``plan``, for one that plans its rounds from the snapshot alone:
+    it solves nothing, uses no pairs of jobs, and its state is None. A planner that remembers something has
+    ``start`` too."""
 
     __slots__ = ()
+
+    space_sharing = False
+
+    def start(self) -> PlannerState:
+        """There is no state: what lasts is in the snapshot."""
+        return None
 
     def due(self, now_s: float, changed: Change, stalled: bool, state: PlannerState) -> bool:  # noqa: ARG002
         """Never: there is nothing to solve."""

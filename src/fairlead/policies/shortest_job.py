@@ -55,15 +55,15 @@ class ShortestRemainingTimeFirst:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
-        left, had = time_left(snapshot), in_force(snapshot)
+        left, previous = time_left(snapshot), in_force(snapshot)
 
         def choose(job: int, fits: Bools, _: Floats) -> int:
-            best, here = _quickest(snapshot.solo_rate[job], fits), int(had[job])
+            best, here = _quickest(snapshot.solo_rate[job], fits), int(previous[job])
             stays = here >= 0 and fits[here]
             moving = left[job, best] + snapshot.restart_s[job]
             return here if stays and left[job, here] <= moving else best
 
-        slot = np.full(len(had), -1, np.int64)
+        slot = np.full(len(previous), -1, np.int64)
         fill(snapshot, np.argsort(left.min(axis=1), kind="stable"), slot, choose)
         return _all_or_nothing(snapshot, slot)
 

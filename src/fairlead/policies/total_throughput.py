@@ -9,7 +9,7 @@ from fairlead.model.allocation_checks import effective_throughput
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.linear_objectives import Interior, largest, pairs_where_they_pay
-from fairlead.policies.solve.linear_objectives import Needs
+from fairlead.policies.solve.linear_objectives import RateDemand
 from fairlead.policies.solve.share_problem import ShareProblem
 
 
@@ -100,4 +100,4 @@ def total(
         ShareProblem.of(snapshot, space_sharing=space_sharing),
         np.ones(len(snapshot.slots)),
     )
-    return largest(snapshot, worth, each, problem, Needs.none(problem), interior)
+    return largest(snapshot, worth, each, problem, RateDemand.none(problem), interior)

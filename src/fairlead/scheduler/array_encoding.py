@@ -75,7 +75,8 @@ def pack(array: NDArray[Any]) -> bytes:
     if type_code == "?":
         return b"d?" + shape + array.tobytes()
     real = type_code == "d"
-    bits = array.ravel()
+    # A kernel takes arrays that can be written.
+    bits = array.ravel() if array.flags.writeable else array.flatten()
     out = np.empty(8 * bits.size, np.uint8)
     found = _put_values(bits.view(np.int64) if real else bits, real, out)
     layout = b"z" if found & 2 else b"d"

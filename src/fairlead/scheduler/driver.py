@@ -9,13 +9,13 @@ from fairlead.scheduler.core.scheduler import Scheduler
 
 
 class Backend(Protocol):
-    """Owns clock and workers: yields what happened and makes commands so."""
+    """Owns clock and workers: returns what has happened, and carries commands out."""
 
     def next(self) -> Event | None:
-        """The next event; None when there is nothing left to do."""
+        """Return the next event; None when there is nothing left to do."""
 
     def perform(self, command: Command) -> None:
-        """Make a command so."""
+        """Carry a command out."""
 
 
 class Observer(Protocol):

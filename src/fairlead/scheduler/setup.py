@@ -14,7 +14,7 @@ from fairlead.policies import registry
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
 from fairlead.scheduler.core.restore import restore_into
 from fairlead.scheduler.core.scheduler import Scheduler
-from fairlead.scheduler.mechanism.checking import check_traits
+from fairlead.scheduler.mechanism.checking import check_planner, check_traits, is_meant_as_planner
 from fairlead.scheduler.mechanism.make_planner import make_planner
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.placement.rule import PlacementRule
@@ -73,7 +73,9 @@ def check_policy(policy: object, name: str) -> None:
     if policy is None:
         raise ConfigError(f"policy {name!r}: expected a policy or a planner, got None")
     check_made("policy", policy)
-    if not isinstance(policy, Planner):
+    if isinstance(policy, Planner) or is_meant_as_planner(policy):
+        check_planner(policy)
+    else:
         check_traits(policy)
 
 

@@ -30,9 +30,9 @@ FAMILIES = (
     *(f"Recommendation (batch size {n})" for n in (512, 1024, 2048, 4096, 8192)),
 )
 SCALES = (1, 2, 4, 8)
-SHORT_S = 1000.0  # Accordion jobs below this stay static
+MIN_ADAPTING_S = 1000.0  # Accordion jobs below this stay static
 MODES = (Mode.STATIC, Mode.ACCORDION, Mode.GNS)
-FEWEST_DURATIONS = 5  # so that each class has one
+MIN_DURATIONS = 5  # so that each class has one
 MAX_DURATIONS = 100_000
 
 
@@ -75,9 +75,9 @@ def adapting_arrivals(
     for name, parts in (("modes", mix.modes), ("scale factors", mix.scales)):
         if min(parts) < 0 or not isclose(sum(parts), 1.0, abs_tol=1e-3):
             raise ConfigError(f"mix of {name}: parts must be >= 0 and add up to 1, got {parts}")
-    if not FEWEST_DURATIONS <= mix.durations <= MAX_DURATIONS:
+    if not MIN_DURATIONS <= mix.durations <= MAX_DURATIONS:
         raise ConfigError(
-            f"durations: must be from {FEWEST_DURATIONS} to {MAX_DURATIONS}, got {mix.durations}"
+            f"durations: must be from {MIN_DURATIONS} to {MAX_DURATIONS}, got {mix.durations}"
         )
     drawn = _Jobs(Reference(throughputs, reference), seed, mix, multi_gpu)
     endless = _stream(drawn, random.Random(seed + 1), mean_interarrival_s)
@@ -114,7 +114,7 @@ class _Jobs:
         scale = self._scale(family) if self.multi_gpu else 1
         duration_s = self._duration_s()
         mode = MODES[_chosen(self.mode.uniform(0, 1), self.mix.modes)]
-        if mode is Mode.ACCORDION and duration_s < SHORT_S:
+        if mode is Mode.ACCORDION and duration_s < MIN_ADAPTING_S:
             mode = Mode.STATIC
         steps = float(max(1, int(duration_s * self.rate[JobType.parse(family, scale)])))
         schedule = batch_schedule(family, scale, steps, mode)

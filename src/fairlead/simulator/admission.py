@@ -11,18 +11,22 @@ from fairlead.errors import SimulationError
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Command, EndJobs, JobEnd
 from fairlead.model.events import Event, JobsSubmitted
+from fairlead.model.foreign_code import calling_others
 from fairlead.model.job import Job, JobId
 from fairlead.scheduler.driver import Backend
-from fairlead.simulator.foreign_code import naming
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionState:
-    """What an admission rule may go by."""
+    """What an admission rule may go by.
+
+    time_s: seconds since the beginning. cluster: all of it, whatever has failed. jobs: by id, those in the
+    system, whether they run or wait, and those let in at this time already; read-only.
+    """
 
     time_s: float
     cluster: Cluster
-    jobs: Mapping[JobId, Job]  # in the system, whether they run or wait; read-only
+    jobs: Mapping[JobId, Job]
 
 
 @runtime_checkable
@@ -31,10 +35,12 @@ class AdmissionRule(Protocol):
     asks it again."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What reports and errors call it."""
 
     def admit(self, job: Job, state: AdmissionState) -> bool:
-        """False refuses the job for good. Jobs that arrive at one time are asked about one by one."""
+        """Return whether the job is let in; False refuses it for good. Jobs that arrive at one time are asked
+        about one by one."""
 
 
 class AdmittingBackend:
@@ -62,7 +68,7 @@ class AdmittingBackend:
     def _admits(self, job: Job, time_s: float) -> bool:
         state = AdmissionState(time_s, self.cluster, MappingProxyType(self._jobs))
         where = f"admission {type(self.admission).__name__} at {time_s:.0f} s: job {job.id}"
-        with naming(where):
+        with calling_others(where, SimulationError):
             admitted: object = self.admission.admit(job, state)
         if not isinstance(admitted, bool | np.bool_):
             raise SimulationError(f"{where}: expected True or False, got {admitted!r:.60}")

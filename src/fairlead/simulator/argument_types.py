@@ -3,6 +3,7 @@
 import builtins
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import numpy as np
 from fairlead.errors import ConfigError
 from fairlead.model import argument_checks
 from fairlead.model.argument_checks import (
+    BOOLEAN,
     NUMBER,
-    WHOLE,
-    YES_OR_NO,
+    PATH,
+    WHOLE_NUMBER,
     Check,
     is_a,
     is_number,
@@ -47,7 +49,18 @@ def _is_trace(value: Any) -> bool:
     return isinstance(value, Trace | str | Path | Iterable)
 
 
-_PATH = (is_a(str, Path), "a path")
+def _takes_no_arguments(value: Any) -> bool:
+    if not callable(value):
+        return False
+    try:
+        signature(value).bind()
+    except ValueError:  # of C, whose arguments nobody can tell
+        return True
+    except TypeError:
+        return False
+    return True
+
+
 _SECONDS = (is_number, "a number of seconds")
 
 # What an argument must be, and how that is said.
@@ -55,10 +68,10 @@ ARGUMENTS: dict[str, Check] = {
     "trace": (_is_trace, "a path, what read_trace gave, or arrivals"),
     "cluster": (is_a(Cluster, str), "a Cluster or text such as 'v100=8,k80=24'"),
     "policy": (_is_policy, "a name or a policy (not its class)"),
-    "out": _PATH,
-    "expect_rounds": _PATH,
-    "resume": YES_OR_NO,
-    "stop": (callable, "a function without arguments"),
+    "out": PATH,
+    "expect_rounds": PATH,
+    "resume": BOOLEAN,
+    "stop": (_takes_no_arguments, "a function without arguments"),
     "watch": (callable, "a function"),
     "observers": (
         lambda value: isinstance(value, Iterable),
@@ -67,7 +80,7 @@ ARGUMENTS: dict[str, Check] = {
     "throughputs": (is_a(Throughputs, str, Path), "a table of rates or its path"),
     "profile": (is_a(str, MechanismSettings), "a name or MechanismSettings"),
     "round_s": _SECONDS,
-    "seed": WHOLE,
+    "seed": WHOLE_NUMBER,
     "preemption_hysteresis": NUMBER,
     "measured_jobs": (_is_pair, "two whole numbers"),
     "stop_at_s": _SECONDS,
@@ -76,18 +89,18 @@ ARGUMENTS: dict[str, Check] = {
     "assumed_costs": (is_a(RestartCosts), "RestartCosts"),
     "estimator": (is_a(str), "text such as 'oracle'"),
     "user_estimates": (is_a(UserEstimates), "UserEstimates"),
-    "ideal": YES_OR_NO,
+    "ideal": BOOLEAN,
     "solve_interval_s": _SECONDS,
 }
-_MAY_BE_NONE = {
-    *("out", "expect_rounds", "watch", "round_s", "preemption_hysteresis", "measured_jobs"),
+_OPTIONAL_ARGUMENTS = {
+    *("out", "expect_rounds", "stop", "watch", "round_s", "preemption_hysteresis", "measured_jobs"),
     *("stop_at_s", "ground_truth", "assumed_costs", "user_estimates", "solve_interval_s"),
 }
 
 
 def check_arguments(function: str, given: Mapping[str, Any]) -> None:
     """ConfigError names the first argument that is of no type that it can have, and its value."""
-    some = {k: v for k, v in given.items() if not (v is None and k in _MAY_BE_NONE)}
+    some = {k: v for k, v in given.items() if not (v is None and k in _OPTIONAL_ARGUMENTS)}
     argument_checks.check_arguments(function, some, ARGUMENTS)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairlead.errors import ConfigError, RunError
+from fairlead.errors import AllocationError, ConfigError, RunError
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import check_allocation, typed_allocation
 from fairlead.model.argument_checks import shown
@@ -21,7 +21,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.simulator.argument_types import check_arguments, make_options
 from fairlead.simulator.independent_copy import independent_copy
 from fairlead.simulator.simulation_run import AgentPolicy, SimulationRun
-from fairlead.simulator.traces.trace import Trace
+from fairlead.simulator.traces.trace import Trace, iterated
 
 
 class Environment:
@@ -42,7 +42,7 @@ class Environment:
     ) -> None:
         """trace, cluster and options: those of ``simulate``; iterables are read to their end."""
         check_arguments("Environment", {"trace": trace, "cluster": cluster})
-        given = trace if isinstance(trace, Trace | str | Path) else list(trace)
+        given = trace if isinstance(trace, Trace | str | Path) else list(iterated(trace))
         chosen = make_options("Environment", options)
         if chosen.ideal or chosen.solve_s > 0 or chosen.estimator != "oracle":
             raise ConfigError(
@@ -84,7 +84,8 @@ class Environment:
     ) -> tuple[Snapshot, float, bool, bool, dict[str, Any]]:
         """Put shares in force and go on to the next decision: observation, reward, terminated (no job is
         left), truncated (``stop_at_s`` or ``measured_jobs`` has ended it), info. Raises AllocationError
-        where the shares exceed a job's time or a type's devices."""
+        where the shares exceed a job's time or a type's devices, or an ``Allocation`` lacks
+        a job."""
         episode = self._episode
         if episode is None or episode.asked is None:
             raise RunError("the episode is over, or has not begun: call reset() first")
@@ -171,17 +172,29 @@ class _Episode:
 
 def _allocation(action: Any, snapshot: Snapshot) -> Allocation:
     if isinstance(action, Allocation):
-        return typed_allocation(check_allocation(action, snapshot), snapshot)
-    shape = len(snapshot.jobs), len(snapshot.slots)
-    try:
-        share = np.asarray(action, np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError(
-            f"action: expected shares of shape {shape}, got {shown(action)}"
-        ) from None
-    if share.shape != shape:
-        raise ConfigError(
-            f"action: expected shares of shape {shape}, got {share.shape}: {shown(action)}"
-        )
+        made = typed_allocation(check_allocation(action, snapshot), snapshot)
+        missing = np.setdiff1d(snapshot.jobs, made.job_groups)
+        if len(missing):
+            raise AllocationError(
+                f"action: job {missing[0]} is in no job group: is the allocation of an older observation? A "
+                "job that is to wait has a row with shares 0"
+            )
+        return made
+    share = action_array(action, (len(snapshot.jobs), len(snapshot.slots)))
     ids = snapshot.jobs[:, None].copy()
     return check_allocation(Allocation(ids, share.copy(), SolveReport("closed-form")), snapshot)
+
+
+def action_array(action: Any, shape: tuple[int, ...]) -> Floats:
+    """An action as numbers. Raises ConfigError unless it is an array of that shape."""
+    try:
+        array = np.asarray(action, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"action: expected an array of shape {shape}, got {shown(action)}"
+        ) from None
+    if array.shape != shape:
+        raise ConfigError(
+            f"action: expected an array of shape {shape}, got {array.shape}: {shown(action)}"
+        )
+    return array

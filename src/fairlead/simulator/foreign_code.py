@@ -1,50 +1,28 @@
-"""What is called of others in a run: it gets nothing that it can spoil, and its errors name it."""
+"""Observers and functions from outside."""
 
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
-import numpy as np
-
-from fairlead.errors import FairleadError, SimulationError
+from fairlead.errors import SimulationError
 from fairlead.model.commands import Command
 from fairlead.model.events import Event
+from fairlead.model.foreign_code import calling_others, read_only
 from fairlead.scheduler.driver import Observer
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@contextmanager
-def naming(where: str) -> Iterator[None]:
-    """Whatever is raised within, unless it is Fairlead's own, becomes a SimulationError of one sentence:
-    where, what, and the line of code."""
-    try:
-        yield
-    except FairleadError:
-        raise
-    except Exception as problem:
-        last = traceback.extract_tb(problem.__traceback__)[-1]
-        sentence = " ".join(f"{type(problem).__name__}: {problem}".split())
-        raise SimulationError(f"{where}: {sentence} ({last.filename}:{last.lineno})") from problem
+def guarded(name: str, function: Callable[P, T]) -> Callable[P, T]:
+    """The function; whatever it raises becomes a SimulationError that names it."""
 
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        with calling_others(name, SimulationError):
+            return function(*args, **kwargs)
 
-def read_only(record: T) -> T:
-    """The same record with views of its arrays, and of those of records in it, that cannot be written to."""
-    if isinstance(record, np.ndarray):
-        view: Any = record.view()
-        view.flags.writeable = False
-        return view  # type: ignore[no-any-return]
-    if not is_dataclass(record) or isinstance(record, type):
-        return record
-    views = {
-        field.name: read_only(value)
-        for field in fields(record)
-        if isinstance(value := getattr(record, field.name), np.ndarray) or is_dataclass(value)
-    }
-    changed = {name: view for name, view in views.items() if view is not getattr(record, name)}
-    return replace(record, **changed) if changed else record
+    return call
 
 
 class GuardedObserver:
@@ -56,12 +34,12 @@ class GuardedObserver:
 
     def event(self, event: Event) -> None:
         """Show the event. Raises SimulationError."""
-        with naming(self._where(event)):
+        with calling_others(self._where(event), SimulationError):
             self.observer.event(read_only(event))
 
     def command(self, command: Command) -> None:
         """Show the command. Raises SimulationError."""
-        with naming(self._where(command)):
+        with calling_others(self._where(command), SimulationError):
             self.observer.command(read_only(command))
 
     def _where(self, seen: Event | Command) -> str:

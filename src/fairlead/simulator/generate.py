@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fairlead.errors import ConfigError
-from fairlead.model.argument_checks import TEXT, WHOLE, check_arguments, is_a
+from fairlead.model.argument_checks import TEXT, WHOLE_NUMBER, check_arguments, is_a
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, check_seed
@@ -21,8 +21,8 @@ from fairlead.simulator.arrivals import bursty_arrivals, gavel_arrivals
 
 # What each kind of generator takes: (keys with a number, keys with a list of parts, flags).
 _COMMON = ("jobs", "interarrival")
-_WHOLE = ("jobs", "durations")
-_MOST = {"jobs": MAX_JOBS, "durations": MAX_DURATIONS, "modes": 1}  # the others: seconds
+_INTEGER_OPTIONS = ("jobs", "durations")
+_MAX_VALUES = {"jobs": MAX_JOBS, "durations": MAX_DURATIONS, "modes": 1}  # the others: seconds
 _KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "gavel": ((*_COMMON, "duration"), (), ("multi-gpu", "priorities", "deadlines", "full")),
     "bursty": (_COMMON, (), ()),
@@ -34,7 +34,7 @@ _TYPES = {
     "spec": TEXT,
     "throughputs": (is_a(Throughputs), "Throughputs"),
     "cluster": (is_a(Cluster), "a Cluster"),
-    "seed": WHOLE,
+    "seed": WHOLE_NUMBER,
 }
 
 
@@ -71,9 +71,7 @@ def generate(
     match given.kind:
         case "bursty":
             rng = np.random.default_rng(seed)
-            return bursty_arrivals(
-                throughputs, mean_interarrival_s=mean_s, rng=rng, jobs=jobs
-            ), jobs
+            arrivals = bursty_arrivals(throughputs, mean_interarrival_s=mean_s, rng=rng, jobs=jobs)
         case "shockwave":
             arrivals = adapting_arrivals(
                 throughputs,
@@ -95,7 +93,17 @@ def generate(
                 steady_state=cluster if "full" in given.flags else None,
                 fixed_duration_s=given.numbers.get("duration"),
             )
-    return arrivals, jobs
+    return (EndlessArrivals(arrivals) if jobs is None else arrivals), jobs
+
+
+class EndlessArrivals(Iterator[Arrival]):
+    """Arrivals without end: a run of them has to be told when to stop."""
+
+    def __init__(self, arrivals: Iterator[Arrival]) -> None:
+        self._arrivals = arrivals
+
+    def __next__(self) -> Arrival:
+        return next(self._arrivals)
 
 
 def _parsed(spec: str) -> _Given:
@@ -106,6 +114,8 @@ def _parsed(spec: str) -> _Given:
     given = _Given(generator)
     for part in parts:
         key, value = split_option(part)
+        if key in given.numbers or key in given.parts or part in given.flags:
+            raise ConfigError(f"generate: {key} is given twice in {spec!r}")
         if key in numbers and value:
             given.numbers[key] = _number(key, value)
         elif key in lists and value:
@@ -137,8 +147,8 @@ def _number(key: str, value: str) -> float:
         number = float(value)
     except ValueError:
         number = float("nan")
-    most = _MOST.get(key, MAX_SECONDS)
-    if key in _WHOLE and not (1 <= number <= most and number % 1 == 0):
+    most = _MAX_VALUES.get(key, MAX_SECONDS)
+    if key in _INTEGER_OPTIONS and not (1 <= number <= most and number % 1 == 0):
         raise ConfigError(f"generate: {key} must be a whole number from 1 to {most}, got {value!r}")
     if not 0 <= number <= most:
         raise ConfigError(f"generate: {key} must be a number from 0 to {most:g}, got {value!r}")

@@ -6,16 +6,16 @@ import numpy as np
 
 from fairlead.errors import ConfigError
 from fairlead.model.argument_checks import (
+    BOOLEAN,
     NUMBER,
-    WHOLE,
-    YES_OR_NO,
+    WHOLE_NUMBER,
     check_fields,
     is_a,
     or_none,
 )
 from fairlead.model.arrays import Floats
 from fairlead.model.job import Job, RestartCosts
-from fairlead.model.limits import MAX_SECONDS, check_seed, is_duration
+from fairlead.model.limits import MAX_SECONDS, check_seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,6 @@ class GroundTruth:
         if self.mtbf_s is not None:
             _check("mtbf_s", self.mtbf_s, 1 <= self.mtbf_s <= MAX_SECONDS)
         _check("mttr_s", self.mttr_s, 1 <= self.mttr_s <= MAX_SECONDS)
-        costs = self.restart_costs
-        for cost_s in (costs.default_s, *costs.by_family.values(), *costs.by_job.values()):
-            _check("restart_costs", cost_s, is_duration(cost_s))
         check_seed(self.seed)
 
     def last_step(self, job: Job) -> float:
@@ -79,22 +76,21 @@ _TYPES = {
     "mtbf_s": or_none(NUMBER),
     "mttr_s": NUMBER,
     "early_termination": NUMBER,
-    "seed": WHOLE,
-    "first_starts_cost": YES_OR_NO,
+    "seed": WHOLE_NUMBER,
+    "first_starts_cost": BOOLEAN,
 }
-_WORDS = {
+_REQUIREMENTS = {
     "rate_noise": "rate noise must be a number from 0 to 2",
     "rate_bias": "rate bias must be a number from 0 to 2",
     "early_termination": "the probability of an early end must be from 0 to 1",
     "mtbf_s": f"the mean time between failures must be from 1 to {MAX_SECONDS:g} s",
     "mttr_s": f"the mean time to repair must be from 1 to {MAX_SECONDS:g} s",
-    "restart_costs": f"a restart cost must be from 0 to {MAX_SECONDS:g} s",
 }
 
 
 def _check(name: str, value: float, holds: bool) -> None:
     if not (holds and value < np.inf):
-        raise ConfigError(f"{_WORDS[name]}, got {value} ({name})")
+        raise ConfigError(f"{_REQUIREMENTS[name]}, got {value} ({name})")
 
 
 def _lognormal(rng: np.random.Generator, sigma: float, size: int) -> Floats:

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.errors import ConfigError, RunError
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import is_whole, shown
 from fairlead.model.arrays import Bools, Floats
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.snapshot import Snapshot
-from fairlead.simulator.environment import Environment
+from fairlead.simulator.environment import Environment, action_array
 from fairlead.simulator.independent_copy import independent_copy
 from fairlead.simulator.traces.trace import Trace
 
@@ -25,6 +25,7 @@ except (
     Env = spaces = None
 
 FEATURES = ("weight", "devices", "age_h", "ran_h", "left_h", "slack_h")
+_MAX_ROWS = 100_000  # of the arrays of an observation
 NO_DEADLINE_H = 1e6  # the slack of a job without a deadline: a space holds no infinity
 
 Observation: TypeAlias = dict[str, NDArray[Any]]
@@ -67,8 +68,10 @@ class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
             raise ConfigError(
                 "GymEnvironment needs the package gymnasium: pip install 'fairlead[gym]'"
             )
-        if isinstance(max_jobs, bool) or not isinstance(max_jobs, int) or max_jobs < 1:
-            raise ConfigError(f"max_jobs: expected a number of at least 1, got {max_jobs!r}")
+        if not is_whole(max_jobs) or not 1 <= max_jobs <= _MAX_ROWS:
+            raise ConfigError(
+                f"max_jobs: expected a whole number from 1 to {_MAX_ROWS}, got {shown(max_jobs)}"
+            )
         self.environment = Environment(trace, cluster, **options)
         self._snapshot: Snapshot | None = None  # None: before the first reset
         self.max_jobs = max_jobs
@@ -112,15 +115,7 @@ class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
 
     def _requested(self, action: Any) -> Floats:
         """(max_jobs, slots) the action as numbers."""
-        shape = self.action_space.shape
-        try:
-            requested = np.asarray(action, np.float64)
-        except (TypeError, ValueError):
-            raise ConfigError(
-                f"action: expected an array of shape {shape}, got {shown(action)}"
-            ) from None
-        if requested.shape != shape:
-            raise ConfigError(f"action: expected an array of shape {shape}, got {requested.shape}")
+        requested = action_array(action, self.action_space.shape)
         bad = np.argwhere(~np.isfinite(requested))
         if len(bad):
             row, slot = bad[0].tolist()

@@ -14,25 +14,35 @@ from fairlead.simulator.user_estimates import UserEstimates
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything about a simulation besides trace, cluster and policy; each has its default."""
+    """Everything about a simulation besides trace, cluster and policy; each has its default.
+
+    throughputs: the table of rates, or its path; "builtin" = the catalogue. profile: "default", "gavel" or
+    "shockwave", or settings of the mechanism. round_s: the longest that a round lasts, in seconds; None = the
+    profile's. seed: of all that is random but the ground truth. preemption_hysteresis: a start
+    must be worth this many times what it costs; None = the profile's. measured_jobs: (s, e)
+    measures jobs s .. e-1 by order of submission, and stops when they have ended; None = all jobs.
+    stop_at_s: stop at this time; None = at the end. ground_truth: what is otherwise than planned; None =
+    nothing. solve_s: simulated seconds that a solve takes. assumed_costs: of restarts, in seconds, as the
+    scheduler believes; None = those of the ground truth. estimator: of rates ("oracle" = the table's).
+    user_estimates: what users say of their jobs' rates; None = nothing. ideal: no rounds, jobs progress at
+    their shares all the time. solve_interval_s: the least time between two solves, in seconds; None = the
+    profile's.
+    """
 
     throughputs: Throughputs | str | Path = "builtin"
     profile: str | MechanismSettings = "default"
-    round_s: float | None = None  # None: the profile's
+    round_s: float | None = None
     seed: int = 0
-    preemption_hysteresis: float | None = None  # None: the profile's
-    measured_jobs: tuple[int, int] | None = (
-        None  # measure jobs s .. e-1, and stop when they have ended
-    )
-    stop_at_s: float | None = None  # stop at this time
+    preemption_hysteresis: float | None = None
+    measured_jobs: tuple[int, int] | None = None
+    stop_at_s: float | None = None
     ground_truth: GroundTruth | None = None
-    solve_s: float = 0.0  # simulated seconds that a solve takes
-    assumed_costs: RestartCosts | None = None  # of restarts, by the scheduler; None: the world's
-    estimator: str = "oracle"  # of rates; see ``fairlead.estimation.registry``
-    user_estimates: UserEstimates | None = None  # what users say of their jobs' rates
-    # no rounds: jobs progress at their shares all the time (fairlead.simulator.fluid_backend)
+    solve_s: float = 0.0
+    assumed_costs: RestartCosts | None = None
+    estimator: str = "oracle"
+    user_estimates: UserEstimates | None = None
     ideal: bool = False
-    solve_interval_s: float | None = None  # least time between solves; None: the profile's
+    solve_interval_s: float | None = None
 
 
 def _named_profile(options: Options) -> MechanismSettings:
@@ -62,13 +72,15 @@ def check_options(options: Options, n_jobs: int | None) -> None:
     check_seed(options.seed)
     if options.round_s is not None and not 10 <= options.round_s <= MAX_SECONDS:
         raise ConfigError(
-            f"round: must be from 10 to {MAX_SECONDS:g} seconds, got {options.round_s}"
+            f"round (round_s): must be from 10 to {MAX_SECONDS:g} seconds, got {options.round_s}"
         )
     if options.stop_at_s is not None and not options.stop_at_s > 0:
-        raise ConfigError(f"stop-at: must be a number of seconds > 0, got {options.stop_at_s}")
+        raise ConfigError(
+            f"stop-at (stop_at_s): must be a number of seconds > 0, got {options.stop_at_s}"
+        )
     if not is_duration(options.solve_s):
         raise ConfigError(
-            f"solve time: must be from 0 to {MAX_SECONDS:g} seconds, got {options.solve_s}"
+            f"solve time (solve_s): must be from 0 to {MAX_SECONDS:g} seconds, got {options.solve_s}"
         )
     hysteresis = options.preemption_hysteresis
     if hysteresis is not None and not 0 <= hysteresis <= MAX_NUMBER:
@@ -78,7 +90,7 @@ def check_options(options: Options, n_jobs: int | None) -> None:
     interval_s = options.solve_interval_s
     if interval_s is not None and not is_duration(interval_s):
         raise ConfigError(
-            f"solve interval: must be from 0 to {MAX_SECONDS:g} seconds, got {interval_s}"
+            f"solve interval (solve_interval_s): must be from 0 to {MAX_SECONDS:g} seconds, got {interval_s}"
         )
     if options.ideal:
         _check_ideal(options)
@@ -86,11 +98,13 @@ def check_options(options: Options, n_jobs: int | None) -> None:
         return
     first, stop = options.measured_jobs
     if stop > MAX_JOBS:
-        raise ConfigError(f"window {first}:{stop}: at most {MAX_JOBS} jobs")
+        raise ConfigError(f"window {first}:{stop}: at most {MAX_JOBS} jobs (measured_jobs)")
     if not 0 <= first < stop:
-        raise ConfigError(f"window {first}:{stop}: must be S:E with 0 <= S < E")
+        raise ConfigError(f"window {first}:{stop}: must be S:E with 0 <= S < E (measured_jobs)")
     if n_jobs is not None and stop > n_jobs:
-        raise ConfigError(f"window {first}:{stop}: only {n_jobs} jobs of the trace can run here")
+        raise ConfigError(
+            f"window {first}:{stop}: only {n_jobs} jobs of the trace can run here (measured_jobs)"
+        )
 
 
 def _check_ideal(options: Options) -> None:

@@ -1,7 +1,8 @@
 """The jobs of a run: read, checked, without those that its cluster cannot run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import inf
 from pathlib import Path
 
@@ -44,18 +45,26 @@ def read_jobs(
     else:
         skipped: list[Skipped] = []
         stream = only_usable(checked(source), rates, cluster, skipped)
-        return RunJobs(name, stream, None, warnings, skipped)
+        first = next(stream, None)
+        if first is None:
+            raise ConfigError(_no_jobs(name, skipped))
+        return RunJobs(name, chain([first], stream), None, warnings, skipped)
     if not trace.arrivals:
         raise ConfigError(f"{trace.name}: there are no jobs")
     trace = usable(trace, rates, cluster)
     if not trace.arrivals:
-        raise ConfigError(
-            f"{trace.name}: no job of the trace can run on this cluster: {summarise(trace.skipped)[0]}"
-        )
+        raise ConfigError(_no_jobs(trace.name, trace.skipped))
     arrivals = trace.arrivals
     return RunJobs(
         trace.name, arrivals, len(arrivals), (*trace.notes, *warnings), list(trace.skipped)
     )
+
+
+def _no_jobs(name: str, skipped: Sequence[Skipped]) -> str:
+    """Why there are no jobs to run."""
+    if skipped:
+        return f"{name}: no job of the trace can run on this cluster: {summarise(skipped)[0]}"
+    return f"{name}: there are no jobs (an iterator yields its arrivals once: give a list to several runs)"
 
 
 def as_released(arrival: Arrival, rates: Throughputs) -> Arrival:

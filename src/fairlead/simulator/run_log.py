@@ -2,11 +2,12 @@
 
 import fcntl
 import os
+from dataclasses import fields, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from fairlead.errors import CheckError, RunError
-from fairlead.scheduler.journal import Journal, answers, records
+from fairlead.errors import ResumeError, RunError
+from fairlead.scheduler.journal import Journal, answers, decode, encode_any, records
 from fairlead.scheduler.setup import Setup
 
 
@@ -33,9 +34,13 @@ class RunLog(Journal):
         except OSError:
             os.close(self._lock)
             raise RunError(f"{self.final.parent}: another process writes this run") from None
-        if self.resume:
-            _adopt(self.path, self.final)
-        self.open(self.setup)
+        try:
+            if self.resume:
+                _adopt(self.path, self.final)
+            self.open(self.setup)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def _append(self, record: bytes) -> None:
@@ -44,10 +49,19 @@ class RunLog(Journal):
             old = next(self.old, None)
             self.caught_up = old is None
             if old is not None and old != record:
-                raise CheckError(
-                    f"{self.final}: record {self.records - 1} differs from the run that it is to "
-                    "go on with: was the trace, the table or the version changed?"
-                )
+                raise ResumeError(f"{self.final}: {self._difference(old)}")
+
+    def _difference(self, old: bytes) -> str:
+        """How the last record differs from the old one."""
+        if self.records == 1 and isinstance(before := decode(old), Setup):
+            names = [
+                field.name for field in fields(Setup) if _differs(before, self.setup, field.name)
+            ]
+            return f"the run that is to go on there had another {' and '.join(names)}"
+        return (
+            f"record {self.records - 1} differs from the run that is to go on there: its trace, or the code "
+            "of its policy or rules, was another one"
+        )
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -55,8 +69,13 @@ class RunLog(Journal):
             if self.caught_up:
                 self.path.replace(self.final)
             else:
-                self.path.unlink()
+                self.path.unlink(missing_ok=True)
         os.close(self._lock)
+
+
+def _differs(one: Setup, other: Setup, name: str) -> bool:
+    """Whether a field of two setups is written differently."""
+    return encode_any(replace(one, **{name: getattr(other, name)})) != encode_any(one)
 
 
 def _adopt(resumed: Path, final: Path) -> None:

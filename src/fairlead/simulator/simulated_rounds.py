@@ -25,7 +25,7 @@ from fairlead.simulator.round_kernels import (
     finish,
 )
 from fairlead.simulator.shockwave_reference.round_rules import (
-    SPARED_S,
+    LOSSLESS_MARGIN_S,
     ReleasedEnd,
     ReleasedRules,
     finish_released,
@@ -71,7 +71,9 @@ class SimulatedRounds:
         self.jobs = TrueJobs(len(slots))
         self.stages = Stages(self.throughputs)
         self._released = released
-        self._rates = TrueRates(self.throughputs.rate, _NO_PAIRS if pair is None else pair)
+        self._rates = TrueRates(  # copies: records of kernels have arrays that can be written
+            self.throughputs.rate.copy(), _NO_PAIRS if pair is None else pair.copy()
+        )
         self._accelerator: Ints = np.array(  # (columns of the table,)
             [cluster.accelerators.index(slot.accelerator) for slot in slots]
         )
@@ -213,7 +215,7 @@ class SimulatedRounds:
             round=command.round,
             from_s=self._last_end_s,
             end_s=time_s,
-            least_s=command.length_s - SPARED_S,
+            least_s=command.length_s - LOSSLESS_MARGIN_S,
             lost=lost,
         )
         report = finish_released(now.groups, now.forecast, jobs, end)

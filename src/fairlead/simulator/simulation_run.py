@@ -29,18 +29,19 @@ from fairlead.scheduler.setup import Setup, build, check_policy, traits_of
 from fairlead.simulator.admission import AdmissionRule, AdmittingBackend
 from fairlead.simulator.backend import SimBackend
 from fairlead.simulator.fluid_backend import FluidBackend
+from fairlead.simulator.generate import EndlessArrivals
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.options import Options, check_options, settings_of
 from fairlead.simulator.progress import ProgressObserver, Watch
-from fairlead.simulator.recording.contention import profile_alone_s
+from fairlead.simulator.recording.contention import profile_exclusive_s
 from fairlead.simulator.recording.expected_rounds import ExpectRounds
 from fairlead.simulator.recording.fluid_recorder import FluidRecorder
-from fairlead.simulator.recording.metrics import Result, measure
+from fairlead.simulator.recording.metrics import Result, measure, unfinished_note
 from fairlead.simulator.recording.recorder import Recorder
 from fairlead.simulator.recording.running_groups import ChargingRules
 from fairlead.simulator.run_jobs import RunJobs, as_released, read_jobs
 from fairlead.simulator.run_log import RunLog
-from fairlead.simulator.shockwave_reference.profiles import released_alone_s
+from fairlead.simulator.shockwave_reference.profiles import released_job_exclusive_s
 from fairlead.simulator.shockwave_reference.round_rules import LOSS, ReleasedRules
 from fairlead.simulator.submissions import MeasuredJobs
 from fairlead.simulator.timed_solver import TimedSolver
@@ -85,6 +86,19 @@ class _Tables(NamedTuple):
                 table.write_parquet(path, compression="lz4", statistics=False)
 
 
+def _check_costs(costs: RestartCosts, rates: Throughputs, jobs: RunJobs) -> None:
+    """ConfigError names a family or a job that there is not. Of a stream nobody knows the jobs."""
+    for family in costs.by_family:
+        if family not in rates.families:
+            raise ConfigError(f"restart cost: {family!r} is not in the throughput table")
+    if not costs.by_job or jobs.n is None:
+        return
+    known = {arrival.job.id for arrival in jobs.arrivals} | {row.job for row in jobs.skipped}
+    for job in costs.by_job:
+        if job not in known:
+            raise ConfigError(f"restart cost: there is no job {job} in {jobs.name}")
+
+
 @dataclass(frozen=True)
 class SimulationRun:
     """A simulation with all its inputs read and checked, ready to execute."""
@@ -114,10 +128,12 @@ class SimulationRun:
         here = rates.columns(machines.slots)  # says which accelerator type has no rates
         jobs = read_jobs(trace, name, here, machines, options.seed)
         check_options(options, jobs.n)
+        ends = options.measured_jobs is not None or options.stop_at_s is not None
+        if isinstance(trace, EndlessArrivals) and not ends:
+            raise ConfigError("an endless stream of jobs needs measured_jobs, stop_at_s or jobs=N")
         profile = settings_of(options)
-        for family in (options.ground_truth or GroundTruth()).restart_costs.by_family:
-            if family not in rates.families:
-                raise ConfigError(f"restart cost: {family!r} is not in the throughput table")
+        for costs in ((options.ground_truth or GroundTruth()).restart_costs, options.assumed_costs):
+            _check_costs(costs or RestartCosts(), rates, jobs)
         table = rates.on(machines, profile.scattered)
         make_estimator(
             options.estimator, table, machines, options.seed
@@ -214,6 +230,7 @@ class SimulationRun:
             **tables._asdict(),
             complete=complete,
             skipped=self._notes(log, complete),
+            partial=self._partial(tables.jobs),
         )
 
     def _admitting(
@@ -224,6 +241,11 @@ class SimulationRun:
         if self.options.measured_jobs is not None:
             raise ConfigError("measured_jobs counts arrivals: it does not go with admission")
         return AdmittingBackend(backend, admission, self.cluster)
+
+    def _partial(self, jobs: pl.DataFrame) -> tuple[str, ...]:
+        """Why averages are of fewer jobs than the trace has. jobs: the table of them."""
+        unfinished = unfinished_note(jobs, self.options.measured_jobs)
+        return (*summarise(self.jobs.skipped), *([] if unfinished is None else [unfinished]))
 
     def _notes(self, log: RunLog | None, complete: bool) -> tuple[str, ...]:
         """What people are to know of the run."""
@@ -292,7 +314,9 @@ class SimulationRun:
                 startup=self.profile.shockwave.charge_startup,
             ),
             solves=setup.traits is not None,
-            alone=released_alone_s if self.profile.shockwave.released_world else profile_alone_s,
+            exclusive_time=released_job_exclusive_s
+            if self.profile.shockwave.released_world
+            else profile_exclusive_s,
             keep_intervals=keep_intervals,
         )
 

@@ -32,7 +32,7 @@ class StageTable(NamedTuple):
     steps_per_epoch: Floats1  # (stages,)
 
 
-_NEAR = 1e-9  # epochs before its beginning at which a stage counts as reached
+_EPOCH_TOLERANCE = 1e-9  # epochs before its beginning at which a stage counts as reached
 
 
 class Stages:
@@ -105,7 +105,7 @@ def _stage(job: Job, adaptation: Adaptation, steps_done: float) -> int | None:
     if steps_done <= 0:
         return 0
     batch = job.job_type.batch_size or adaptation.schedule[0][1]
-    progress = steps_done / steps_per_epoch(adaptation.samples, batch) + _NEAR
+    progress = steps_done / steps_per_epoch(adaptation.samples, batch) + _EPOCH_TOLERANCE
     stage = int(np.searchsorted(adaptation.starts, progress, side="right")) - 1
     return stage if adaptation.schedule[stage][1] == batch else None
 
@@ -173,7 +173,7 @@ def follow(index: Ints, jobs: JobArrays, table: StageTable) -> Bools:
             if jobs.steps_done[j] >= min(jobs.total_steps[j], jobs.last_step[j]):
                 continue
             old = table.current[j]
-            progress = jobs.steps_done[j] / table.steps_per_epoch[old] + _NEAR
+            progress = jobs.steps_done[j] / table.steps_per_epoch[old] + _EPOCH_TOLERANCE
             new = old
             while new + 1 < table.behind[j] and table.first_epoch[new + 1] <= progress:
                 new += 1

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from fairlead.model.events import Solved
 from fairlead.model.plan import Planner, PlannerAnswer, PlannerState
 from fairlead.model.snapshot import Snapshot
+from fairlead.scheduler.mechanism import planner_calls
 
 
 class TimedSolver:
@@ -23,7 +24,7 @@ class TimedSolver:
         known = next(iter(self.recorded), None)
         solution = None if known is None else known.answer
         if solution is None:
-            solution = self.planner.solve(snapshot, state)
+            solution = planner_calls.solve(self.planner, snapshot, state)
         gap = solution.report.gap
         if gap is not None:
             self.gap = max(self.gap or 0.0, gap)

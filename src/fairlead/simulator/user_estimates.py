@@ -8,7 +8,7 @@ from zlib import crc32
 import numpy as np
 
 from fairlead.errors import ConfigError
-from fairlead.model.argument_checks import NUMBER, WHOLE, check_fields
+from fairlead.model.argument_checks import NUMBER, WHOLE_NUMBER, check_fields
 from fairlead.model.arrays import Floats
 from fairlead.model.job import Arrival, Job
 from fairlead.model.limits import check_seed
@@ -120,8 +120,8 @@ _TYPES = {
     "exaggerating": NUMBER,
     "factor": NUMBER,
     "types": (_is_exaggeration, "'all', 'fastest' or 'slowest'"),
-    "users": WHOLE,
-    "seed": WHOLE,
+    "users": WHOLE_NUMBER,
+    "seed": WHOLE_NUMBER,
 }
 _RANGE = {
     "lognormal": (0.0, 3.0),

@@ -315,7 +315,8 @@ def test_solving_at_once_solves_more_often() -> None:
         for at in (None, 0.0)
     }
     assert solves[0.0]["n_solves"] > solves[None]["n_solves"]
-    with pytest.raises(ConfigError, match=r"solve interval: must be from 0 to .* seconds, got -1"):
+    wrong = r"solve interval \(solve_interval_s\): must be from 0 to .* seconds, got -1"
+    with pytest.raises(ConfigError, match=wrong):
         replace(given, solve_interval_s=-1.0).run("las_aware", "gavel")
     with pytest.raises(ConfigError, match="a solve interval"):
         replace(given, solve_interval_s=0.0, ideal=True).run("las_aware", "gavel")

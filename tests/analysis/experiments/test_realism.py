@@ -44,7 +44,7 @@ def test_families_run_on_two_of_the_types_at_least() -> None:
 def test_jobs_of_a_sweep_are_of_one_family_and_take_their_duration_on_the_mean_device() -> None:
     jobs = [plain(n, 30.0 * n) for n in range(8)]
     jobs += [plain(8 + n, 30.0 * n, tenant=f"t{n}") for n in range(40)]
-    made = realism.embodied(jobs, RATES, CLUSTER.capacity)
+    made = realism.with_families(jobs, RATES, CLUSTER.capacity)
     assert len({one.job.family for one in made[:8]}) == 1
     assert len({one.job.family for one in made[8:]}) > 5
     for one in made:
@@ -59,8 +59,8 @@ def test_without_the_traces_small_scale_generates_and_paper_scale_says_what_is_m
     tmp_path: Path,
 ) -> None:
     bench = Bench(complete, folder=tmp_path)
-    given, said = realism.prepared(bench, realism.PHILLY)
-    assert "generated" in said[0]
+    given, message = realism.prepared(bench, realism.PHILLY)
+    assert "generated" in message[0]
     jobs = read_trace(given.trace or "", RATES)
     assert len(jobs.arrivals) == 3_000
     assert given.run("las_aware", "default").jobs.n == 3_000  # all can run

@@ -147,5 +147,5 @@ def test_an_out_that_is_a_file_is_named(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_the_list_has_titles_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("reproduce", "--list") == 0
-    said = capsys.readouterr().out
-    assert all(name in said for name in r.reproductions())
+    message = capsys.readouterr().out
+    assert all(name in message for name in r.reproductions())

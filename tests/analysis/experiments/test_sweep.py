@@ -265,9 +265,9 @@ def test_terminated_it_says_how_to_go_on(tmp_path: Path) -> None:
     while not (workers := psutil.Process(process.pid).children()) and time.monotonic() < until:
         time.sleep(0.02)
     process.terminate()
-    _, said = process.communicate(timeout=300)
+    _, message = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM
-    assert f"go on with: fairlead sweep --resume {tmp_path / 'out'}\n" in said
+    assert f"go on with: fairlead sweep --resume {tmp_path / 'out'}\n" in message
     assert workers
     assert not psutil.wait_procs(workers, timeout=120)[1]
 
@@ -279,9 +279,9 @@ def test_a_point_that_fails_does_not_take_the_sweep_down(
     options = [*SMALL, "--jobs", "3", "--out", str(out), "--generate", "gavel,duration=600"]
     options += ["--processes", "1"]
     assert call("sweep", *options, "--memory", "20") == 1
-    said = capsys.readouterr().out
-    assert "Without a result" in said
-    assert "took more memory than it may" in said
+    message = capsys.readouterr().out
+    assert "Without a result" in message
+    assert "took more memory than it may" in message
     assert call("sweep", *options, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert [one["statuses"] for one in printed["points"]] == [{"complete": 1}] * 2

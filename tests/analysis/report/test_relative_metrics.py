@@ -5,7 +5,7 @@ import html.parser
 import pytest
 
 from fairlead.analysis.report.relative_metrics import relative
-from fairlead.analysis.report.report_figures import OTHERS, panels
+from fairlead.analysis.report.report_figures import OTHER_BARS_COLOUR, panels
 from fairlead.analysis.report.svg import colour
 
 
@@ -61,7 +61,7 @@ def test_a_figure_has_a_bar_per_run_and_quantity_and_one_stands_out(n: int) -> N
     shown = Picture(svg)
     assert len(shown.bars) == 4 * n
     assert [fill for fill, _ in shown.bars].count(colour(0)) == 4
-    assert [fill for fill, _ in shown.bars].count(OTHERS) == 4 * (n - 1)
+    assert [fill for fill, _ in shown.bars].count(OTHER_BARS_COLOUR) == 4 * (n - 1)
     makespan = [height for _, height in shown.bars[:n]]
     assert makespan == pytest.approx([makespan[-1] * (i + 1) / n for i in range(n)], abs=0.11)
     over_bars = 4 * n - (n - 1) if n < 40 else 0  # forty leave no room: see the tooltips

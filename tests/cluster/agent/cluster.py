@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from fairlead.cluster.front.transport import LARGEST, AgentServer
+from fairlead.cluster.front.transport import MAX_MESSAGE_BYTES, AgentServer
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.messages import (
     Assignment,
@@ -41,7 +41,7 @@ Key = tuple[int, int]
 class Server:
     """Does as a test says: ``order`` what a node shall hold, ``until`` it says that it does."""
 
-    def __init__(self, lease_s: float = 60.0, largest: int = LARGEST) -> None:
+    def __init__(self, lease_s: float = 60.0, largest: int = MAX_MESSAGE_BYTES) -> None:
         """largest: bytes of a message that it takes."""
         self.lease_s = lease_s
         self.grants = True
@@ -229,7 +229,7 @@ class RunningAgent:
 
 @contextlib.asynccontextmanager
 async def cluster(
-    state: Path, *more: str, lease_s: float = 60.0, largest: int = LARGEST
+    state: Path, *more: str, lease_s: float = 60.0, largest: int = MAX_MESSAGE_BYTES
 ) -> AsyncIterator[tuple[Server, RunningAgent]]:
     """A server with one agent; nothing of it is left afterwards."""
     async with Server(lease_s, largest) as server:

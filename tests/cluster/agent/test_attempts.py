@@ -15,8 +15,8 @@ from fairlead.cluster.agent.rank_failures import exit_failure
 from fairlead.cluster.agent.spawner_events import may_have_expired
 from fairlead.cluster.agent.spawner_messages import Exited
 from fairlead.cluster.protocol.messages import (
+    AGENT_LEAVES,
     EXPIRED,
-    LEAVES,
     ORPHANED,
     Failure,
     Rank,
@@ -38,7 +38,7 @@ def test_the_times_of_a_start() -> None:
     one = start()
     one.started(1.0)
     assert one.status(2.0).state == "starting"
-    one.times.speaks(3.0)
+    one.times.record_hello(3.0)
     one.loaded(Loaded(1, 40, 0.5), 4.0)
     one.progress(Progress(1, 50, 45, 0.2), 5.0)
     status = one.status(9.0)
@@ -58,7 +58,7 @@ def test_the_times_of_a_start() -> None:
     one.stop("preempted", 10.0)
     one.progress(RankEnded(1, 60, 60, 0.3, False), 11.0)
     assert one.exited(0, 0, None, 11.5)  # the other ranks are to end now
-    one.gone(12.0)
+    one.record_exit(12.0)
     status = one.status(20.0)
     assert (status.state, status.stop_s, status.ran_s, status.exit_code) == ("ended", 2, 7, 0)
     assert (status.completed, status.step, status.reason) == (False, 60, "preempted")
@@ -84,7 +84,7 @@ def test_the_time_in_which_a_start_saves_is_not_training_and_counts_once() -> No
     assert measured_rate(status) == 10.0
     one.progress(RankEnded(1, 400, 400, 30.0, False), 90.0)
     one.exited(0, 0, None, 91.0)
-    one.gone(91.5)
+    one.record_exit(91.5)
     status = one.status(200.0)
     assert (status.trained_s, status.saving_s, status.save_s, status.stop_s) == (
         40.0,
@@ -95,6 +95,22 @@ def test_the_time_in_which_a_start_saves_is_not_training_and_counts_once() -> No
     assert measured_rate(status) == 10.0
 
 
+def test_a_start_whose_checkpoints_cannot_be_saved_says_so_while_that_is_so() -> None:
+    one = start()
+    one.started(0.0)
+    one.loaded(Loaded(1, 0, 0.0), 1.0)
+    one.progress(Progress(1, 40, 10, 0.1, save_problem="No space left\non device"), 5.0)
+    assert one.status(5.0).directory_problem == (
+        "no checkpoint can be saved (No space left on device): "
+        "a stop would lose the work since step 10"
+    )
+    one.directory_problem = "checkpoint directory '/nfs/x': no answer for 40 s"
+    assert one.status(5.0).directory_problem == one.directory_problem
+    one.directory_problem = ""
+    one.progress(Progress(1, 50, 50, 0.1), 6.0)
+    assert one.status(6.0).directory_problem == ""
+
+
 def test_a_save_during_which_a_start_is_killed_is_over() -> None:
     one = start()
     one.started(0.0)
@@ -102,7 +118,7 @@ def test_a_save_during_which_a_start_is_killed_is_over() -> None:
     one.stop("preempted", 10.0)
     one.progress(Progress(1, 100, 0, 0.0, saving=True), 10.0)
     one.exited(0, -9, ended(0, -9), 40.0)
-    one.gone(40.0)
+    one.record_exit(40.0)
     status = one.status(100.0)
     assert (status.trained_s, status.saving_s, status.stop_s) == (10.0, 30.0, 0.0)
 
@@ -112,12 +128,24 @@ def test_a_unmanaged_job_counts_time_until_it_is_told_to_stop() -> None:
     one.started(1.0)
     one.stop("preempted", 4.0)
     one.exited(0, -15, ended(0, -15), 9.0)
-    one.gone(9.0)
+    one.record_exit(9.0)
     status = one.status(10.0)
     assert (status.ran_s, status.exit_code, status.completed, status.step) == (3.0, 0, False, -1)
 
 
-@pytest.mark.parametrize("reason", [EXPIRED, LEAVES, ORPHANED])
+def test_an_unmanaged_job_that_had_to_be_killed_when_it_was_told_to_stop_is_told_so() -> None:
+    one = start(unmanaged=True, grace_s=6.0)
+    one.started(1.0)
+    one.stop("paused", 4.0)
+    one.exited(0, -9, ended(0, -9), 10.0)
+    one.record_exit(10.0)
+    status = one.status(11.0)
+    assert status.reason == "killed: did not end within 6 s of being told to stop (paused)"
+    assert status.failure is not None
+    assert (status.failure.exit_code, status.exit_code, status.completed) == (-9, -9, False)
+
+
+@pytest.mark.parametrize("reason", [EXPIRED, AGENT_LEAVES, ORPHANED])
 @pytest.mark.parametrize("code", [-15, -9, 143, 1])
 def test_what_the_agent_stops_on_its_own_account_has_not_failed(reason: str, code: int) -> None:
     one = start()
@@ -125,7 +153,7 @@ def test_what_the_agent_stops_on_its_own_account_has_not_failed(reason: str, cod
     one.loaded(Loaded(1, 40, 0.5), 4.0)
     one.stop(reason, 5.0)
     one.exited(0, code, ended(0, code), 6.0)
-    one.gone(6.0)
+    one.record_exit(6.0)
     status = one.status(7.0)
     assert (status.state, status.reason, status.completed, status.failure) == (
         "ended",
@@ -141,7 +169,7 @@ def test_what_had_failed_before_the_agent_stopped_it_has_failed() -> None:
     one.loaded(Loaded(1, 40, 0.5), 4.0)
     one.exited(0, 9, ended(0, 9), 5.0)
     one.stop(EXPIRED, 5.5)
-    one.gone(6.0)
+    one.record_exit(6.0)
     assert one.status(7.0).reason == "exit code 9"
 
 
@@ -166,7 +194,7 @@ def test_the_rank_that_fails_first_is_the_reason(code: int, reason: str) -> None
     one.started(1.0)
     assert one.exited(1, code, ended(1, code, "error: boom"), 2.0)  # the others are to be ended
     one.exited(0, -9, ended(0, -9), 3.0)
-    one.gone(3.0)
+    one.record_exit(3.0)
     assert (one.status(4.0).reason, one.status(4.0).exit_code) == (reason, code)
 
 
@@ -174,7 +202,7 @@ def test_a_job_that_is_completed_but_fails_at_its_end_is_not_completed() -> None
     one = start()
     one.progress(RankEnded(1, 60, 60, 0.3, True), 10.0)
     one.exited(0, 1, ended(0, 1), 11.0)
-    one.gone(12.0)
+    one.record_exit(12.0)
     assert not one.status(13.0).completed
 
 
@@ -193,7 +221,7 @@ def test_a_lease_counts_from_the_question_and_is_never_shortened() -> None:
 def test_steps_neither_fall_nor_exceed_those_of_the_job() -> None:
     one = start(total_steps=1_000)
     one.started(1.0)
-    one.times.speaks(1.0)
+    one.times.record_hello(1.0)
     one.loaded(Loaded(1, 40, 0.5), 2.0)
     one.progress(Progress(1, 100, 90, 0.2), 3.0)
     one.progress(Progress(1, 7, 0, 0.2), 4.0)
@@ -208,12 +236,14 @@ def test_steps_neither_fall_nor_exceed_those_of_the_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "expired"), [("", True), (EXPIRED, True), ("SIGTERM", False), ("preempted", False)]
+    ("message", "expired"), [("", True), (EXPIRED, True), ("SIGTERM", False), ("preempted", False)]
 )
-def test_of_a_rank_that_says_why_it_ends_nothing_else_is_assumed(said: str, expired: bool) -> None:
+def test_of_a_rank_that_says_why_it_ends_nothing_else_is_assumed(
+    message: str, expired: bool
+) -> None:
     one = start()
     one.started(1.0)
     one.loaded(Loaded(1, 40, 0.5), 4.0)
-    one.progress(RankEnded(1, 50, 50, 0.2, False, said), 9.0)
+    one.progress(RankEnded(1, 50, 50, 0.2, False, message), 9.0)
     ended = Exited(job=1, attempt=1, rank=0, code=0, at_s=9.0)
     assert may_have_expired(one, ended) is expired

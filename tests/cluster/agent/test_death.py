@@ -192,11 +192,11 @@ def test_a_prepared_process_forks_ranks_that_are_like_new(tmp_path: Path) -> Non
                 for n in (1, 2)
             ]
             await server.order(*jobs)
-            said = [await server.until_output(n, "tokens") for n in (1, 2)]
+            message = [await server.until_output(n, "tokens") for n in (1, 2)]
             expected = f"['--lr', '0.1'] 1 True {tmp_path} __main__ {tmp_path} None"
-            assert expected in said[0]
-            assert "tokens 1" in said[0]
-            assert said[0].splitlines()[1] != said[1].splitlines()[1]
+            assert expected in message[0]
+            assert "tokens 1" in message[0]
+            assert message[0].splitlines()[1] != message[1].splitlines()[1]
             below = agent.spawner.children(recursive=True)
             forks = [p for p in below if "fairlead.cluster.agent.zygote" in p.cmdline()]
             assert len(forks) == 1 + 4  # the prepared process, and those that look like it

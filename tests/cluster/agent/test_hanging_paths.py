@@ -139,19 +139,19 @@ def test_a_thread_that_hangs_is_left_to_itself() -> None:
 
 _BIRTH = """
 import json, os, sys, time
-from fairlead.cluster.agent.newborn import fork_rank
+from fairlead.cluster.agent.pending_exec import fork_rank
 argv, env, cwd, limit_s, output = json.loads(sys.argv[1])
 kept = os.open(os.devnull, os.O_RDONLY)
 os.dup2(kept, 77)  # inheritable
 with open(output, "w") as file:
-    newborn = fork_rank(argv, env, cwd, output=file.fileno(), keep=[kept], limit_s=limit_s)
-leads = os.getsid(newborn.pid) == newborn.pid
-while (said := newborn.read()) is None and time.monotonic() < newborn.until_s:
+    pending = fork_rank(argv, env, cwd, output=file.fileno(), keep=[kept], limit_s=limit_s)
+leads = os.getsid(pending.pid) == pending.pid
+while (said := pending.read()) is None and time.monotonic() < pending.until_s:
     time.sleep(0.01)
 if said is None:
-    said = newborn.hangs
-    os.kill(newborn.pid, 9)
-os.waitpid(newborn.pid, 0)
+    said = pending.hangs
+    os.kill(pending.pid, 9)
+os.waitpid(pending.pid, 0)
 with open(output) as file:
     print(json.dumps([said, file.read(), leads, kept]))
 """
@@ -166,12 +166,12 @@ def _born(folder: Path, *argv: str, cwd: str = "/", limit_s: float = 60.0) -> tu
     done = subprocess.run(
         [sys.executable, "-c", _BIRTH, given], check=True, capture_output=True, text=True
     )
-    said, written, leads, kept = json.loads(done.stdout)
+    message, written, leads, kept = json.loads(done.stdout)
     assert leads, "its session"
-    return said, written, kept
+    return message, written, kept
 
 
-def test_a_newborn_process_runs_its_program_or_says_why_not(tmp_path: Path) -> None:
+def test_a_pending_process_runs_its_program_or_says_why_not(tmp_path: Path) -> None:
     assert _born(tmp_path, "sh", "-c", "pwd; echo $A")[:2] == ("", "/\nb\n")
     absent = f"working directory {str(tmp_path / 'x')!r}: No such file or directory"
     assert _born(tmp_path, "sh", cwd=str(tmp_path / "x"))[:2] == (absent, "")
@@ -180,7 +180,7 @@ def test_a_newborn_process_runs_its_program_or_says_why_not(tmp_path: Path) -> N
     assert "embedded null byte" in _born(tmp_path, "sh", "\0")[0]
 
 
-def test_a_newborn_process_has_the_descriptors_that_it_is_to_keep_and_no_others(
+def test_a_pending_process_has_the_descriptors_that_it_is_to_keep_and_no_others(
     tmp_path: Path,
 ) -> None:
     _, written, kept = _born(tmp_path, "bash", "-c", "cd /proc/$$/fd; echo *")
@@ -189,6 +189,6 @@ def test_a_newborn_process_has_the_descriptors_that_it_is_to_keep_and_no_others(
     assert 77 not in found
 
 
-def test_a_newborn_process_that_hangs_says_where(tmp_path: Path, dead: Path) -> None:
-    said, written, _ = _born(tmp_path, *SLEEP, cwd=str(dead), limit_s=0.3)
-    assert (said, written) == (f"working directory {str(dead)!r}: no answer within 0.3 s", "")
+def test_a_pending_process_that_hangs_says_where(tmp_path: Path, dead: Path) -> None:
+    message, written, _ = _born(tmp_path, *SLEEP, cwd=str(dead), limit_s=0.3)
+    assert (message, written) == (f"working directory {str(dead)!r}: no answer within 0.3 s", "")

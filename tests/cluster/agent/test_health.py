@@ -51,7 +51,7 @@ def test_a_disk_that_takes_nothing_is_told(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
-    monkeypatch.setattr(health, "LEAST_DISK_BYTES", 2 * free)
+    monkeypatch.setattr(health, "MIN_DISK_BYTES", 2 * free)
     (problem,) = disk_problems(tmp_path)
     assert problem.startswith(f"the disk of {tmp_path} is full: ")
 
@@ -149,7 +149,7 @@ def test_a_directory_of_a_job_that_hangs_is_told_of_that_job_alone(
     told: list[Mapping[Path, str]] = []
     checks = HealthChecks(
         HealthOptions("", 1.0), FAKE, lambda: {own}, list,
-        of_jobs=lambda: {own, dead}, tell_jobs=told.append,
+        of_jobs=lambda: {own, dead}, on_job_directories=told.append,
     )  # fmt: skip
 
     async def until(dead_answers: bool) -> None:
@@ -280,7 +280,7 @@ def test_a_node_where_a_rank_cannot_do_its_work_does_not_pass(tmp_path: Path) ->
             (tmp_path / "file").touch()
             assert "Not a directory" in await problem(2, str(tmp_path / "file"))
             (client,) = state.glob("client-*/fairlead/client")
-            _edit(client / "agent_link.py", "OPEN_S = 30.0", "OPEN_S = 1.0")
+            _edit(client / "agent_link.py", "CONNECT_TIMEOUT_S = 30.0", "CONNECT_TIMEOUT_S = 1.0")
             _edit(client / "agent_connection.py", "made.connect(self._path)", "raise OSError")
             assert "exit code 75: the agent does not answer at /" in await problem(3)
             (client / "lease.py").write_text("raise OSError('the disk is worn out')")

@@ -14,8 +14,8 @@ from fairlead.cluster.agent.addresses import RankZeroAddress, assign_addresses
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.launch import (
+    LastAccess,
     LaunchSite,
-    Touched,
     launch,
 )
 from fairlead.cluster.agent.lease import NodeLease
@@ -34,7 +34,7 @@ def environments(state: Path, assignment: Assignment) -> list[dict[str, str]]:
     start = NodeAttempt(assignment, "secret", NodeLease(10.0), 0.0)
     given = assign_addresses(assignment, place.host)
     master = given.here or RankZeroAddress.parse(assignment.master, assignment.job)
-    return [rank.env for rank in launch(place, start, master, Touched()).order.ranks]
+    return [rank.env for rank in launch(place, start, master, LastAccess()).order.ranks]
 
 
 def test_each_rank_sees_the_jobs_devices_here_and_its_own_by_its_local_rank(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What agents leave on a machine, and what those that come after make of it."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from fairlead.cluster.agent import locks
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.machine import (
+    OVERRIDE,
     AgentFiles,
     clear,
     record_of,
@@ -124,3 +126,25 @@ def test_a_damaged_record_and_a_device_that_is_held_are_not_cleared(tmp_path: Pa
     assert clear(record) is None, "it can be said again"
     os.close(lock)
     assert clear(record) == 0
+
+
+def test_directories_that_were_removed_are_made_again_once_no_lock_of_them_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "run"
+    monkeypatch.setenv(OVERRIDE, str(root))
+    record = record_of("n", "server:1", "me.1")
+    os.close(record.make())
+    device = locks.take(record.device_lock(0, False))
+    assert device is not None
+    shutil.rmtree(root)
+    record.make_again()
+    assert not root.exists(), "the device would be given to two"
+    os.close(device)
+    record.make_again()
+    assert record.starts.is_dir()
+    for simulated_devices in (False, True):
+        lock = locks.take(record.device_lock(0, simulated_devices))
+        assert lock is not None
+        os.close(lock)
+    assert run_directory() == root, "for this user alone, as before"

@@ -24,7 +24,7 @@ def test_what_has_not_ended_is_not_forgotten() -> None:
     one = start()
     attempts = attempts_of(one)
     assert not attempts.forget(one.key)
-    one.gone(1.0)
+    one.record_exit(1.0)
     assert attempts.forget(one.key)
     assert attempts.get(one.key) is None
     assert not attempts.forget(one.key)
@@ -33,7 +33,7 @@ def test_what_has_not_ended_is_not_forgotten() -> None:
 def test_a_start_that_was_forgotten_is_not_new_again() -> None:
     one = start(attempt=3)
     attempts = attempts_of(one)
-    one.gone(1.0)
+    one.record_exit(1.0)
     attempts.forget(one.key)
     assert not attempts.is_new(job(1, 3))
     assert not attempts.is_new(job(1, 2))
@@ -54,7 +54,7 @@ def test_ports_are_free_again_when_their_start_has_ended() -> None:
     attempts = attempts_of(one)
     assert one.addresses.ports
     assert attempts.ports == one.addresses.ports
-    one.gone(1.0)
+    one.record_exit(1.0)
     assert attempts.ports == set()
     assert not attempts.busy
 

@@ -25,8 +25,8 @@ def test_the_latest_position_outlives_the_agent(tmp_path: Path) -> None:
     memory.read()
     assert memory.position is None
     for commit in (7, 9, 8):  # answers may come late
-        memory.learn(msgspec.structs.replace(POSITION, commit=commit), urgent=False)
-    memory.learn(None, urgent=False)
+        memory.update(msgspec.structs.replace(POSITION, commit=commit), urgent=False)
+    memory.update(None, urgent=False)
     memory.write()
     found = read(tmp_path)
     assert found == msgspec.structs.replace(POSITION, commit=9)
@@ -38,7 +38,7 @@ def test_a_later_timeline_and_another_cluster_replace_it(tmp_path: Path) -> None
     later = msgspec.structs.replace(POSITION, timeline=2, commit=1)
     other = msgspec.structs.replace(POSITION, cluster="b", commit=1)
     for told, known in ((POSITION, POSITION), (later, later), (POSITION, later), (other, other)):
-        memory.learn(told, urgent=False)
+        memory.update(told, urgent=False)
         assert memory.position == known
 
 
@@ -46,12 +46,12 @@ def test_what_a_server_told_that_halted_is_given_up(tmp_path: Path) -> None:
     memory = PositionMemory(tmp_path)
     older = msgspec.structs.replace(POSITION, run=3, run_id="old")
     for told in (POSITION, older, msgspec.structs.replace(older, commit=9)):
-        memory.learn(told, urgent=False)
+        memory.update(told, urgent=False)
     for _ in range(2):
-        memory.give_up("old")
+        memory.disown_run("old")
         assert (memory.position, memory.halted_runs) == (POSITION, ("old",))
-    memory.give_up("")
-    memory.give_up("another")
+    memory.disown_run("")
+    memory.disown_run("another")
     memory.write()
     again = PositionMemory(tmp_path)
     again.read()
@@ -68,19 +68,21 @@ def test_it_is_written_at_once_with_new_orders_and_soon_without(
 
     async def main() -> None:
         memory = PositionMemory(tmp_path)
-        keeping = asyncio.create_task(memory.keep())
-        memory.learn(None, urgent=True)  # pushed orders; the answer to the next report tells of one
-        memory.learn(POSITION, urgent=False)
+        keeping = asyncio.create_task(memory.write_changes())
+        memory.update(
+            None, urgent=True
+        )  # pushed orders; the answer to the next report tells of one
+        memory.update(POSITION, urgent=False)
         await written(memory, POSITION)
         keeping.cancel()
-        monkeypatch.setattr(position_memory, "KEEP_S", 0.05)
+        monkeypatch.setattr(position_memory, "WRITE_INTERVAL_S", 0.05)
         later = msgspec.structs.replace(POSITION, commit=8)
-        memory.learn(later, urgent=False)
-        keeping = asyncio.create_task(memory.keep())
+        memory.update(later, urgent=False)
+        keeping = asyncio.create_task(memory.write_changes())
         await written(memory, later)
         keeping.cancel()
 
-    monkeypatch.setattr(position_memory, "KEEP_S", 3600.0)
+    monkeypatch.setattr(position_memory, "WRITE_INTERVAL_S", 3600.0)
     asyncio.run(main())
 
 
@@ -92,7 +94,7 @@ def test_what_cannot_be_read_counts_as_nothing(tmp_path: Path, content: bytes) -
     memory = PositionMemory(tmp_path)
     memory.read()
     assert memory.position is None
-    memory.learn(POSITION, urgent=False)
+    memory.update(POSITION, urgent=False)
     memory.write()
     assert read(tmp_path) == POSITION
 
@@ -103,7 +105,7 @@ def test_a_disk_that_refuses_it_is_named_once(
     memory = PositionMemory(tmp_path / "gone")
     with caplog.at_level(logging.WARNING):
         for commit in (7, 8):
-            memory.learn(msgspec.structs.replace(POSITION, commit=commit), urgent=False)
+            memory.update(msgspec.structs.replace(POSITION, commit=commit), urgent=False)
             memory.write()
     assert [record.message.count("cannot be written") for record in caplog.records] == [1]
     (tmp_path / "gone").mkdir()

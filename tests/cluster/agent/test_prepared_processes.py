@@ -65,8 +65,8 @@ async def _run(server: Server, number: int, script: Path, *words: str) -> tuple[
     await server.order(plain(number, sys.executable, str(script), *words, prepare=True, cwd="/"))
     status = await server.until_state((number, 1), "ended")
     assert status.exit_code == 0, status.reason
-    said = await server.until_output(number, "d\n")
-    shown, how = said.strip().splitlines()
+    message = await server.until_output(number, "d\n")
+    shown, how = message.strip().splitlines()
     return shown, how
 
 
@@ -122,18 +122,18 @@ def test_what_starts_threads_as_it_is_imported_is_not_forked(
     async def scenario() -> None:
         script = _script(tmp_path / "code", "timm")
         async with cluster(tmp_path / "s") as (server, agent):
-            said = ""
+            message = ""
             async with asyncio.timeout(WAIT_S):
                 number = 1
-                while "an import has started threads; jobs are exec'd" not in said:
+                while "an import has started threads; jobs are exec'd" not in message:
                     assert (await _run(server, number, script))[1] == "execd"
                     number += 1
-                    said += "".join(capfd.readouterr())
+                    message += "".join(capfd.readouterr())
             for more in range(3):
                 assert (await _run(server, number + more, script))[1] == "execd"
             assert _prepared(agent) == []
-            said += "".join(capfd.readouterr())
-            assert said.count("prepared process timm:") == 1, "it is not tried again"
+            message += "".join(capfd.readouterr())
+            assert message.count("prepared process timm:") == 1, "it is not tried again"
 
     asyncio.run(scenario())
 

@@ -16,7 +16,7 @@ from tests.cluster.agent.cluster import (
 from tests.cluster.agent.conftest import Play
 
 from fairlead.cluster.agent.progress_reader import (
-    LARGEST,
+    MAX_BYTES,
     ProgressError,
     ProgressFile,
     UnansweredError,
@@ -88,9 +88,9 @@ def test_a_file_is_read_when_it_has_changed_and_its_end_only(tmp_path: Path) -> 
     assert file.news() == ""
     path.write_text("5\n")
     assert (file.news(), file.news()) == ("5\n", "")
-    path.write_text("7\n" * LARGEST + "88\n")
+    path.write_text("7\n" * MAX_BYTES + "88\n")
     told = file.news()
-    assert len(told) == LARGEST
+    assert len(told) == MAX_BYTES
     assert parse_progress(told, TOTAL) == (88, -1)
 
 

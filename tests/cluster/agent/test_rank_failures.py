@@ -66,18 +66,18 @@ def test_an_exception_is_the_reason() -> None:
     ],
 )
 def test_else_it_is_what_was_printed(code: int, output: str, told: str) -> None:
-    said = sentence(ended(code, output), 1)
-    assert said.startswith(told)
-    assert said == told or "terminate" in said
+    message = sentence(ended(code, output), 1)
+    assert message.startswith(told)
+    assert message == told or "terminate" in message
 
 
 def test_a_script_that_is_not_there_is_a_start_that_failed() -> None:
-    said = "can't open file '/x/train.py': [Errno 2] No such file or directory"
-    missing = ended(2, f"/opt/bin/python3.11: {said}\n")
-    assert (missing.kind, missing.place, missing.exit_code) == ("not_started", said, 2)
-    assert sentence(missing, 1) == f"exit code 2: {said}"
-    assert ended(2, f"python: {said}\nstep 1\n").kind == "exit"
-    assert ended(1, f"python: {said}\n").kind == "exit"
+    message = "can't open file '/x/train.py': [Errno 2] No such file or directory"
+    missing = ended(2, f"/opt/bin/python3.11: {message}\n")
+    assert (missing.kind, missing.place, missing.exit_code) == ("not_started", message, 2)
+    assert sentence(missing, 1) == f"exit code 2: {message}"
+    assert ended(2, f"python: {message}\nstep 1\n").kind == "exit"
+    assert ended(1, f"python: {message}\n").kind == "exit"
 
 
 def test_want_of_memory_is_told_where_there_is_a_sign_of_it() -> None:

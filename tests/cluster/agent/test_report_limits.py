@@ -9,12 +9,12 @@ from tests.cluster.agent.cluster import Server, cluster, plain
 
 from fairlead.cluster.agent.rank_failures import MAX_TRACEBACK
 from fairlead.cluster.agent.report_limits import (
-    LEAST_REPORT_BYTES,
+    MIN_REPORT_BYTES,
     REPORT_BYTES,
     SendableCheck,
 )
 from fairlead.cluster.agent.server_client import orders_bytes
-from fairlead.cluster.front.transport import LARGEST
+from fairlead.cluster.front.transport import MAX_MESSAGE_BYTES
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
     Assignment,
@@ -23,7 +23,7 @@ from fairlead.cluster.protocol.messages import (
     Orders,
     Rank,
 )
-from fairlead.cluster.protocol.read_job_spec import JOB_BYTES, LONGEST_PATH, check_spec
+from fairlead.cluster.protocol.read_job_spec import JOB_BYTES, MAX_PATH, check_spec
 from fairlead.cluster.protocol.runtime import Runtime
 
 _LONG = "\N{PILE OF POO}" * 500  # all that a line may hold
@@ -61,7 +61,7 @@ def test_many_ends_are_told_in_several_reports() -> None:
     while any(status.state == "ended" for status in holds.values()):
         told = check(holds.values())
         assert [status.job for status in told] == list(holds)  # nothing that is held is left out
-        assert _size(told) <= REPORT_BYTES + 10 < LARGEST
+        assert _size(told) <= REPORT_BYTES + 10 < MAX_MESSAGE_BYTES
         ends = {status.job for status in told if status.state == "ended"}
         assert ends
         assert ends >= known & holds.keys()  # what was told once is told until it is forgotten
@@ -79,8 +79,8 @@ def test_many_ends_are_told_in_several_reports() -> None:
 def test_one_end_always_fits() -> None:
     check = SendableCheck()
     for _ in range(20):
-        check.tell_less()
-    assert check.most == LEAST_REPORT_BYTES
+        check.halve_limit()
+    assert check.most == MIN_REPORT_BYTES
     told = check([_ended(1), _ended(2)])
     assert [status.state for status in told] == ["ended", "stopping"]
     check.reset()
@@ -88,7 +88,7 @@ def test_one_end_always_fits() -> None:
 
 
 def test_the_largest_jobs_of_a_node_fit_its_orders() -> None:
-    path = "/" + "\N{PILE OF POO}" * (LONGEST_PATH - 1)
+    path = "/" + "\N{PILE OF POO}" * (MAX_PATH - 1)
     spec = JobSpec(
         command=("a" * (JOB_BYTES - 5 - 4_000), *[""] * 2_000),
         env={f"A{i}": "" for i in range(100, 200)},

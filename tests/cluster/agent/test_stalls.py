@@ -44,16 +44,18 @@ def trained(step_s: float = 0.1, until: float = 10.0) -> StallWatch:
 
 def look(watch: StallWatch, order: Assignment, now: float, found: dict[int, RankStack]) -> str:
     assert watch.due(order, now)
-    return watch.looked(found, order, now)
+    return watch.record_stacks(found, order, now)
 
 
 def test_it_is_told_after_much_more_than_is_usual() -> None:
     watch, order = trained(), assignment()
     now = watch.progression.step_at or 0.0
     assert not watch.due(order, now + 59.0)
-    said = look(watch, order, now + 61.0, stacks(WORKS, WAITS))
-    assert said.startswith("no step for 61 s, usual 0.1 s; rank 0 is in train.py:80 (evaluate); ")
-    assert said.endswith("rank 1 is in threading.wait (train.py:57)")
+    message = look(watch, order, now + 61.0, stacks(WORKS, WAITS))
+    assert message.startswith(
+        "no step for 61 s, usual 0.1 s; rank 0 is in train.py:80 (evaluate); "
+    )
+    assert message.endswith("rank 1 is in threading.wait (train.py:57)")
     assert not watch.due(order, now + 62.0)  # not all the time
     assert watch.due(order, now + 200.0)
 
@@ -115,7 +117,7 @@ def ends(order: Assignment, *looks: dict[int, RankStack]) -> bool:
     now = watch.progression.step_at or 0.0
     for number, found in enumerate(looks):
         look(watch, order, now + 1000.0 * (number + 1), found)
-    return watch.over(order, now + 3600.0)
+    return watch.is_overdue(order, now + 3600.0)
 
 
 def test_by_default_only_what_certainly_hangs_is_ended() -> None:
@@ -131,7 +133,7 @@ def test_by_default_only_what_certainly_hangs_is_ended() -> None:
     now = watch.progression.step_at or 0.0
     for seconds in (100.0, 200.0, 300.0):
         look(watch, assignment(), now + seconds, stuck)
-    assert not watch.over(assignment(), now + 1700.0)
+    assert not watch.is_overdue(assignment(), now + 1700.0)
 
 
 def test_a_limit_of_the_owner_holds_whatever_it_does() -> None:
@@ -139,12 +141,12 @@ def test_a_limit_of_the_owner_holds_whatever_it_does() -> None:
     now = watch.progression.step_at or 0.0
     assert not watch.due(order, now + 44.0)
     look(watch, order, now + 45.0, stacks(WORKS))
-    assert watch.over(order, now + 45.0)
-    assert not watch.over(assignment(stall_timeout_s=0.0), now + 1e6)
+    assert watch.is_overdue(order, now + 45.0)
+    assert not watch.is_overdue(assignment(stall_timeout_s=0.0), now + 1e6)
     begins = StallWatch(0.0)
     look(begins, order, 9.5, {})
-    assert begins.over(order, 9.5)
-    assert not begins.over(assignment(start_timeout_s=9.0, on_stall="report"), 9.5)
+    assert begins.is_overdue(order, 9.5)
+    assert not begins.is_overdue(assignment(start_timeout_s=9.0, on_stall="report"), 9.5)
 
 
 def test_a_pause_is_not_taken_for_what_is_usual() -> None:
@@ -152,8 +154,8 @@ def test_a_pause_is_not_taken_for_what_is_usual() -> None:
     now, step = watch.progression.step_at or 0.0, watch.progression.step
     look(watch, order, now + 100.0, stacks(WORKS))
     watch.progressed(step + 1, now + 100.0, saving=False)
-    said = look(watch, order, now + 100.0 + 301.0, stacks(WORKS))
-    assert said.startswith("no step for 301 s, usual 0.2 s; "), "three times that pause"
+    message = look(watch, order, now + 100.0 + 301.0, stacks(WORKS))
+    assert message.startswith("no step for 301 s, usual 0.2 s; "), "three times that pause"
 
 
 def test_a_save_is_told_of_by_what_saves_took_before() -> None:
@@ -178,7 +180,7 @@ def test_of_one_that_is_to_stop_it_is_told_where_it_stands() -> None:
     stall.watch_from(0.0)
     stall.loaded(7, 1.0)
     stall.progressed(8, 2.0, saving=True)
-    stall.looked_as_it_stops(stacks(WORKS), 20.0, "preempted")
+    stall.record_stacks_of_stop(stacks(WORKS), 20.0, "preempted")
     assert stall.sentence == (
         "not ended 20 s after it was told to stop (preempted) (it saves); "
         "rank 0 is in train.py:80 (evaluate)"
@@ -193,9 +195,9 @@ def test_one_that_is_to_stop_is_looked_at_before_it_is_killed() -> None:
         order.give("preempted", 100.0)
     assert not short.due(30.0, 119.0)
     assert short.due(30.0, 121.0)
-    short.looked()
+    short.record_inspection()
     assert not short.due(30.0, 129.0)
     assert long.due(600.0, 161.0)
-    long.looked()
+    long.record_inspection()
     assert not long.due(600.0, 670.0)
     assert long.due(600.0, 681.0)

@@ -64,11 +64,11 @@ def test_a_rank_whose_lease_ends_while_its_agent_stands_still_has_not_failed(
 def test_what_a_rank_knows_of_its_lease_is_what_it_was_told_last() -> None:
     told = ReportedLease(10.0)
     assert not told.is_short(5.0), "nothing was told"
-    told.tell(100.0, 10.0)
+    told.record(100.0, 10.0)
     assert not told.is_short(107.0)
     assert told.is_short(108.0)
     assert told.is_short(120.0)
-    told.tell(121.0, 10.0)  # too late for what ended before
+    told.record(121.0, 10.0)  # too late for what ended before
     assert told.is_short(120.0)
     assert not told.is_short(122.0)
 
@@ -139,12 +139,12 @@ class _Spawner(SpawnerLink):
     is_stopped = False
     killed: list[frozenset[int] | None]
 
-    def ask_for_life(self, now: float) -> float:
+    def ping(self, now: float) -> float:
         self.silent_s = now
         return now
 
-    def kill(self, stopped_beside: frozenset[int] | None = None) -> None:
-        self.killed.append(stopped_beside)
+    def kill(self, jobs_when_stopped: frozenset[int] | None = None) -> None:
+        self.killed.append(jobs_when_stopped)
 
 
 def test_a_spawner_that_stands_still_by_itself_is_told_of_and_replaced_and_nobody_is_suspected(

@@ -129,3 +129,15 @@ def test_a_record_of_an_earlier_agent_is_read(tmp_path: Path) -> None:
     (found,) = read_records(tmp_path)
     assert (found.job, found.attempt, found.grace_s) == (4, 7, 5.0)
     assert found.leaders == ((12, 34),)
+
+
+def test_the_boot_id_is_known_when_no_file_can_be_opened_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = survivors.boot_id()
+
+    def fail(*_: object, **__: object) -> str:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(Path, "read_text", fail)
+    assert survivors.boot_id() == known

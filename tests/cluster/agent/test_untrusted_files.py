@@ -23,10 +23,10 @@ from tests.cluster.agent.conftest import Play
 from fairlead.cluster.agent.health import disk_problems
 from fairlead.cluster.agent.progress_reader import ProgressError, parse_progress
 from fairlead.cluster.agent.rank_failures import (
+    error_line,
     exit_failure,
     read_report,
     sentence,
-    telling_line,
 )
 from fairlead.cluster.agent.report_limits import SendableCheck
 from fairlead.cluster.agent.stacks import read_stack
@@ -195,8 +195,8 @@ def test_printed_tracebacks_with_absurd_lines_are_none(digits: int) -> None:
 
 def test_long_lines_do_not_take_long() -> None:
     began = time.process_time()
-    assert telling_line("a" * (1 << 17)) == ""
-    assert telling_line("ValueError: " + "a" * (1 << 17)).startswith("ValueError: aaa")
+    assert error_line("a" * (1 << 17)) == ""
+    assert error_line("ValueError: " + "a" * (1 << 17)).startswith("ValueError: aaa")
     assert read_stack(0, "Thread 0x1\n " + " (:" * (1 << 18)) is None
     assert time.process_time() - began < 5.0  # it was minutes
 

@@ -264,7 +264,7 @@ def test_one_that_does_not_read_is_replaced_and_told_all(tmp_path: Path) -> None
     first.suspend()
     limit = time.monotonic() + 60.0
     while link.pid == first.pid and time.monotonic() < limit:
-        link.tell(watched)
+        link.send(watched)
         link.keep([watched])
     assert link.pid not in (0, first.pid) or link.due_s is not None
     while link.pid == 0 and time.monotonic() < limit:

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from fairlead.cluster.forecasting.arrivals import History, Recent
+from fairlead.cluster.forecasting.arrivals import History, RecentSubmissions
 from fairlead.model.job import Job, JobId
 
 
-def recent(times: list[float], batch: int = 1) -> Recent:
-    found = Recent()
+def recent(times: list[float], batch: int = 1) -> RecentSubmissions:
+    found = RecentSubmissions()
     for i, time_s in enumerate(times):
         found.submitted(time_s, [Job(JobId(i * batch + k), "net", 1, 10.0) for k in range(batch)])
     return found
@@ -31,7 +31,7 @@ def test_as_many_are_expected_as_came_and_fewer_beyond_what_was_watched() -> Non
 
 
 def test_a_sweep_is_one_batch_and_comes_as_one() -> None:
-    found = Recent()
+    found = RecentSubmissions()
     for i in range(30):
         found.submitted(100.0 * (i // 5) + 0.1 * (i % 5), [Job(JobId(i), "net", 1, 10.0)])
     history = found.history()

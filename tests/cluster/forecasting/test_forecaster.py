@@ -143,6 +143,16 @@ def test_all_who_ask_are_told_from_one_forecast(forecaster: Forecaster) -> None:
     assert forecaster.of(12345) is None
 
 
+def test_a_forecast_of_before_a_change_is_none(
+    forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until(lambda: forecaster.of(11) is not None)
+    latest = forecaster.latest
+    assert latest is not None
+    assert forecaster.of(11, changed_s=latest.now_s) is not None
+    assert forecaster.of(11, changed_s=latest.now_s + 1e-3) is None
+
+
 def test_forecasts_are_held_against_what_came_of_them(
     forecaster: Forecaster, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,7 +290,7 @@ def test_a_question_compares_forecasts_of_one_kind(
     monkeypatch.setattr(server.server.service.engine.state, "setup", asked.setup)
     monkeypatch.setattr(outlooks, "_questions", process)
     monkeypatch.setattr(outlooks, "_open_of", frozenset)  # its jobs are of no server
-    monkeypatch.setattr("fairlead.cluster.server.forecasting.WITHIN_S", within_s)
+    monkeypatch.setattr("fairlead.cluster.server.forecasting.ANSWER_TIMEOUT_S", within_s)
     monkeypatch.setattr("fairlead.cluster.server.forecasting.QUESTION_CPU_S", np.inf)
     same = asked.setup.policy
     answer = outlooks.compare(Caller("admin", "", "admin"), WhatIf(policy=same))

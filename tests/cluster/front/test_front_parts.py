@@ -32,7 +32,7 @@ from fairlead.cluster.front.messages import (
 )
 from fairlead.cluster.front.outbox import Outbox
 from fairlead.cluster.front.process import FrontLink
-from fairlead.cluster.front.pushing import DEAF_S, Pushing
+from fairlead.cluster.front.pushing import PUSH_TIMEOUT_S, Pushing
 from fairlead.cluster.front.relay import (
     LOCAL,
     CallService,
@@ -202,7 +202,7 @@ def test_what_was_written_down_last_is_told_soon_after_the_driver_has_fallen_sil
         t.put_jobs(
             [JobRow(id=3, name="", tenant="", user="", spec=SPEC, submitted_s=0.0, total_steps=9.0)]
         )
-    monkeypatch.setattr(remote, "SOON_S", 3600.0)
+    monkeypatch.setattr(remote, "COMMITTED_TIMEOUT_S", 3600.0)
     facade = facade_that_hears_nothing(tmp_path, 0.0)
     assert re.search(r"has not answered for \d+ s", facade.explain(ADMIN, 3).why_here)
     assert facade.job(ADMIN, 3).id == 3
@@ -271,7 +271,7 @@ class Nodes:
         self.now = 100.0
         self.table = LeaseTable(10.0, 0.01, lambda: self.now, lambda _: None)
         self.pushing = Pushing(self.table, window)
-        self.table.on_orders = self.pushing.has_news
+        self.table.on_orders = self.pushing.notify
         self.told: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -323,7 +323,7 @@ def test_nodes_are_told_as_fast_as_others_answer() -> None:
         assert nodes.told[3:] == ["d"]
         nodes.report("e", follows=1)  # the answer to this brings the orders
         nodes.publish("g", 2, push=False)  # nothing that could not wait for a report
-        nodes.now += DEAF_S + 0.1
+        nodes.now += PUSH_TIMEOUT_S + 0.1
         nodes.pushing.tick()
         await settle()
         assert nodes.told[3:] == ["d", "f"], "nodes that do not answer hold up nobody"

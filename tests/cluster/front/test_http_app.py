@@ -157,7 +157,7 @@ def test_the_same_key_submits_once(cluster: Served, ann: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"", "truncated"),
         (b"\xff", "JSON is malformed"),
@@ -175,12 +175,12 @@ def test_the_same_key_submits_once(cluster: Served, ann: str) -> None:
         (b'{"command":["a"],"total_steps":1,"x":1}', "x: unknown field"),
     ],
 )
-def test_bad_bodies_get_one_sentence(cluster: Served, body: bytes, said: str) -> None:
+def test_bad_bodies_get_one_sentence(cluster: Served, body: bytes, message: str) -> None:
     found = ask(
         cluster, "POST", "/v1/jobs", content=body, headers={"Content-Type": "application/json"}
     )
     assert found.status_code == 400
-    assert said in found.json()["error"]
+    assert message in found.json()["error"]
     assert len(found.text) < 300
 
 

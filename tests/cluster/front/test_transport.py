@@ -19,7 +19,7 @@ from fairlead.cluster.agent.server_client import (
     ServerUnreachableError,
 )
 from fairlead.cluster.front.transport import (
-    LARGEST,
+    MAX_MESSAGE_BYTES,
     AgentServer,
     Tls,
 )
@@ -219,9 +219,11 @@ def test_a_token_that_no_header_can_carry_is_refused_at_once() -> None:
 def test_a_call_without_metadata_is_refused() -> None:
     async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
         async with grpc.aio.insecure_channel(server.address) as channel:
-            code, said = await raw(channel, "Report", msgspec.msgpack.encode(report()), token=None)
+            code, message = await raw(
+                channel, "Report", msgspec.msgpack.encode(report()), token=None
+            )
             assert code is grpc.StatusCode.UNAUTHENTICATED
-            assert said == "no valid token came with the call"
+            assert message == "no valid token came with the call"
             code, _ = await raw(channel, "Shutdown", b"")
             assert code is grpc.StatusCode.UNIMPLEMENTED
 
@@ -276,11 +278,11 @@ def test_a_malformed_message_is_refused_with_field_and_value(
 ) -> None:
     async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
         async with grpc.aio.insecure_channel(server.address) as channel:
-            code, said = await raw(channel, name, data)
+            code, message = await raw(channel, name, data)
         assert code is grpc.StatusCode.INVALID_ARGUMENT
-        assert sentence in said
-        assert "\n" not in said
-        assert len(said) < 300
+        assert sentence in message
+        assert "\n" not in message
+        assert len(message) < 300
         assert not handler.seen
 
     with_server(scene)
@@ -315,8 +317,8 @@ def test_random_and_truncated_messages_end_no_more_than_their_own_call() -> None
         }
         async with grpc.aio.insecure_channel(server.address) as channel:
             for number, data in enumerate(pieces):
-                code, said = await raw(channel, names[number % 4], data)
-                assert code in expected, said
+                code, message = await raw(channel, names[number % 4], data)
+                assert code in expected, message
         assert (await client.report(report())).seq == 1
 
     with_server(scene)
@@ -338,9 +340,11 @@ def test_another_version_of_the_protocol_is_told_so_whatever_else_it_says() -> N
             await client.register(msgspec.structs.replace(REGISTER, protocol=9))
         async with grpc.aio.insecure_channel(server.address) as channel:
             data = msgspec.msgpack.encode({"protocol": 9, "name": "of the future"})
-            code, said = await raw(channel, "Register", data)
+            code, message = await raw(channel, "Register", data)
         assert code is grpc.StatusCode.FAILED_PRECONDITION
-        assert said == f"the agent speaks version 9 of the protocol, the server version {PROTOCOL}"
+        assert (
+            message == f"the agent speaks version 9 of the protocol, the server version {PROTOCOL}"
+        )
 
     with_server(scene)
 
@@ -348,7 +352,7 @@ def test_another_version_of_the_protocol_is_told_so_whatever_else_it_says() -> N
 def test_a_huge_message_is_refused() -> None:
     async def scene(handler: Handler, server: AgentServer, client: AgentClient) -> None:
         async with grpc.aio.insecure_channel(server.address) as channel:
-            code, _ = await raw(channel, "Log", bytes(LARGEST + 1))
+            code, _ = await raw(channel, "Log", bytes(MAX_MESSAGE_BYTES + 1))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert (await client.report(report())).seq == 1
 

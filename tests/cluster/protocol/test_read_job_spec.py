@@ -68,7 +68,7 @@ def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("a.yaml", "", "a.yaml: a job is described in a .toml or a .json file"),
         ("a.toml", "command = [", "a.toml: is not valid TOML"),
@@ -128,12 +128,12 @@ def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
         ("a.toml", runs_in("env = {GROUP_RANK = '1'}"), "GROUP_RANK is set by Fairlead itself"),
     ],
 )
-def test_a_bad_file_gets_one_sentence(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_a_bad_file_gets_one_sentence(tmp_path: Path, name: str, text: str, message: str) -> None:
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(InputError) as refused:
         read_spec(path)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert str(refused.value).startswith(str(path))
     assert len(str(refused.value)) < len(str(path)) + 150
 
@@ -150,7 +150,7 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"command": ()}, "command: must not be empty"),
         ({"command": ("a\0",)}, "command[0]: must not hold a NUL character"),
@@ -194,12 +194,12 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         ({"on_stall": "shrug"}, "on_stall: must be 'restart' or 'report', got 'shrug'"),
     ],
 )
-def test_what_no_cluster_could_run_is_refused(change: dict[str, Any], said: str) -> None:
+def test_what_no_cluster_could_run_is_refused(change: dict[str, Any], message: str) -> None:
     check_spec(GOOD)
     with pytest.raises(InputError) as refused:
         check_spec(msgspec.structs.replace(GOOD, **change), "here")
     assert str(refused.value).startswith("here: ")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_the_value_is_quoted_from_deep_inside() -> None:
@@ -212,18 +212,18 @@ def test_the_value_is_quoted_from_deep_inside() -> None:
     content = {"command": ["a"], "total_steps": "x" * 100}
     with pytest.raises(msgspec.ValidationError) as wrong:
         msgspec.convert(content, JobSpec)
-    said = describe_error(wrong.value, content)
-    assert said.startswith("total_steps: expected int, got 'xxx")
-    assert len(said) < 100
+    message = describe_error(wrong.value, content)
+    assert message.startswith("total_steps: expected int, got 'xxx")
+    assert len(message) < 100
 
 
 def test_the_values_of_a_choice_are_named_wherever_the_job_is() -> None:
     job = {"command": ["a"], "total_steps": 9, "prefork": "yes"}
     with pytest.raises(msgspec.ValidationError) as wrong:
         msgspec.convert({"add_jobs": [job]}, WhatIf)
-    said = describe_error(wrong.value, {"add_jobs": [job]})
-    assert said.startswith("add_jobs[")
-    assert "].prefork: must be true, false or 'auto'" in said
+    message = describe_error(wrong.value, {"add_jobs": [job]})
+    assert message.startswith("add_jobs[")
+    assert "].prefork: must be true, false or 'auto'" in message
 
 
 def test_a_progress_url_is_for_unmanaged_jobs_and_their_own_node() -> None:

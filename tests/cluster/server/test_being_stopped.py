@@ -55,8 +55,8 @@ def test_its_time_is_run_time_and_what_it_holds_is_said(cluster: EngineNodes) ->
     )
     assert while_stopping.reason.endswith(", and holds 1 x v100 of a until it has ended")
     facts = cluster.service.explain(ADMIN, KEY[0]).facts
-    assert "Its attempt 1 is being stopped (paused)." in facts
-    assert facts[-1].startswith("It holds 1 x v100 of a until it has ended; it was told to stop ")
+    assert facts[-1].startswith("Its attempt 1 is being stopped (paused), told to stop ")
+    assert facts[-1].endswith(", and holds 1 x v100 of a until it has ended.")
     node.end(*KEY, exit_code=0)
     node.say()
     cluster.until(lambda: cluster.service.attempts(ADMIN, KEY[0])[0].ended_s, "the end")

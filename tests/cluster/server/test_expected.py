@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import AttemptStatus, Rank
-from fairlead.cluster.server.attempts import STALE_S, Attempt
+from fairlead.cluster.server.attempts import MAX_EXTRAPOLATION_S, Attempt
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 TOTAL, RATE = 1000, 20.0
@@ -20,8 +20,8 @@ def _start(unmanaged: bool = False, **held: Any) -> Attempt:
     start = Attempt(
         row, attempt, {"a": (Rank(rank=0, devices=(0,)),)}, RATE, 100.0, last_report_s=50.0
     )
-    said = AttemptStatus(job=0, attempt=1, state="running")
-    start.statuses["a"] = msgspec.structs.replace(said, **held)
+    message = AttemptStatus(job=0, attempt=1, state="running")
+    start.statuses["a"] = msgspec.structs.replace(message, **held)
     return start
 
 
@@ -60,7 +60,7 @@ def test_nothing_is_expected_of_what_does_not_run(held: dict[str, Any]) -> None:
 
 def test_nor_much_of_what_is_not_heard_of_and_never_the_last_step() -> None:
     start = _start(step=200, loaded_step=100, ran_s=10.0, step_age_s=0.0)
-    assert start.expected(1e6) == 200 + STALE_S * 10
+    assert start.expected(1e6) == 200 + MAX_EXTRAPOLATION_S * 10
     start = _start(step=998, loaded_step=100, ran_s=10.0, step_age_s=0.0)
     assert start.expected(60.0) == TOTAL - 1
 

@@ -24,7 +24,7 @@ from fairlead.cluster.server.attempts import (
     ranks_on,
 )
 from fairlead.cluster.server.decided_shares import DecidedShares
-from fairlead.cluster.server.explain import explanation_facts, past, stated
+from fairlead.cluster.server.explain import explanation_facts, last_failure, stated
 from fairlead.cluster.server.explain_placement import stands_still
 from fairlead.cluster.server.explanation_source import DeviceUse
 from fairlead.cluster.server.fleet import Fleet
@@ -48,13 +48,13 @@ class State:
         self.registry = JobRegistry()
         self.decided = DecidedShares()
         self.device_uses = RecentResults[DeviceUse](self.fleet.monotonic)
-        self.policy, self.halted, self.trouble = "las", "", ""
+        self.policy, self.halted, self.commit_error = "las", "", ""
         self.scheduler = SimpleNamespace(data=SimpleNamespace(paused_jobs=set[int]()))
-        self.admission = SimpleNamespace(outside=lambda _: False)
+        self.admission = SimpleNamespace(awaits_fitting_cluster=lambda _: False)
         self.solves = SimpleNamespace(state="ok", began_s=None)
         self.round = SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0)
         self.options = SimpleNamespace(early_s=10.0)
-        self.costs = SimpleNamespace(heeded=lambda: True)
+        self.costs = SimpleNamespace(is_applied=lambda: True)
         self._reports = 0
         for name, devices in (nodes or {"a": 2}).items():
             self.fleet.add(name, "v100", devices)
@@ -95,16 +95,16 @@ class State:
         start = Attempt(row, attempt, ranks_on({node: devices}), 1.0, 0.0, ordered=True)
         self.registry.add(start)
         if held:
-            said = AttemptStatus(job=job, attempt=row.attempt, **held)
-            self._say(node, said)
+            message = AttemptStatus(job=job, attempt=row.attempt, **held)
+            self._say(node, message)
         return start
 
-    def _say(self, node: str, said: AttemptStatus) -> None:
+    def _say(self, node: str, message: AttemptStatus) -> None:
         self._reports += 1
         before = tuple(self.fleet.nodes[node].observed.holds.values())
         self.fleet.publish()
         self.front.report(
-            NodeReport(node=node, incarnation=node, seq=self._reports, holds=(*before, said))
+            NodeReport(node=node, incarnation=node, seq=self._reports, holds=(*before, message))
         )
 
     def decide(self, share: dict[int, float], packed: bool = False, **table: Any) -> None:
@@ -235,7 +235,7 @@ def test_a_device_that_the_job_itself_has_to_give_up_is_said_to_go_to_another() 
     state.start(MINE, (0,), **TRAINS).stopping = "preempted"
     state.start(OTHER, (0,), state="starting")
     told = state.told("preempted")
-    assert "Its attempt 1 is being stopped (preempted)." in told
+    assert "Its attempt 1 is being stopped (preempted), and holds 1 x v100 of a until" in told
     assert "No device of v100 is free." in told
 
 
@@ -254,7 +254,7 @@ def test_a_job_that_starts_is_named_where_a_round_waits_for_it() -> None:
     state.job(MINE)
     state.start(OTHER, (0,), state="starting")
     assert "or earlier, for there is room" in state.told()
-    state.costs.heeded = lambda: False
+    state.costs.is_applied = lambda: False
     assert (
         "in 1 min 30 s, or earlier, once job 2 has trained for as long as its start took, or was "
         "ordered a round's length ago" in state.told()
@@ -351,7 +351,7 @@ def test_a_round_that_waits_for_starts_says_so() -> None:
     state.start(OTHER, (0,))
     state.round.end_s = state.now - 12.0
     assert "has been over for 12 s and has not ended yet." in state.told()
-    state.costs.heeded = lambda: False
+    state.costs.is_applied = lambda: False
     assert "has been over for 12 s and has not ended yet: job 2 still starting" in state.told()
 
 
@@ -387,7 +387,7 @@ def test_a_job_with_devices_is_said_to_do_what_it_does() -> None:
     start = state.start(MINE, (0,), **TRAINS)
     start.stopping = "moved"
     told = state.told("running", **place)
-    assert "Its attempt 1 is being stopped (moved)." in told
+    assert "Its attempt 1 is being stopped (moved), and holds " in told
     assert "runs on" not in told
 
 
@@ -408,11 +408,13 @@ def test_what_is_past_is_told_with_its_time() -> None:
         save_s=0.0, stop_s=0.0, lost_steps=0.0, end=AttemptEnd.NODE_LOST,
     )  # fmt: skip
     waits = view(state="preempted", reason="node lost")
-    assert past(waits, [attempt], 1_300.0) == "Its last attempt ended 20 min ago: node lost."
+    assert (
+        last_failure(waits, [attempt], 1_300.0) == "Its last attempt ended 20 min ago: node lost."
+    )
     later = msgspec.structs.replace(attempt, attempt=2, ended_s=200.0, why="", end=AttemptEnd.MOVED)
-    assert past(waits, [attempt, later], 1_300.0) == ""
+    assert last_failure(waits, [attempt, later], 1_300.0) == ""
     again = msgspec.structs.replace(attempt, attempt=2, ended_s=None, why="", end=None)
-    assert past(view(state="running", reason="node lost"), [attempt, again], 1_300.0) == ""
+    assert last_failure(view(state="running", reason="node lost"), [attempt, again], 1_300.0) == ""
 
 
 def test_jobs_of_other_tenants_are_not_named_to_users() -> None:

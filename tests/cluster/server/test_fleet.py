@@ -245,10 +245,10 @@ def test_what_was_never_begun_is_known_to_be_so() -> None:
     fleet.report(_report(0))
     fleet.revoke("a", 1, 1, "preempted")
     fleet.publish()
-    assert not fleet.never_began("a", (1, 1)), "the node may still follow the older orders"
+    assert not fleet.will_never_begin("a", (1, 1)), "the node may still follow the older orders"
     newest = fleet.orders("a").seq
     fleet.report(_report(1, orders_seq=newest))
-    assert fleet.never_began("a", (1, 1))
+    assert fleet.will_never_begin("a", (1, 1))
 
 
 def test_what_is_wanted_and_not_held_will_not_begin() -> None:
@@ -256,11 +256,11 @@ def test_what_is_wanted_and_not_held_will_not_begin() -> None:
     fleet.desire("a", _assignment())
     fleet.publish()
     newest = fleet.orders("a").seq
-    assert not fleet.never_began("a", (1, 1)), "it may not have heard of it"
+    assert not fleet.will_never_begin("a", (1, 1)), "it may not have heard of it"
     fleet.report(_report(1, orders_seq=newest))
-    assert fleet.never_began("a", (1, 1)), "it has begun it before, and forgotten it"
+    assert fleet.will_never_begin("a", (1, 1)), "it has begun it before, and forgotten it"
     fleet.report(_report(2, _held("starting"), orders_seq=newest))
-    assert not fleet.never_began("a", (1, 1))
+    assert not fleet.will_never_begin("a", (1, 1))
 
 
 def test_an_end_is_reported_until_it_is_forgotten() -> None:
@@ -279,7 +279,9 @@ def test_an_end_is_reported_until_it_is_forgotten() -> None:
 
 def test_many_nodes_report_less_often_as_far_as_their_leases_allow() -> None:
     def after(nodes: int) -> tuple[float, float]:
-        fleet = Fleet(lease_s=30.0, rate_bound=0.01, monotonic=Time(), notice=print, shortest_s=2.0)
+        fleet = Fleet(
+            lease_s=30.0, rate_bound=0.01, monotonic=Time(), on_change=print, shortest_s=2.0
+        )
         for number in range(1, nodes):
             fleet.add(f"node-{number}", "v100", 8)
         fleet.add("a", "v100", 8)
@@ -312,11 +314,11 @@ def test_a_new_agent_inherits_what_the_old_one_had_a_lease_for() -> None:
     assert fleet.orders("a").desired == (), "nor is it to begin that start again"
     newest = fleet.orders("a").seq
     fleet.report(msgspec.structs.replace(_report(0, orders_seq=newest), incarnation="two"))
-    assert not fleet.never_began("a", (1, 1))
-    assert fleet.outlived("a") == []
+    assert not fleet.will_never_begin("a", (1, 1))
+    assert fleet.drop_expired("a") == []
     time.now = node.agent.inherited[1, 1].until + 0.1
-    assert fleet.outlived("a") == [(1, 1)]
-    assert fleet.never_began("a", (1, 1))
+    assert fleet.drop_expired("a") == [(1, 1)]
+    assert fleet.will_never_begin("a", (1, 1))
 
 
 def test_a_third_agent_inherits_from_both() -> None:
@@ -373,7 +375,7 @@ def test_what_was_renewed_while_a_takeover_was_made_durable_is_waited_for() -> N
     fleet.publish()
     fleet.report(_report(0, _held()))
     two = _register("two")
-    assert fleet.front.table.contest(two)
+    assert fleet.front.table.begin_contest(two)
     fleet.register(two, {(1, 1): 7.0, (2, 1): 7.0})
     before = fleet.nodes["a"].agent.inherited[1, 1].until
     _pass(fleet, time, 5.0)
@@ -382,10 +384,10 @@ def test_what_was_renewed_while_a_takeover_was_made_durable_is_waited_for() -> N
         "the start that had none gets none: its successor does not wait for it"
     )
     time.now += 1000.0
-    assert fleet.outlived("a") == [], "the front has not told yet what it has renewed"
+    assert fleet.drop_expired("a") == [], "the front has not told yet what it has renewed"
     fleet.publish()
     assert fleet.nodes["a"].agent.inherited[1, 1].until == pytest.approx(before + 5.0)
-    assert fleet.outlived("a") == [(1, 1)]
+    assert fleet.drop_expired("a") == [(1, 1)]
 
 
 def test_two_heartbeats_of_silence_are_suspicious_and_a_word_ends_it() -> None:

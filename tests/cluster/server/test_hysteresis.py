@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.small import TABLE, job
 
-from fairlead.cluster.server.hysteresis import PreemptionState, Turn, next_turn
+from fairlead.cluster.server.hysteresis import PreemptionState, PreemptionTime, next_preemption
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import StartRound
 from fairlead.model.job import RestartCosts
@@ -31,7 +31,7 @@ def test_a_turn_comes_with_the_first_round_after_it_is_told_to(weight: float) ->
     backend = SimBackend(
         two, what.cluster, TABLE, core.data.planning.planner.solve, GroundTruth(COSTS)
     )
-    told: list[tuple[float, Turn]] = []
+    told: list[tuple[float, PreemptionTime]] = []
     turns = 0
     runs = -1
     while turns < 12 and (event := backend.next()) is not None:
@@ -49,7 +49,7 @@ def test_a_turn_comes_with_the_first_round_after_it_is_told_to(weight: float) ->
                 told = []
             preemption = PreemptionState.of(core, now_s)
             assert preemption is not None
-            found = next_turn(preemption, 1 - runs)
+            found = next_preemption(preemption, 1 - runs)
             assert found is not None
             told.append((now_s, found))
     assert turns == 12
@@ -63,11 +63,11 @@ def test_who_is_left_to_finish_is_not_waited_for_by_the_clock() -> None:
         stays=np.array([False, True, False]), new=np.zeros(3, np.bool_),
     )  # fmt: skip
     # 10 + t/2 exceeds 40, and 40 + 30 - 3t/4
-    assert next_turn(preemption, 0) == Turn(0, 10.0, 40.0, 160.0)
+    assert next_preemption(preemption, 0) == PreemptionTime(0, 10.0, 40.0, 160.0)
     alone = replace(preemption, stays=np.array([False, True, True]))
-    found = next_turn(alone, 0)
+    found = next_preemption(alone, 0)
     assert found is not None
     assert found.at_s == np.inf
     fresh = replace(preemption, new=np.array([True, False, False]))
-    assert next_turn(fresh, 0) == Turn(0, 10.0, 18.0, 116.0)
-    assert next_turn(replace(preemption, share=np.zeros((3, 1))), 0) is None
+    assert next_preemption(fresh, 0) == PreemptionTime(0, 10.0, 18.0, 116.0)
+    assert next_preemption(replace(preemption, share=np.zeros((3, 1))), 0) is None

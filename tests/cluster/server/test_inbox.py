@@ -8,7 +8,7 @@ def test_news_of_many_nodes_are_taken_over_a_part_at_a_time() -> None:
     inbox, done = Inbox(pace_s=0.0), []
     names = {f"n{i}" for i in range(2 * NODES + 1)}
     for name in names:
-        inbox.notice(name)
+        inbox.notify(name)
     first = inbox.collect(60.0)
     inbox.put(lambda: done.append("errand"))
     second = inbox.collect(60.0)

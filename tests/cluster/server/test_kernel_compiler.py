@@ -29,7 +29,7 @@ def compiled_here(folder: Path, kept: Path) -> tuple[bool, str]:
     """Whether a program that wants a kernel compiled it by itself, and what was said on stderr."""
     (folder / "some_kernels.py").write_text(KERNELS)
     paths = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
-    environment = {name: value for name, value in os.environ.items() if name != jit._TOLD}
+    environment = {name: value for name, value in os.environ.items() if name != jit._NOTICE_SHOWN}
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={
@@ -47,9 +47,9 @@ def compiled_here(folder: Path, kept: Path) -> tuple[bool, str]:
 
 
 def test_another_process_compiles_what_is_not_kept(tmp_path: Path) -> None:
-    here, said = compiled_here(tmp_path, tmp_path / "kept")
+    here, message = compiled_here(tmp_path, tmp_path / "kept")
     assert not here
-    assert said == "fairlead: compiling 1 kernels (once per installation) ...\n"
+    assert message == "fairlead: compiling 1 kernels (once per installation) ...\n"
     assert compiled_here(tmp_path, tmp_path / "kept") == (False, "")
 
 
@@ -57,9 +57,9 @@ def test_where_nothing_can_be_kept_whoever_needs_it_compiles(tmp_path: Path) -> 
     kept = tmp_path / "no directory"
     kept.write_text("")
     (tmp_path / "__pycache__").write_text("")
-    here, said = compiled_here(tmp_path, kept)
+    here, message = compiled_here(tmp_path, kept)
     assert here
-    assert said == "fairlead: compiling 1 kernels (once per installation) ...\n"
+    assert message == "fairlead: compiling 1 kernels (once per installation) ...\n"
 
 
 def test_it_ends_where_whoever_wanted_it_has_ended() -> None:

@@ -72,11 +72,11 @@ def test_what_is_inherited_ends_by_time_or_by_proof_on_the_same_machine() -> Non
     assert set(agent.inherited) == {(1, 1), (2, 1)}, "it does not see the processes of that machine"
     agent.drop_cleared(_register("m", "one"))
     assert set(agent.inherited) == {(2, 1)}
-    assert agent.drop_outlived(100.0) == [], "the front may have renewed more"
+    assert agent.drop_expired(100.0) == [], "the front may have renewed more"
     agent.settled = 1
     agent.prolong(50.0)
-    assert agent.drop_outlived(110.0) == []
-    assert agent.drop_outlived(110.1) == [(2, 1)]
+    assert agent.drop_expired(110.0) == []
+    assert agent.drop_expired(110.1) == [(2, 1)]
     assert not agent.inherited
 
 

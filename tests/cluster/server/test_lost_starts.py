@@ -154,6 +154,23 @@ def test_who_of_those_not_heard_to_the_end_did_the_steps(
     assert [(view.from_step, view.to_step) for view in views[:-1]] == steps
 
 
+@pytest.mark.parametrize(
+    ("rows", "reached"),
+    [
+        pytest.param([_row(1, _FAILED, **_SEEN)], [60], id="beyond-what-was-heard"),
+        pytest.param([_row(1, _LOST, **_SEEN), _row(2, _FAILED)], [57, 0], id="which-is-not-known"),
+        pytest.param([_row(1, _FAILED, trained_s=2.0, reached_step=90.0)], [90], id="batch-size"),
+    ],
+)
+def test_a_start_has_come_as_far_as_what_is_done_again_tells(
+    rows: list[AttemptRow], reached: list[float]
+) -> None:
+    """The job counts its steps itself; its node hears of them a moment later, or never if it hangs."""
+    following = _row(9, None, from_step=0.0, lost_steps=60.0, trained_s=100.0)
+    views = attempt_views([*rows, following], lambda row: row)
+    assert [view.reached_step for view in views[:-1]] == reached
+
+
 def test_a_running_start_is_shown_as_its_node_told_last(tmp_path: Path) -> None:
     with engine_nodes(tmp_path, LONG_S) as cluster:
         node, job = _begun(cluster)

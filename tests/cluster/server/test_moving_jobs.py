@@ -57,8 +57,8 @@ def test_it_is_where_it_still_holds_devices(cluster: EngineNodes) -> None:
     )
     assert [view.jobs for view in cluster.service.nodes(ADMIN)] == [((KEY[0],),), ((),)]
     told = cluster.service.explain(ADMIN, KEY[0])
-    assert told.facts[0].startswith("Its attempt 1 holds 1 x v100 of a until it has ended (moved, ")
-    assert told.facts[1] == "Then it goes on on 1 x v100 of b."
+    assert told.facts[0].startswith("Its attempt 1 is being stopped (moved), told to stop ")
+    assert told.facts[0].endswith("until it has ended; then the job goes on on 1 x v100 of b.")
     assert len(told.attempts) == 1
     old.end(*KEY, exit_code=0, saved_step=100, **RAN)
     old.say()

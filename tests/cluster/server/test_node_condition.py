@@ -9,7 +9,7 @@ from tests.cluster.server_nodes import ADMIN, engine_nodes
 
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.node_states import NODE_STATES, NodeState
-from fairlead.cluster.server.live_node import LiveNode
+from fairlead.cluster.server.live_node import Hold, LiveNode
 from fairlead.cluster.server.node_condition import condition, usable
 
 LEFT_S = 1_700_000_000.0
@@ -44,8 +44,8 @@ def _node(more: dict[str, object]) -> LiveNode:
         ({"health.cordoned": "3 jobs failed there"}, "unhealthy", "3 jobs failed there"),
         ({"health.problems": ("disk full", "clock wrong")}, "unhealthy", "disk full; clock wrong"),
         ({"health.problems": ("x",), "health.cordoned": "y"}, "unhealthy", "x; y"),
-        ({"waits_until": 107.0, "waits_for": "restored"}, "waiting", "restored; for 7 s more"),
-        ({"waits_until": 99.0, "waits_for": "restored"}, "up", ""),
+        ({"hold": Hold(107.0, "restored")}, "waiting", "restored; for 7 s more"),
+        ({"hold": Hold(99.0, "restored")}, "up", ""),
         (
             {"suspect": True, "health.cordoned": "y"},
             "suspect",

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fairlead.cluster.front.messages import ShownNode, ShownStatus
-from fairlead.cluster.server.published_views import MANY_CHANGES, PublishedViews
+from fairlead.cluster.server.published_views import MAX_VIEWS_PER_COMMIT, PublishedViews
 
 
 class Watched(PublishedViews):
@@ -14,7 +14,7 @@ class Watched(PublishedViews):
         state: Any = SimpleNamespace(
             fleet=SimpleNamespace(monotonic=lambda: 0.5, nodes=dict.fromkeys(names)),
             registry=SimpleNamespace(jobs={}),
-            touched_nodes=set(),
+            changed_nodes=set(),
         )
         self.state = state
         viewer: Any = None  # no node is known, so nothing is made a view of
@@ -34,7 +34,7 @@ class Watched(PublishedViews):
         return told
 
 
-NAMES = [f"node-{i:04}" for i in range(3 * MANY_CHANGES)]
+NAMES = [f"node-{i:04}" for i in range(3 * MAX_VIEWS_PER_COMMIT)]
 
 
 def begun() -> Watched:
@@ -46,19 +46,22 @@ def begun() -> Watched:
 
 def test_few_nodes_are_shown_before_whoever_waits_is_answered() -> None:
     views = begun()
-    views.publish([], NAMES[:MANY_CHANGES], waits=True)
-    assert sorted(views.take()) == [*NAMES[:MANY_CHANGES], "status"]
+    views.publish([], NAMES[:MAX_VIEWS_PER_COMMIT], waits=True)
+    assert sorted(views.take()) == [*NAMES[:MAX_VIEWS_PER_COMMIT], "status"]
     views.publish_remaining()
     assert views.take() == []
 
 
 def test_many_nodes_are_shown_with_the_commits_that_follow() -> None:
     views = begun()
-    views.state.touched_nodes.add(NAMES[-1])  # drained, say
+    views.state.changed_nodes.add(NAMES[-1])  # drained, say
     views.publish([], NAMES, waits=True)
     assert views.take() == [NAMES[-1], "status"], "nobody waits for the others"
     for part in range(3):
         views.publish_remaining()
-        assert sorted(views.take()) == NAMES[part * MANY_CHANGES : (part + 1) * MANY_CHANGES]
+        assert (
+            sorted(views.take())
+            == NAMES[part * MAX_VIEWS_PER_COMMIT : (part + 1) * MAX_VIEWS_PER_COMMIT]
+        )
     views.publish_remaining()
     assert views.take() == []

@@ -5,7 +5,9 @@ from pathlib import Path
 
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
+from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.store.backup import back_up, restore
+from fairlead.cluster.store.failures import Backoff
 
 LONG_S = 3600.0
 LOST_S = 3.0  # of history
@@ -18,8 +20,8 @@ def test_time_that_a_restore_gives_up_is_billed_to_nobody(tmp_path: Path) -> Non
         node.register()
         job = cluster.submit()
         cluster.until(lambda: (job, 1) in node.statuses, "the start")
-        node.run(job, 1, trained_s=0.1)
-        cluster.until(lambda: cluster.job(job).state == "running")
+        node.run(job, 1, loaded_step=0, step=7, trained_s=0.1)
+        cluster.until(lambda: cluster.service.store.attempts(job)[0].trained_s is not None)
         back_up(directory, backup)
         known_s = cluster.job(job).run_s  # at least what the backup knows of
         time.sleep(LOST_S)
@@ -28,6 +30,8 @@ def test_time_that_a_restore_gives_up_is_billed_to_nobody(tmp_path: Path) -> Non
         service = cluster.service
         assert service.attempts(ADMIN, job)[0].end == "restored"
         assert service.attempts(ADMIN, job)[0].ended_s is not None
+        stories = [words for _, words in service.explain(ADMIN, job).events]
+        assert any(words.endswith("at a step that is not known") for words in stories), stories
         view = cluster.job(job)
         assert view.run_s <= known_s
         assert view.queued_s >= LOST_S
@@ -39,3 +43,26 @@ def test_time_that_a_restore_gives_up_is_billed_to_nobody(tmp_path: Path) -> Non
         assert core is not None
         assert float(core.data.ledger.runs.ran_s.sum()) <= known_s
         assert float(core.data.ledger.groups.received_s.sum()) <= known_s
+
+
+def test_what_was_saved_before_a_backup_ends_the_row_of_failures(tmp_path: Path) -> None:
+    directory, backup = tmp_path / "state", tmp_path / "backup"
+    with engine_nodes(directory, LONG_S) as cluster:
+        cluster.service.engine.parts.jobs.retries.backoff = Backoff(0.1, 0.1)
+        node = cluster.node("a")
+        node.register()
+        job = cluster.submit(max_retries=1)
+        cluster.until(lambda: (job, 1) in node.statuses)
+        failure = Failure(exit_code=3, message="exit code 3")
+        node.end(job, 1, exit_code=3, reason="exit code 3", failure=failure)
+        cluster.until(lambda: (job, 2) in node.statuses)
+        node.run(job, 2, loaded_step=0, step=300, saved_step=270)
+        cluster.until(lambda: cluster.job(job).saved_step == 270)
+        back_up(directory, backup)
+    restore(backup, directory, replace=True)
+    with engine_nodes(directory, LONG_S) as cluster:
+        assert cluster.service.attempts(ADMIN, job)[1].end == "restored"
+        assert (
+            cluster.do(lambda: cluster.service.engine.state.registry.jobs[job].recent_failures)
+            == ()
+        )

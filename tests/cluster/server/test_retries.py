@@ -132,7 +132,8 @@ def test_exit_codes_that_are_not_to_be_retried(pair: tuple[Running, Client]) -> 
 
 
 def test_mistakes_of_one_user_are_given_up_on_two_nodes_and_blame_none(tmp_path: Path) -> None:
-    nodes = {"a": "v100=2", "b": "v100=2", "c": "v100=2"}
+    # Room for all of them: whose own node alone has a free device is tried there again
+    nodes = {"a": "v100=4", "b": "v100=4", "c": "v100=4"}
     with running(tmp_path, ("--round", "5"), agents=nodes) as cluster, cluster.client() as client:
         until(lambda: sum(n.state == "up" for n in client.nodes()) == 3, LIMIT_S)
         (well,) = client.submit([sleeper(600)])

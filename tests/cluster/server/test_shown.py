@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fairlead.cluster.front.messages import ShownNode, ShownStatus
-from fairlead.cluster.front.shown import STALE_S, Shown
+from fairlead.cluster.front.shown import STATUS_TIMEOUT_S, Shown
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     NodeView,
@@ -85,15 +85,15 @@ def status(**more: Any) -> StatusView:
 def test_a_status_says_how_old_it_is_when_the_driver_stands_still() -> None:
     clock = Clock()
     shown = Shown(lambda _: 0.0, clock)
-    assert shown.stale
+    assert shown.is_stale
     assert shown.status(ADMIN) is None
     shown.take(ShownStatus(status=status(), at=100.0))
     clock.now += 1.0
     new = shown.status(ADMIN)
     assert new is not None
     assert (new.now_s, new.round_ends_in_s, new.age_s) == (51.0, 3.0, None)
-    clock.now += STALE_S + 6.0
-    assert shown.stale
+    clock.now += STATUS_TIMEOUT_S + 6.0
+    assert shown.is_stale
     old = shown.status(ADMIN)
     assert old is not None
     assert (old.now_s, old.round_ends_in_s, old.age_s) == (60.0, 0.0, 10.0)

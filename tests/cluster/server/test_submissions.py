@@ -2,13 +2,11 @@
 
 import shutil
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.cluster.server_nodes import ADMIN, WAIT_S, EngineNodes, engine_nodes
+from tests.cluster.server_nodes import ADMIN, WAIT_S, busy_driver, engine_nodes
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.commit_log import MAX_ROWS
@@ -19,24 +17,6 @@ from fairlead.model.commands import Command
 from fairlead.model.events import Event, JobsSubmitted
 
 SPEC = JobSpec(command=("x",), total_steps=1000, rates={"v100": 1.0})
-
-
-@contextmanager
-def busy_driver(cluster: EngineNodes) -> Iterator[None]:
-    """The driver's thread does nothing else than to wait for the end of the block."""
-    begun, over = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        begun.set()
-        over.wait(WAIT_S)
-
-    answer = cluster.service.engine.call(wait)
-    assert begun.wait(WAIT_S)
-    try:
-        yield
-    finally:
-        over.set()
-        answer.result(WAIT_S)
 
 
 def test_submission_is_answered_and_durable_while_the_driver_is_busy(tmp_path: Path) -> None:

@@ -8,17 +8,6 @@ from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_no
 LONG_S = 600.0  # leases that no test outlives
 
 
-def _begin(cluster: EngineNodes, node: PlayedNode, job: int) -> None:
-    """Let the newest start of a job on a node train."""
-
-    def leased() -> list[tuple[int, int]]:
-        return [key for key in node.leased & node.statuses.keys() if key[0] == job]
-
-    job, attempt = cluster.until(leased)[0]
-    node.run(job, attempt, loaded_step=0, step=5, saved_step=0)
-    node.say()
-
-
 def _back(cluster: EngineNodes, before: PlayedNode) -> PlayedNode:
     """The agent that was there before, which registers with a server that was started anew."""
     node = cluster.node(before.name, before.incarnation)
@@ -69,10 +58,10 @@ def test_a_running_round_ends_without_a_dead_node_whose_job_is_waited_for(tmp_pa
         one, two = cluster.node("one", "one.1"), cluster.node("two", "two.1")
         one.register()
         first = cluster.submit()
-        _begin(cluster, one, first)
+        cluster.begin(one, first)
         two.register()
         second = cluster.submit()
-        _begin(cluster, two, second)
+        cluster.begin(two, second)
     with engine_nodes(tmp_path, lease_s=LONG_S) as cluster:
         one = _back(cluster, one)
         third = cluster.submit()
@@ -95,10 +84,13 @@ def test_jobs_notice_nothing_of_a_restart_of_the_server(tmp_path: Path) -> None:
             node.register()
         gang = cluster.submit(scale_factor=2)
         for node in nodes:
-            _begin(cluster, node, gang)
+            cluster.begin(node, gang)
     with engine_nodes(tmp_path, lease_s=LONG_S) as cluster:
         again = [_back(cluster, nodes[0])]
-        time.sleep(1.5)  # the other one is a little late; rounds are over after a second
+        late_s = (
+            time.monotonic() + 1.5
+        )  # the other one is a little late; rounds are over after a second
+        cluster.until(lambda: time.monotonic() > late_s)  # a silent node would become suspect
         again.append(_back(cluster, nodes[1]))
         _let_rounds_pass(cluster)
         assert len(_given(cluster, gang)) == 1
@@ -112,7 +104,7 @@ def test_an_order_for_a_node_that_never_registers_goes_elsewhere(tmp_path: Path)
         one, two = cluster.node("one", "one.1"), cluster.node("two", "two.1")
         one.register()
         job = cluster.submit(grace_s=60.0)
-        _begin(cluster, one, job)
+        cluster.begin(one, job)
         two.register()
         cluster.nodes.clear()
         cluster.service.drain(ADMIN, "one")

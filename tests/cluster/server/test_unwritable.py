@@ -15,12 +15,12 @@ def test_status_page_and_explain_name_the_cause(tmp_path: Path) -> None:
         job = cluster.submit()
         state = cluster.service.engine.state
         assert cluster.service.status(ADMIN).unwritable == ""
-        state.trouble = WHY
+        state.commit_error = WHY
         try:
             status = cluster.service.status(ADMIN)
             facts = cluster.service.explain(ADMIN, job).facts
         finally:
-            state.trouble = ""
+            state.commit_error = ""
     assert status.unwritable == WHY
     assert facts[0].startswith("Nothing can be written down just now")
     assert WHY in facts[0]

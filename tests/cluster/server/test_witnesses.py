@@ -214,7 +214,7 @@ def test_the_newer_state_goes_on_after_an_older_one_was_halted(
 def test_agents_are_told_at_once_of_a_state_only_when_all_have_spoken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(witnesses, "TELL_AFTER_S", 3600.0)
+    monkeypatch.setattr(witnesses, "PUBLISH_AFTER_S", 3600.0)
     with engine_nodes(tmp_path) as cluster:
         for name in ("one", "two"):
             cluster.node(name, f"{name}.1").register()
@@ -233,7 +233,7 @@ def test_a_node_that_is_dead_keeps_no_other_from_being_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is lost only when its leases and the grace of its jobs are over, which may take hours."""
-    monkeypatch.setattr(witnesses, "TELL_AFTER_S", 0.2)
+    monkeypatch.setattr(witnesses, "PUBLISH_AFTER_S", 0.2)
     with engine_nodes(tmp_path, lease_s=600.0) as cluster:
         for name in ("one", "two"):
             cluster.node(name, f"{name}.1").register()
@@ -374,8 +374,8 @@ def test_agents_are_told_of_no_run_that_is_not_durable() -> None:
         lease_s=1.0,
         rate_bound=0.0,
         monotonic=lambda: 0.0,
-        notice=lambda _: None,
-        tell=told.append,
+        on_change=lambda _: None,
+        send_to_front=told.append,
     )
     state = cluster_state(fleet, lambda: 0.0)
     vars(state.store)["meta"] = lambda _: None
@@ -393,12 +393,12 @@ def test_agents_are_told_of_no_run_that_is_not_durable() -> None:
 
 
 def test_a_front_that_is_started_anew_halts_as_well() -> None:
-    fleet = Fleet(lease_s=1.0, rate_bound=0.0, monotonic=lambda: 0.0, notice=lambda _: None)
+    fleet = Fleet(lease_s=1.0, rate_bound=0.0, monotonic=lambda: 0.0, on_change=lambda _: None)
     front = FrontSupervisor(Path("nowhere"), fleet, lambda _: None)
     seen = StorePosition(cluster="a", timeline=1, run=1, run_id="r", commit=1)
     told = (PublishedPosition(position=seen), SchedulingHalted(reason="why"))
     for message in told:
-        front.tell(message)
+        front.send(message)
 
     class Link:
         def __init__(self) -> None:

@@ -136,7 +136,7 @@ def test_restore_refuses_what_it_must(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"hello world\n", "is no state of a cluster, or its beginning is damaged"),
         (b"", "is not a file of Fairlead's"),
@@ -145,7 +145,7 @@ def test_restore_refuses_what_it_must(tmp_path: Path, capsys: pytest.CaptureFixt
     ids=["text", "empty", "cut"],
 )
 def test_of_a_file_that_is_no_backup_only_that_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, message: str
 ) -> None:
     if content is None:
         with Store(tmp_path / "state") as store:
@@ -158,12 +158,12 @@ def test_of_a_file_that_is_no_backup_only_that_is_said(
     assert run("check", path) == 2
     out, err = capsys.readouterr()
     assert not out
-    assert f"fairlead: {path}: {said}" in err
+    assert f"fairlead: {path}: {message}" in err
     assert err.count("\n") == 1
     assert "fairlead restore" not in err
     assert "--replace" not in err
     assert run("restore", path, tmp_path / "new") == 2
-    assert f"fairlead: {path}: {said}" in capsys.readouterr().err
+    assert f"fairlead: {path}: {message}" in capsys.readouterr().err
     assert [entry.name for entry in path.parent.iterdir()] == ["file"]
     assert not (tmp_path / "new").exists()
 
@@ -310,7 +310,7 @@ with fairlead.Lease(load=load, save=save) as lease:
 """
 STEPS = 3_000  # more than there is time for, until it may hurry
 SHORT = (
-    "import fairlead.cluster.server.restored as r; r.GRACE_S = 3.0; "
+    "import fairlead.cluster.server.restored as r; r.MIN_GRACE_S = 3.0; "
     "from fairlead.cli.main import main; main()"
 )
 

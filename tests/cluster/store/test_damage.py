@@ -103,17 +103,19 @@ def test_the_log_cut_in_half_is_refused_with_what_is_missing(
     before = {path.name: path.read_bytes() for path in folder.iterdir() if "shm" not in path.name}
     with pytest.raises(RunError) as refused:
         Store(folder).open()
-    said = str(refused.value)
-    assert "state.db: ends at commit " in said
-    assert "but commit 61 was acknowledged: " in said
-    assert " commits are missing; restore a backup with `fairlead restore --replace BACKUP" in said
-    assert "--accept-loss" in said
+    message = str(refused.value)
+    assert "state.db: ends at commit " in message
+    assert "but commit 61 was acknowledged: " in message
+    assert (
+        " commits are missing; restore a backup with `fairlead restore --replace BACKUP" in message
+    )
+    assert "--accept-loss" in message
     after = {path.name: path.read_bytes() for path in folder.iterdir() if "shm" not in path.name}
     assert after == before | {"server.lock": b""}, "what is refused stays as it was found"
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "message"),
     [
         (["state.db-wal"], "commit 61 was acknowledged: 30 commits are missing"),
         (["state.db", "state.db-wal"], r"state\.db: is missing, but commit 61 was acknowledged"),
@@ -122,13 +124,13 @@ def test_the_log_cut_in_half_is_refused_with_what_is_missing(
     ],
 )
 def test_deleted_files_are_refused(
-    crashed: tuple[Path, Content], tmp_path: Path, names: list[str], said: str
+    crashed: tuple[Path, Content], tmp_path: Path, names: list[str], message: str
 ) -> None:
     folder = Path(shutil.copytree(crashed[0], tmp_path / "state"))
     for name in names:
         (folder / name).unlink()
     for _ in range(2):  # and so is a second attempt
-        with pytest.raises(RunError, match=said):
+        with pytest.raises(RunError, match=message):
             Store(folder).open()
 
 
@@ -200,7 +202,7 @@ def test_damage_anywhere_is_refused_or_loses_nothing(
         except RunError as problem:
             refused.append(str(problem))
         shutil.rmtree(folder)
-    assert not any("\n" in said for said in refused)
+    assert not any("\n" in message for message in refused)
     if name not in ("state.db-shm", "state.mark"):  # made anew, and mostly empty
         assert refused
 
@@ -306,6 +308,24 @@ def test_a_state_that_is_overwritten_while_it_is_open_is_not_written_to(
             assert str(refused.value).startswith(f"{store.directory}: was replaced while this ")
     with Store(tmp_path / "state") as store:
         assert store.job(9) is None
+
+
+@pytest.mark.parametrize("later", [5, 50])
+def test_a_database_alone_that_is_overwritten_while_it_is_open_is_not_written_to(
+    tmp_path: Path, later: int
+) -> None:
+    """SQLite knows its pages, and acknowledged what nobody found again after a restart."""
+    with Store(tmp_path / "state") as store:
+        fill(store, range(300))
+    older = (tmp_path / "state" / "state.db").read_bytes()
+    with Store(tmp_path / "state") as store:
+        fill(store, range(300, 300 + later))
+    with Store(tmp_path / "state") as store:
+        fill(store, range(400, 405))
+        store.path.write_bytes(older)
+        for _ in range(2):
+            with pytest.raises(RunError, match=r"state\.db was written to by another process"):
+                fill(store, range(405, 406))
 
 
 def test_a_state_that_is_moved_away_is_not_written_to_until_it_is_back(tmp_path: Path) -> None:

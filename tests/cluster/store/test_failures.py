@@ -191,7 +191,10 @@ def test_a_command_that_two_nodes_do_not_find_is_given_up() -> None:
 
 def test_a_waiting_job_says_so() -> None:
     assert waiting(2, 40.2, "exit code 1") == "failed twice, tried again in 40 s: exit code 1"
-    assert waiting(3, -1.0, "exit code 1") == "failed 3 times, tried again in 0 s: exit code 1"
+    assert (
+        waiting(3, -1.0, "exit code 1")
+        == "failed 3 times, tried again when it gets devices: exit code 1"
+    )
 
 
 # --- nodes ---------------------------------------------------------------------------------------

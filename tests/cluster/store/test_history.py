@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from fairlead.cluster.protocol.messages import StorePosition
-from fairlead.cluster.store.history import LAST_TIMELINE, RUNS_KEPT, StoreHistory
+from fairlead.cluster.store.history import MAX_RUNS, MAX_TIMELINE, StoreHistory
 from fairlead.cluster.store.schema import Commit
 
 replace = msgspec.structs.replace
@@ -60,8 +60,8 @@ def test_what_is_of_another_cluster_or_a_forgotten_run_says_nothing() -> None:
     history = after(0, 10)
     position = history.position(commit(12))
     assert history.contradiction(replace(position, cluster="another", commit=999), 12) == ""
-    many = after(*range(0, 10 * RUNS_KEPT, 5))
-    assert len(many.runs) == RUNS_KEPT
+    many = after(*range(0, 10 * MAX_RUNS, 5))
+    assert len(many.runs) == MAX_RUNS
     assert many.contradiction(replace(position, cluster=many.cluster), 10**5) == ""
 
 
@@ -72,11 +72,11 @@ def test_what_was_given_up_knowingly_says_nothing_and_the_opposite_does() -> Non
     assert (branch.cluster, branch.parent, branch.parent_commit) == (copy.cluster, 1, 100)
     restored = branch.begin_run(2, 101)
     assert restored.contradiction(newer, 101) == ""
-    assert restored.given_up(newer) == 30
-    assert restored.given_up(copy.position(commit(90))) == 0
+    assert restored.abandoned_commits(newer) == 30
+    assert restored.abandoned_commits(copy.position(commit(90))) == 0
     seen = restored.position(commit(105))
     assert "from before the restore" in copy.begin_run(3, 140).contradiction(seen, 140)
-    assert restored.contradiction(replace(seen, timeline=LAST_TIMELINE + 1), 105) == ""
+    assert restored.contradiction(replace(seen, timeline=MAX_TIMELINE + 1), 105) == ""
 
 
 def test_the_later_of_two_restores_of_one_backup_counts() -> None:

@@ -88,7 +88,7 @@ def test_a_server_that_died_before_it_marked_the_migration_goes_on(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         ("UPDATE stints SET epoch = 7 WHERE job = 3", r"a row is damaged \(stints, 3, 7\)"),
         ("DELETE FROM stints WHERE job = 3", "rows of commit 3 are missing"),
@@ -96,12 +96,12 @@ def test_a_server_that_died_before_it_marked_the_migration_goes_on(tmp_path: Pat
         ("DROP INDEX stints_open", "the definition of a table is not that of its version"),
     ],
 )
-def test_a_damaged_state_is_not_migrated(tmp_path: Path, damage: str, said: str) -> None:
+def test_a_damaged_state_is_not_migrated(tmp_path: Path, damage: str, message: str) -> None:
     folder = written(tmp_path / "state", 3)
     with closing(sqlite3.connect(folder / "state.db")) as database, database:
         database.execute(damage)
     before = (folder / "state.db").read_bytes()
-    with pytest.raises(RunError, match=said):
+    with pytest.raises(RunError, match=message):
         Store(folder).open()
     assert (folder / "state.db").read_bytes() == before
 

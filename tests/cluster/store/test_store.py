@@ -367,8 +367,8 @@ def test_a_file_that_may_not_grow_undoes_the_transaction_and_the_store_goes_on(
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
     with _python(LIMITED, str(tmp_path), stderr=subprocess.PIPE) as child:
         assert child.stderr is not None
-        said = child.stderr.read()
-    assert child.returncode == 0, said
+        message = child.stderr.read()
+    assert child.returncode == 0, message
 
 
 def test_a_full_disk_undoes_the_transaction_and_the_store_goes_on(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from fairlead.policies.solve import level_by_breakpoints
 from fairlead.policies.solve import parametric_level as levels
 from fairlead.policies.solve.configurations import LinearObjective
 from fairlead.policies.solve.level_by_breakpoints import largest_ratio
-from fairlead.policies.solve.level_problem import TOLERANCE, ParametricNeeds
+from fairlead.policies.solve.level_problem import TOLERANCE, ParametricDemand
 from fairlead.policies.solve.parametric_level import solve_level
 
 
 def problem(
     seed: int, jobs: int, kinds: int = 5, types: int = 3, ages: bool = True
-) -> ParametricNeeds:
+) -> ParametricDemand:
     """Jobs of a few kinds, each with steps, age and isolated time of its own."""
     rng = np.random.default_rng(seed)
     rate = rng.lognormal(0.0, 1.0, (kinds, types)) * (rng.random((kinds, types)) > 0.2)
@@ -28,7 +28,7 @@ def problem(
     isolated = age + steps * rng.uniform(1, 4, jobs) if ages else np.ones(jobs)
     scale = rng.choice([1, 2, 4], kinds)[kind]
     capacity = np.full(types, max(4.0, jobs / 4))
-    return ParametricNeeds(
+    return ParametricDemand(
         job_type=kind,
         rate=rate[kind],
         scale=scale,
@@ -40,7 +40,7 @@ def problem(
     )
 
 
-def feasible(p: ParametricNeeds, level: float) -> bool:
+def feasible(p: ParametricDemand, level: float) -> bool:
     """Are there shares that meet every requirement at this level?"""
     n, slots = p.rate.shape
     need = p.steps / (level * p.isolated - p.age)
@@ -89,7 +89,7 @@ def test_a_sample_only_helps_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_second_phase_leaves_no_device_idle_that_would_help() -> None:
     """Three jobs, one of which holds the level; the others get what is left."""
     rate = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    p = ParametricNeeds(
+    p = ParametricDemand(
         job_type=np.arange(3),
         rate=rate,
         scale=np.ones(3, np.int64),

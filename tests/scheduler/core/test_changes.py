@@ -256,7 +256,7 @@ def test_rates_that_cannot_be_are_refused() -> None:
     core = scheduler("las_aware", a=2)
     for slots, rate, words in (
         ((SlotType("k80"),), 1.0, "there is no slot type 'k80'"),
-        (V100, -2.0, "must be a number >= 0, got -2.0"),
+        (V100, -2.0, "must be a finite number >= 0, got -2.0"),
     ):
         with pytest.raises(ProtocolError, match=words):
             core.handle(

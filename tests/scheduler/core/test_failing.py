@@ -69,6 +69,17 @@ def test_a_job_that_avoids_all_nodes_runs_where_it_can() -> None:
     assert start(run(core, ended(first, 360.0, 0.0, outcome=2))).devices.tolist() == [0]
 
 
+def test_two_that_failed_change_places_although_both_come_back_to_their_devices() -> None:
+    core = scheduler("fifo_perf", a=1, b=1)
+    first = start(run(core, submit(1, 2)))
+    assert first.devices.tolist() == [0, 1]
+    run(core, avoid(5.0, "a"), avoid(5.0, "b", job=2), hold(6.0, 1, 2))
+    run(core, ended(first, 6.5, 0.0, outcome=2))
+    second = start(run(core, hold(7.0, 1, 2, held=False)))
+    assert second.job_groups.tolist() == [[1], [2]]
+    assert second.devices.tolist() == [1, 0]
+
+
 def test_what_a_job_avoids_is_forgotten_with_it() -> None:
     core = scheduler("fifo_perf", a=1, b=1)
     run(core, submit(1, 2))

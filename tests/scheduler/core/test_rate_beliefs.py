@@ -206,18 +206,18 @@ def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> Non
     run(s, JobsSubmitted(0.0, (Job(JobId(1), small.name, 1, 10_000.0, adaptation=adaptation),)))
     change = (np.array([1]), np.array([16]), np.array([5000.0]), np.array([50.0]))
     nothing = np.zeros((0, 1, 2))
-    for said, rate in ((None, 6.0), (5.5, 5.5)):
+    for message, rate in ((None, 6.0), (5.5, 5.5)):
         round_ = s.data.round.in_force
         assert round_ is not None
         s.handle(RequirementsChanged(round_.time_s + 360.0, *change))
-        if said is not None:
+        if message is not None:
             run(
                 s,
                 learned(
                     {1: 4},
                     {4: [0, 0]},
                     job_types=(large,),
-                    rate=np.array([[said]]),
+                    rate=np.array([[message]]),
                     colocated_rate=nothing,
                 ),
             )

@@ -59,13 +59,18 @@ def put(value: float, row: int = 1) -> Callable[[Any], Any]:
     return make
 
 
+def written_solo_rate(snapshot: Snapshot) -> Allocation:
+    snapshot.solo_rate[0] = 5.0
+    return equal(snapshot)
+
+
 def written(snapshot: Snapshot) -> Allocation:
     snapshot.weight[0] = 5.0
     return equal(snapshot)
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (lambda _: None, "expected an Allocation, got None"),
         (lambda s: equal(s).share, "expected an Allocation, got array"),
@@ -86,13 +91,17 @@ def written(snapshot: Snapshot) -> Allocation:
         (changed(report=lambda _: None), "report must be a SolveReport, got None"),
         (changed(share=lambda _: None), "share must be numbers, got object"),
         (written, "has written to snapshot.weight: copy it first"),
+        (
+            written_solo_rate,
+            "has written to snapshot.rate (or solo_rate, which is part of it): copy it first",
+        ),
     ],
 )
-def test_a_wrong_answer_is_one_sentence(answer: Callable[[Snapshot], Any], said: str) -> None:
+def test_a_wrong_answer_is_one_sentence(answer: Callable[[Snapshot], Any], message: str) -> None:
     with pytest.raises(AllocationError) as problem:
         run(JOBS, fast=2, policy=Mine(answer))
     assert str(problem.value).startswith("policy 'mine' at 0 s: ")
-    assert said in str(problem.value)
+    assert message in str(problem.value)
 
 
 def too_much(snapshot: Snapshot) -> Allocation:
@@ -112,8 +121,8 @@ def test_a_call_with_another_type_names_policy_and_time() -> None:
         made = equal(snapshot)
         return fairlead.allocation(snapshot, made.share.tolist(), made.report)
 
-    said = r"^policy 'mine' at 0 s: allocation\(\): share: expected an array of numbers"
-    with pytest.raises(ConfigError, match=said):
+    message = r"^policy 'mine' at 0 s: allocation\(\): share: expected an array of numbers"
+    with pytest.raises(ConfigError, match=message):
         run(JOBS, fast=2, policy=Mine(lists))
 
 
@@ -125,10 +134,23 @@ def test_what_a_policy_raises_is_told_with_its_place() -> None:
     def broken(snapshot: Snapshot) -> Any:
         return snapshot.time_s  # type: ignore[attr-defined]
 
-    said = r"policy 'mine' at 0 s: AttributeError: .*'time_s'.* \(.*test_checking\.py:\d+\)"
-    with pytest.raises(SolveError, match=said) as problem:
+    message = r"policy 'mine' at 0 s: AttributeError: .*'time_s'.* \(.*test_checking\.py:\d+\)"
+    with pytest.raises(SolveError, match=message) as problem:
         run(JOBS, fast=2, policy=Mine(broken))
     assert isinstance(problem.value.__cause__, AttributeError)
+
+
+def test_what_a_policy_raises_is_one_line_and_points_at_a_file() -> None:
+    def broken(snapshot: Snapshot) -> Any:
+        raise ValueError("boom\n  on two lines")
+
+    def assigning(snapshot: Snapshot) -> Any:
+        snapshot.now_s = 3.0  # type: ignore[misc]
+
+    with pytest.raises(SolveError, match=r"ValueError: boom on two lines \(.*\.py:\d+\)$"):
+        run(JOBS, fast=2, policy=Mine(broken))
+    with pytest.raises(SolveError, match=r"FrozenInstanceError: .* \(.*test_checking\.py:\d+\)$"):
+        run(JOBS, fast=2, policy=Mine(assigning))
 
 
 def test_the_error_names_the_time() -> None:
@@ -144,7 +166,7 @@ class Nameless:
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "message"),
     [
         (None, "policy: expected a name or a policy .*, got None"),
         (
@@ -156,8 +178,16 @@ class Nameless:
         (Mine(equal, space_sharing=None), "policy Mine: space_sharing must be a bool, got None"),  # type: ignore[arg-type]
     ],
 )
-def test_an_object_that_is_no_policy(policy: Any, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_an_object_that_is_no_policy(policy: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run(JOBS, policy=policy)
+
+
+@pytest.mark.parametrize(("has", "lacks"), [("get_state", "set_state"), ("set_state", "get_state")])
+def test_a_policy_that_remembers_has_both_methods(has: str, lacks: str) -> None:
+    policy = Mine(equal)
+    setattr(policy, has, lambda *_: b"")
+    with pytest.raises(ConfigError, match=f"policy Mine: has {has} but no {lacks}: a policy that"):
         run(JOBS, policy=policy)
 
 
@@ -218,8 +248,8 @@ def test_state_that_cannot_be_given_or_taken_names_the_policy(method: str) -> No
 
     policy = Counting()
     setattr(policy, method, broken)
-    said = r"policy 'mine' at 0 s: KeyError: 'nothing' \(.*test_checking\.py:\d+\)"
-    with pytest.raises(SolveError, match=said):
+    message = r"policy 'mine' at 0 s: KeyError: 'nothing' \(.*test_checking\.py:\d+\)"
+    with pytest.raises(SolveError, match=message):
         run(JOBS, fast=2, policy=policy)
 
 

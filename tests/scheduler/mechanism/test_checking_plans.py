@@ -6,33 +6,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.scheduler.mechanism.stateless_planner import StatelessPlanner
 from tests.small import job, run
 
-from fairlead import Allocation, AllocationError, RoundPlan, Snapshot
+from fairlead import AllocationError, RoundPlan, Snapshot
 
 JOBS = [job(3, 0.0, 900.0), job(7, 0.0, 900.0, devices=2)]
 
 
 @dataclass
-class Mine:
+class Mine(StatelessPlanner):
     """A planner whose rounds are always the same."""
 
     group: Any
     slot: Any
     name: str = "mine"
-    space_sharing: bool = False
-
-    def start(self) -> None:
-        return None
-
-    def due(self, now_s: float, changed: Any, stalled: bool, state: None) -> bool:
-        return False
-
-    def solve(self, snapshot: Snapshot, state: None) -> Allocation:
-        raise NotImplementedError
-
-    def settle(self, snapshot: Snapshot, answer: Any, state: None) -> tuple[None, None]:
-        return None, None
 
     def plan(self, snapshot: Snapshot, state: None) -> tuple[Any, None]:
         if len(snapshot.jobs) < 2:
@@ -42,7 +30,7 @@ class Mine:
 
 
 @pytest.mark.parametrize(
-    ("group", "slot", "said"),
+    ("group", "slot", "message"),
     [
         ([1000], [0], "job_group: 1000 is not one of 2 rows of the snapshot"),
         ([-1], [0], "job_group: -1 is not one of 2 rows"),
@@ -56,12 +44,12 @@ class Mine:
     ],
 )
 def test_a_round_that_cannot_be_run_is_one_sentence(
-    group: Sequence[Any] | None, slot: Sequence[Any] | None, said: str
+    group: Sequence[Any] | None, slot: Sequence[Any] | None, message: str
 ) -> None:
     with pytest.raises(AllocationError) as problem:
         run(JOBS, fast=2, policy=Mine(group, slot))
     assert str(problem.value).startswith("planner 'mine' at 0 s: ")
-    assert said in str(problem.value)
+    assert message in str(problem.value)
 
 
 def test_a_good_round_may_be_lists() -> None:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.scheduler.mechanism.stateless_planner import StatelessPlanner
 from tests.small import TABLE, jct, job, run
 
 import fairlead
@@ -54,29 +54,17 @@ def test_a_run_with_idle_rounds_replays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("profile", ["default", "gavel"])
 def test_jobs_without_a_share_wait_for_ever(profile: str) -> None:
-    said = "at 0 s nothing runs, nothing is to come, and job 4 waits for ever$"
-    with pytest.raises(SimulationError, match=said):
+    message = "at 0 s nothing runs, nothing is to come, and job 4 waits for ever$"
+    with pytest.raises(SimulationError, match=message):
         run([job(4, 0.0, 7_200.0)], policy=Part(0.0), profile=profile)
     with pytest.raises(SimulationError, match=r"and 2 jobs wait for ever \(jobs 4, 5\)$"):
         run([job(4, 0.0, 1.0), job(5, 0.0, 1.0)], policy=Part(0.0), profile=profile)
 
 
-class EverySecondHour:
+class EverySecondHour(StatelessPlanner):
     """A planner that leaves the cluster idle in every other hour."""
 
-    name, space_sharing = "every_second_hour", False
-
-    def start(self) -> None:
-        return None
-
-    def due(self, now_s: float, changed: Any, stalled: bool, state: None) -> bool:
-        return False
-
-    def solve(self, snapshot: Snapshot, state: None) -> Allocation:
-        raise NotImplementedError
-
-    def settle(self, snapshot: Snapshot, answer: Any, state: None) -> tuple[None, None]:
-        return None, None
+    name = "every_second_hour"
 
     def plan(self, snapshot: Snapshot, state: None) -> tuple[RoundPlan, None]:
         hour = int(snapshot.now_s // 3600)

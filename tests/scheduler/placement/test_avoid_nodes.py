@@ -65,6 +65,13 @@ def test_where_nothing_is_free_rows_of_one_size_change_places() -> None:
     assert result.kept[5]
 
 
+def test_who_runs_on_is_not_displaced() -> None:
+    """What a job avoids is its own affair: nobody pays for it with another start."""
+    before = placed([0], [4], [5], [6], [7], [8], [9], [10], [11], kept=True)
+    full = SITE._replace(works=np.isin(np.arange(12), before.devices))
+    assert rows(move_away(before, {0: barred(0)}, full)) == rows(before)
+
+
 def test_nobody_is_moved_to_a_node_that_it_avoids_itself() -> None:
     before = placed([0, 1, 2, 3], [4, 5, 6, 7])
     assert rows(move_away(before, {0: barred(0), 1: barred(0)}, SITE)) == rows(before)

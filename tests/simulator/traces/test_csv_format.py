@@ -89,7 +89,7 @@ def test_rows_without_anything_to_run_are_counted(tmp_path: Path) -> None:
         (f"yesterday,1,9,{MODEL}", "submit: expected a date and time, got 'yesterday'"),
         (f"2026-01-01T10:00,1,9,{MODEL}", "submit: expected a time zone, got '2026-01-01T10:00'"),
         (f"1960-01-01T10:00Z,1,9,{MODEL}", "submit: must not be before 1970"),
-        (f"2026-01-01T10:00Z,x,9,{MODEL}", "gpus: expected a number, got 'x'"),
+        (f"2026-01-01T10:00Z,x,9,{MODEL}", "gpus: expected a whole number, got 'x'"),
         (f"2026-01-01T10:00Z,1,-9,{MODEL}", "secs: must be >= 0, got '-9'"),
         ("2026-01-01T10:00Z,1,9,GPT-7", "model 'GPT-7' is not in the throughput table"),
         ("2026-01-01T10:00Z,1,9", "expected 4 columns, got 3"),

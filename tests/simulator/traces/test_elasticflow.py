@@ -55,7 +55,7 @@ def test_the_other_spelling_names_what_is_not_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ("a,1,5,bert,9,64,0,5", ":2: num_gpu: must be >= 1, got '0'"),
         ("a,1,0,bert,9,64,1,5", ":2: num_iteration: must be > 0, got '0'"),
@@ -65,11 +65,11 @@ def test_the_other_spelling_names_what_is_not_used(tmp_path: Path) -> None:
         ("a,1,5,bert,9,64,1,5\na,1,5,bert,9,64,1,5", ":3: job_id: appears twice, got 'a'"),
     ],
 )
-def test_rows_that_are_wrong(tmp_path: Path, row: str, said: str) -> None:
+def test_rows_that_are_wrong(tmp_path: Path, row: str, message: str) -> None:
     path = write(tmp_path / "a.csv", ITP + row + "\n")
     with pytest.raises(TraceError) as problem:
         read_trace(path, builtin_throughputs())
-    assert str(problem.value) == f"{path}{said}"
+    assert str(problem.value) == f"{path}{message}"
 
 
 def test_rates_by_model_make_a_run(tmp_path: Path) -> None:
@@ -99,14 +99,14 @@ def test_rates_that_are_wrong(tmp_path: Path) -> None:
     folder.mkdir()
     with pytest.raises(ThroughputError, match="is a folder without CSV files"):
         read_throughputs(folder)
-    for text, said in (
+    for text, message in (
         ("batch,1\n", "column 'global_batch_size' is missing"),
-        ("global_batch_size,x\n", "devices: expected a number, got 'x'"),
+        ("global_batch_size,x\n", "devices: expected a whole number, got 'x'"),
         ("global_batch_size,1\n64,nan\n", "rate on 1: expected a finite number"),
         ("global_batch_size,1\n64,1\n64,2\n", "global_batch_size: 64 appears twice"),
     ):
         write(folder / "bert.csv", text)
-        with pytest.raises(ThroughputError, match=said):
+        with pytest.raises(ThroughputError, match=message):
             read_throughputs(folder)
 
 

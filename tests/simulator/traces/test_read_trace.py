@@ -3,6 +3,7 @@
 import gzip
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from fairlead.errors import TraceError
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.traces.read_trace import read_trace
+from fairlead.simulator.traces.read_trace import FORMATS, read_trace
 from fairlead.simulator.traces.source import MAX_LINE
 from fairlead.simulator.traces.trace import (
     Skipped,
@@ -306,6 +307,19 @@ def test_bad_input_is_one_sentence(
     assert text.startswith(str(path))
     assert "\n" not in text
     assert len(text) - len(str(path)) < (800 if "Philly (timestamp" in text else 300)
+
+
+@pytest.mark.parametrize("content", ["nothing", "some,columns"])
+def test_formats_that_do_not_fit_into_a_sentence_are_counted(
+    tmp_path: Path, table: Throughputs, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    """However many formats there come to be, and however long their names are."""
+    long = [replace(FORMATS[0], name="long name " * 20, columns="a,b,c", fits=lambda _: False)] * 9
+    monkeypatch.setattr("fairlead.simulator.traces.read_trace.FORMATS", (*FORMATS, *long))
+    path = write(tmp_path, content)
+    with pytest.raises(TraceError, match=r"known are Fairlead CSV.*; \d+ more$") as caught:
+        read_trace(path, table)
+    assert len(str(caught.value)) - len(str(path)) < (800 if "," in content else 300)
 
 
 @given(

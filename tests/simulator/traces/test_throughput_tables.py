@@ -174,6 +174,7 @@ def test_more_devices_of_a_type_are_faster_in_the_catalogue_nearly_always() -> N
         for i, one in enumerate(table.job_types)
         for t, slot in enumerate(table.slots)
         if slot.locality is Locality.CONSOLIDATED
+        and one.scale_factor > 1
         and (half := table.row(JobType.parse(one.name, one.scale_factor // 2))) is not None
         and 0 < table.rate[i, t] < 0.95 * table.rate[half, t]
     ]

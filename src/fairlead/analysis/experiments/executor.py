@@ -40,7 +40,7 @@ from fairlead.model.child_signals import deaf_to_interrupts
 POLL_S = 0.2  # between two looks at a worker's memory and time
 START_S = 120.0  # to import everything, and to compile it where no compiled kernels are kept
 POINTS_EACH = 25  # of a worker, before another takes its place
-TRIES = 2  # of a point whose worker dies
+MAX_TRIES = 2  # of a point whose worker dies
 MEMORY_SHARE = 0.8  # of the machine's, for all workers together
 SERIAL = dict.fromkeys(  # a worker computes in one thread: others wait for the cores, and sums stay the same
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1"
@@ -206,12 +206,12 @@ class Worker:
 
     def run(self, point: Point, progress: ReportProgress) -> PointAnswer:
         """The point's answer. Only a death that may be another's fault gives it a second try."""
-        for number in range(TRIES):
+        for number in range(MAX_TRIES):
             try:
                 return self._run_once(point, progress)
             except _DeathError as death:
                 self.close()
-                if death.final or number == TRIES - 1:
+                if death.final or number == MAX_TRIES - 1:
                     return PointAnswer(death.status, reason=str(death), seconds=death.seconds)
         raise AssertionError
 

@@ -16,7 +16,7 @@ from fairlead.analysis.experiments.result_store import ResultStore
 from fairlead.analysis.report import progress_bar as progress
 from fairlead.errors import ConfigError
 
-PLACES = (
+DATA_DIRECTORIES = (
     Path("data"),
     Path("..", "shared", "data"),
 )  # where data is looked for unless ``--data`` says
@@ -70,7 +70,7 @@ class RunContext:
         return replace(point, input=replace(point.input, throughputs=str(self.shared(name))))
 
     def _places(self) -> list[Path]:
-        return [self.data] if self.data is not None else [p for p in PLACES if p.is_dir()]
+        return [self.data] if self.data is not None else [p for p in DATA_DIRECTORIES if p.is_dir()]
 
     def shared(self, name: str) -> Path:
         """A file of real traces or reference results, under the directory that ``--data`` names."""

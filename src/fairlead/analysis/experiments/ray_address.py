@@ -9,7 +9,7 @@ REPLY_TIMEOUT_S = 15.0  # in which a cluster must accept a connection, and then 
 
 # How an HTTP/2 client begins (RFC 9113, section 3.4): the preface, and a SETTINGS frame without settings. The
 # server answers with a SETTINGS frame of its own.
-_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _FRAME_HEADER_BYTES = 9
 _FRAME_TYPE = 3  # position of its type in a frame's header
 _SETTINGS = 4
@@ -40,7 +40,7 @@ def _speaks_http2(connection: socket.socket) -> bool:
     """Return whether the other side answers a greeting in HTTP/2, on which gRPC stands."""
     header = b""
     try:
-        connection.sendall(_GREETING)
+        connection.sendall(_HTTP2_PREFACE)
         while len(header) < _FRAME_HEADER_BYTES:
             received = connection.recv(_FRAME_HEADER_BYTES - len(header))
             if not received:

@@ -26,7 +26,7 @@ from fairlead.analysis.experiments.ray_address import check_ray_address
 from fairlead.analysis.experiments.result_store import PointAnswer, code_version
 from fairlead.errors import ConfigError, RunError
 
-TRIES = 3  # of a point whose node is lost
+MAX_TRIES = 3  # of a point whose node is lost
 
 
 class Remote:
@@ -125,11 +125,14 @@ class _Crew:
 
     def _retry(self, number: int, problem: Exception, todo: list[int], done: Done) -> None:
         """The node is lost, or the actor on it: the point is not to blame."""
-        if self.tries[number] < TRIES:
+        if self.tries[number] < MAX_TRIES:
             todo.append(number)
             return
         text = str(problem).strip().partition("\n")[0]
-        done(number, PointAnswer(Status.FAILED, reason=f"its node was lost {TRIES} times: {text}"))
+        done(
+            number,
+            PointAnswer(Status.FAILED, reason=f"its node was lost {MAX_TRIES} times: {text}"),
+        )
 
 
 def _name(points: Sequence[Point], number: int) -> str:

@@ -43,7 +43,7 @@ from fairlead.analysis.report.sortable_tables import SortableColumn, sortable
 
 MAIN = "jct-load"
 MAX_POINTS = 1500  # rows of the table of points; the download has all
-_OF_POINTS = (AVERAGE_JCT, P99_JCT, UTILIZATION, WORST_RHO, COST, LOST)
+_POINT_METRICS = (AVERAGE_JCT, P99_JCT, UTILIZATION, WORST_RHO, COST, LOST)
 
 
 def sweep_report(sweeps: Sequence[Swept]) -> Html:
@@ -201,7 +201,7 @@ def _point_table(sweeps: Sequence[Swept], axis: str) -> Html:
         *_loads(axis, [cell.load for _, cell in shown]),
         SortableColumn("Seed", [cell.seed for _, cell in shown], MetricKind.COUNT, True),
     ]
-    for quantity in _OF_POINTS:
+    for quantity in _POINT_METRICS:
         values = [quantity.of(cell.outcome.metrics) for _, cell in shown]
         columns.append(SortableColumn(quantity.name, values, quantity.kind))
     return join(note(words), sortable(columns))

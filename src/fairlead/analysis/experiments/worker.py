@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 READY = b"ready"
 REPORT_EVERY_S = 0.5
-OF_THE_PROCESSOR = ("cpu_s", "solve_s")  # metrics that differ from run to run
+TIMING_METRICS = ("cpu_s", "solve_s")  # metrics that differ from run to run
 _PR_SET_PDEATHSIG = 1
 
 ReportProgress = Callable[[float, str], None]
@@ -97,7 +97,7 @@ def _measured(point: Point, report: ReportProgress) -> PointAnswer:
     )
     if not result.complete:
         return PointAnswer(Status.DIVERGED, reason=divergence.reason)
-    metrics = {k: v for k, v in result.metrics.items() if k not in OF_THE_PROCESSOR}
+    metrics = {k: v for k, v in result.metrics.items() if k not in TIMING_METRICS}
     return PointAnswer(Status.COMPLETE, metrics, jobs=_parquet(_of_window(run, result.jobs)))
 
 

@@ -34,22 +34,22 @@ from fairlead.analysis.report.svg import (
 )
 from fairlead.model.arrays import Bools, Floats, Ints
 
-BARE = Unit("", 1.0, 0)
+NO_UNIT = Unit("", 1.0, 0)
 MIN_MARKED_POINTS = 40  # a line of at most so many points has a dot at each
 MAX_SERIES = 1500  # points of a line that are drawn; of longer ones an even selection
 PUBLISHED = "6 4"
 BAR_GROUP_WIDTH = 0.8  # of the distance between categories
-WIDE = (1120, 400)  # px; alone in a row
+WIDE_SIZE = (1120, 400)  # px; alone in a row
 
 
-def brief(value: float) -> str:
+def format_short(value: float) -> str:
     """A value as people read it: four digits."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def figure(chart: Chart, *, wide: bool = False) -> Html:
     """A chart with its title and its legend, as a ``<figure>``."""
-    inner = draw(chart, size=WIDE if wide else (560, 300))
+    inner = draw(chart, size=WIDE_SIZE if wide else (560, 300))
     if wide:
         return page.wide(inner, title=chart.title, key=key(chart))
     return page.figure(chart.title, key(chart), inner)
@@ -102,10 +102,10 @@ def draw(chart: Chart, *, size: tuple[int, int] = (560, 300)) -> Html:
         f'<clipPath id="{clip}"><rect x="{frame.left - 5:g}" y="{frame.top - 4:g}" '
         f'width="{width + 10:g}" height="{height + 5:g}"/></clipPath>',
         write(0, 13, chart.y_label, fill=INK),
-        grid_y(frame, y, BARE),
+        grid_y(frame, y, NO_UNIT),
         _categories(chart, frame, x)
         if chart.kind == "bars"
-        else grid_x(frame, x, BARE, chart.x_label),
+        else grid_x(frame, x, NO_UNIT, chart.x_label),
         f'<g clip-path="url(#{clip})">{inside}</g>',
         *(_mark(frame, x.at(at), name) for at, name in chart.marks),
     ]
@@ -125,7 +125,8 @@ def _line(chart: Chart, series: Series, x: Axis, y: Axis) -> str:
     right, up = x.all(series.x[at]), y.all(series.y[at])
     known = np.isfinite(right) & np.isfinite(up) & (series.y[at] > 0 if y.log else True)
     pieces = "".join(
-        _path(right[first:end], up[first:end], series.steps) for first, end in _stretches(known)
+        _path(right[first:end], up[first:end], series.steps)
+        for first, end in _runs_of_points(known)
     )
     pattern = f' stroke-dasharray="{dash}"' if dash else ""
     parts = [
@@ -136,7 +137,7 @@ def _line(chart: Chart, series: Series, x: Axis, y: Axis) -> str:
     if known.sum() <= MIN_MARKED_POINTS and not series.steps:
         fill = "#fff" if series.published else stroke
         for i in np.flatnonzero(known):
-            tooltip = _tooltip(name, brief(float(series.x[i])), series, int(i))
+            tooltip = _tooltip(name, format_short(float(series.x[i])), series, int(i))
             parts.append(
                 f'<circle cx="{right[i]:.1f}" cy="{up[i]:.1f}" r="3.5" fill="{fill}" '
                 f'stroke="{stroke}"><title>{clean(tooltip)}</title></circle>'
@@ -154,7 +155,7 @@ def _thinned(series: Series) -> Ints:
     )
 
 
-def _stretches(known: Bools) -> list[tuple[int, int]]:
+def _runs_of_points(known: Bools) -> list[tuple[int, int]]:
     """[first, end) of each run of points without a gap."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], known.astype(np.int8), [0]])))
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
@@ -170,10 +171,12 @@ def _path(right: Floats, up: Floats, steps: bool) -> str:
 
 def _tooltip(name: str, where: str, series: Series, i: int) -> str:
     """What a point says of itself."""
-    words = f"{name}, {where}: {brief(float(series.y[i]))}"
+    words = f"{name}, {where}: {format_short(float(series.y[i]))}"
     if series.low is None or series.high is None or not series.high[i] > series.low[i]:
         return words
-    return f"{words} ({brief(float(series.low[i]))} to {brief(float(series.high[i]))})"
+    return (
+        f"{words} ({format_short(float(series.low[i]))} to {format_short(float(series.high[i]))})"
+    )
 
 
 def _whiskers(series: Series, right: Floats, y: Axis, stroke: str) -> str:

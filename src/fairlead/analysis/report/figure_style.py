@@ -50,12 +50,13 @@ class FigureStyle:
 
     def checked(self) -> "FigureStyle":
         """Itself. Raises ConfigError where no readable figure can be made of it."""
-        for option, value, least, most in (
-            ("--width", self.columns, 0.5, 4.0),
-            ("--column-width", self.column_in, 1.5, 12.0),
-            ("--height", self.height, 0.8, 20.0),
-            ("--font-size", self.font_pt, 4.0, 24.0),
+        for option, name, least, most in (
+            ("--width", "columns", 0.5, 4.0),
+            ("--column-width", "column_in", 1.5, 12.0),
+            ("--height", "height", 0.8, 20.0),  # follows from the others where it is not given
+            ("--font-size", "font_pt", 4.0, 24.0),
         ):
+            value = getattr(self, name)
             if not least <= value <= most:
                 raise ConfigError(f"{option}: must be from {least:g} to {most:g}, got {value:g}")
         return self

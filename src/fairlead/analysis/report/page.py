@@ -103,7 +103,7 @@ def setting(config: Mapping[str, object], metrics: Mapping[str, object]) -> str:
         ", ".join(f"{count} {name}" for name, count in cluster.items())
         if isinstance(cluster, Mapping)
         else str(cluster or ""),
-        f"rounds of {brief(config['round_s'])} s" if config.get("round_s") else "",
+        f"rounds of {format_short(config['round_s'])} s" if config.get("round_s") else "",
         f"{config['profile']} profile" if config.get("profile") else "",
         f"seed {config['seed']}" if config.get("seed") is not None else "",
     ]
@@ -160,7 +160,7 @@ def reproduce(configs: Sequence[Mapping[str, object]], verb: str) -> Html:
 def configuration(config: Mapping[str, object]) -> Html:
     """A configuration as a table."""
     rows = (
-        tag("tr", tag("td", key), tag("td", brief(value), class_="name"))
+        tag("tr", tag("td", key), tag("td", format_short(value), class_="name"))
         for key, value in config.items()
     )
     return table((), rows)
@@ -172,7 +172,7 @@ def configurations(labels: Sequence[str], configs: Sequence[Mapping[str, object]
     common = {
         key: configs[0].get(key)
         for key in keys
-        if len({brief(config.get(key)) for config in configs}) == 1
+        if len({format_short(config.get(key)) for config in configs}) == 1
     }
     varying = [key for key in keys if key not in common]
     headings = [tag("th"), *(tag("th", key, scope="col") for key in varying)]
@@ -180,7 +180,7 @@ def configurations(labels: Sequence[str], configs: Sequence[Mapping[str, object]
         tag(
             "tr",
             tag("td", label),
-            *(tag("td", brief(config.get(k)), class_="name") for k in varying),
+            *(tag("td", format_short(config.get(k)), class_="name") for k in varying),
         )
         for label, config in zip(labels, configs, strict=True)
     )
@@ -193,15 +193,15 @@ def configurations(labels: Sequence[str], configs: Sequence[Mapping[str, object]
     )
 
 
-def brief(value: object) -> str:
+def format_short(value: object) -> str:
     """A value of a configuration, in few words."""
     match value:
         case None:
             return DASH
         case Mapping():
-            return ", ".join(f"{name}: {brief(inner)}" for name, inner in value.items())
+            return ", ".join(f"{name}: {format_short(inner)}" for name, inner in value.items())
         case list() | tuple():
-            return ", ".join(brief(inner) for inner in value)
+            return ", ".join(format_short(inner) for inner in value)
         case bool():
             return "yes" if value else "no"
         case float():

@@ -23,9 +23,10 @@ REFRESH_S = 0.1
 
 
 class Update(Protocol):
-    """Tell how far the work is, in the unit of ``total``, and what it is at."""
+    """Shows how far the work is."""
 
-    def __call__(self, done: float, note: str = "") -> None: ...
+    def __call__(self, done: float, note: str = "") -> None:
+        """done: in the unit of ``total``; note: what the work is at."""
 
 
 @contextmanager

@@ -41,7 +41,7 @@ JOB_COLOURS = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
     "#7a7a7a", "#f0d942", "#004c78", "#a8cf8e", "#7b3f75", "#f3b49b",
 )  # fmt: skip
-OTHERS = "#87939d"  # bars beside the one that they are compared with
+OTHER_BARS_COLOUR = "#87939d"  # bars beside the one that they are compared with
 HALO = 'stroke="#fff" stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
 TIMELINE_MARGIN = 20  # px right of a timeline, for half of the last time
 
@@ -199,7 +199,7 @@ def _panel(
     ]
     for i, (label, value, ratio) in enumerate(zip(labels, row.values, row.ratios, strict=True)):
         center, at = frame.left + (i + 0.5) * pitch, y.at(value or 0.0)
-        fill, weight = (colour(0), "bold") if i == reference else (OTHERS, "")
+        fill, weight = (colour(0), "bold") if i == reference else (OTHER_BARS_COLOUR, "")
         tooltip = f"{label}: {unit.full(value)}, {times(ratio, '×')} that of {labels[reference]}"
         words = unit.full(value) if ratio is None else times(ratio, "×")
         body += [

@@ -28,7 +28,7 @@ from fairlead.model.arrays import Floats
 
 MAX_RATIO = 2.0  # what received more is drawn here: a few short jobs would squeeze all others
 MAX_TENANTS = 12
-_NONE: Floats = np.empty(0)
+_EMPTY: Floats = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ def distribution(
         title,
         f"{axis} ({unit.name})" if unit.name else axis,
         "Share of jobs (%)",
-        tuple(_stairs(name, sample, unit, largest) for name, sample in samples),
+        tuple(_step_series(name, sample, unit, largest) for name, sample in samples),
         log_x=positive and largest > 25 * median,
     )
 
 
-def _stairs(name: str, sample: Floats, unit: Unit, until: float) -> Series:
+def _step_series(name: str, sample: Floats, unit: Unit, until: float) -> Series:
     if not sample.size:
         return Series(name, sample, sample, steps=True)
     values, shares = step_line_of(sample)
@@ -93,7 +93,7 @@ def _rho(runs: Sequence[PlottedRun]) -> Chart | None:
 
 def _static_rho(runs: Sequence[PlottedRun]) -> Chart | None:
     samples = [
-        (run.label, static_rho(run.jobs) if run.config.get("window") is None else _NONE)
+        (run.label, static_rho(run.jobs) if run.config.get("window") is None else _EMPTY)
         for run in runs
     ]
     return _at_one(
@@ -122,15 +122,15 @@ def _in_time(
         return None
     unit = unit_for(MetricKind.TIME, [float(over.edges_s[-1]) for over in known])
     series = tuple(
-        Series(name, _NONE, _NONE)
+        Series(name, _EMPTY, _EMPTY)
         if over is None
-        else _over(name, over.edges_s / unit.size, values(over))
+        else _mean_series(name, over.edges_s / unit.size, values(over))
         for name, over in lines
     )
     return Chart(title, f"Time ({unit.name})", label, series)
 
 
-def _over(name: str, edges: Floats, values: Floats) -> Series:
+def _mean_series(name: str, edges: Floats, values: Floats) -> Series:
     if len(values) == len(edges):
         return Series(name, edges, values)
     return Series(name, edges, np.append(values, values[-1:]), steps=True)
@@ -191,7 +191,7 @@ def _promised(runs: Sequence[PlottedRun]) -> Chart | None:
             run.label,
             _ratios(run.jobs["run_s"], run.jobs["promised_s"])
             if "promised_s" in run.jobs.columns
-            else _NONE,
+            else _EMPTY,
         )
         for run in runs
     ]
@@ -208,7 +208,7 @@ def _fair_shares(runs: Sequence[PlottedRun]) -> Chart | None:
     samples = []
     for run in runs:
         due_s = fair_share_s(run.jobs, run.rounds)
-        known = _NONE if due_s is None else _ratios(received_s(run.jobs), pl.Series(due_s))
+        known = _EMPTY if due_s is None else _ratios(received_s(run.jobs), pl.Series(due_s))
         samples.append((run.label, known))
     return _ratio_chart(
         "Shares: device time received against an equal split",

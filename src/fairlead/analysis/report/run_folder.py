@@ -8,10 +8,14 @@ from typing import Any
 import msgspec
 
 from fairlead.analysis.report import run_report as html
+from fairlead.analysis.report.run_folders import read_json_file
 from fairlead.errors import RunError
+from fairlead.model.argument_checks import shown
 from fairlead.simulator.recording.metrics import Result
 from fairlead.simulator.traces.atomic_write import write_atomically
 
+# Names of files, which may be others now, what counts the jobs of a stream, and what the journal compares.
+_NOT_COMPARED = {"trace", "throughputs", "n_jobs", "version", "command"}
 PACKAGES = ("fairlead", "numpy", "numba", "highspy", "polars")
 
 
@@ -20,7 +24,7 @@ def make_folder(folder: Path) -> Path:
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise RunError(
-                f"{folder}: is there already and not an empty folder; choose another --out"
+                f"{folder}: is there already and not an empty folder; choose another folder"
             )
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -33,6 +37,30 @@ def write_json(path: Path, content: Any) -> None:
     text = msgspec.json.format(msgspec.json.encode(content), indent=2)
     with write_atomically(path) as partial:
         partial.write_bytes(text + b"\n")
+
+
+def read_record(folder: Path, config: dict[str, Any]) -> bytes:
+    """The content of ``run.json`` of a run that is to go on. RunError where there is none, or names what of
+    the configuration was another one; the names of files and the version are left to the journal."""
+    path = folder / "run.json"
+    if not path.exists():
+        raise RunError(f"{folder}: there is no run to go on with ({path.name} is not there)")
+    record = read_json_file(path)
+    before = record.get("config") if isinstance(record, dict) else None
+    if not isinstance(before, dict):
+        raise RunError(f"{path}: not a run that can go on (it has no config)")
+    now = msgspec.json.decode(msgspec.json.encode(config))
+    for name in sorted({*now, *before} - _NOT_COMPARED):
+        if now.get(name) != before.get(name):
+            was, is_now = (shown(one.get(name)) for one in (before, now))
+            raise RunError(f"{folder}: the run there had {name} {was}, this one has {is_now}")
+    return path.read_bytes()
+
+
+def put_back(folder: Path, content: bytes) -> None:
+    """Write ``run.json`` as ``read_record`` has found it."""
+    with write_atomically(folder / "run.json") as partial:
+        partial.write_bytes(content)
 
 
 def begin_record(

@@ -15,8 +15,8 @@ from pathlib import Path
 from fairlead.cluster.agent import proc
 
 _POLL_S = 0.02
-_HOPELESS_S = 10.0  # a process that does not die of SIGKILL is inside the kernel
-_LOOKS = 3  # in a row that find nobody: the kernel's list may leave some out while others end
+_KILL_TIMEOUT_S = 10.0  # a process that does not die of SIGKILL is inside the kernel
+_EMPTY_POLLS = 3  # in a row that find nobody: the kernel's list may leave some out while others end
 
 
 def adopt() -> bool:
@@ -44,8 +44,8 @@ def end_adopted(agent: int) -> int:
     """Kill all that an agent has adopted, but this process, the spawner that has just been started. Returns
     how many processes there were. agent: its pid; 0 = it adopts nobody."""
     seen: set[int] = set()
-    looks, hopeless = 0, time.monotonic() + _HOPELESS_S
-    while agent and looks < _LOOKS and time.monotonic() < hopeless:
+    looks, hopeless = 0, time.monotonic() + _KILL_TIMEOUT_S
+    while agent and looks < _EMPTY_POLLS and time.monotonic() < hopeless:
         found = [proc.process(pid) for pid in _children(agent) if pid != os.getpid()]
         left = [one for one in found if one is not None and one.state not in "ZX"]
         looks = 0 if left else looks + 1

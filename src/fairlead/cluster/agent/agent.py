@@ -28,12 +28,13 @@ from fairlead.cluster.agent.start_trials import StartTrials
 from fairlead.cluster.agent.state_directory import identity_of, lock_state
 from fairlead.cluster.agent.stop_signals import StopSignals
 from fairlead.cluster.agent.untrusted_files import make_folder
+from fairlead.errors import ConfigError
 
 _TICK_S = 0.1  # between looks at the leases
-_PULSE_S = 1.0  # between looks whether the spawner answers
+_SPAWNER_POLL_S = 1.0  # between looks whether the spawner answers
 _PROGRESS_S = 1.0  # between looks at what jobs without the iterator say of their progress
 _EXTRA_S = 15.0  # beyond the grace of jobs, for the spawner to bury them
-_TOUCH_S = 3600.0  # between marks that the files on this machine are in use
+_TOUCH_INTERVAL_S = 3600.0  # between marks that the files on this machine are in use
 
 _log = logging.getLogger(__name__)
 
@@ -67,21 +68,28 @@ class Agent:
             options.health,
             options.devices,
             self._folders,
-            self._node.troubles,
+            self._node.problems,
             of_jobs=self._node.attempts.checkpoint_directories,
-            tell_jobs=self._node.tell_directories,
+            on_job_directories=self._node.report_directories,
         )
         self._trials = StartTrials(options.state, self._node.rank_trial, self._pace.wake)
         self._signals = StopSignals(self._node.ending.kill_all)
         self._memory = PositionMemory(options.state)
 
     def _folders(self) -> set[Path]:
-        """Where starts need room; what stands in place of the output's is put aside, as a start would do."""
+        """Where starts need room; what stands in place of the output's is put aside, as a start would do, and
+        what somebody has removed is made again."""
         state, output = self._options.state, logs_path(self._options.state)
         with contextlib.suppress(OSError):
             make_folder(output)
-        starts = set() if self._record is None else {state / "starts", self._record.starts}
-        return {state, output} | starts
+        if self._record is None:
+            return {state, output}
+        with contextlib.suppress(
+            OSError, ConfigError
+        ):  # what is not there is a problem of the node
+            (state / "starts").mkdir(exist_ok=True)
+            self._record.make_again()
+        return {state, output, state / "starts", self._record.starts}
 
     async def run(self) -> None:
         """Raises RefusedError where the server will not have this agent, ConfigError where another agent
@@ -159,14 +167,16 @@ class Agent:
         loops: tuple[Awaitable[object], ...] = (
             session.talk(),
             session.watch(),
-            session.tell_logs(),
+            session.send_logs(),
             self._watch_attempts(),
             self._watch_spawner(),
             self._watch_ranks(),
             _touch(record),
-            self._memory.keep(),
+            self._memory.write_changes(),
             self._health.run(self._pace.wake),
-            self._spawner.listen(self._node.spawner_events.hear, self._node.spawner_events.lose),
+            self._spawner.listen(
+                self._node.spawner_events.handle, self._node.spawner_events.handle_loss
+            ),
             self._signals.leave.wait(),
         )
         tasks = [asyncio.ensure_future(loop) for loop in loops]
@@ -190,7 +200,7 @@ class Agent:
     async def _watch_spawner(self) -> None:
         while True:
             await self._spawner_watch.poll(time.monotonic())
-            await asyncio.sleep(_PULSE_S)
+            await asyncio.sleep(_SPAWNER_POLL_S)
 
     async def _watch_ranks(self) -> None:
         while True:
@@ -208,4 +218,4 @@ class Agent:
 async def _touch(record: AgentFiles) -> None:
     while True:
         record.touch()
-        await asyncio.sleep(_TOUCH_S)
+        await asyncio.sleep(_TOUCH_INTERVAL_S)

@@ -27,7 +27,7 @@ class AttemptEnding:
         self._ranks = ranks
         self._changed = changed
 
-    def tell_until(self, start: NodeAttempt) -> None:
+    def send_deadline(self, start: NodeAttempt) -> None:
         """The spawner ends what has no lease, should this process hang."""
         if start.launched and not start.ended:
             job, attempt = start.key
@@ -47,9 +47,9 @@ class AttemptEnding:
         now = time.monotonic()
         start.stop(reason, now)
         if not start.launched:
-            start.gone(now)
-        elif start.speaks:
-            delivered = self._ranks.tell(start.key, StopRank(reason=reason))
+            start.record_exit(now)
+        elif start.hears_rank_0:
+            delivered = self._ranks.send(start.key, StopRank(reason=reason))
             # After its loop a script that does not ask goes on for its grace, and may come to its end.
             self.end(start, terminate=not delivered and not start.finishing)
         else:
@@ -58,11 +58,11 @@ class AttemptEnding:
 
     def end(self, start: NodeAttempt, *, terminate: bool) -> None:
         """Have it killed after its grace. terminate: it gets a SIGTERM now."""
-        self._tell_end(start, terminate=terminate, kill_after_s=start.grace_s)
+        self._send_end(start, terminate=terminate, kill_after_s=start.grace_s)
 
     def kill(self, start: NodeAttempt) -> None:
         """Have it killed at once."""
-        self._tell_end(start, terminate=False, kill_after_s=0.0)
+        self._send_end(start, terminate=False, kill_after_s=0.0)
 
     def kill_all(self) -> None:
         """Do not wait for anybody."""
@@ -70,7 +70,7 @@ class AttemptEnding:
             if not start.ended:
                 self.kill(start)
 
-    def _tell_end(self, start: NodeAttempt, *, terminate: bool, kill_after_s: float) -> None:
+    def _send_end(self, start: NodeAttempt, *, terminate: bool, kill_after_s: float) -> None:
         job, attempt = start.key
         self._spawner.send(
             EndAttempt(job=job, attempt=attempt, terminate=terminate, kill_after_s=kill_after_s)

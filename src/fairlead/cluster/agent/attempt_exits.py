@@ -44,12 +44,12 @@ class RankExits:
             self._failures.append(failure)  # later ones are killed for it
         return is_first
 
-    def blame(self, failure: Failure) -> None:
+    def set_failure(self, failure: Failure) -> None:
         """The start ends for this, whatever its ranks exit with."""
         self.code = failure.exit_code
         self._failures.append(failure)
 
-    def gone(self, ranks: int) -> None:
+    def finish(self, ranks: int) -> None:
         """Nothing is left. ranks: so many were to run here; all have ended well where none has not."""
         if self.code is None and len(self._codes) == ranks:
             self.code = 0

@@ -66,10 +66,10 @@ class AttemptLauncher:
             return  # it was told to stop meanwhile
         if found is None:
             start.failed(-1, why, now)
-            start.gone(now)
+            start.record_exit(now)
             self._changed()
         elif start.lease.left_s(now) > 0.0:
             modules = self._imports.of(found.script)
             order = msgspec.structs.replace(found.order, modules=modules)
             start.launched = self._spawner.send(order)
-            self._ending.tell_until(start)
+            self._ending.send_deadline(start)

@@ -14,6 +14,7 @@ class StepProgress:
         self.loaded: Loaded | None = None
         self.step = -1
         self.saved_step = -1
+        self.save_problem = ""  # why the newest checkpoint could not be saved, as rank 0 says
         self.save_s = -1.0  # the newest checkpoint
         self.batch = 0
         self.total_steps = 0  # where the batch size was changed
@@ -53,10 +54,12 @@ class StepProgress:
         self.step, self.saved_step = step, self._possible(message.saved_step)
         if message.saved_step > 0:
             self.save_s = message.save_s
-        if isinstance(message, RankEnded):
+        if isinstance(message, Progress):
+            self.save_problem = message.save_problem
+        else:
             self.all_done, self.end_reason = message.completed, message.reason
 
-    def tell(self, step: int, saved_step: int, now: float, *, began: float | None) -> None:
+    def record_report(self, step: int, saved_step: int, now: float, *, began: float | None) -> None:
         """An unmanaged job says how many steps are done, and how many its own checkpoints keep, -1 = that
         is not said. The first time it says from where it goes on. began: when its training did."""
         if not self.has_reported:

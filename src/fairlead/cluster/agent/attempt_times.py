@@ -1,16 +1,16 @@
 """When a start waited, trained and stopped. Times are monotonic seconds; -1 where a duration is not known."""
 
 from fairlead.cluster.protocol.messages import (
+    AGENT_LEAVES,
     EXPIRED,
-    LEAVES,
     ORPHANED,
-    STOOD_STILL,
+    SPAWNER_STALLED,
     SpawnerDeath,
 )
 
-LOOK_AFTER = 2 / 3  # of its grace a start is looked at that was told to stop
-FIRST_LOOK_S = 60.0  # and after so long at the latest
-LAST_LOOK_S = 20.0  # and before the end of a long grace
+INSPECT_AFTER_FRACTION = 2 / 3  # of the grace of a start that was told to stop
+FIRST_INSPECTION_S = 60.0  # and after so long at the latest
+LAST_INSPECTION_S = 20.0  # and before the end of a long grace
 
 
 class DeviceWait:
@@ -23,11 +23,11 @@ class DeviceWait:
         self.free: float | None = None  # when the devices were
 
     @property
-    def lasts(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether the attempt was found unable to begin, and has not begun."""
         return self._since is not None and self.free is None
 
-    def goes_on(self, obstacle: str, now: float) -> None:
+    def record_obstacle(self, obstacle: str, now: float) -> None:
         """It cannot start yet. obstacle: what of the node is in its way, "" = who had its devices. Where that
         changes it has waited from now on."""
         if bool(self.obstacle) != bool(obstacle):
@@ -35,11 +35,11 @@ class DeviceWait:
         self.obstacle = obstacle
         self._since = now if self._since is None else self._since
 
-    def lasts_s(self, now: float) -> float:
+    def waited_s(self, now: float) -> float:
         """Seconds since it was found that it cannot start; 0 = it can, or has."""
-        return now - self._since if self.lasts and self._since is not None else 0.0
+        return now - self._since if self.is_waiting and self._since is not None else 0.0
 
-    def over(self, free: float) -> None:
+    def end(self, free: float) -> None:
         """The devices were free at ``free``."""
         self.free, self.obstacle = free, ""
 
@@ -60,7 +60,7 @@ class TrainingTimes:
         self._saves_since: float | None = None
         self._saved_s = -1.0  # in saves that are over; -1 = none has begun
 
-    def speaks(self, now: float) -> None:
+    def record_hello(self, now: float) -> None:
         """Rank 0 does; the first time counts."""
         if self.hello is None:
             self.hello = now
@@ -110,7 +110,7 @@ class StopOrder:
     """Whether a start was told to stop, why, and how long it took to end."""
 
     def __init__(self) -> None:
-        self._looks = 0  # at where its ranks stand since
+        self._inspections = 0  # of where its ranks stand since
         self._ordered_s: float | None = None
         self._gone: float | None = None
         self._saved_s = 0.0  # in saves before it was given
@@ -125,37 +125,41 @@ class StopOrder:
     @property
     def by_agent(self) -> bool:
         """Whether its agent stopped it of its own accord."""
-        return self.reason in (EXPIRED, LEAVES, ORPHANED, STOOD_STILL)
+        return self.reason in (EXPIRED, AGENT_LEAVES, ORPHANED, SPAWNER_STALLED)
 
     def give(self, reason: str, now: float, saving_s: float = 0.0) -> None:
         """It is told to stop. saving_s: in all its saves so far."""
         self._ordered_s, self.reason, self._saved_s = now, reason, max(saving_s, 0.0)
 
-    def told_s(self, now: float) -> float:
+    def elapsed_s(self, now: float) -> float:
         """Seconds since it was told; 0 = it was not."""
         return 0.0 if self._ordered_s is None else now - self._ordered_s
 
     def due(self, grace_s: float, now: float) -> bool:
         """Whether it is time to look at where its ranks stand: when much of its grace is over, and once more
         before the end of a long one."""
-        most_s = LOOK_AFTER * grace_s
-        times = sorted({min(most_s, FIRST_LOOK_S), max(most_s, grace_s - LAST_LOOK_S)})
-        if not self.given or self.reason == ORPHANED or self._looks >= len(times):
+        most_s = INSPECT_AFTER_FRACTION * grace_s
+        times = sorted({min(most_s, FIRST_INSPECTION_S), max(most_s, grace_s - LAST_INSPECTION_S)})
+        if not self.given or self.reason == ORPHANED or self._inspections >= len(times):
             return False
-        return self.told_s(now) >= times[self._looks]
+        return self.elapsed_s(now) >= times[self._inspections]
 
-    def looked(self) -> None:
+    def record_inspection(self) -> None:
         """A look begins."""
-        self._looks += 1
+        self._inspections += 1
 
     @property
-    def looked_at(self) -> bool:
+    def inspected(self) -> bool:
         """Whether there was a look."""
-        return self._looks > 0
+        return self._inspections > 0
 
-    def gone(self, now: float) -> None:
+    def record_exit(self, now: float) -> None:
         """Its last process has ended."""
         self._gone = now
+
+    def gone_for_s(self, now: float) -> float:
+        """Since its last process has ended; -1 = it has not."""
+        return between(self._gone, now)
 
     def took_s(self, saving_s: float) -> float:
         """From the order to the end of the last process, without the time in which it saved. saving_s: in all

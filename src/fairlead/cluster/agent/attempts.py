@@ -11,12 +11,12 @@ from fairlead.cluster.agent.attempt_exits import RankExits
 from fairlead.cluster.agent.attempt_steps import StepProgress
 from fairlead.cluster.agent.attempt_times import DeviceWait, StopOrder, TrainingTimes, between
 from fairlead.cluster.agent.lease import NodeLease, ReportedLease
-from fairlead.cluster.agent.rank_failures import sentence
+from fairlead.cluster.agent.rank_failures import one_line, sentence
 from fairlead.cluster.agent.stalls import AttemptStall
 from fairlead.cluster.protocol.messages import Assignment, AttemptStatus, Failure
 
 State = Literal["starting", "running", "stopping", "ended"]
-_REASON = 1000  # characters of a reason
+_MAX_REASON = 1000  # characters of a reason
 STALL_EXIT = 124  # of a start that was ended because it made no progress, as of ``timeout``
 NOT_FOUND = 127  # exit code of a command that cannot be started, as in shells
 
@@ -33,7 +33,7 @@ class NodeAttempt:
         self.launched = False  # has the spawner been told?
         self.state: State = "starting"
         self.reason = ""
-        self.directory_problem = ""  # what is wrong with where it saves
+        self.directory_problem = ""  # what is wrong with where it saves, as this node sees it
         self.wait = DeviceWait(now)
         self.times = TrainingTimes()
         self.steps = StepProgress(assignment.total_steps, now)
@@ -56,12 +56,12 @@ class NodeAttempt:
         return self.state == "ended"
 
     @property
-    def speaks(self) -> bool:
+    def hears_rank_0(self) -> bool:
         """Whether its rank 0 speaks to this agent."""
         return self.assignment.has_rank_0 and not self.assignment.unmanaged
 
     @property
-    def may_tell(self) -> bool:
+    def may_report_progress(self) -> bool:
         """Whether it may report its progress in a file or at a URL."""
         return self.assignment.has_rank_0 and self.assignment.unmanaged
 
@@ -79,7 +79,7 @@ class NodeAttempt:
     @property
     def may_run(self) -> bool:
         """Whether it has processes, or may have some."""
-        return self.launched and not self.wait.lasts and not self.ended
+        return self.launched and not self.wait.is_waiting and not self.ended
 
     @property
     def watched(self) -> bool:
@@ -93,9 +93,9 @@ class NodeAttempt:
         return stopping and managed and self.stop_order.due(self.grace_s, now)
 
     @property
-    def _stands(self) -> bool:
+    def _is_stalled(self) -> bool:
         """Whether it is told that it comes no further, and where its ranks stand."""
-        return self._in_question or (self.state == "stopping" and self.stop_order.looked_at)
+        return self._in_question or (self.state == "stopping" and self.stop_order.inspected)
 
     @property
     def _in_question(self) -> bool:
@@ -106,15 +106,15 @@ class NodeAttempt:
     def waits(self, reason: str, now: float, *, obstacle: bool = False) -> None:
         """It cannot start yet. obstacle: something of the node is in its way, not who had its devices."""
         self.reason = reason
-        self.wait.goes_on(reason if obstacle else "", now)
+        self.wait.record_obstacle(reason if obstacle else "", now)
 
     def started(self, free: float) -> None:
         """The ranks run; the devices were free at ``free``."""
-        self.wait.over(free)
-        if self.speaks:
+        self.wait.end(free)
+        if self.hears_rank_0:
             self.stall.watch_from(free)
         self.reason = self.stop_order.reason
-        if not self.speaks:
+        if not self.hears_rank_0:
             self._train(free)
 
     def loaded(self, message: Loaded, now: float) -> None:
@@ -133,10 +133,10 @@ class NodeAttempt:
             self.stall.progressed(self.steps.step, now, saving=message.saving)
 
     def progressed(self, step: int, saved_step: int, now: float) -> None:
-        """An unmanaged job says how far it is: see ``StepProgress.tell``."""
+        """An unmanaged job says how far it is: see ``StepProgress.record_report``."""
         if not self.steps.has_reported:
             self.times.begin_anew(now)
-        self.steps.tell(step, saved_step, now, began=self.times.began)
+        self.steps.record_report(step, saved_step, now, began=self.times.began)
 
     def stop(self, reason: str, now: float) -> None:
         """It was told to stop; the first reason counts."""
@@ -151,7 +151,7 @@ class NodeAttempt:
     def ended_for(self, rank: int, why: str, now: float) -> None:
         """It is killed for what it did. why: a sentence."""
         code = -int(signal.SIGKILL)
-        self.exits.blame(Failure(kind="signal", rank=rank, exit_code=code, message=why))
+        self.exits.set_failure(Failure(kind="signal", rank=rank, exit_code=code, message=why))
         self.state = "stopping"
         self.reason = self._why()
         self.times.pause(now)
@@ -161,7 +161,9 @@ class NodeAttempt:
         cause = reason.removeprefix(f"rank {rank}: ")
         self.reason = cause if self.assignment.world_size == 1 else reason
         self.exits.note(rank, NOT_FOUND)
-        self.exits.blame(Failure(kind="not_started", rank=rank, exit_code=NOT_FOUND, message=cause))
+        self.exits.set_failure(
+            Failure(kind="not_started", rank=rank, exit_code=NOT_FOUND, message=cause)
+        )
         self.state = "stopping"
         self.times.pause(now)
 
@@ -170,12 +172,12 @@ class NodeAttempt:
         done, for each may have something to do after them."""
         self.exits.note(rank, code)
         unmanaged = self.assignment.unmanaged
-        if not self.speaks or rank == 0:
+        if not self.hears_rank_0 or rank == 0:
             self.times.pause(now)
         if code == 0 or self._was_asked(code):
             if code and not unmanaged:  # no failure, but not the end of a job either
                 self.exits.code = code
-            return self.speaks and rank == 0 and not self.steps.all_done
+            return self.hears_rank_0 and rank == 0 and not self.steps.all_done
         if self.exits.fail(code, failure):
             self.state = "stopping"
         if self.exits.first_failure is not None:
@@ -184,7 +186,7 @@ class NodeAttempt:
 
     def stalled(self, now: float) -> None:
         """It hangs, and is ended for it."""
-        self.exits.blame(
+        self.exits.set_failure(
             Failure(
                 kind="stalled",
                 exit_code=STALL_EXIT,
@@ -196,11 +198,11 @@ class NodeAttempt:
         self.reason, self.state = self.stall.sentence, "stopping"
         self.times.pause(now)
 
-    def gone(self, now: float) -> None:
+    def record_exit(self, now: float) -> None:
         """The last process has ended."""
-        self.exits.gone(len(self.assignment.ranks))
+        self.exits.finish(len(self.assignment.ranks))
         self.times.pause(now)
-        self.stop_order.gone(now)
+        self.stop_order.record_exit(now)
         self.times.saved(now)
         self.state = "ended"
 
@@ -223,9 +225,9 @@ class NodeAttempt:
             exit_code=self.exits.code if self.ended else None,
             completed=self._completed(),
             finishing=steps.all_done,
-            reason=self.reason[:_REASON],
-            obstacle=self.wait.obstacle[:_REASON] if self.state == "starting" else "",
-            directory_problem=self.directory_problem[:_REASON] if not self.ended else "",
+            reason=self.reason[:_MAX_REASON],
+            obstacle=self.wait.obstacle[:_MAX_REASON] if self.state == "starting" else "",
+            directory_problem=self._where_it_saves()[:_MAX_REASON] if not self.ended else "",
             wait_s=self.wait.took_s,
             start_s=between(self.wait.free, self.times.hello),
             load_s=steps.load_s,
@@ -235,15 +237,24 @@ class NodeAttempt:
             save_s=steps.save_s,
             saving_s=self.times.saving_s(now),
             stop_s=self.stop_order.took_s(self.times.saving_s(now)),
+            ended_age_s=self.stop_order.gone_for_s(now),
             failure=self._failure() if self.ended else None,
-            stall=self.stall.sentence[:_REASON] if self._stands else "",
-            stacks=self.stall.stacks if self._stands else "",
+            stall=self.stall.sentence[:_MAX_REASON] if self._is_stalled else "",
+            stacks=self.stall.stacks if self._is_stalled else "",
             spawner_death=self.stop_order.spawner_death,
         )
 
+    def _where_it_saves(self) -> str:
+        """What is wrong there; "" = nothing known."""
+        why = self.steps.save_problem
+        if self.directory_problem or not why:
+            return self.directory_problem
+        lost = f"a stop would lose the work since step {max(self.steps.saved_step, 0)}"
+        return f"no checkpoint can be saved ({one_line(why)}): {lost}"
+
     def _trained_s(self, now: float) -> float:
         """Seconds that its steps have taken, saves excluded; -1 = not known."""
-        if self.speaks:
+        if self.hears_rank_0:
             return self.times.trained_s
         age_s = self.steps.age_s(now, self.times.paused)
         return max(self.times.ran_s(now) - age_s, 0.0) if age_s >= 0 else -1.0
@@ -270,11 +281,13 @@ class NodeAttempt:
 
     def _was_asked(self, code: int) -> bool:
         """Was it told to stop, and may such a job end like this? One that trains with an iterator saves
-        and exits with 0; after its loop it may be killed; where rank 0 is elsewhere, that node judges. What
-        its agent stops on its own account is not to blame for its end, whatever that is."""
+        and exits with 0, one without ends as it likes, unless it has to be killed; after its loop any may be
+        killed; where rank 0 is elsewhere, that node judges. What its agent stops on its own account is not to
+        blame for its end, whatever that is."""
         if not self.stop_order.given:
             return False
-        never_loaded = self.steps.loaded is None
+        ignores = self.assignment.unmanaged and code == -signal.SIGKILL
+        never_loaded = self.steps.loaded is None and not ignores
         return self.stop_order.by_agent or never_loaded or code == 0 or self.finishing
 
     def _why(self) -> str:

@@ -39,7 +39,7 @@ class GpuHealth:
             if why is not None:
                 dead.append(device)
                 found.append(f"device {device}: {why}")
-        self._hear_xids()
+        self._poll_xids()
         for device, xid in sorted(self._xids.items()):
             if device not in dead:
                 dead.append(device)
@@ -62,7 +62,7 @@ class GpuHealth:
             return None  # no ECC here
         return f"{errors} uncorrected memory errors" if errors else None
 
-    def _hear_xids(self) -> None:
+    def _poll_xids(self) -> None:
         """Take note of errors that the driver has told since the last call."""
         nvml = self._nvml
         try:

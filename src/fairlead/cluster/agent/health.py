@@ -25,15 +25,15 @@ from fairlead.cluster.agent.launching import on_thread
 from fairlead.cluster.agent.untrusted_files import write_anew
 from fairlead.cluster.protocol.messages import StartCheck
 
-LEAST_DISK_BYTES = 64 << 20  # free, for output and checkpoints
-LEAST_MEMORY_FRACTION = 0.02  # available, of all memory
+MIN_DISK_BYTES = 64 << 20  # free, for output and checkpoints
+MIN_MEMORY_FRACTION = 0.02  # available, of all memory
 MAX_SKEW_S = 5.0  # between the clock of this machine and the server's
 LIMIT_S = 30.0  # for a check, and for the health command
 _BROKEN_MOUNT = (
     errno.EIO,
     errno.ESTALE,
 )  # in a directory that a job names; all else may be its own doing
-_WORDS = 200  # characters of what the health command says
+_MAX_OUTPUT = 200  # characters of what the health command says
 
 
 @dataclass
@@ -95,7 +95,7 @@ def disk_problems(path: Path, *, of_job: bool = False) -> list[str]:
         if of_job and problem.errno not in _BROKEN_MOUNT:
             return []
         return [f"cannot write to {path}: {problem.strerror}"]
-    if free < LEAST_DISK_BYTES and not of_job:
+    if free < MIN_DISK_BYTES and not of_job:
         return [f"the disk of {path} is full: {free >> 20} MB free"]
     return []
 
@@ -108,7 +108,7 @@ def memory_problems(meminfo: Path = Path("/proc/meminfo")) -> list[str]:
         total, available = kb["MemTotal"], kb["MemAvailable"]
     except (OSError, ValueError, KeyError, IndexError):
         return []  # not told here
-    if available >= LEAST_MEMORY_FRACTION * total:
+    if available >= MIN_MEMORY_FRACTION * total:
         return []
     return [f"memory is exhausted: {available >> 10} of {total >> 10} MB available"]
 
@@ -179,20 +179,20 @@ class HealthChecks:
         options: HealthOptions,
         devices: NodeDevices,
         directories: Callable[[], set[Path]],
-        troubles: Callable[[], list[str]],
+        agent_problems: Callable[[], list[str]],
         *,
         of_jobs: Callable[[], set[Path]] = set,
-        tell_jobs: Callable[[Mapping[Path, str]], object] = dict,
+        on_job_directories: Callable[[Mapping[Path, str]], object] = dict,
     ) -> None:
-        """directories: of the agent; troubles: of the agent itself; of_jobs: directories of theirs;
-        tell_jobs: called with what is wrong with these, which is no matter of the node."""
+        """directories: of the agent; agent_problems: of the agent itself; of_jobs: directories of theirs;
+        on_job_directories: called with what is wrong with these, which is no matter of the node."""
         self.report: HealthReport | None = None
         self.clock = ClockSkew()
         self._options = options
-        self._troubles = troubles
+        self._agent_problems = agent_problems
         self._gpus = None if devices.simulated_devices else GpuHealth(devices.indices)
         self._directories = directories
-        self._of_jobs, self._tell_jobs = of_jobs, tell_jobs
+        self._of_jobs, self._on_job_directories = of_jobs, on_job_directories
         self._job_directories = JobDirectories()
         self._watched = [
             _Watched("memory", memory_problems),
@@ -219,9 +219,9 @@ class HealthChecks:
         deadline = time.monotonic() + LIMIT_S
         while any(one.began is not None for one in self._watched) and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
-        self._tell_jobs(self._job_directories.problems())
+        self._on_job_directories(self._job_directories.problems())
         found = [problem for one in self._watched for problem in one.problems()]
-        found += self.clock.problems() + self._troubles() + by_command
+        found += self.clock.problems() + self._agent_problems() + by_command
         return HealthReport(tuple(found), () if self._gpus is None else self._gpus.dead)
 
     def _disk_problems(self) -> list[str]:
@@ -271,7 +271,7 @@ class _Command:
         if process.returncode == 0:
             return []
         lines = output.decode(errors="replace").strip().splitlines()
-        why = f": {lines[-1][:_WORDS]}" if lines else ""
+        why = f": {lines[-1][:_MAX_OUTPUT]}" if lines else ""
         return [f"the health command ended with {process.returncode}{why}"]
 
     def end(self) -> None:

@@ -27,7 +27,7 @@ REPLY_TIMEOUT_S = 5.0  # for the spawner
 _POLL_S = 0.05  # between looks at what they write
 WRITE_S = 1.0  # for a rank to write its stacks; the interpreter does it at once
 PY_SPY_S = 20.0  # for one process
-LARGEST = 1 << 20  # bytes of stacks that are read
+MAX_STACKS_BYTES = 1 << 20  # bytes of stacks that are read
 
 
 class Inspector:
@@ -110,7 +110,7 @@ async def _dump(program: str, pid: int) -> str:
         out = await on_thread(partial(_output, command), 2 * PY_SPY_S)
     except (OSError, subprocess.TimeoutExpired, TimeoutError):
         return ""
-    return out[:LARGEST].decode(errors="replace")
+    return out[:MAX_STACKS_BYTES].decode(errors="replace")
 
 
 def _output(command: tuple[str, ...]) -> bytes:
@@ -129,6 +129,6 @@ def _output(command: tuple[str, ...]) -> bytes:
 def _read(file: Path, offset: int) -> str:
     try:
         with opened(file) as descriptor:
-            return read_from(descriptor, offset, LARGEST).decode(errors="replace")
+            return read_from(descriptor, offset, MAX_STACKS_BYTES).decode(errors="replace")
     except OSError:
         return ""

@@ -69,7 +69,7 @@ def progress_path(state: Path, job: int, attempt: int) -> Path:
 
 
 @dataclass
-class Touched:
+class LastAccess:
     """What was touched last, by a thread that may hang there."""
 
     what: str = "its files"
@@ -89,20 +89,20 @@ def start_limit_s(assignment: Assignment) -> float:
 
 
 def launch(
-    place: LaunchSite, start: NodeAttempt, master: RankZeroAddress, touched: Touched
+    place: LaunchSite, start: NodeAttempt, master: RankZeroAddress, last_access: LastAccess
 ) -> PreparedLaunch:
     """The order to the spawner. It touches what the job has named, which may hang: see ``launching``. Raises
     ConfigError where the checkpoint directory cannot be made."""
     assignment = start.assignment
     ranks = tuple(
-        _rank(place, start, rank, local, master, touched)
+        _rank(place, start, rank, local, master, last_access)
         for local, rank in enumerate(assignment.ranks)
     )
     order = _order(start, ranks)
     if not assignment.prepare:
         return PreparedLaunch(order, None)
     first = ranks[0]
-    touched.what = f"the script in {first.cwd!r}"
+    last_access.what = f"the script in {first.cwd!r}"
     script = find_script(first.argv, first.env, first.cwd, assignment.env)
     return PreparedLaunch(order, script)
 
@@ -127,10 +127,10 @@ def _rank(
     rank: Rank,
     local: int,
     master: RankZeroAddress,
-    touched: Touched,
+    last_access: LastAccess,
 ) -> RankLaunch:
     assignment = start.assignment
-    checkpoints = str(_checkpoint_dir(place.state, assignment, touched))
+    checkpoints = str(_checkpoint_dir(place.state, assignment, last_access))
     cwd = assignment.cwd or checkpoints
     failure = failure_path(place.state, assignment.job, assignment.attempt, rank.rank)
     mounts = Mounts(
@@ -149,13 +149,13 @@ def _rank(
     )
     variables |= _rendezvous(assignment, rank, local, master)
     variables["PYTHONPATH"] = _python_path(place.client, (base | variables).get("PYTHONPATH", ""))
-    touched.what = f"the environment of its command {assignment.command[0]!r}"
+    last_access.what = f"the environment of its command {assignment.command[0]!r}"
     try:
         argv, env = run_in(assignment.runtime, assignment.command, base, variables, mounts)
     except ConfigError as problem:
         raise ConfigError(f"job {assignment.job}: {problem}") from None
     prepared = assignment.prefork or assignment.prepare
-    touched.what = f"working directory {cwd!r}"
+    last_access.what = f"working directory {cwd!r}"
     return RankLaunch(
         rank=rank.rank,
         argv=argv,
@@ -174,10 +174,10 @@ def _python_path(client: str, others: str) -> str:
     return f"{client}{os.pathsep}{others}" if others else client
 
 
-def _checkpoint_dir(state: Path, assignment: Assignment, touched: Touched) -> Path:
+def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess) -> Path:
     path = Path(assignment.checkpoint_dir or state / "checkpoints" / str(assignment.job))
     path = Path(assignment.cwd or state) / path
-    touched.what = f"checkpoint directory {str(path)!r}"
+    last_access.what = f"checkpoint directory {str(path)!r}"
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder
@@ -205,7 +205,7 @@ def _identity(place: LaunchSite, start: NodeAttempt, checkpoints: str) -> dict[s
 
 def _progress(state: Path, start: NodeAttempt, rank: Rank) -> dict[str, str]:
     """Where an unmanaged job may say how far it is; one rank speaks for all."""
-    if not start.may_tell or rank.rank != 0:
+    if not start.may_report_progress or rank.rank != 0:
         return {}
     env = {"FAIRLEAD_PROGRESS_FILE": str(progress_path(state, *start.key))}
     if start.addresses.progress_port:

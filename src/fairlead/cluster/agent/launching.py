@@ -10,7 +10,13 @@ from typing import TypeVar
 
 from fairlead.cluster.agent.addresses import RankZeroAddress
 from fairlead.cluster.agent.attempts import NodeAttempt
-from fairlead.cluster.agent.launch import LaunchSite, PreparedLaunch, Touched, launch, start_limit_s
+from fairlead.cluster.agent.launch import (
+    LastAccess,
+    LaunchSite,
+    PreparedLaunch,
+    launch,
+    start_limit_s,
+)
 from fairlead.errors import ConfigError
 
 _Result = TypeVar("_Result")
@@ -20,12 +26,12 @@ async def prepare_launch(
     place: LaunchSite, start: NodeAttempt, master: RankZeroAddress
 ) -> PreparedLaunch:
     """``launch``. Raises ConfigError, also where a path does not answer in time."""
-    touched = Touched()
+    last_access = LastAccess()
     limit_s = start_limit_s(start.assignment)
     try:
-        return await on_thread(partial(launch, place, start, master, touched), limit_s)
+        return await on_thread(partial(launch, place, start, master, last_access), limit_s)
     except TimeoutError:
-        raise ConfigError(f"{touched.what}: no answer within {limit_s:g} s") from None
+        raise ConfigError(f"{last_access.what}: no answer within {limit_s:g} s") from None
 
 
 async def on_thread(do: Callable[[], _Result], limit_s: float) -> _Result:

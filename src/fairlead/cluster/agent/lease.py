@@ -42,7 +42,7 @@ class ReportedLease:
     length_s: float  # of a whole lease
     _reported: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_HISTORY))
 
-    def tell(self, now: float, left_s: float) -> None:
+    def record(self, now: float, left_s: float) -> None:
         """The rank was told at ``now`` that so much is left."""
         self._reported.append((now, now + left_s))
 

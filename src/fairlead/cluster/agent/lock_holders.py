@@ -24,6 +24,18 @@ def lock_holders(paths: Iterable[Path]) -> dict[Process, Path]:
     return found
 
 
+def holds_removed(folder: Path) -> bool:
+    """Whether a process has a lock file open that was removed from a folder."""
+    beginning, end = f"{os.path.realpath(folder)}{os.sep}", ".lock (deleted)"
+    for one in processes():
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            for descriptor in os.listdir(f"/proc/{one.pid}/fd"):
+                path = os.readlink(f"/proc/{one.pid}/fd/{descriptor}")
+                if path.startswith(beginning) and path.endswith(end):
+                    return True
+    return False
+
+
 def _held_file(pid: int, paths_by_inode: dict[str, Path]) -> Path | None:
     folder = Path(f"/proc/{pid}")
     descriptors = []

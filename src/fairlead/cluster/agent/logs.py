@@ -19,9 +19,9 @@ from fairlead.cluster.protocol.messages import Assignment, LogChunk
 
 CHUNK = 1 << 18  # bytes told at once
 _ROUND = 8  # chunks of one file before it is another's turn
-_LARGEST = 1 << 52  # bytes of output of a rank
-KEEP_S = 600.0  # a file stays for so long after the server has booked its start
-_OLD_S = 86_400.0  # and so long if its agent has died
+_MAX_OUTPUT = 1 << 52  # bytes of output of a rank
+RETENTION_S = 600.0  # a file stays for so long after the server has booked its start
+_ORPHAN_RETENTION_S = 86_400.0  # and so long if its agent has died
 TAIL = 1 << 17  # bytes in which the reason of an end is looked for
 
 
@@ -58,7 +58,7 @@ class _RankLog:
     def piece(self) -> tuple[int, bytes]:
         """(offset, data) of what is to be told next; no data: nothing."""
         offset = max(self.acknowledged, self.begin)
-        if offset > _LARGEST:  # the job has made its file that long: it is none
+        if offset > _MAX_OUTPUT:  # the job has made its file that long: it is none
             return offset, b""
         try:
             with opened(self.path) as descriptor:
@@ -79,7 +79,10 @@ class Logs:
         folder = logs_path(self._state)
         with contextlib.suppress(OSError):
             for job in folder.iterdir():
-                if time.time() - max(f.stat().st_mtime for f in (job, *job.iterdir())) > _OLD_S:
+                if (
+                    time.time() - max(f.stat().st_mtime for f in (job, *job.iterdir()))
+                    > _ORPHAN_RETENTION_S
+                ):
                     shutil.rmtree(job, ignore_errors=True)
 
     def follow(self, assignment: Assignment) -> None:
@@ -103,7 +106,7 @@ class Logs:
         for key, log in list(self._logs.items()):
             with contextlib.suppress(OSError):
                 was_cut = was_cut or log.cut()
-            if log.forgotten is not None and now - log.forgotten > KEEP_S:
+            if log.forgotten is not None and now - log.forgotten > RETENTION_S:
                 del self._logs[key]
                 with contextlib.suppress(OSError):
                     log.path.unlink(missing_ok=True)
@@ -119,7 +122,7 @@ class Logs:
         except OSError as problem:
             return "", problem.strerror or str(problem)
 
-    async def tell(self, client: AgentClient, node: str, incarnation: str) -> bool:
+    async def send(self, client: AgentClient, node: str, incarnation: str) -> bool:
         """Tell what is new. Returns whether all is told. Raises UnreachableError, RegisterAgainError."""
         left = False
         for log in list(self._logs.values()):

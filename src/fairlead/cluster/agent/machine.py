@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.cluster.agent import locks
+from fairlead.cluster.agent.lock_holders import holds_removed
 from fairlead.cluster.agent.survivors import (
     boot_id,
     end_survivors,
@@ -26,7 +27,7 @@ from fairlead.errors import ConfigError
 OVERRIDE = "FAIRLEAD_RUN_DIR"  # for tests, which must not meet other clusters of this machine
 _POLL_S = 0.05
 _EXTRA_S = 15.0  # beyond the grace of its starts, for the spawner of a dead agent to end
-_OLD_S = 7 * 86400.0  # what nobody has touched for so long nobody will ask for
+_RETENTION_S = 7 * 86400.0  # what nobody has touched for so long nobody will ask for
 
 
 def run_directory() -> Path:
@@ -71,23 +72,35 @@ class AgentFiles:
 
     def all_device_locks(self) -> list[Path]:
         """Those that starts of this node may hold."""
-        folders = {
-            self.device_lock(0, simulated_devices).parent for simulated_devices in (False, True)
-        }
-        return [path for folder in folders for path in folder.glob("*.lock")]
+        return [path for folder in self._lock_folders() for path in folder.glob("*.lock")]
 
     def make(self) -> int:
         """Make the directories and take the agent's lock. Returns its descriptor. Raises ConfigError."""
         try:
-            self.starts.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for simulated_devices in (False, True):
-                self.device_lock(0, simulated_devices).parent.mkdir(mode=0o700, exist_ok=True)
+            self._make_folders()
             lock = locks.take(self.path / "agent.lock")
         except OSError as problem:
             raise ConfigError(f"{self.path}: {problem.strerror}") from None
         if lock is None:
             raise ConfigError(f"{self.path}: another process has this incarnation")
         return lock
+
+    def make_again(self) -> None:
+        """Make anew what somebody has removed of the directories, once nothing holds a lock that was in them:
+        whoever took it anew would share the device. Raises ConfigError or OSError."""
+        missing = [folder for folder in (self.starts, *self._lock_folders()) if not folder.exists()]
+        if missing and not any(holds_removed(folder) for folder in missing):
+            run_directory()
+            self._make_folders()
+
+    def _make_folders(self) -> None:
+        self.starts.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in self._lock_folders():
+            folder.mkdir(mode=0o700, exist_ok=True)
+
+    def _lock_folders(self) -> tuple[Path, Path]:
+        """Of the locks of real devices, and of fake ones."""
+        return self.device_lock(0, False).parent, self.device_lock(0, True).parent
 
     def take_spawner_lock(self, limit_s: float = float("inf")) -> int | None:
         """Wait until no spawner of this run lives, for so long at most; None: one still does."""
@@ -165,5 +178,5 @@ def remove_old(record: AgentFiles) -> None:
     """Forget runs of this node that ended long ago; nobody asks for them any more."""
     for old in record.predecessors():
         with contextlib.suppress(OSError):
-            if time.time() - (old.path / "agent.lock").stat().st_mtime > _OLD_S:
+            if time.time() - (old.path / "agent.lock").stat().st_mtime > _RETENTION_S:
                 old.forget()

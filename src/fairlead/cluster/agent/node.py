@@ -72,18 +72,18 @@ class NodeController:
         """Take over what jobs without the iterator say of theirs."""
         now = time.monotonic()
         for start in self.attempts:
-            if start.may_tell and start.state in ("running", "stopping"):
+            if start.may_report_progress and start.state in ("running", "stopping"):
                 reported_before = start.steps.has_reported
                 self._progress.poll(start, now)
                 if start.steps.has_reported and not reported_before:
                     self._changed()
 
-    def tell_directories(self, problems: Mapping[Path, str]) -> None:
+    def report_directories(self, problems: Mapping[Path, str]) -> None:
         """What is wrong with the directories that jobs save to, by directory: the server shall know."""
         if self.attempts.note_directories(problems):
             self._changed()
 
-    def troubles(self) -> list[str]:
+    def problems(self) -> list[str]:
         """What keeps this agent from doing what it is told to."""
         now = time.monotonic()
         deaths = self.spawner_events.problem(now)

@@ -9,7 +9,7 @@ from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.report_limits import SendableCheck
 from fairlead.cluster.protocol.messages import Assignment, AttemptStatus
 
-_STUCK_S = 300.0  # a start that cannot begin for so long says something about the node
+_MAX_START_WAIT_S = 300.0  # a start that cannot begin for so long says something about the node
 _OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may pass
 
 
@@ -82,7 +82,8 @@ class NodeAttempts:
             start
             for start in self
             if start.state == "starting"
-            and start.wait.lasts_s(now) > (_OBSTRUCTED_S if start.wait.obstacle else _STUCK_S)
+            and start.wait.waited_s(now)
+            > (_OBSTRUCTED_S if start.wait.obstacle else _MAX_START_WAIT_S)
         ]
         return [f"job {start.key[0]} cannot start: {start.reason}" for start in waits]
 

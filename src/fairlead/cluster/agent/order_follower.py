@@ -17,7 +17,7 @@ from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.node_attempts import NodeAttempts
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.survivors import make_token
-from fairlead.cluster.protocol.messages import LEAVES, Assignment, Orders, Welcome
+from fairlead.cluster.protocol.messages import AGENT_LEAVES, Assignment, Orders, Welcome
 from fairlead.errors import ConfigError
 
 
@@ -62,7 +62,7 @@ class OrderFollower:
     def follow(self, orders: Orders, asked: float | None) -> None:
         """Hold what is wanted, and nothing else. asked: when the report that this answers was sent."""
         if orders.halted:
-            self._go_on(orders, asked)
+            self._keep_running(orders, asked)
             return
         if asked is not None:
             self._extend(orders, asked)
@@ -79,7 +79,7 @@ class OrderFollower:
         """The agent is told to end: stop everything, start nothing. Returns the longest grace, seconds."""
         self._leaving = True
         for start in self._attempts:
-            self._ending.stop(start, LEAVES)
+            self._ending.stop(start, AGENT_LEAVES)
         return max((start.grace_s for start in self._attempts), default=0.0)
 
     def _extend(self, orders: Orders, asked: float) -> None:
@@ -88,9 +88,9 @@ class OrderFollower:
             seconds = orders.leases.get(assignment.job)
             if start is not None and seconds is not None and start.is_of(assignment):
                 start.lease.extend(asked, seconds, self._rate_bound)
-                self._ending.tell_until(start)
+                self._ending.send_deadline(start)
 
-    def _go_on(self, orders: Orders, asked: float | None) -> None:
+    def _keep_running(self, orders: Orders, asked: float | None) -> None:
         """The server does not know what is wanted: what runs goes on, unless its lease is over."""
         now = time.monotonic()
         for start in self._attempts:
@@ -98,7 +98,7 @@ class OrderFollower:
             runs = start.state in ("starting", "running") and start.lease.left_s(now) > 0.0
             if asked is not None and seconds is not None and runs:
                 start.lease.extend(asked, seconds, self._rate_bound)
-                self._ending.tell_until(start)
+                self._ending.send_deadline(start)
 
     def _forget(self, keys: tuple[Key, ...]) -> None:
         for key in keys:
@@ -108,8 +108,8 @@ class OrderFollower:
     def _reconcile(self, orders: Orders) -> None:
         desired = {(a.job, a.attempt): a for a in orders.desired}
         for start in self._attempts:
-            wanted = desired.get(start.key)
-            if wanted is None or not start.is_of(wanted):
+            ordered = desired.get(start.key)
+            if ordered is None or not start.is_of(ordered):
                 self._ending.stop(start, orders.reasons.get(start.key[0], "preempted"))
         for key, assignment in desired.items():
             if (known := self._attempts.get(key)) is not None:
@@ -130,7 +130,7 @@ class OrderFollower:
             start.addresses = assign_addresses(assignment, self.identity.host, self._attempts.ports)
         except ConfigError as problem:
             start.failed(-1, str(problem), now)
-            start.gone(now)
+            start.record_exit(now)
         self._logs.follow(assignment)
         self._changed()
 

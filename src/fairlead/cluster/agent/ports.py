@@ -8,8 +8,8 @@ from pathlib import Path
 
 _FIRST = 20_000
 _LOCAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_FEWEST = 1_000  # ports below the system's own range, to choose from those
-_TRIES = 200
+_MIN_PORTS = 1_000  # ports below the system's own range, to choose from those
+_MAX_TRIES = 200
 
 
 def free_ports(count: int, taken: AbstractSet[int]) -> list[int]:
@@ -20,8 +20,8 @@ def free_ports(count: int, taken: AbstractSet[int]) -> list[int]:
     """
     found: list[int] = []
     last = _first_local() - 1
-    choices = range(_FIRST, last) if last - _FIRST >= _FEWEST else range(0)
-    for port in random.sample(choices, min(_TRIES, len(choices))):
+    choices = range(_FIRST, last) if last - _FIRST >= _MIN_PORTS else range(0)
+    for port in random.sample(choices, min(_MAX_TRIES, len(choices))):
         if len(found) == count:
             return found
         if port not in taken and _is_free(port):

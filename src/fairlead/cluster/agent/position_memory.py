@@ -18,9 +18,9 @@ from fairlead.cluster.protocol.messages import StorePosition
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 
 NAME = "server-position"
-KEEP_S = 5.0  # between two times that it is written, unless there are new orders
+WRITE_INTERVAL_S = 5.0  # between two times that it is written, unless there are new orders
 HALTED_RUNS = 16  # of servers, that are remembered
-_LARGEST = 1 << 14  # bytes of the file
+_MAX_BYTES = 1 << 14  # bytes of the file
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +35,7 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PositionMemory:
-    """``read`` it, have ``keep`` run for ever, and ``write`` at the end."""
+    """``read`` it, have ``write_changes`` run for ever, and ``write`` at the end."""
 
     def __init__(self, state: Path) -> None:
         """state: directory of the agent."""
@@ -44,7 +44,7 @@ class PositionMemory:
         self._due = False  # whether the next position is to be written at once
         self._urgent = asyncio.Event()
         self._writing = threading.Lock()
-        self._complained = False
+        self._warned = False
 
     @property
     def position(self) -> StorePosition | None:
@@ -59,32 +59,32 @@ class PositionMemory:
     def read(self) -> None:
         """What an agent before this one has left. What cannot be read counts as nothing."""
         try:
-            data = read_regular(self._path, _LARGEST)
+            data = read_regular(self._path, _MAX_BYTES)
             self._known = self._written = msgspec.json.decode(data, type=Remembered)
         except FileNotFoundError:
             return
         except (OSError, *UNREADABLE) as problem:
             _log.warning("%s: cannot be read (%s); it begins anew", self._path, problem)
 
-    def learn(self, told: StorePosition | None, *, urgent: bool) -> None:
+    def update(self, position: StorePosition | None, *, urgent: bool) -> None:
         """The server has told of a position. In one cluster the later one counts. urgent: this one, or else
         the next, is to be written at once."""
         self._due = self._due or urgent
-        if told is None:
+        if position is None:
             return
-        self._take(told)
+        self._merge(position)
         if self._due:
             self._due = False
             self._urgent.set()
 
-    def _take(self, told: StorePosition) -> None:
+    def _merge(self, position: StorePosition) -> None:
         known = self._known.position
-        same = known is None or told.run_id == known.run_id
+        same = known is None or position.run_id == known.run_id
         before = self._known.before if same else known
-        if known is None or told.cluster != known.cluster or told.order > known.order:
-            self._known = replace(self._known, position=told, before=before)
+        if known is None or position.cluster != known.cluster or position.order > known.order:
+            self._known = replace(self._known, position=position, before=before)
 
-    def give_up(self, run_id: str) -> None:
+    def disown_run(self, run_id: str) -> None:
         """The server of this run has found its state to be an older copy: what it told, and ordered, must not
         speak against the newer one once that is back."""
         known = self._known
@@ -97,11 +97,11 @@ class PositionMemory:
         self._known = known
         self._urgent.set()
 
-    async def keep(self) -> None:
+    async def write_changes(self) -> None:
         """Write it as it changes, on another thread: a disk may take its time."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(KEEP_S):
+                async with asyncio.timeout(WRITE_INTERVAL_S):
                     await self._urgent.wait()
             self._urgent.clear()
             await asyncio.to_thread(self.write)
@@ -121,11 +121,11 @@ class PositionMemory:
             _sync(whole)
             whole.replace(self._path)
         except OSError as problem:
-            if not self._complained:
+            if not self._warned:
                 _log.warning("%s: cannot be written (%s)", self._path, problem.strerror)
-            self._complained = True
+            self._warned = True
             return
-        self._written, self._complained = known, False
+        self._written, self._warned = known, False
 
 
 def _sync(path: Path) -> None:

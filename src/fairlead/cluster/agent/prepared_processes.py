@@ -30,7 +30,7 @@ class PreparedProcesses:
         """Is a process for these modules still to be made? Not where an earlier one found that it may not."""
         return bool(modules) and modules not in self._by_modules and modules not in self._unfit
 
-    def in_the_way(self, busy: set[Zygote]) -> Zygote | None:
+    def evictable(self, busy: set[Zygote]) -> Zygote | None:
         """The one to ``drop`` before another can be made, not one that is about to fork; None: there is room,
         or none can go, see ``full``."""
         idle = (zygote for zygote in self._by_modules.values() if zygote not in busy)

@@ -64,7 +64,7 @@ def token_of(pid: int) -> str:
     )
 
 
-def catches(pid: int, number: int) -> bool:
+def has_handler(pid: int, number: int) -> bool:
     """Whether the process has a handler for a signal."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")

@@ -28,7 +28,7 @@ from fairlead.cluster.agent.untrusted_files import (
 from fairlead.cluster.protocol.progress_url import ProgressAddress, parse_progress_url
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 
-LARGEST = 1 << 12  # bytes of an answer, or of the end of a file, that are looked at
+MAX_BYTES = 1 << 12  # bytes of an answer, or of the end of a file, that are looked at
 REPLY_TIMEOUT_S = 1.0  # for an endpoint, from connecting to the last byte
 SERVE_TIMEOUT_S = 60.0  # for a job to begin to serve it
 _NUMBER = re.compile(r"([0-9]{1,16})(?:\.[0-9]*)?(%?)")
@@ -108,7 +108,7 @@ class ProgressFile:
             if seen == self._seen:
                 return ""
             self._seen = seen
-            return read_end(self._path, LARGEST).decode(errors="replace")
+            return read_end(self._path, MAX_BYTES).decode(errors="replace")
         except FileNotFoundError:
             return ""
         except NotRegularError as problem:
@@ -133,18 +133,18 @@ async def ask_progress(address: ProgressAddress) -> str:
             raise ProgressError(f"answered with status {response.status}, expected 200")
         return response.read().decode(errors="replace")
     except (http.client.HTTPException, ValueError):
-        raise ProgressError(f"expected HTTP and at most {LARGEST} bytes") from None
+        raise ProgressError(f"expected HTTP and at most {MAX_BYTES} bytes") from None
 
 
 async def _get(address: ProgressAddress) -> bytes:
-    """All that comes until the end, at most ``LARGEST`` bytes: servers close after HTTP/1.0."""
+    """All that comes until the end, at most ``MAX_BYTES`` bytes: servers close after HTTP/1.0."""
     reader, writer = await asyncio.open_connection(address.host, address.port)
     try:
         host = f"[{address.host}]" if ":" in address.host else address.host
         head = f"GET {address.target} HTTP/1.0\r\nHost: {host}:{address.port}\r\n"
         writer.write(f"{head}Accept: application/json\r\nConnection: close\r\n\r\n".encode())
         reply = b""
-        while len(reply) < LARGEST and (part := await reader.read(LARGEST - len(reply))):
+        while len(reply) < MAX_BYTES and (part := await reader.read(MAX_BYTES - len(reply))):
             reply += part
         return reply
     finally:
@@ -169,7 +169,7 @@ class ProgressReader:
         self._state = state
         self._files: dict[Key, ProgressFile] = {}
         self._questions: dict[Key, asyncio.Task[None]] = {}
-        self._asked: dict[Key, float] = {}  # when its endpoint was asked first
+        self._first_polled: dict[Key, float] = {}  # when its endpoint was asked first
         self._warned: set[Key] = set()
 
     def poll(self, start: NodeAttempt, now: float) -> None:
@@ -178,7 +178,7 @@ class ProgressReader:
         if not url:
             self._read(start, now)
         elif start.key not in self._questions:
-            self._asked.setdefault(start.key, now)
+            self._first_polled.setdefault(start.key, now)
             self._questions[start.key] = asyncio.create_task(self._ask(start, url))
 
     def poll_last(self, start: NodeAttempt, now: float) -> None:
@@ -197,7 +197,7 @@ class ProgressReader:
     def forget(self, key: Key) -> None:
         """This start is over."""
         self._files.pop(key, None)
-        self._asked.pop(key, None)
+        self._first_polled.pop(key, None)
         self._warned.discard(key)
         if (question := self._questions.pop(key, None)) is not None:
             question.cancel()
@@ -207,7 +207,7 @@ class ProgressReader:
             reply = await ask_progress(parse_progress_url(url, start.addresses.progress_port or 1))
             self._apply(start, reply, time.monotonic())
         except UnansweredError as problem:
-            waited_s = time.monotonic() - self._asked.get(start.key, math.inf)
+            waited_s = time.monotonic() - self._first_polled.get(start.key, math.inf)
             if waited_s >= SERVE_TIMEOUT_S and not start.steps.has_reported:
                 self._warn(start, f"progress_url: {problem}")
         except ProgressError as problem:

@@ -23,10 +23,10 @@ LARGEST_REPORT = 1 << 18  # bytes
 MAX_TEXT = 500  # characters
 MAX_TRACEBACK = 32_000  # bytes in UTF-8: a report may tell of many
 LINE = 200  # characters of a line of output that are told
-_LOOKED_AT = 2000  # and of one in which words are looked for: that takes the square of its length
+MAX_SEARCHED = 2000  # and of one in which words are looked for: that takes the square of its length
 
 # Words of errors that have no traceback, or that say more than it.
-TELLING = re.compile(
+ERROR_WORDS = re.compile(
     r"CUDA out of memory|CUDA error|out of memory|OutOfMemory|Segmentation fault|Bus error|"
     r"command not found|No such file or directory|Permission denied|No space left on device|"
     r"Watchdog caught collective operation timeout|NCCL error|Fatal Python error|"
@@ -35,23 +35,23 @@ TELLING = re.compile(
 )
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 CLIENT_CODES = frozenset({EXIT_IO, EXIT_MAY_NOT_RUN, EXIT_RANK_SYNC})
-CLIENT_SAYS = "fairlead: "  # how lines of the training side begin
+CLIENT_PREFIX = "fairlead: "  # how lines of the training side begin
 NO_SCRIPT = 2  # exit code of a Python that cannot open its script
 MISSING_SCRIPT = re.compile(r"(?m)^(?:\S*python\S*: )(can't open file '.*': \[Errno 2\] .*)\s*\Z")
 # Words of lines that tell of an error in other ways. A line with none of them explains nothing.
-COMPLAINING = re.compile(
+COMPLAINT_WORDS = re.compile(
     r"\b(error|fatal|panic|panicked|exception|assertion|abort|aborted|failed|failure|cannot|can't|could not|"
     r"unable to|invalid|not found|no such|denied|refused|killed|usage)\b|[A-Za-z]+(Error|Exception)\b",
     re.IGNORECASE,
 )
 # What a rank dies of when another has gone.
-BROKEN = re.compile(
+LOST_PEER_WORDS = re.compile(
     r"connection closed by peer|connection reset by peer|connection refused|broken pipe|"
     r"remote process exited|communicator was aborted|watchdog caught collective|socket timeout|"
     r"wait timeout|timed out waiting|peer closed|another rank is gone",
     re.IGNORECASE,
 )
-BROKEN_TYPES = frozenset(
+LOST_PEER_TYPES = frozenset(
     {
         "ConnectionResetError",
         "ConnectionRefusedError",
@@ -113,14 +113,14 @@ def exit_failure(
     if report is None and code > 0:
         report = _printed_report(output)
     if report is None and code == NO_SCRIPT:
-        missing = MISSING_SCRIPT.search(output[-_LOOKED_AT:])
+        missing = MISSING_SCRIPT.search(output[-MAX_SEARCHED:])
         if missing is not None:
             text = one_line(missing[1])[:LINE]
             return Failure(kind="not_started", rank=rank, exit_code=code, message=text)
     if report is not None and code >= 0:
         return _exception(rank, code, report, world_size)
     # None was raised, or a signal came after what was printed.
-    line = telling_line(output) or (_client_line(output) if code in CLIENT_CODES else "")
+    line = error_line(output) or (_client_line(output) if code in CLIENT_CODES else "")
     if output_lost:
         line = f"its output cannot be read: {output_lost}"
     if code == -signal.SIGKILL and memory_ran_out:
@@ -131,7 +131,7 @@ def exit_failure(
         exit_code=code,
         message=line,
         traceback="" if report is None else clean(report.traceback, MAX_TRACEBACK),
-        secondary=world_size > 1 and (code == EXIT_RANK_SYNC or bool(BROKEN.search(line))),
+        secondary=world_size > 1 and (code == EXIT_RANK_SYNC or bool(LOST_PEER_WORDS.search(line))),
     )
 
 
@@ -153,7 +153,11 @@ def _printed_report(output: str) -> FailureReport | None:
 def _exception(rank: int, code: int, report: FailureReport, world_size: int) -> Failure:
     """The end of a rank that an exception tells of."""
     name = report.type.rpartition(".")[2]
-    broken = name in BROKEN_TYPES or bool(BROKEN.search(report.message)) or code == EXIT_RANK_SYNC
+    broken = (
+        name in LOST_PEER_TYPES
+        or bool(LOST_PEER_WORDS.search(report.message))
+        or code == EXIT_RANK_SYNC
+    )
     return Failure(
         kind="exception",
         rank=rank,
@@ -197,11 +201,11 @@ def first_to_fail(failures: Sequence[Failure]) -> Failure | None:
     )
 
 
-def telling_line(output: str) -> str:
+def error_line(output: str) -> str:
     """The last line that names an error, else the last one that complains of something, else ""."""
     found = [line.strip() for line in COLOUR.sub("", output).splitlines() if line.strip()]
-    lines = [line[:_LOOKED_AT] for line in found[-100:]]
-    for words in (TELLING, COMPLAINING, BROKEN):
+    lines = [line[:MAX_SEARCHED] for line in found[-100:]]
+    for words in (ERROR_WORDS, COMPLAINT_WORDS, LOST_PEER_WORDS):
         known = [line for line in lines if words.search(line)]
         if known:
             return one_line(known[-1])[:LINE]
@@ -210,8 +214,8 @@ def telling_line(output: str) -> str:
 
 def _client_line(output: str) -> str:
     """What the training side of Fairlead has said last; "" = nothing."""
-    said = [line for line in output.splitlines() if line.startswith(CLIENT_SAYS)]
-    return one_line(said[-1].removeprefix(CLIENT_SAYS))[:LINE] if said else ""
+    client_lines = [line for line in output.splitlines() if line.startswith(CLIENT_PREFIX)]
+    return one_line(client_lines[-1].removeprefix(CLIENT_PREFIX))[:LINE] if client_lines else ""
 
 
 def one_line(text: str) -> str:

@@ -46,7 +46,9 @@ class RankMessages:
         if not hmac.compare_digest(hello.token.encode(), start.token.encode()):
             return f"job {hello.job}: wrong token"
         return (
-            "" if start.speaks else f"job {hello.job}: its rank 0 is not here, or it is unmanaged"
+            ""
+            if start.hears_rank_0
+            else f"job {hello.job}: its rank 0 is not here, or it is unmanaged"
         )
 
     def greet(self, key: Key) -> list[FromAgent]:
@@ -57,7 +59,7 @@ class RankMessages:
             answers.append(StopRank(reason=start.stop_order.reason))
         return answers
 
-    def hear(self, key: Key, message: FromRank) -> None:
+    def handle(self, key: Key, message: FromRank) -> None:
         """Progress, and the news that the server shall hear of at once."""
         start = self._attempts.get(key)
         if start is None:
@@ -65,7 +67,7 @@ class RankMessages:
         now = time.monotonic()
         match message:
             case Hello():
-                start.times.speaks(now)
+                start.times.record_hello(now)
             case Loaded():
                 start.loaded(message, now)
             case Adapt():
@@ -93,7 +95,7 @@ class RankMessages:
         if left_s <= 0.0:
             self._ending.stop(start, EXPIRED)
             return StopRank(reason=EXPIRED)
-        start.reported_lease.tell(time.monotonic(), left_s)
+        start.reported_lease.record(time.monotonic(), left_s)
         return Grant(lease_s=left_s, checkpoint_s=start.assignment.checkpoint_s)
 
 

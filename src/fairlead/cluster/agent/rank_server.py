@@ -14,8 +14,8 @@ from typing import Protocol
 
 from fairlead.client.codec import DecodeError, decode
 from fairlead.client.messages import (
-    HEAD,
-    LARGEST,
+    HEADER,
+    MAX_MESSAGE_BYTES,
     PROTOCOL,
     Adapt,
     FromAgent,
@@ -28,7 +28,7 @@ from fairlead.client.messages import (
     frame,
 )
 from fairlead.client.version import __version__
-from fairlead.cluster.agent.newcomers import Complaint, Newcomers
+from fairlead.cluster.agent.pending_connections import PendingConnections, ThrottledWarning
 from fairlead.cluster.agent.untrusted_files import put_aside
 
 _log = logging.getLogger(__name__)
@@ -38,12 +38,12 @@ _MAY_BE_UNKNOWN = frozenset(
     {(Progress, "step"), (Loaded, "lost_steps"), (RankEnded, "step")}
 )  # -1 says so
 _AT_LEAST_ONE = frozenset({(Adapt, "batch"), (Adapt, "total_steps")})
-_HELLO_S = 10.0  # for the first message of a connection
+_HELLO_TIMEOUT_S = 10.0  # for the first message of a connection
 _POLL_S = 0.005  # between looks whether all is read
 _HELLO_BYTES = 4096
 _BACKLOG = 100
 _CROWDED_S = 0.002  # between two connections, where others have to go for them: 500 a second
-_SCARCE_S = 0.5  # before the next try where there are no descriptors, or no memory
+_RETRY_DELAY_S = 0.5  # before the next try where there are no descriptors, or no memory
 
 Key = tuple[int, int]  # (job, attempt)
 
@@ -54,7 +54,7 @@ class RankHandler(Protocol):
     def admit(self, hello: Hello) -> str:
         """Why this process may not run, "" = it may."""
 
-    def hear(self, key: Key, message: FromRank) -> None:
+    def handle(self, key: Key, message: FromRank) -> None:
         """A message of a rank that was admitted."""
 
     def greet(self, key: Key) -> list[FromAgent]:
@@ -86,7 +86,7 @@ class RankConnections:
         if self._peers.get(key) is writer:
             del self._peers[key]
 
-    def tell(self, key: Key, message: FromAgent) -> bool:
+    def send(self, key: Key, message: FromAgent) -> bool:
         """False: no rank of this start listens."""
         writer = self._peers.get(key)
         if writer is None or writer.is_closing():
@@ -112,8 +112,8 @@ class RankServer:
         self._connections = connections
         self._listening: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
-        self._newcomers = Newcomers()
-        self._complain = Complaint()
+        self._pending = PendingConnections()
+        self._warn = ThrottledWarning()
         self._short: Path | None = None  # a folder made because the state's name is too long
         self._tasks: set[asyncio.Task[None]] = set()
         self._inode = 0  # of the socket's file
@@ -144,7 +144,7 @@ class RankServer:
         try:
             self._listen_at(path)
         except OSError as problem:
-            self._complain(f"{path}: ranks cannot connect: {problem.strerror}")
+            self._warn(f"{path}: ranks cannot connect: {problem.strerror}")
 
     def _listen_at(self, path: Path) -> None:
         if path.is_dir() and not path.is_symlink():  # a job's doing
@@ -177,18 +177,22 @@ class RankServer:
         while True:
             try:
                 peer, _ = await loop.sock_accept(listening)
-                reader, writer = await asyncio.open_unix_connection(sock=peer, limit=LARGEST)
-                crowded = self._newcomers.add(writer)
+                reader, writer = await asyncio.open_unix_connection(
+                    sock=peer, limit=MAX_MESSAGE_BYTES
+                )
+                crowded = self._pending.add(writer)
             except OSError as problem:
-                self._complain(f"{self.path}: no connection can be taken: {problem.strerror}")
-                await asyncio.sleep(_SCARCE_S)
+                self._warn(f"{self.path}: no connection can be taken: {problem.strerror}")
+                await asyncio.sleep(_RETRY_DELAY_S)
                 continue
-            task = asyncio.create_task(self._attend(reader, writer))
+            task = asyncio.create_task(self._serve_connection(reader, writer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             await asyncio.sleep(_CROWDED_S if crowded else 0.0)
 
-    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             await self._serve(reader, writer)
         except (_UnknownRankError, asyncio.IncompleteReadError, TimeoutError, OSError):
@@ -196,13 +200,13 @@ class RankServer:
         except asyncio.CancelledError:
             pass  # from ``close``; asyncio's own callback would report it as an error
         finally:
-            self._newcomers.discard(writer)
+            self._pending.discard(writer)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(_HELLO_S):
+        async with asyncio.timeout(_HELLO_TIMEOUT_S):
             hello = await _read(reader, _HELLO_BYTES)
         if not isinstance(hello, Hello):
             await _refuse(writer, "the first message must be Hello")
@@ -210,10 +214,10 @@ class RankServer:
         if reason := _other_protocol(hello) or self._handler.admit(hello):
             await _refuse(writer, reason)
             return
-        self._newcomers.discard(writer)
+        self._pending.discard(writer)
         key = hello.job, hello.attempt
         self._connections.add(key, writer)
-        self._handler.hear(key, hello)
+        self._handler.handle(key, hello)
         for answer in self._handler.greet(key):
             writer.write(frame(answer))
         try:
@@ -231,7 +235,7 @@ class RankServer:
                 if isinstance(message, Hello) or message.attempt != key[1]:
                     await _refuse(writer, f"this connection is of attempt {key[1]}")
                     return
-                self._handler.hear(key, message)
+                self._handler.handle(key, message)
                 asked = isinstance(message, Progress) and message.renew
                 if asked and (renewal is None or renewal.done()):
                     renewal = asyncio.create_task(self._renew(key, writer))
@@ -257,8 +261,8 @@ def _listen(path: Path) -> socket.socket:
     return listening
 
 
-async def _read(reader: asyncio.StreamReader, most: int = LARGEST) -> FromRank:
-    (length,) = HEAD.unpack(await reader.readexactly(HEAD.size))
+async def _read(reader: asyncio.StreamReader, most: int = MAX_MESSAGE_BYTES) -> FromRank:
+    (length,) = HEADER.unpack(await reader.readexactly(HEADER.size))
     if length > most:
         raise _UnknownRankError
     body = await reader.readexactly(length)

@@ -11,8 +11,8 @@ from fairlead.cluster.protocol.messages import AttemptStatus
 _REQUIRED = ("job", "attempt", "state")
 _DETAILS = ("reason", "failure", "stall", "stacks")
 REPORT_BYTES = 3 << 20  # of all starts in a report; the server takes 4 MiB
-LEAST_REPORT_BYTES = 1 << 16  # one start that has ended always fits: see MAX_TRACEBACK
-_BAD = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+MIN_REPORT_BYTES = 1 << 16  # one start that has ended always fits: see MAX_TRACEBACK
+_UNENCODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _DECODER = msgspec.msgpack.Decoder(AttemptStatus)
 _ENCODER = msgspec.msgpack.Encoder()
 _log = logging.getLogger(__name__)
@@ -31,9 +31,9 @@ class SendableCheck:
         """Tell all again: it may be another server."""
         self.details, self.most = True, REPORT_BYTES
 
-    def tell_less(self) -> None:
+    def halve_limit(self) -> None:
         """A report was too large for the server."""
-        self.most = max(self.most // 2, LEAST_REPORT_BYTES)
+        self.most = max(self.most // 2, MIN_REPORT_BYTES)
 
     def __call__(self, statuses: Iterable[AttemptStatus]) -> tuple[AttemptStatus, ...]:
         """All starts, in at most ``most`` bytes: starts that ended are told as stopping until there is room
@@ -113,6 +113,6 @@ def _why_not(status: AttemptStatus) -> str:
     """ "" = it can be told."""
     try:
         _DECODER.decode(msgspec.msgpack.encode(status))
-    except _BAD as problem:
+    except _UNENCODABLE as problem:
         return str(problem)
     return ""

@@ -31,7 +31,7 @@ class ReportPace:
         """There is news."""
         self._news.set()
 
-    def hurry(self) -> None:
+    def skip_gap(self) -> None:
         """The next report does not wait for the gap that the server wants."""
         self._urgent.set()
 
@@ -39,7 +39,7 @@ class ReportPace:
         """Report at once, and wait for the answer."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(answered)
-        self.hurry()
+        self.skip_gap()
         self.wake()
         await answered
 

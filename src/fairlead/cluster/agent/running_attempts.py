@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.device_locks import DeviceLocks
-from fairlead.cluster.agent.newborn import Newborn, fork_rank
+from fairlead.cluster.agent.pending_exec import PendingExec, fork_rank
 from fairlead.cluster.agent.spawner_messages import EndAttempt, Launch, RankLaunch
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,
@@ -27,8 +27,8 @@ from fairlead.cluster.agent.zygote import (
 )
 
 _LARGEST_PID = 1 << 22  # that Linux gives
-LATE_S = 0.3  # behind the end of a lease: that is the agent's business first
-_STRAYS_S = 0.005  # between looks for what a start has left behind
+EXPIRY_SLACK_S = 0.3  # behind the end of a lease: that is the agent's business first
+_ORPHAN_POLL_S = 0.005  # between looks for what a start has left behind
 _FORK_S = 120.0  # for a rank to be forked, imports of the zygote included
 
 Key = tuple[int, int]  # (job, attempt)
@@ -103,7 +103,9 @@ class RankProcesses:
 
     zygote: Zygote | None = None  # that its ranks are forked from
     forking: dict[int, float] = field(default_factory=dict)  # rank -> until when
-    newborn: dict[int, Newborn] = field(default_factory=dict)  # rank -> its process before exec
+    pending_exec: dict[int, PendingExec] = field(
+        default_factory=dict
+    )  # rank -> its process before exec
     unstarted: set[int] = field(default_factory=set)  # ranks whose program never ran
     leaders: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that live
     sessions: set[int] = field(default_factory=set)
@@ -122,9 +124,9 @@ class RankProcesses:
     @property
     def have_begun(self) -> bool:
         """Whether the programs of all ranks run."""
-        return not (self.forking or self.newborn or self.unstarted)
+        return not (self.forking or self.pending_exec or self.unstarted)
 
-    def know(self, rank: int, pid: int) -> None:
+    def set_pid(self, rank: int, pid: int) -> None:
         """The rank is this process, the leader of its session."""
         self.leaders[pid] = rank
         self.sessions.add(pid)
@@ -193,11 +195,11 @@ class SpawnedAttempt:
         if self.ending.kill_s is not None and self.processes.leaders:
             yield self.ending.kill_s
         if self.ending.until_s is not None:
-            yield self.ending.until_s + LATE_S
+            yield self.ending.until_s + EXPIRY_SLACK_S
         if self.ending.dead_s is not None:
-            yield time.monotonic() + _STRAYS_S
+            yield time.monotonic() + _ORPHAN_POLL_S
         yield from self.processes.forking.values()
-        yield from (newborn.until_s for newborn in self.processes.newborn.values())
+        yield from (pending_exec.until_s for pending_exec in self.processes.pending_exec.values())
 
     def order_to_end(self, kill_after_s: float) -> EndAttempt:
         """As the agent would give it: SIGTERM now, SIGKILL then."""
@@ -238,7 +240,7 @@ class SpawnedAttempt:
         ):
             return
         try:
-            newborn = fork_rank(
+            pending_exec = fork_rank(
                 rank.argv,
                 rank.env,
                 rank.cwd,
@@ -249,12 +251,12 @@ class SpawnedAttempt:
         except OSError as problem:
             text = f"{rank.argv[0]!r} cannot be started: {problem.strerror}"
             raise NotStartedError(f"rank {rank.rank}: {text}") from None
-        self.processes.newborn[rank.rank] = newborn
-        self.know(rank.rank, newborn.pid)
+        self.processes.pending_exec[rank.rank] = pending_exec
+        self.set_pid(rank.rank, pending_exec.pid)
 
-    def know(self, rank: int, pid: int) -> None:
+    def set_pid(self, rank: int, pid: int) -> None:
         """The rank is this process, the leader of its session."""
-        self.processes.know(rank, pid)
+        self.processes.set_pid(rank, pid)
         if self.ending.terminated:
             proc.kill_group(pid, signal.SIGTERM)
 
@@ -268,7 +270,7 @@ class SpawnedAttempt:
             mine = found is not None and (
                 found.session in self.processes.sessions or proc.token_of(pid) == self.launch.token
             )
-            if mine and proc.catches(pid, number):
+            if mine and proc.has_handler(pid, number):
                 with contextlib.suppress(OSError):
                     os.kill(pid, number)
                     text.append(rank.rank)

@@ -15,11 +15,13 @@ from fairlead.cluster.protocol.runtime import (
 from fairlead.errors import ConfigError
 
 _PYTHONS = frozenset({"python", "python3"})  # words of a command that mean the environment's own
-_OURS = frozenset({"PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"})  # of no use to another interpreter
+_OWN_VARIABLES = frozenset(
+    {"PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"}
+)  # of no use to another interpreter
 _HOST_ONLY = frozenset(
     {"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"}
 )  # nor these inside a container
-_LARGEST = 1 << 20  # bytes of conda's list of environments
+_MAX_LIST_BYTES = 1 << 20  # bytes of conda's list of environments
 _ROOTS = ("miniforge3", "mambaforge", "miniconda3", "anaconda3")  # of conda, below the home
 
 
@@ -43,7 +45,7 @@ def agents_environment(runtime: Runtime) -> dict[str, str]:
     path = [
         entry for entry in env.get("PATH", os.defpath).split(os.pathsep) if entry not in variables
     ]
-    hidden = _OURS | _HOST_ONLY if runtime.container else _OURS
+    hidden = _OWN_VARIABLES | _HOST_ONLY if runtime.container else _OWN_VARIABLES
     visible = {name: value for name, value in env.items() if name not in hidden}
     return visible | {"PATH": os.pathsep.join(path)}
 
@@ -117,7 +119,7 @@ def _conda_candidates(name: str) -> Iterator[Path]:
     yield from (root / "envs" / name for root in roots)
     yield home / ".conda" / "envs" / name
     try:
-        known = read_linked(home / ".conda" / "environments.txt", _LARGEST)
+        known = read_linked(home / ".conda" / "environments.txt", _MAX_LIST_BYTES)
         lines = known.decode().splitlines()
     except (OSError, ValueError):
         lines = []

@@ -19,12 +19,12 @@ from fairlead.cluster.agent.zygote import (
 )
 
 # Slow to import, without threads or a GPU until they are used, and read nothing of the environment but what
-# ``READ_ON_IMPORT`` names.
-KNOWN = frozenset(
+# ``VARIABLES_READ_ON_IMPORT`` names.
+FORKABLE_PACKAGES = frozenset(
     {"torch", "torchvision", "torchaudio", "numpy", "scipy", "pandas", "sklearn", "timm", "einops"}
 )
-_WITH = {"torch": ("torch._dynamo",)}  # what its optimizers import as they are made
-READ_ON_IMPORT = (
+_IMPORTED_WITH = {"torch": ("torch._dynamo",)}  # what its optimizers import as they are made
+VARIABLES_READ_ON_IMPORT = (
     *("PYTHON", "LD_", "TORCH", "PYTORCH", "NPY_", "NUMEXPR_", "SCIPY_", "SKLEARN_", "PANDAS_"),
     *(
         "OMP_",
@@ -39,7 +39,7 @@ READ_ON_IMPORT = (
         "TRITON_",
     ),
 )  # how names of variables begin; a job that sets one is exec'd
-_LARGEST = 1 << 20  # bytes of a script
+_MAX_BYTES = 1 << 20  # bytes of a script
 _MAX_SCRIPTS = 1000  # scripts that are remembered
 _FIND_S = 30.0
 
@@ -55,7 +55,9 @@ def find_imports(source: bytes) -> list[str]:
             roots |= {alias.name.partition(".")[0] for alias in statement.names}
         elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
             roots.add(statement.module.partition(".")[0])
-    imported = [name for root in roots & KNOWN for name in (root, *_WITH.get(root, ()))]
+    imported = [
+        name for root in roots & FORKABLE_PACKAGES for name in (root, *_IMPORTED_WITH.get(root, ()))
+    ]
     return sorted(name for name in imported if not missing(name))
 
 
@@ -64,7 +66,7 @@ def find_script(
 ) -> Script | None:
     """The script of a command; None = there is none, or the job had better be exec'd. own: variables that
     the job sets."""
-    if any(name.startswith(READ_ON_IMPORT) for name in variables):
+    if any(name.startswith(VARIABLES_READ_ON_IMPORT) for name in variables):
         return None
     script = script_of(argv)
     if not script or script[0] == "-m" or not can_fork(argv, dict(env), cwd):
@@ -85,7 +87,7 @@ class ScriptImports:
         """prepare: called with modules, comma-separated, as soon as those of a script are known."""
         self._prepare = prepare
         self._known: dict[Script, str] = {}
-        self._looking: dict[Script, asyncio.Task[None]] = {}
+        self._tasks: dict[Script, asyncio.Task[None]] = {}
 
     def of(self, key: Script | None) -> str:
         """Modules, comma-separated; "" = none, not known yet, or the job had better be exec'd."""
@@ -93,11 +95,11 @@ class ScriptImports:
             return ""
         if key in self._known:
             return self._known[key]
-        if key not in self._looking and key[2] <= _LARGEST:
-            self._looking[key] = asyncio.create_task(self._look(key))
+        if key not in self._tasks and key[2] <= _MAX_BYTES:
+            self._tasks[key] = asyncio.create_task(self._read_imports(key))
         return ""
 
-    async def _look(self, key: Script) -> None:
+    async def _read_imports(self, key: Script) -> None:
         try:
             modules = await _find(key[0])
             if len(self._known) >= _MAX_SCRIPTS:
@@ -106,7 +108,7 @@ class ScriptImports:
             if modules:
                 self._prepare(modules)
         finally:
-            self._looking.pop(key, None)
+            self._tasks.pop(key, None)
 
 
 async def _find(path: str) -> str:
@@ -132,4 +134,4 @@ async def _find(path: str) -> str:
 
 if __name__ == "__main__":
     with open(sys.argv[1], "rb") as file:
-        print(",".join(find_imports(file.read(_LARGEST))))
+        print(",".join(find_imports(file.read(_MAX_BYTES))))

@@ -27,14 +27,14 @@ from fairlead.cluster.protocol.messages import Orders, WatchRequest, Welcome
 from fairlead.errors import FairleadError
 
 _LOGS_S = 0.5  # between looks at the output of ranks
-_TELL_S = 2.0  # for the server to take output; files may grow meanwhile
-_FAREWELL_S = 2.0  # for the last report
+_SEND_TIMEOUT_S = 2.0  # for the server to take output; files may grow meanwhile
+_LAST_REPORT_TIMEOUT_S = 2.0  # for the last report
 
 _log = logging.getLogger(__name__)
 
 
 class ServerSession:
-    """``talk``, ``watch`` and ``tell_logs`` run for ever, ``farewell`` at the end."""
+    """``talk``, ``watch`` and ``send_logs`` run for ever, ``farewell`` at the end."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ServerSession:
         if isinstance(problem, MalformedError):  # a server of another version
             self._node.attempts.sendable.details = False
         elif isinstance(problem, TooLargeError):
-            self._node.attempts.sendable.tell_less()
+            self._node.attempts.sendable.halve_limit()
         await backoff.sleep()
 
     async def _register(self) -> None:
@@ -149,14 +149,14 @@ class ServerSession:
         before = self._node.orders.seq
         self._node.orders.follow(orders, asked)
         news = self._node.orders.seq > before
-        self._memory.learn(orders.position, urgent=news)
+        self._memory.update(orders.position, urgent=news)
         self._note_halt(orders)
         if news:
-            self._pace.hurry()  # others are told once this node has said that it follows
+            self._pace.skip_gap()  # others are told once this node has said that it follows
 
     def _note_halt(self, orders: Orders) -> None:
         why = orders.halted
-        self._memory.give_up(orders.halted_run)
+        self._memory.disown_run(orders.halted_run)
         if why and not self._halted:
             _log.warning("the server gives no orders, and all stays as it is: %s", why)
         elif self._halted and not why:
@@ -177,7 +177,7 @@ class ServerSession:
                 self._pace.wake()  # the next report finds out which it is
             await backoff.sleep()
 
-    async def tell_logs(self) -> None:
+    async def send_logs(self) -> None:
         """Tell first, then cut, so that what is cut has been told where the server keeps up."""
         while True:
             done = True
@@ -185,15 +185,15 @@ class ServerSession:
                 with contextlib.suppress(
                     ServerUnreachableError, RegisterAgainError, TooLargeError, TimeoutError
                 ):
-                    async with asyncio.timeout(_TELL_S):
-                        done = await self._tell_output()
+                    async with asyncio.timeout(_SEND_TIMEOUT_S):
+                        done = await self._send_output()
             self._logs.tidy(time.monotonic())
             await asyncio.sleep(_LOGS_S if done else 0.0)
 
-    async def _tell_output(self) -> bool:
+    async def _send_output(self) -> bool:
         """Returns whether all has been told."""
         incarnation = self._reports.incarnation
-        return await self._logs.tell(self._client, self._options.node, incarnation)
+        return await self._logs.send(self._client, self._options.node, incarnation)
 
     async def farewell(self) -> None:
         """The server shall hear at once how its jobs ended, and that it ends in order; their leases, and its
@@ -202,6 +202,6 @@ class ServerSession:
         with contextlib.suppress(
             TimeoutError, ServerUnreachableError, RegisterAgainError, RefusedError, TooLargeError
         ):
-            async with asyncio.timeout(_FAREWELL_S):
-                await self._tell_output()
+            async with asyncio.timeout(_LAST_REPORT_TIMEOUT_S):
+                await self._send_output()
                 await self._report()

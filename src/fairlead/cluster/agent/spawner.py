@@ -27,7 +27,7 @@ from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.orphans import reap_orphans
 from fairlead.cluster.agent.prepared_processes import PreparedProcesses
 from fairlead.cluster.agent.running_attempts import (
-    LATE_S,
+    EXPIRY_SLACK_S,
     Ground,
     Key,
     NotStartedError,
@@ -52,15 +52,15 @@ from fairlead.cluster.agent.spawner_messages import (
 from fairlead.cluster.agent.spawner_takeover import take_over
 from fairlead.cluster.agent.survivors import remove_record
 from fairlead.cluster.agent.untrusted_files import open_to_append
-from fairlead.cluster.agent.warden import EXPIRED_S, AttemptEnded, WardenLink
+from fairlead.cluster.agent.warden import WARDEN_SLACK_S, AttemptEnded, WardenLink
 from fairlead.cluster.agent.zygote import PLACEHOLDER, Zygote
 
 _RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do not know
 _SEARCH_S = 1.0  # before and between looks at who they are
-_NAMED = 3  # of them, in a reason
-_FULL_S = 1.0  # between tries when the disk is full
-_WARDEN_S = EXPIRED_S - 0.1  # behind it the warden may have ended the start
-_HOPELESS_S = 10.0  # a process that does not die of SIGKILL is inside the kernel
+_MAX_NAMED = 3  # of them, in a reason
+_DISK_RETRY_S = 1.0  # between tries when the disk is full
+_WARDEN_MARGIN_S = WARDEN_SLACK_S - 0.1  # behind it the warden may have ended the start
+_KILL_TIMEOUT_S = 10.0  # a process that does not die of SIGKILL is inside the kernel
 
 
 class Spawner:
@@ -94,7 +94,7 @@ class Spawner:
         self._warden = WardenLink(state, record)
         self._holders = DeviceHolders(self._ground, record.incarnation, self._fail_for_device)
         self._leaving = False
-        self._early: dict[
+        self._early_exits: dict[
             int, int
         ] = {}  # pid -> status, of forked ranks that ended before we knew them
 
@@ -105,8 +105,8 @@ class Spawner:
         wakeup = self._watch_signals()
         self._keep_warden()
         status, ready = take_over(self._state, self._record, self._ground, self._adopts)
-        self._agent.tell(ready)
-        self._selector.register(self._agent.socket, selectors.EVENT_READ, self._hear_agent)
+        self._agent.send(ready)
+        self._selector.register(self._agent.socket, selectors.EVENT_READ, self._handle_agent)
         if (peer := self._prepared.start_named()) is not None and self._prepared.named is not None:
             self._listen_to(self._prepared.named, peer)
         while not self._leaving or self._starts:
@@ -134,7 +134,7 @@ class Spawner:
         writer.setblocking(False)
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: self._leave())
 
         def drain() -> None:
@@ -152,8 +152,8 @@ class Spawner:
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     # --- the agent -------------------------------------------------------------------------------
-    def _hear_agent(self) -> None:
-        messages = self._agent.hear()
+    def _handle_agent(self) -> None:
+        messages = self._agent.receive()
         if messages is None:
             self._leave()
             return
@@ -169,7 +169,7 @@ class Spawner:
                 case Inspect() as inspect:
                     self._inspect(inspect)
                 case Ping():
-                    self._agent.tell(Pong())
+                    self._agent.send(Pong())
                 case Until() as until:
                     if (start := self._starts.get((until.job, until.attempt))) is not None:
                         start.ending.until_s = until.until_s
@@ -180,7 +180,7 @@ class Spawner:
         if start is not None:
             requested = start.ask_for_stacks()
             pids = {rank: pid for pid, rank in start.processes.leaders.items()}
-            self._agent.tell(
+            self._agent.send(
                 Inspected(job=inspect.job, attempt=inspect.attempt, pids=pids, signalled=requested)
             )
 
@@ -190,7 +190,7 @@ class Spawner:
     def _watch(self, start: SpawnedAttempt) -> None:
         """Tell the warden how it is now, if it has begun."""
         if start.claim.locks is not None:
-            self._warden.tell(start.watched(self._ground))
+            self._warden.send(start.watched(self._ground))
 
     def _leave(self) -> None:
         """The agent has gone: end everything."""
@@ -205,7 +205,7 @@ class Spawner:
     def _end(self, end: EndAttempt) -> None:
         start = self._starts.get((end.job, end.attempt))
         if start is None:  # never heard of, or gone already
-            self._agent.tell(Gone(job=end.job, attempt=end.attempt))
+            self._agent.send(Gone(job=end.job, attempt=end.attempt))
             return
         if start.claim.locks is None:
             self._reap_attempt(start)
@@ -220,7 +220,7 @@ class Spawner:
     def _kill_late(self) -> None:
         now = time.monotonic()
         for start in list(self._starts.values()):
-            if start.ending.until_s is not None and start.ending.until_s + LATE_S <= now:
+            if start.ending.until_s is not None and start.ending.until_s + EXPIRY_SLACK_S <= now:
                 self._expire(start, start.ending.until_s, now)
         for start in self._starts.values():
             if start.ending.must_kill(now) and start.processes.leaders:
@@ -232,7 +232,7 @@ class Spawner:
         as far as the two knew, whatever the agent has said since."""
         now = time.monotonic()
         for start in list(self._starts.values()):
-            if start.ending.until_s is not None and start.ending.until_s + _WARDEN_S <= now:
+            if start.ending.until_s is not None and start.ending.until_s + _WARDEN_MARGIN_S <= now:
                 self._expire(start, start.ending.until_s, now)
 
     def _expire(self, start: SpawnedAttempt, until_s: float, now: float) -> None:
@@ -256,16 +256,16 @@ class Spawner:
                 self._launch(start)
             except OSError as problem:  # a full disk: the job is not to blame
                 start.claim.unlock_devices(self._ground)
-                start.claim.retry_s = now + _FULL_S
+                start.claim.retry_s = now + _DISK_RETRY_S
                 where = f"{problem.filename}: " if problem.filename else ""
-                self._say_waits(start, f"{where}{problem.strerror or problem}")
+                self._send_waits(start, f"{where}{problem.strerror or problem}")
 
-    def _say_waits(self, start: SpawnedAttempt, reason: str, *, obstacle: bool = True) -> None:
+    def _send_waits(self, start: SpawnedAttempt, reason: str, *, obstacle: bool = True) -> None:
         if reason == start.claim.waits_for:  # once: it is tried again many times a second
             return
         start.claim.waits_for = reason
         job, attempt = start.key
-        self._agent.tell(Waits(job=job, attempt=attempt, reason=reason, obstacle=obstacle))
+        self._agent.send(Waits(job=job, attempt=attempt, reason=reason, obstacle=obstacle))
 
     def _may_begin(self, start: SpawnedAttempt) -> bool:
         """Nobody else on its devices but those it may share them with."""
@@ -294,15 +294,15 @@ class Spawner:
         now = time.monotonic()
         if start.claim.search_s is None:
             start.claim.search_s = now + _SEARCH_S
-            self._say_waits(start, why, obstacle=False)
+            self._send_waits(start, why, obstacle=False)
         elif now >= start.claim.search_s:
             start.claim.search_s = now + _SEARCH_S
             running = [s for s in self._starts.values() if s.claim.locks is not None]
-            if obstacles := self._holders.obstacles(start, running, self._helpers):
-                self._say_waits(start, "; ".join(obstacles[:_NAMED]))
+            if obstacles := self._holders.obstacles(start, running, self._helper_pids):
+                self._send_waits(start, "; ".join(obstacles[:_MAX_NAMED]))
 
     @property
-    def _helpers(self) -> set[int]:
+    def _helper_pids(self) -> set[int]:
         """Pids of this process's own children that are no ranks."""
         return {self._warden.pid, *(zygote.pid for zygote in self._prepared.all())}
 
@@ -318,38 +318,38 @@ class Spawner:
             except NotStartedError as problem:
                 self._fail(start, rank.rank, str(problem))
                 return
-        for number, newborn in start.processes.newborn.items():
-            hear = partial(self._hear_newborn, start, number)
-            self._selector.register(newborn.pipe, selectors.EVENT_READ, hear)
+        for number, pending_exec in start.processes.pending_exec.items():
+            handle = partial(self._handle_pending_exec, start, number)
+            self._selector.register(pending_exec.pipe, selectors.EVENT_READ, handle)
         start.record(self._ground)
         self._watch(start)
-        self._say_started(start)
+        self._send_started(start)
         self._prepare(start.launch.modules)  # for the next one
 
-    def _hear_newborn(self, start: SpawnedAttempt, rank: int) -> None:
+    def _handle_pending_exec(self, start: SpawnedAttempt, rank: int) -> None:
         """A rank has come to its program, or cannot."""
-        newborn = start.processes.newborn.get(rank)
-        why = None if newborn is None else newborn.read()
-        if newborn is None or (why is None and time.monotonic() < newborn.until_s):
+        pending_exec = start.processes.pending_exec.get(rank)
+        why = None if pending_exec is None else pending_exec.read()
+        if pending_exec is None or (why is None and time.monotonic() < pending_exec.until_s):
             return
-        self._selector.unregister(newborn.pipe)
-        newborn.close()
-        del start.processes.newborn[rank]
+        self._selector.unregister(pending_exec.pipe)
+        pending_exec.close()
+        del start.processes.pending_exec[rank]
         if why == "":
-            self._say_started(start)
+            self._send_started(start)
             return
         start.processes.unstarted.add(rank)
-        self._fail(start, rank, f"rank {rank}: {newborn.hangs if why is None else why}")
+        self._fail(start, rank, f"rank {rank}: {pending_exec.hangs if why is None else why}")
 
     def _fail(self, start: SpawnedAttempt, rank: int, reason: str, *, began: bool = False) -> None:
         job, attempt = start.key
-        self._agent.tell(Failed(job=job, attempt=attempt, rank=rank, reason=reason, began=began))
+        self._agent.send(Failed(job=job, attempt=attempt, rank=rank, reason=reason, began=began))
         self._end(start.order_to_end(0.0))
 
-    def _say_started(self, start: SpawnedAttempt) -> None:
+    def _send_started(self, start: SpawnedAttempt) -> None:
         if start.processes.have_begun and start.ending.kill_s is None:
             job, attempt = start.key
-            self._agent.tell(Started(job=job, attempt=attempt, free_s=start.claim.free_s))
+            self._agent.send(Started(job=job, attempt=attempt, free_s=start.claim.free_s))
 
     def _prepare(self, modules: str) -> None:
         """Make a process with these modules, unless there is one; the least recently used one goes for it."""
@@ -357,7 +357,7 @@ class Spawner:
             return
         forking = [s.processes for s in self._starts.values() if s.processes.forking]
         busy = {one.zygote for one in forking if one.zygote is not None}
-        if (old := self._prepared.in_the_way(busy)) is not None:
+        if (old := self._prepared.evictable(busy)) is not None:
             self._drop_zygote(old, evicted=True)
         if self._prepared.full:
             return
@@ -366,20 +366,20 @@ class Spawner:
             self._listen_to(zygote, peer)
 
     def _listen_to(self, zygote: Zygote, peer: socket.socket) -> None:
-        self._selector.register(peer, selectors.EVENT_READ, partial(self._hear_zygote, zygote))
+        self._selector.register(peer, selectors.EVENT_READ, partial(self._handle_zygote, zygote))
 
-    def _hear_zygote(self, zygote: Zygote) -> None:
+    def _handle_zygote(self, zygote: Zygote) -> None:
         answers = zygote.answers()
         for forked in answers or ():
             start = self._starts.get((forked.job, forked.attempt))
             if start is None or start.processes.forking.pop(forked.rank, None) is None:
                 continue
-            start.know(forked.rank, forked.pid)
+            start.set_pid(forked.rank, forked.pid)
             start.record(self._ground)
             self._watch(start)
-            self._say_started(start)
-            if forked.pid in self._early:
-                self._buried(start, forked.pid, self._early.pop(forked.pid))
+            self._send_started(start)
+            if forked.pid in self._early_exits:
+                self._reaped(start, forked.pid, self._early_exits.pop(forked.pid))
         if answers is None:
             self._drop_zygote(zygote)
 
@@ -424,18 +424,18 @@ class Spawner:
                 continue
             _, status = os.waitpid(pid, 0)
             if start is not None:
-                self._buried(start, pid, os.waitstatus_to_exitcode(status))
+                self._reaped(start, pid, os.waitstatus_to_exitcode(status))
             elif any(s.processes.forking for s in self._starts.values()):
-                self._early[pid] = os.waitstatus_to_exitcode(status)
+                self._early_exits[pid] = os.waitstatus_to_exitcode(status)
 
-    def _buried(self, start: SpawnedAttempt, pid: int, code: int) -> None:
+    def _reaped(self, start: SpawnedAttempt, pid: int, code: int) -> None:
         rank = start.processes.leaders.pop(pid)
-        self._hear_newborn(start, rank)  # first: it may say why
+        self._handle_pending_exec(start, rank)  # first: it may say why
         job, attempt = start.key
         now = time.monotonic()
         if rank not in start.processes.unstarted:
             expired = start.ending.is_expired(now)
-            self._agent.tell(
+            self._agent.send(
                 Exited(job=job, attempt=attempt, rank=rank, code=code, expired=expired, at_s=now)
             )
         if start.processes.are_over:
@@ -444,16 +444,18 @@ class Spawner:
     def _clear(self) -> None:
         """Kill what starts have left behind, and free their devices."""
         if not any(s.processes.forking for s in self._starts.values()):
-            self._early.clear()
+            self._early_exits.clear()
         for start in list(self._starts.values()):
-            for rank in list(start.processes.newborn):
-                self._hear_newborn(start, rank)
+            for rank in list(start.processes.pending_exec):
+                self._handle_pending_exec(start, rank)
         late = next((s.processes for s in self._starts.values() if s.processes.are_late), None)
         if late is not None and late.zygote is not None:
             self._drop_zygote(late.zygote)
         ended = [s for s in self._starts.values() if s.ending.dead_s is not None]
         if not ended or self._reap_orphans():
-            ended = [s for s in ended if time.monotonic() - (s.ending.dead_s or 0.0) > _HOPELESS_S]
+            ended = [
+                s for s in ended if time.monotonic() - (s.ending.dead_s or 0.0) > _KILL_TIMEOUT_S
+            ]
         for start in ended:
             self._reap_attempt(start)
 
@@ -465,7 +467,7 @@ class Spawner:
             if s.ending.dead_s is None and s.claim.locks is not None
         ]
         tokens = {PLACEHOLDER} if self._prepared.used else set()
-        return reap_orphans(living, self._helpers, tokens)
+        return reap_orphans(living, self._helper_pids, tokens)
 
     def _reap_attempt(self, start: SpawnedAttempt) -> None:
         job, attempt = start.key
@@ -475,10 +477,10 @@ class Spawner:
             start.claim.unlock_devices(self._ground)
         for folder in self._ground.starts:
             remove_record(folder, job, attempt)
-        self._warden.tell(AttemptEnded(job=job, attempt=attempt))
+        self._warden.send(AttemptEnded(job=job, attempt=attempt))
         for other in self._starts.values():
             other.claim.retry_s = 0.0
-        self._agent.tell(Gone(job=job, attempt=attempt))
+        self._agent.send(Gone(job=job, attempt=attempt))
 
 
 def main() -> None:

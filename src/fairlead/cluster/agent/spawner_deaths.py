@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from fairlead.cluster.protocol.messages import SpawnerDeath
 
-_RECENT_S = 600.0  # within which
-_MANY_DEATHS = 3  # deaths are no accident
+_WINDOW_S = 600.0  # within which
+_MAX_DEATHS = 3  # deaths are no accident
 
 
 class SpawnerDeaths:
@@ -26,11 +26,11 @@ class SpawnerDeaths:
     def problem(self, now: float) -> str:
         """What is the matter with the node, "" = nothing. A death says nothing about it where one of the jobs
         was there at another one as well: the server finds out which of them it was."""
-        while self._recent and now - self._recent[0][0] > _RECENT_S:
+        while self._recent and now - self._recent[0][0] > _WINDOW_S:
             self._recent.popleft()
         seen = Counter(job for _, jobs in self._recent for job in jobs)
         unexplained = sum(all(seen[job] < 2 for job in jobs) for _, jobs in self._recent)
-        if unexplained < _MANY_DEATHS:
+        if unexplained < _MAX_DEATHS:
             return ""
-        times = f"{unexplained} times within {_RECENT_S / 60:.0f} min"
+        times = f"{unexplained} times within {_WINDOW_S / 60:.0f} min"
         return f"the process that owns the ranks died {times}"

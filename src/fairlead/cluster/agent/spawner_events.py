@@ -32,12 +32,12 @@ from fairlead.cluster.agent.spawner_messages import (
 from fairlead.cluster.protocol.messages import (
     EXPIRED,
     ORPHANED,
-    STOOD_STILL,
+    SPAWNER_STALLED,
     Failure,
     SpawnerDeath,
 )
 
-_LAST_WORD_S = 1.0  # for what a rank that has ended has said to be read
+_DRAIN_TIMEOUT_S = 1.0  # for what a rank that has ended has said to be read
 _log = logging.getLogger(__name__)
 
 
@@ -70,7 +70,7 @@ class SpawnerEvents:
         self._deaths = SpawnerDeaths()
         self._orphaned: set[Key] = set()  # starts of a spawner that died
 
-    async def hear(self, message: FromSpawner) -> None:
+    async def handle(self, message: FromSpawner) -> None:
         """What has become of a start."""
         if isinstance(message, Ready | Pong):
             if isinstance(message, Ready):
@@ -80,7 +80,7 @@ class SpawnerEvents:
         if start is None or start.ended:
             return
         if isinstance(message, Exited) and may_have_expired(start, message):
-            await self._ranks.drain(start.key, _LAST_WORD_S)
+            await self._ranks.drain(start.key, _DRAIN_TIMEOUT_S)
         self._ending.expire()  # first: a start that has no lease any more is not blamed for its end
         now = time.monotonic()
         match message:
@@ -99,27 +99,27 @@ class SpawnerEvents:
             case Exited():
                 self._exited(start, message, now)
             case Gone():
-                start.gone(now)
+                start.record_exit(now)
                 self._progress.forget(start.key)
-                self._disown(start)
+                self._refuse_rank(start)
         self._changed()
 
     def _exited(self, start: NodeAttempt, end: Exited, now: float) -> None:
         if end.expired:
             # Where the agent has had it extended, the spawner has not heard that, nor its warden.
-            start.stop(STOOD_STILL if start.lease.left_s(end.at_s) > 0.0 else EXPIRED, now)
+            start.stop(SPAWNER_STALLED if start.lease.left_s(end.at_s) > 0.0 else EXPIRED, now)
         elif may_have_expired(start, end) and start.reported_lease.is_short(end.at_s):
             start.stop(EXPIRED, now)
-        if start.may_tell:
+        if start.may_report_progress:
             self._progress.poll_last(start, now)
         failure = self._failure(start, end.rank, end.code)
         if start.exited(end.rank, end.code, failure, now):
             self._ending.end(start, terminate=start.assignment.unmanaged)
 
-    def _disown(self, start: NodeAttempt) -> None:
+    def _refuse_rank(self, start: NodeAttempt) -> None:
         """Who still speaks for a start that is over is none of our processes, and could not be ended: a
         container of a daemon, whose command was killed. It may not go on."""
-        self._ranks.tell(start.key, RankRefused(reason="this start of the job is over"))
+        self._ranks.send(start.key, RankRefused(reason="this start of the job is over"))
 
     def _failure(self, start: NodeAttempt, rank: int, code: int) -> Failure | None:
         """How a rank ended, None: well."""
@@ -138,10 +138,10 @@ class SpawnerEvents:
         )
 
     # --- its death -------------------------------------------------------------------------------
-    async def lose(self) -> None:
+    async def handle_loss(self) -> None:
         """The spawner was killed. The next one ends its ranks, and says when."""
         now = time.monotonic()
-        death = self._death(now)
+        death = self._induced_death(now)
         for start in self._attempts:
             if start.launched and not start.ended:
                 was_there = death is not None and start.key[0] in death.jobs
@@ -150,14 +150,14 @@ class SpawnerEvents:
                 self._orphaned.add(start.key)
         self._changed()
 
-    def _death(self, now: float) -> SpawnerDeath | None:
+    def _induced_death(self, now: float) -> SpawnerDeath | None:
         """Its death, if somebody has brought that about: by killing it, or by stopping it."""
         replacement = self._spawner.replacement
         if replacement is None:
             return self._deaths.note(self._attempts.running_jobs(), now)
-        if replacement.stopped_beside is None:
+        if replacement.jobs_when_stopped is None:
             return None
-        return self._deaths.note(replacement.stopped_beside, now)
+        return self._deaths.note(replacement.jobs_when_stopped, now)
 
     def problem(self, now: float) -> str:
         """What its deaths say of the node, "" = nothing."""
@@ -166,7 +166,7 @@ class SpawnerEvents:
     def _end_orphaned(self) -> None:
         for key in self._orphaned:
             if (start := self._attempts.get(key)) is not None:
-                start.gone(time.monotonic())
+                start.record_exit(time.monotonic())
         self._orphaned.clear()
         self._changed()
 
@@ -175,4 +175,4 @@ def may_have_expired(start: NodeAttempt, end: Exited) -> bool:
     """Whether this rank may have ended because, as far as it knew, its lease was over."""
     code = end.code in (0, EXIT_MAY_NOT_RUN)
     told = start.steps.end_reason not in ("", EXPIRED)  # it has said why its loop is over
-    return code and end.rank == 0 and start.speaks and not (start.finishing or told)
+    return code and end.rank == 0 and start.hears_rank_0 and not (start.finishing or told)

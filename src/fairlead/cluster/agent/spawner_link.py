@@ -25,19 +25,20 @@ from fairlead.cluster.agent.spawner_messages import (
     framed,
 )
 
-_AGAIN_S = 0.1  # before another is started
-_GAP_S = 2.0  # counted between two looks, at most: in a longer one this process stood still itself
-_LOOK_S = 1.0  # between looks whether it is stopped before it is ready
-_END_POLL_S = 0.01  # between looks whether it has ended
+_RESTART_DELAY_S = 0.1  # before another is started
+# Counted between two polls, at most: in a longer one this process stood still itself
+_MAX_GAP_S = 2.0
+_POLL_S = 1.0  # between polls whether it is stopped before it is ready
+_END_POLL_S = 0.01  # between polls whether it has ended
 STANDS_STILL_S = 5.0  # without an answer
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """Why an agent has killed its spawner. stopped_beside: jobs that may have run when somebody stopped it;
-    None = it stood still by itself."""
+    """Why an agent has killed its spawner. jobs_when_stopped: jobs that may have run when somebody stopped
+    it; None = it stood still by itself."""
 
-    stopped_beside: frozenset[int] | None
+    jobs_when_stopped: frozenset[int] | None
 
 
 class SpawnerLink:
@@ -56,8 +57,8 @@ class SpawnerLink:
         self._frames = SpawnerFrames()
         self._adopts = False  # does this process adopt what a spawner leaves behind?
         self._ready = False  # before it is, it may have to wait for others
-        self._asked = False  # for a sign of life, and not answered yet
-        self._looked = 0.0  # monotonic time
+        self._awaits_pong = False  # for a sign of life, and not answered yet
+        self._polled_s = 0.0  # monotonic time
         self.silent_s = 0.0  # that it has not answered for
         self.replacement: Replacement | None = None  # None = this agent has not killed it
 
@@ -101,13 +102,13 @@ class SpawnerLink:
         found = proc.process(self.pid) if self.pid else None
         return found is not None and found.state in proc.STOPPED
 
-    def ask_for_life(self, now: float) -> float:
+    def ping(self, now: float) -> float:
         """To be called every second. Returns the seconds for which there has been no answer."""
-        gap_s, self._looked = now - self._looked, now
-        if self._asked:
-            self.silent_s += min(gap_s, _GAP_S)
+        gap_s, self._polled_s = now - self._polled_s, now
+        if self._awaits_pong:
+            self.silent_s += min(gap_s, _MAX_GAP_S)
         elif self._ready:
-            self._asked = self.send(Ping())
+            self._awaits_pong = self.send(Ping())
         return self.silent_s
 
     def adopt(self) -> None:
@@ -119,15 +120,15 @@ class SpawnerLink:
         if self._adopts:
             adopted.reap(self.pid)
 
-    def kill(self, stopped_beside: frozenset[int] | None = None) -> None:
-        """End a spawner that stands still; ``listen`` starts another. stopped_beside: jobs that may have run
-        when somebody stopped it; None = it stands still by itself."""
-        self.replacement = Replacement(stopped_beside)
+    def kill(self, jobs_when_stopped: frozenset[int] | None = None) -> None:
+        """End a spawner that stands still; ``listen`` starts another. jobs_when_stopped: jobs that may have
+        run when somebody stopped it; None = it stands still by itself."""
+        self.replacement = Replacement(jobs_when_stopped)
         if self._process is not None:
             self._process.kill()
 
     def _note_reply(self) -> None:
-        self._asked, self.silent_s = False, 0.0
+        self._awaits_pong, self.silent_s = False, 0.0
 
     async def listen(
         self, hear: Callable[[FromSpawner], Awaitable[None]], lost: Callable[[], Awaitable[None]]
@@ -139,17 +140,17 @@ class SpawnerLink:
                     await hear(message)
             await lost()
             await self.close()
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_RESTART_DELAY_S)
             await self.start()
 
     async def ready(self) -> int:
         """Wait for the first message. Returns how many processes an earlier agent had left behind. A spawner
         that somebody stops before it says so is killed, and replaced by ``listen``."""
-        receiving, looks = asyncio.ensure_future(self._receive()), 0.0
+        receiving, stopped_s = asyncio.ensure_future(self._receive()), 0.0
         while not receiving.done():
-            await asyncio.wait([receiving], timeout=_LOOK_S)
-            looks = looks + _LOOK_S if self.is_stopped else 0.0
-            if looks > STANDS_STILL_S:
+            await asyncio.wait([receiving], timeout=_POLL_S)
+            stopped_s = stopped_s + _POLL_S if self.is_stopped else 0.0
+            if stopped_s > STANDS_STILL_S:
                 self.kill()
         ready = [m for m in receiving.result() if isinstance(m, Ready)]
         self.cleared = tuple(incarnation for m in ready for incarnation in m.cleared)
@@ -175,7 +176,7 @@ class SpawnerLink:
         """Close the socket and wait for the process. One that stands still is killed: its warden, or the next
         spawner, ends its ranks."""
         if self.silent_s > STANDS_STILL_S:
-            self.kill(None if self.replacement is None else self.replacement.stopped_beside)
+            self.kill(None if self.replacement is None else self.replacement.jobs_when_stopped)
         if self._writer is not None:
             self._writer.close()
             with contextlib.suppress(OSError):

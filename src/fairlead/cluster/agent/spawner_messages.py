@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from fairlead.client.messages import HEAD
+from fairlead.client.messages import HEADER
 
-LARGEST = 1 << 26  # bytes of a message: an environment may be long
+MAX_MESSAGE_BYTES = 1 << 26  # bytes of a message: an environment may be long
 
 
 class RankLaunch(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +151,7 @@ encode = msgspec.msgpack.encode
 def framed(message: msgspec.Struct) -> bytes:
     """The message behind its length."""
     body = encode(message)
-    return HEAD.pack(len(body)) + body
+    return HEADER.pack(len(body)) + body
 
 
 class SpawnerFrames:
@@ -163,12 +163,12 @@ class SpawnerFrames:
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Bodies of the messages that are whole with ``data``."""
         self._buffer += data
-        while len(self._buffer) >= HEAD.size:
-            (length,) = HEAD.unpack_from(self._buffer)
-            if len(self._buffer) < HEAD.size + length:
+        while len(self._buffer) >= HEADER.size:
+            (length,) = HEADER.unpack_from(self._buffer)
+            if len(self._buffer) < HEADER.size + length:
                 return
-            body = bytes(self._buffer[HEAD.size : HEAD.size + length])
-            del self._buffer[: HEAD.size + length]
+            body = bytes(self._buffer[HEADER.size : HEADER.size + length])
+            del self._buffer[: HEADER.size + length]
             yield body
 
 
@@ -190,14 +190,14 @@ class AgentSocket:
         self.socket = connection  # to wait for
         self._frames = SpawnerFrames()
 
-    def hear(self) -> list[ToSpawner] | None:
+    def receive(self) -> list[ToSpawner] | None:
         """What has arrived; None when the agent has gone."""
         bodies = receive(self.socket, self._frames)
         if bodies is None:
             return None
         return [msgspec.msgpack.decode(body, type=ToSpawner) for body in bodies]
 
-    def tell(self, message: FromSpawner) -> None:
+    def send(self, message: FromSpawner) -> None:
         """Blocks until it is written. That the agent has gone is noticed by hearing."""
         with contextlib.suppress(OSError):
             self.socket.sendall(framed(message))

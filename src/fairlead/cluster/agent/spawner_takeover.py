@@ -14,8 +14,8 @@ from fairlead.cluster.agent.spawner_messages import Ready
 from fairlead.cluster.agent.survivors import end_survivors, read_records
 
 _RETRY_S = 0.05  # between tries to take the lock
-_LOOK_S = 1.0  # between looks at who holds it
-_STOPPED_LOOKS = 5  # in a row, at which its holder was kept from running by a signal
+_POLL_S = 1.0  # between polls at who holds it
+_MAX_STOPPED_POLLS = 5  # in a row, at which its holder was kept from running by a signal
 _log = logging.getLogger(__name__)
 
 
@@ -45,14 +45,14 @@ def take_over(
 def _take(path: Path) -> int:
     """Wait for a lock without limit. Its holder ends what it has to, and lets go. One that somebody has
     stopped never would, and is killed."""
-    stopped: dict[proc.Process, int] = {}  # looks in a row
-    look_s = 0.0
+    stopped: dict[proc.Process, int] = {}  # polls in a row
+    next_poll_s = 0.0
     while (lock := locks.take(path)) is None:
-        if (now := time.monotonic()) >= look_s:
-            look_s = now + _LOOK_S
+        if (now := time.monotonic()) >= next_poll_s:
+            next_poll_s = now + _POLL_S
             found = [one for one in lock_holders([path]) if one.state in proc.STOPPED]
             stopped = {one: stopped.get(one, 0) + 1 for one in found}
-            for one in [one for one, looks in stopped.items() if looks > _STOPPED_LOOKS]:
+            for one in [one for one, polls in stopped.items() if polls > _MAX_STOPPED_POLLS]:
                 _log.warning("process %d holds %s and is stopped: it is killed", one.pid, path)
                 proc.kill_exactly(one, signal.SIGKILL)
         time.sleep(_RETRY_S)

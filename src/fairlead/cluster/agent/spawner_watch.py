@@ -13,8 +13,8 @@ from fairlead.cluster.agent.survivors import find_survivors, read_records
 
 _IDLE_S = 10.0  # a busy machine may be slow; there is no hurry where nothing runs
 _CHECK_TIMEOUT_S = 5.0  # for a look at its ranks: the disk may hang
-_STOPPED_LOOKS = 5  # a second apart: no operator's slip
-_STOPPED_WITHIN_S = 60.0
+_MAX_STOPPED_POLLS = 5  # a second apart: no operator's slip
+_STOPPED_WINDOW_S = 60.0
 _STANDS_STILL = "the process that owns the ranks stands still"
 _log = logging.getLogger(__name__)
 
@@ -35,8 +35,9 @@ class SpawnerWatch:
         self._starts = state / "starts"
         self._running = running
         self._changed = changed
-        self._beside: frozenset[int] = frozenset()  # jobs that may have run when it last answered
-        self._stopped: deque[float] = deque()  # looks at which it was stopped, monotonic
+        # Jobs that may have run when it last answered
+        self._running_at_reply: frozenset[int] = frozenset()
+        self._stopped: deque[float] = deque()  # polls at which it was stopped, monotonic
         self.problem = ""
 
     async def poll(self, now: float) -> None:
@@ -47,20 +48,20 @@ class SpawnerWatch:
         ranks have ended: with their leases, by the warden, which hears of no more of these.
         """
         self._spawner.reap_adopted()
-        silent_s = self._spawner.ask_for_life(now)
+        silent_s = self._spawner.ping(now)
         if not silent_s:  # it has handled no launch that it was told of later
-            self._beside = frozenset(self._running())
+            self._running_at_reply = frozenset(self._running())
         if self._is_being_stopped(now):
             _log.warning("the process that owns the ranks is being stopped, and is replaced")
             self._stopped.clear()
-            self._spawner.kill(self._beside)
+            self._spawner.kill(self._running_at_reply)
             return
-        self._tell(_STANDS_STILL if silent_s > STANDS_STILL_S and not self._stopped else "")
+        self._report(_STANDS_STILL if silent_s > STANDS_STILL_S and not self._stopped else "")
         if silent_s > _IDLE_S and not await self._has_ranks() and self._spawner.silent_s:
             _log.warning("%s, and is replaced", _STANDS_STILL)
             self._spawner.kill()
 
-    def _tell(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         if problem == self.problem:
             return
         self.problem = problem
@@ -72,9 +73,9 @@ class SpawnerWatch:
         """Whether somebody keeps it from running for much of the time, at once or again and again."""
         if self._spawner.is_stopped:
             self._stopped.append(now)
-        while self._stopped and now - self._stopped[0] > _STOPPED_WITHIN_S:
+        while self._stopped and now - self._stopped[0] > _STOPPED_WINDOW_S:
             self._stopped.popleft()
-        return len(self._stopped) > _STOPPED_LOOKS
+        return len(self._stopped) > _MAX_STOPPED_POLLS
 
     async def _has_ranks(self) -> bool:
         try:

@@ -14,7 +14,8 @@ _FAULTHANDLER = re.compile(
     r'^\s+File "(?P<file>.+)", line (?P<line>[0-9]{1,9}) in (?P<function>.+)$'
 )
 _PY_SPY = re.compile(r"^\s+(?P<function>.+) \((?P<file>.+):(?P<line>[0-9]{1,9})\)$")
-_LONGEST = 1000  # characters of a line that is understood: searching takes the square of its length
+# Characters of a line that is understood: searching takes the square of its length
+_MAX_LINE = 1000
 _THREAD = re.compile(r"^(Current thread|Thread) ")
 # Where a process waits for others: the innermost frames of a hung collective, a queue, a lock.
 _WAITS = re.compile(
@@ -63,7 +64,7 @@ def read_stack(rank: int, text: str) -> RankStack | None:
     """From what ``faulthandler`` or ``py-spy dump`` has written; None where there is no stack in it."""
     threads: list[list[StackFrame]] = []
     for line in text.splitlines():
-        if len(line) > _LONGEST:
+        if len(line) > _MAX_LINE:
             continue
         if _THREAD.match(line):
             threads.append([])

@@ -31,36 +31,36 @@ class StallInspections:
         self._spawner = spawner
         self._ending = ending
         self._changed = changed
-        self._looks: dict[Key, asyncio.Task[None]] = {}
+        self._inspections: dict[Key, asyncio.Task[None]] = {}
 
     def watch(self, start: NodeAttempt, now: float) -> None:
         """To be called many times a second."""
-        if not start.launched or start.key in self._looks:
+        if not start.launched or start.key in self._inspections:
             return
         if start.should_end_soon(now):
-            self._looks[start.key] = asyncio.create_task(self._look_as_it_stops(start))
+            self._inspections[start.key] = asyncio.create_task(self._inspect_stop(start))
         if not start.watched:
             return
-        if start.stall.over(start.assignment, now):
+        if start.stall.is_overdue(start.assignment, now):
             start.stalled(now)
             self._ending.kill(start)
             self._changed()
         elif start.stall.due(start.assignment, now):
-            self._looks[start.key] = asyncio.create_task(self._inspect(start))
+            self._inspections[start.key] = asyncio.create_task(self._inspect(start))
         elif start.stall.clear(start.assignment):
             self._changed()
 
     async def _inspect(self, start: NodeAttempt) -> None:
         stacks = await self._stacks(start)
-        if start.watched and start.stall.looked(stacks, start.assignment, time.monotonic()):
+        if start.watched and start.stall.record_stacks(stacks, start.assignment, time.monotonic()):
             self._changed()
 
-    async def _look_as_it_stops(self, start: NodeAttempt) -> None:
-        told_s = start.stop_order.told_s(time.monotonic())
-        start.stop_order.looked()
+    async def _inspect_stop(self, start: NodeAttempt) -> None:
+        elapsed_s = start.stop_order.elapsed_s(time.monotonic())
+        start.stop_order.record_inspection()
         stacks = await self._stacks(start)
         if not start.ended:
-            start.stall.looked_as_it_stops(stacks, told_s, start.stop_order.reason)
+            start.stall.record_stacks_of_stop(stacks, elapsed_s, start.stop_order.reason)
             self._changed()
 
     async def _stacks(self, start: NodeAttempt) -> dict[int, RankStack]:
@@ -70,4 +70,4 @@ class StallInspections:
         try:
             return await self.inspector.inspect(start, self._spawner, files)
         finally:
-            self._looks.pop(start.key, None)
+            self._inspections.pop(start.key, None)

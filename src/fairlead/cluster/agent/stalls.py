@@ -2,7 +2,8 @@
 
 By default nothing ends a start that may only be slow: it is reported when it is silent for much longer than
 it ever was, and ended when it is silent for ten times as long as that, at half an hour at least, while all
-its ranks stand where they stood at three looks, and one of them waits for another (docs/decisions/0025).
+its ranks stand where they stood at three inspections, and one of them waits for another
+(docs/decisions/0025).
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from fairlead.cluster.agent.stacks import (
 from fairlead.cluster.protocol.messages import Assignment
 from fairlead.model.duration_text import duration
 
-LEAST_STEP_S, LEAST_START_S = 60.0, 120.0  # of silence before anything is said
+LEAST_STEP_S, LEAST_START_S = 60.0, 120.0  # of silence before anything is reported
 UNKNOWN_START_S = 600.0  # the same where nobody knows how long a start takes
 UNKNOWN_SAVE_TIMES = 10.0  # as long while it saves: a file system may be slow
 USUAL_STEPS, LONGEST_GAPS = 20.0, 3.0  # times what is usual
@@ -24,8 +25,8 @@ USUAL_STARTS = 5.0
 USUAL_SAVES = 10.0
 OUTLIER = 10.0  # times the usual time of a step: more of a single one is not what is usual
 END_TIMES, LEAST_END_S = 10.0, 1800.0  # before it is ended by default
-LOOKS = 3  # at the same stacks
-INSPECT_AGAIN_S = 30.0  # between looks; longer later on
+SAME_STACKS_TO_HANG = 3  # inspections that must find the same stacks
+INSPECTION_INTERVAL_S = 30.0  # between inspections; longer later on
 STEP_TIME_MEMORY = 0.9  # weight of what was, in the usual time of a step
 
 
@@ -75,9 +76,9 @@ class StallWatch:
 
     began: float
     progression: Progression = field(default_factory=Progression)
-    reported: str = ""  # what was said of the hang that lasts
-    looks: list[dict[int, RankStack]] = field(default_factory=list)
-    next_look: float = 0.0
+    reported: str = ""  # what was reported of the hang that lasts
+    inspections: list[dict[int, RankStack]] = field(default_factory=list)
+    next_inspection: float = 0.0
 
     def loaded(self, step: int, now: float) -> None:
         """Training goes on from this step; the first one may take longer than the others."""
@@ -125,19 +126,21 @@ class StallWatch:
         """Whether it is time to look at the stacks of its ranks."""
         silent_s = self.silent_s(now)
         if silent_s < self.report_s(assignment):
-            self.reported, self.next_look = "", 0.0
-            self.looks.clear()
+            self.reported, self.next_inspection = "", 0.0
+            self.inspections.clear()
             return False
-        return now >= self.next_look
+        return now >= self.next_inspection
 
-    def looked(self, stacks: dict[int, RankStack], assignment: Assignment, now: float) -> str:
+    def record_stacks(
+        self, stacks: dict[int, RankStack], assignment: Assignment, now: float
+    ) -> str:
         """Take note of a look. Returns the sentence to be told."""
-        self.looks = [*self.looks, stacks][-LOOKS:]
+        self.inspections = [*self.inspections, stacks][-SAME_STACKS_TO_HANG:]
         silent_s, limit_s = self.silent_s(now), self.limit_s(assignment)
-        wait_s = max(INSPECT_AGAIN_S, silent_s / 4)
+        wait_s = max(INSPECTION_INTERVAL_S, silent_s / 4)
         if limit_s:
             wait_s = min(wait_s, max(limit_s - silent_s, 0.5))
-        self.next_look = now + wait_s
+        self.next_inspection = now + wait_s
         found = where(list(stacks.values()))
         self.reported = self._sentence(silent_s, assignment) + (f"; {found}" if found else "")
         return self.reported
@@ -152,7 +155,7 @@ class StallWatch:
         known = f", usual {duration(usual_s)}" if usual_s > 0 else ""
         return f"no step for {silent_s:.0f} s{known}{doing}"
 
-    def over(self, assignment: Assignment, now: float) -> bool:
+    def is_overdue(self, assignment: Assignment, now: float) -> bool:
         """Whether it must be ended."""
         if assignment.on_stall == "report" or not self.reported:
             return False
@@ -164,8 +167,10 @@ class StallWatch:
 
     def _hangs(self, assignment: Assignment) -> bool:
         """Whether all ranks stand still, and one of them waits for another."""
-        last = self.looks[-1] if self.looks else {}
-        still = len(self.looks) >= LOOKS and all(same_places(one, last) for one in self.looks)
+        last = self.inspections[-1] if self.inspections else {}
+        still = len(self.inspections) >= SAME_STACKS_TO_HANG and all(
+            same_places(one, last) for one in self.inspections
+        )
         complete = last.keys() >= {rank.rank for rank in assignment.ranks}
         return still and complete and any(stack.waits for stack in last.values())
 
@@ -194,9 +199,9 @@ class AttemptStall:
         if self._watch is not None:
             self._watch.progressed(step, now, saving=saving)
 
-    def over(self, assignment: Assignment, now: float) -> bool:
+    def is_overdue(self, assignment: Assignment, now: float) -> bool:
         """Whether it must be ended."""
-        return self._watch is not None and self._watch.over(assignment, now)
+        return self._watch is not None and self._watch.is_overdue(assignment, now)
 
     def due(self, assignment: Assignment, now: float) -> bool:
         """Whether it is time to look at the stacks of its ranks."""
@@ -204,7 +209,9 @@ class AttemptStall:
             return assignment.inspect and not self.sentence
         return self._watch.due(assignment, now)
 
-    def looked(self, stacks: dict[int, RankStack], assignment: Assignment, now: float) -> bool:
+    def record_stacks(
+        self, stacks: dict[int, RankStack], assignment: Assignment, now: float
+    ) -> bool:
         """Take note of a look. Returns whether it counts: not where it has come along meanwhile."""
         if self._watch is not None and not self._watch.due(assignment, now):
             return False
@@ -213,17 +220,19 @@ class AttemptStall:
         if self._watch is None:
             self.sentence = where(found) or "where its ranks stand is not known"
         else:
-            self.sentence = self._watch.looked(stacks, assignment, now)
+            self.sentence = self._watch.record_stacks(stacks, assignment, now)
         return True
 
-    def looked_as_it_stops(self, stacks: dict[int, RankStack], told_s: float, why: str) -> None:
+    def record_stacks_of_stop(
+        self, stacks: dict[int, RankStack], elapsed_s: float, why: str
+    ) -> None:
         """Take note of a look at ranks that were told to stop so many seconds ago, and have not ended."""
         found = list(stacks.values())
         self.stacks = together(found)
         saves = " (it saves)" if self._watch is not None and self._watch.progression.saving else ""
         place = where(found)
-        said = f"not ended {told_s:.0f} s after it was told to stop ({why}){saves}"
-        self.sentence = f"{said}; {place}" if place else said
+        sentence = f"not ended {elapsed_s:.0f} s after it was told to stop ({why}){saves}"
+        self.sentence = f"{sentence}; {place}" if place else sentence
         self.place = place
 
     def clear(self, assignment: Assignment) -> bool:

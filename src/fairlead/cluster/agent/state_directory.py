@@ -16,7 +16,7 @@ from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.errors import ConfigError
 
 _IDENTITY = re.compile(rb"[0-9a-f]{16}")
-_LARGEST = 4096  # bytes of the file that names the owner
+_MAX_BYTES = 4096  # bytes of the file that names the owner
 _log = logging.getLogger(__name__)
 
 
@@ -77,7 +77,7 @@ def lock_state(state: Path) -> int:
 def owner_of(state: Path) -> StateOwner | None:
     """The last that had it; None: nobody knows."""
     try:
-        return msgspec.json.decode(read_regular(state / "owner", _LARGEST), type=StateOwner)
+        return msgspec.json.decode(read_regular(state / "owner", _MAX_BYTES), type=StateOwner)
     except (OSError, *UNREADABLE):
         return None
 

@@ -1,10 +1,10 @@
-"""SIGTERM and SIGINT to an agent."""
+"""SIGTERM, SIGINT and SIGHUP to an agent."""
 
 import asyncio
 import signal
 from collections.abc import Callable
 
-_NUMBERS = (signal.SIGTERM, signal.SIGINT)
+from fairlead.cluster.end_signals import end_signals
 
 
 class StopSignals:
@@ -14,17 +14,19 @@ class StopSignals:
         self.leave = asyncio.Event()
         self._kill = kill
         self._count = 0
+        self._numbers: tuple[signal.Signals, ...] = ()
 
     def watch(self) -> None:
         """From now on, in the running loop."""
         loop = asyncio.get_running_loop()
-        for number in _NUMBERS:
+        self._numbers = end_signals()
+        for number in self._numbers:
             loop.add_signal_handler(number, self._signalled)
 
     def unwatch(self) -> None:
         """They end the process again."""
         loop = asyncio.get_running_loop()
-        for number in _NUMBERS:
+        for number in self._numbers:
             loop.remove_signal_handler(number)
 
     def _signalled(self) -> None:

@@ -7,6 +7,7 @@ gone.
 """
 
 import contextlib
+import functools
 import logging
 import os
 import secrets
@@ -31,11 +32,11 @@ from fairlead.cluster.protocol.validation_messages import UNREADABLE
 
 MARK_SIZE = 4  # bytes of a run's mark
 UNKNOWN_GRACE_S = 30.0  # of a start whose record is damaged or gone; the default of a job
-_LARGEST = 1 << 24  # bytes of a record
+_MAX_RECORD = 1 << 24  # bytes of a record
 _TOKEN_SIZE = 16  # bytes of a token, the mark included
 _log = logging.getLogger(__name__)
 _POLL_S = 0.02
-_HOPELESS_S = 10.0  # SIGKILL takes effect at once, but for a process inside the kernel
+_KILL_TIMEOUT_S = 10.0  # SIGKILL takes effect at once, but for a process inside the kernel
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +62,9 @@ def make_token(run: str) -> str:
     return mark_of(run) + secrets.token_hex(_TOKEN_SIZE - MARK_SIZE)
 
 
+@functools.cache
 def boot_id() -> str:
-    """Of the running kernel."""
+    """Of the running kernel. Read once: later there may be no file descriptor left for it."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -93,7 +95,7 @@ def read_records(folder: Path, *, keep: bool = False) -> list[AttemptRecord]:
     records = []
     for path in sorted(folder.glob("*.json")):
         try:
-            records.append(_decoded(read_regular(path, _LARGEST)))
+            records.append(_decoded(read_regular(path, _MAX_RECORD)))
         except (OSError, *UNREADABLE) as problem:
             if keep:
                 continue
@@ -125,7 +127,7 @@ def end_survivors(folder: Path, records: Iterable[AttemptRecord], run: str = "")
         if not record.terminated:  # scripts take a second one for haste
             kill_exactly(one, signal.SIGTERM)
     begun = time.monotonic()
-    hopeless = begun + max((r.grace_s for r in found.values()), default=0.0) + _HOPELESS_S
+    hopeless = begun + max((r.grace_s for r in found.values()), default=0.0) + _KILL_TIMEOUT_S
     # Look again each time: a process may have been forked behind our back.
     while (left := found | _confirmed(records, run)) and time.monotonic() < hopeless:
         for one, record in left.items():

@@ -9,7 +9,7 @@ import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-HEAD = "Traceback (most recent call last):"
+HEADER = "Traceback (most recent call last):"
 LINKS = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
@@ -48,7 +48,7 @@ class Parsed:
 def last_traceback(text: str) -> Parsed | None:
     """None: there is none, or too much was printed after it for it to be the end of the process."""
     lines = [_PREFIX.sub("", line.rstrip("\r")) for line in text.split("\n")]
-    heads = [i for i, line in enumerate(lines) if line.rstrip().endswith(HEAD)]
+    heads = [i for i, line in enumerate(lines) if line.rstrip().endswith(HEADER)]
     found = _block(lines, heads[-1]) if heads else None
     syntax = _syntax_error(lines)
     if syntax is not None and (found is None or syntax[0] > found[1]):

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NotRegularError(OSError):
@@ -31,7 +31,7 @@ def open_regular(path: Path, access: int = os.O_RDONLY) -> int:
     """
     with _folder(path) as folder:
         try:
-            descriptor = os.open(path.name, access | _SAFELY, 0o600, dir_fd=folder)
+            descriptor = os.open(path.name, access | _OPEN_FLAGS, 0o600, dir_fd=folder)
         except OSError as problem:
             # ELOOP: a link. ENXIO: a socket, or a pipe without a reader. EISDIR: a directory.
             if problem.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
@@ -54,7 +54,7 @@ def read_regular(path: Path, most: int) -> bytes:
 def read_linked(path: Path, most: int) -> bytes:
     """``read_regular`` of a file of the user's, who may have put a link there. Raises NotRegularError,
     OSError."""
-    descriptor = os.open(path, os.O_RDONLY | _SAFELY & ~os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDONLY | _OPEN_FLAGS & ~os.O_NOFOLLOW)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise NotRegularError(path)

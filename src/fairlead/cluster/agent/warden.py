@@ -32,14 +32,15 @@ from fairlead.cluster.agent.survivors import (
     read_records,
 )
 
-EXPIRED_S = 0.6  # behind the end of a lease: first that is the agent's business, then the spawner's
-_LATE_S = 0.3  # behind the time at which the spawner was to kill
-_KILL_AGAIN_S = 1.0  # a start may have grown meanwhile
+# Behind the end of a lease: first that is the agent's business, then the spawner's
+WARDEN_SLACK_S = 0.6
+_KILL_SLACK_S = 0.3  # behind the time at which the spawner was to kill
+_KILL_INTERVAL_S = 1.0  # a start may have grown meanwhile
 _POLL_S = 0.05
-_POLL_AGAIN_S = 0.2  # a process that was being started shows what it belongs to after that
-_AGAIN_S = 1.0  # between starts of one that does not stay
+_REPOLL_DELAY_S = 0.2  # a process that was being started shows what it belongs to after that
+_RESTART_DELAY_S = 1.0  # between starts of one that does not stay
 _PIPE = 1 << 20  # bytes; what does not fit is more than any node runs
-_DEAF = (
+_IGNORED_SIGNALS = (
     signal.SIGINT,
     signal.SIGTERM,
     signal.SIGHUP,
@@ -67,8 +68,8 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     def overdue_s(self) -> float | None:
         """When the spawner stands still, if it has done nothing more about the start; None = never."""
         if self.kill_s is not None:
-            return self.kill_s + _LATE_S
-        return None if self.until_s is None else self.until_s + EXPIRED_S
+            return self.kill_s + _KILL_SLACK_S
+        return None if self.until_s is None else self.until_s + WARDEN_SLACK_S
 
     def expired(self, until_s: float) -> "Watched":
         """As it is once it has had its SIGTERM for the end of its lease."""
@@ -118,11 +119,11 @@ class WardenLink:
         now = time.monotonic()
         if self._process is not None or now < self._next_s:
             return
-        self._next_s = now + _AGAIN_S
+        self._next_s = now + _RESTART_DELAY_S
         with contextlib.suppress(OSError):  # no memory, no process: tried again
             self._start()
         for one in watched:
-            self.tell(one)
+            self.send(one)
 
     def _start(self) -> None:
         """Raises OSError."""
@@ -149,7 +150,7 @@ class WardenLink:
         os.set_blocking(ours, False)
         self._pipe = ours
 
-    def tell(self, message: FromWarden) -> None:
+    def send(self, message: FromWarden) -> None:
         """Never blocks. One that does not hear is killed, and replaced by ``keep``."""
         if self._process is None:
             return
@@ -170,10 +171,10 @@ class WardenLink:
 
     def dismiss(self) -> None:
         """Nothing is left to watch: it ends."""
-        self.tell(Farewell())
+        self.send(Farewell())
         if self._process is not None:
             try:
-                self._process.wait(_AGAIN_S)
+                self._process.wait(_RESTART_DELAY_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
         self.reap()
@@ -242,7 +243,7 @@ class Warden:
             folder
         ) in self._folders:  # the second time there is nothing but the folder's records to remove
             end_survivors(folder, records.values(), self._run)
-            time.sleep(_POLL_AGAIN_S)
+            time.sleep(_REPOLL_DELAY_S)
 
     def _listen(self) -> bool:
         """Listen until the spawner has ended. Returns whether it ended in order."""
@@ -274,7 +275,7 @@ class Warden:
         overdue_s = self._watched[key].overdue_s
         if overdue_s is None or key not in self._killed_s:
             return overdue_s
-        return max(overdue_s, self._killed_s[key] + _KILL_AGAIN_S)
+        return max(overdue_s, self._killed_s[key] + _KILL_INTERVAL_S)
 
     def _end_overdue(self) -> None:
         """Do as the spawner should have done."""
@@ -300,7 +301,7 @@ class Warden:
 def main() -> None:
     """``python -m fairlead.cluster.agent.warden DESCRIPTOR STATE RECORD``."""
     for number in (
-        _DEAF
+        _IGNORED_SIGNALS
     ):  # of a service manager, for example, that stops the agent with all that it has started
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError):  # needs a privilege

@@ -30,7 +30,7 @@ PLACEHOLDER = (
 )  # where the token of a rank will be, in its environment as the kernel shows it
 MAX_MEMORY = 2 << 30  # of memory, of a process for scripts
 _ENTRIES = 5000  # of a script's folder that are looked at
-_LARGEST = 1 << 17  # bytes of a request; longer ones are exec'd instead
+_MAX_REQUEST = 1 << 17  # bytes of a request; longer ones are exec'd instead
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -177,7 +177,7 @@ class Zygote:
     def fork(self, request: Fork, descriptors: Sequence[int]) -> bool:
         """False: it cannot take this one now."""
         message = msgspec.msgpack.encode(request)
-        if self.peer is None or len(message) > _LARGEST:
+        if self.peer is None or len(message) > _MAX_REQUEST:
             return False
         try:
             socket.send_fds(self.peer, [message], descriptors)
@@ -190,7 +190,7 @@ class Zygote:
         found: list[Forked] = []
         while self.peer is not None:
             try:
-                data = self.peer.recv(_LARGEST)
+                data = self.peer.recv(_MAX_REQUEST)
             except BlockingIOError:
                 return found
             except OSError:
@@ -256,7 +256,7 @@ def unfit() -> str:
 def _serve(peer: socket.socket) -> Fork | None:
     """Fork on request. Returns in a rank, with what it is to do, or at the end."""
     while True:
-        message, descriptors, _, _ = socket.recv_fds(peer, _LARGEST, 64)
+        message, descriptors, _, _ = socket.recv_fds(peer, _MAX_REQUEST, 64)
         if not message:
             return None
         request = msgspec.msgpack.decode(message, type=Fork)

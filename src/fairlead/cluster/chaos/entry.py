@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import SimpleNamespace
 
-LATEST_S = 1.5  # by which a doubled report is late
+MAX_DELAY_S = 1.5  # by which a doubled report is late
 
 
 def shift_clock(control: Path) -> None:
@@ -49,7 +49,7 @@ def spare_grpc() -> None:
         vars(module)["time"] = true
 
 
-def make_unruly(control: Path, node: str) -> None:
+def repeat_messages(control: Path, node: str) -> None:
     """Reports of the agent that is about to start are sent again, later ones first, and orders are pushed
     to it twice and out of order, as long as the control file is there."""
     from fairlead.cluster.agent import agent
@@ -66,7 +66,7 @@ def make_unruly(control: Path, node: str) -> None:
     mark = control / f"unruly-{node}"
     late: set[asyncio.Task[None]] = set()
 
-    class Unruly(AgentClient):
+    class RepeatingClient(AgentClient):
         """Says things more than once."""
 
         async def report(self, message: NodeReport) -> Orders:
@@ -95,11 +95,11 @@ def make_unruly(control: Path, node: str) -> None:
 
         async def _later(self, message: NodeReport) -> None:
             for _ in range(random.randint(1, 3)):
-                await asyncio.sleep(random.uniform(0.0, LATEST_S))
+                await asyncio.sleep(random.uniform(0.0, MAX_DELAY_S))
                 with contextlib.suppress(FairleadError):
                     await super().report(message)
 
-    vars(agent)["AgentClient"] = Unruly
+    vars(agent)["AgentClient"] = RepeatingClient
 
 
 def _end_with(parent: int) -> None:
@@ -116,12 +116,12 @@ def main() -> None:
     spare_grpc()
     shift_clock(control)
     if arguments[0] == "agent":
-        make_unruly(control, arguments[arguments.index("--node") + 1])
+        repeat_messages(control, arguments[arguments.index("--node") + 1])
     if arguments[0] == "serve":
         from fairlead.cluster.server import front_supervisor as supervisor
         from fairlead.cluster.server import restored
 
-        vars(restored)["GRACE_S"] = 3.0  # as all jobs here have it
+        vars(restored)["MIN_GRACE_S"] = 3.0  # as all jobs here have it
         vars(supervisor)["FRONT"] = ("fairlead.cluster.chaos.entry", sys.argv[1], *supervisor.FRONT)
     if arguments[0] == "fairlead.cluster.front":  # the server's, by the same clock as the server
         sys.argv = arguments

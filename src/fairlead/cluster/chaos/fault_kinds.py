@@ -14,15 +14,15 @@ from fairlead.cluster.chaos.faults import Fault
 from fairlead.cluster.chaos.workload import GRACE_S
 
 _NODES = tuple(NODES)
-_SHORT = (0.0, 1.0)
-_LEASE = (LEASE_S * 0.3, LEASE_S * 2.5)  # some outlast the lease, some the node
-_LONG = (LEASE_S * 0.3, LEASE_S * 6)
-_PART = (0.0, LEASE_S)
-_LOST = (
+_SHORT_S = (0.0, 1.0)
+_AROUND_LEASE_S = (LEASE_S * 0.3, LEASE_S * 2.5)  # some outlast the lease, some the node
+_LONG_S = (LEASE_S * 0.3, LEASE_S * 6)
+_BELOW_LEASE_S = (0.0, LEASE_S)
+_NODE_LOST_S = (
     LEASE_S * 1.5 + GRACE_S,
     LEASE_S * 3 + GRACE_S,
 )  # until its jobs have been started elsewhere
-_OTHERS = (
+_OTHER_TARGETS = (
     "state",
     "checkpoints",
     "clock",
@@ -32,37 +32,37 @@ _OTHERS = (
 )  # what is no process of ours
 
 
-def _once(name: str, about: str, hurt: faults.DoHurt, target: str) -> Fault:
+def _once(name: str, about: str, inject: faults.Inject, target: str) -> Fault:
     """What is put right at once, by the cluster itself."""
-    return Fault(name, about, (target,), _SHORT, hurt)
+    return Fault(name, about, (target,), _SHORT_S, inject)
 
 
-def _node(name: str, about: str, hurt: faults.DoHurt) -> Fault:
+def _node(name: str, about: str, inject: faults.Inject) -> Fault:
     """A node, put right at once."""
-    return Fault(name, about, _NODES, _SHORT, hurt)
+    return Fault(name, about, _NODES, _SHORT_S, inject)
 
 
-def _lasting(name: str, about: str, hurt: faults.DoHurt, *targets: str) -> Fault:
+def _lasting(name: str, about: str, inject: faults.Inject, *targets: str) -> Fault:
     """Something that lasts up to some leases; a node unless a target is named."""
-    return Fault(name, about, targets or _NODES, _LEASE, hurt, leases=True)
+    return Fault(name, about, targets or _NODES, _AROUND_LEASE_S, inject, leases=True)
 
 
-def _long(name: str, about: str, hurt: faults.DoHurt) -> Fault:
+def _long(name: str, about: str, inject: faults.Inject) -> Fault:
     """A node; something that may last until the node has put it right itself."""
-    return Fault(name, about, _NODES, _LONG, hurt, leases=True)
+    return Fault(name, about, _NODES, _LONG_S, inject, leases=True)
 
 
-def _brief(name: str, about: str, hurt: faults.DoHurt, *targets: str) -> Fault:
+def _brief(name: str, about: str, inject: faults.Inject, *targets: str) -> Fault:
     """Something that lasts a lease at most; a node unless a target is named."""
-    return Fault(name, about, targets or _NODES, _PART, hurt)
+    return Fault(name, about, targets or _NODES, _BELOW_LEASE_S, inject)
 
 
-def _exclusive(name: str, about: str, hurt: faults.DoHurt, *more: str) -> Fault:
+def _exclusive(name: str, about: str, inject: faults.Inject, *more: str) -> Fault:
     """The whole cluster, and no other fault beside it."""
-    return Fault(name, about, ("server", *_NODES, *more), _SHORT, hurt, exclusive=True)
+    return Fault(name, about, ("server", *_NODES, *more), _SHORT_S, inject, exclusive=True)
 
 
-_FULL = (0.5, LEASE_S * 2)
+_DISK_FULL_S = (0.5, LEASE_S * 2)
 _ALL = (
     _brief("kill-server", "and start it again", faults.kill_server, "server"),
     _lasting("kill-agent", "and start it again", faults.kill_agent),
@@ -81,12 +81,12 @@ _ALL = (
     _lasting("freeze-node", "agent and jobs: zombies", faults.freeze_node),
     _lasting("freeze-rank", "SIGSTOP, longer than a lease", faults.freeze_rank),
     Fault("freeze-solver", "", ("solver",), (0.0, SOLVE_S * 2), faults.freeze_solver),
-    Fault("fill-state", "disk of the server", ("state",), _FULL, faults.fill_state),
-    Fault("fill-checkpoints", "disk", ("checkpoints",), _FULL, faults.fill_checkpoints),
+    Fault("fill-state", "disk of the server", ("state",), _DISK_FULL_S, faults.fill_state),
+    Fault("fill-checkpoints", "disk", ("checkpoints",), _DISK_FULL_S, faults.fill_checkpoints),
     _node("cut", "connections of an agent", faults.cut),
     _lasting("slow", "network of an agent", faults.slow),
     _lasting("partition", "agent and server, longer than a lease", faults.partition),
-    _lasting("unruly", "messages doubled, late, in another order", faults.unruly),
+    _lasting("unruly", "messages doubled, late, in another order", faults.repeat_messages),
     _brief("set-clock", "wall clock of all processes", faults.set_clock, "clock"),
     _brief("pause", "a job, and resume it", faults.pause, "jobs"),
     _brief("drain", "a node, and undrain it", faults.drain),
@@ -97,7 +97,9 @@ _ALL = (
         "an agent of the same name while the first one is frozen",
         node_faults.twin_takeover,
     ),
-    Fault("kill-node", "agent and spawner", _NODES, _LOST, node_faults.kill_node, leases=True),
+    Fault(
+        "kill-node", "agent and spawner", _NODES, _NODE_LOST_S, node_faults.kill_node, leases=True
+    ),
     _brief("lose-agent-state", "kill -9, its files deleted", node_faults.lose_agent_state),
     _brief("damage-agent-state", "kill -9, its files damaged", node_faults.damage_agent_state),
     _brief("fill-agent", "disk of an agent", node_faults.fill_agent),
@@ -108,13 +110,13 @@ _ALL = (
         "damage-state",
         "the server's files damaged: refused, or nothing lost",
         state_faults.damage_state,
-        *_OTHERS,
+        *_OTHER_TARGETS,
     ),
     _exclusive(
         "older-state",
         "the server's whole state replaced by an older copy: halted, then nothing lost",
         state_faults.older_state,
-        *_OTHERS,
+        *_OTHER_TARGETS,
     ),
 )
 FAULTS = {kind.name: kind for kind in _ALL}

@@ -28,10 +28,10 @@ DAY_S = 86_400.0
 POLICIES = ("las_aware", "fifo_aware", "finish_time_aware", "makespan_aware", "srtf")
 
 Repair: TypeAlias = Callable[[], None]
-DoHurt: TypeAlias = Callable[[ChaosCluster, str, random.Random], "Hurt | None"]
+Inject: TypeAlias = Callable[[ChaosCluster, str, random.Random], "Injection | None"]
 
 
-class Hurt(NamedTuple):
+class Injection(NamedTuple):
     """A fault in force: what was done, and what puts it right."""
 
     what: str
@@ -46,7 +46,7 @@ class Fault:
     about: str
     targets: tuple[str, ...]  # one of these is hurt, and by one fault at a time
     hold_s: tuple[float, float]  # from the fault to its repair, least and most
-    hurt: DoHurt  # returns None where there is nothing to hurt now
+    inject: Inject  # returns None where there is nothing to hurt now
     exclusive: bool = (
         False  # no other fault is in force, all targets are hurt; the first one is told
     )
@@ -62,67 +62,73 @@ def nothing() -> None:
     return
 
 
-def kill_server(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
+def kill_server(cluster: ChaosCluster, _: str, __: random.Random) -> Injection:
     """The server dies."""
     cluster.processes.kill("server")
-    return Hurt("kill -9 of the server", lambda: persist(cluster.start_server))
+    return Injection("kill -9 of the server", lambda: persist(cluster.start_server))
 
 
-def freeze_server(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
+def freeze_server(cluster: ChaosCluster, _: str, __: random.Random) -> Injection:
     """The server stands still, driver and front."""
     pids = [cluster.processes.named["server"].pid, *cluster.processes.part("server", FRONT)]
     cluster.processes.signal(pids, signal.SIGSTOP)
-    return Hurt("server frozen", lambda: cluster.processes.signal(pids, signal.SIGCONT))
+    return Injection("server frozen", lambda: cluster.processes.signal(pids, signal.SIGCONT))
 
 
-def freeze_driver(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
+def freeze_driver(cluster: ChaosCluster, _: str, __: random.Random) -> Injection:
     """What decides and writes stands still; what renews leases goes on."""
     pid = cluster.processes.named["server"].pid
     cluster.processes.signal([pid], signal.SIGSTOP)
-    return Hurt("driver frozen", lambda: cluster.processes.signal([pid], signal.SIGCONT))
+    return Injection("driver frozen", lambda: cluster.processes.signal([pid], signal.SIGCONT))
 
 
-def freeze_front(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
+def freeze_front(cluster: ChaosCluster, _: str, __: random.Random) -> Injection | None:
     """What agents and people talk to stands still; what decides goes on."""
     found = cluster.processes.part("server", FRONT)
     cluster.processes.signal(found, signal.SIGSTOP)
     what = "front frozen"
-    return Hurt(what, lambda: cluster.processes.signal(found, signal.SIGCONT)) if found else None
+    return (
+        Injection(what, lambda: cluster.processes.signal(found, signal.SIGCONT)) if found else None
+    )
 
 
-def kill_front(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
+def kill_front(cluster: ChaosCluster, _: str, __: random.Random) -> Injection | None:
     """What agents and people talk to dies; the server starts it anew."""
     found = cluster.processes.part("server", FRONT)
     cluster.processes.signal(found, signal.SIGKILL)
-    return Hurt("kill -9 of the front", nothing) if found else None
+    return Injection("kill -9 of the front", nothing) if found else None
 
 
-def kill_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
+def kill_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Injection:
     """An agent dies; its spawner lives on."""
     cluster.processes.kill(node)
 
     def repair() -> None:
         cluster.start_agent(node)
 
-    return Hurt(f"kill -9 of the agent of {node}", repair)
+    return Injection(f"kill -9 of the agent of {node}", repair)
 
 
-def freeze_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
+def freeze_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Injection:
     """An agent stands still; its ranks go on."""
     pid = cluster.processes.named[node].pid
     cluster.processes.signal([pid], signal.SIGSTOP)
-    return Hurt(f"agent of {node} frozen", lambda: cluster.processes.signal([pid], signal.SIGCONT))
+    return Injection(
+        f"agent of {node} frozen", lambda: cluster.processes.signal([pid], signal.SIGCONT)
+    )
 
 
-def freeze_spawner(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
+def freeze_spawner(cluster: ChaosCluster, node: str, _: random.Random) -> Injection | None:
     """What owns the ranks stands still, and its warden hears of no lease; the agent goes on."""
     found = cluster.processes.part(node, "fairlead.cluster.agent.spawner")
     cluster.processes.signal(found, signal.SIGSTOP)
     what = f"spawner of {node} frozen"
-    return Hurt(what, lambda: cluster.processes.signal(found, signal.SIGCONT)) if found else None
+    return (
+        Injection(what, lambda: cluster.processes.signal(found, signal.SIGCONT)) if found else None
+    )
 
 
-def freeze_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
+def freeze_node(cluster: ChaosCluster, node: str, _: random.Random) -> Injection | None:
     """As a virtual machine that is paused: its jobs wake up long after they were started elsewhere."""
     running = len(ranks_of(cluster, node))
     if not running:
@@ -130,17 +136,17 @@ def freeze_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | No
     frozen = [cluster.processes.named[node].pid, *cluster.processes.part(node, "")]
     cluster.processes.signal(frozen, signal.SIGSTOP)
     what = f"{node} frozen with {running} jobs"
-    return Hurt(what, lambda: cluster.processes.signal(frozen, signal.SIGCONT))
+    return Injection(what, lambda: cluster.processes.signal(frozen, signal.SIGCONT))
 
 
-def kill_spawner(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
+def kill_spawner(cluster: ChaosCluster, node: str, _: random.Random) -> Injection | None:
     """The parent of all ranks of a node dies."""
     found = cluster.processes.part(node, "fairlead.cluster.agent.spawner")
     cluster.processes.signal(found, signal.SIGKILL)
-    return Hurt(f"kill -9 of the spawner of {node}", nothing) if found else None
+    return Injection(f"kill -9 of the spawner of {node}", nothing) if found else None
 
 
-def kill_zygote(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
+def kill_zygote(cluster: ChaosCluster, node: str, _: random.Random) -> Injection | None:
     """The process that ranks are forked from dies."""
     ranks = {one.pid for record in ranks_of(cluster, node) for one in record.alive}
     found = [
@@ -149,20 +155,20 @@ def kill_zygote(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | No
         if pid not in ranks
     ]
     cluster.processes.signal(found, signal.SIGKILL)
-    return Hurt(f"kill -9 of the prefork process of {node}", nothing) if found else None
+    return Injection(f"kill -9 of the prefork process of {node}", nothing) if found else None
 
 
-def kill_rank(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt | None:
+def kill_rank(cluster: ChaosCluster, node: str, rng: random.Random) -> Injection | None:
     """One process of a job dies."""
     running = ranks_of(cluster, node)
     if not running:
         return None
     one = rng.choice(running)
     kill_exactly(rng.choice(one.alive), signal.SIGKILL)
-    return Hurt(f"kill -9 of a rank of job {one.job} on {node}", nothing)
+    return Injection(f"kill -9 of a rank of job {one.job} on {node}", nothing)
 
 
-def kill_job(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt | None:
+def kill_job(cluster: ChaosCluster, node: str, rng: random.Random) -> Injection | None:
     """All processes of a job die."""
     running = ranks_of(cluster, node)
     if not running:
@@ -172,10 +178,10 @@ def kill_job(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt | Non
         for one in [one for one in ranks_of(cluster, name) if one.job == job]:
             for rank in one.alive:
                 kill_exactly(rank, signal.SIGKILL)
-    return Hurt(f"kill -9 of all ranks of job {job}", nothing)
+    return Injection(f"kill -9 of all ranks of job {job}", nothing)
 
 
-def freeze_rank(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt | None:
+def freeze_rank(cluster: ChaosCluster, node: str, rng: random.Random) -> Injection | None:
     """One process of a job stands still."""
     running = ranks_of(cluster, node)
     if not running:
@@ -184,10 +190,10 @@ def freeze_rank(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt | 
     rank = rng.choice(one.alive)
     kill_exactly(rank, signal.SIGSTOP)
     what = f"a rank of job {one.job} on {node} frozen"
-    return Hurt(what, lambda: kill_exactly(rank, signal.SIGCONT))
+    return Injection(what, lambda: kill_exactly(rank, signal.SIGCONT))
 
 
-def kill_all(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
+def kill_all(cluster: ChaosCluster, _: str, __: random.Random) -> Injection:
     """Server and agents die at once."""
     nodes = [node for node in NODES if node not in cluster.dead]
     for name in ("server", *nodes):
@@ -198,34 +204,34 @@ def kill_all(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt:
             cluster.start_agent(node)
         persist(cluster.start_server)
 
-    return Hurt("kill -9 of the server and all agents", repair)
+    return Injection("kill -9 of the server and all agents", repair)
 
 
-def fill_state(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
+def fill_state(cluster: ChaosCluster, _: str, __: random.Random) -> Injection | None:
     """No byte left for the server's state."""
     if not cluster.folders.server.mounted:
         return None
     cluster.folders.server.fill()
-    return Hurt("no space left for the server's state", cluster.folders.server.empty)
+    return Injection("no space left for the server's state", cluster.folders.server.empty)
 
 
-def fill_checkpoints(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
+def fill_checkpoints(cluster: ChaosCluster, _: str, __: random.Random) -> Injection | None:
     """No byte left for checkpoints."""
     if not cluster.folders.checkpoints.mounted:
         return None
     cluster.folders.checkpoints.fill()
-    return Hurt("no space left for checkpoints", cluster.folders.checkpoints.empty)
+    return Injection("no space left for checkpoints", cluster.folders.checkpoints.empty)
 
 
-def cut(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
+def cut(cluster: ChaosCluster, node: str, rng: random.Random) -> Injection:
     """Connections of an agent break, a few times."""
     for _ in range(rng.randint(1, 4)):
         cluster.proxies.cut(node)
         time.sleep(rng.uniform(0.0, 0.3))
-    return Hurt(f"connections of {node} cut", nothing)
+    return Injection(f"connections of {node} cut", nothing)
 
 
-def slow(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
+def slow(cluster: ChaosCluster, node: str, rng: random.Random) -> Injection:
     """Each piece of an agent's traffic is late."""
     proxy = cluster.proxies.of(node)
     proxy.slow_s = rng.uniform(0.1, 0.8)
@@ -233,10 +239,10 @@ def slow(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
     def repair() -> None:
         proxy.slow_s = 0.0
 
-    return Hurt(f"network of {node} slow: up to {proxy.slow_s:.1f} s", repair)
+    return Injection(f"network of {node} slow: up to {proxy.slow_s:.1f} s", repair)
 
 
-def partition(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
+def partition(cluster: ChaosCluster, node: str, rng: random.Random) -> Injection:
     """Nothing passes; what was under way arrives in the end, or is lost."""
     proxy = cluster.proxies.of(node)
     proxy.blocked = True
@@ -247,18 +253,18 @@ def partition(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
             cluster.proxies.cut(node)
         proxy.blocked = False
 
-    return Hurt(f"{node} cut off", repair)
+    return Injection(f"{node} cut off", repair)
 
 
-def unruly(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
+def repeat_messages(cluster: ChaosCluster, node: str, _: random.Random) -> Injection:
     """Messages come twice, late and in another order."""
     mark = cluster.folders.control / f"unruly-{node}"
     mark.touch()
     what = f"reports and orders of {node} doubled, late and out of order"
-    return Hurt(what, lambda: mark.unlink())
+    return Injection(what, lambda: mark.unlink())
 
 
-def set_clock(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
+def set_clock(cluster: ChaosCluster, _: str, rng: random.Random) -> Injection:
     """The wall clock jumps."""
     offset_s = rng.choice((-1, 1)) * rng.uniform(0.01, 30.0) * DAY_S
     _write(cluster, offset_s)
@@ -267,7 +273,7 @@ def set_clock(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
         if rng.random() < 0.5:
             _write(cluster, 0.0)
 
-    return Hurt(f"wall clock set by {offset_s / DAY_S:+.1f} days", repair)
+    return Injection(f"wall clock set by {offset_s / DAY_S:+.1f} days", repair)
 
 
 def _write(cluster: ChaosCluster, offset_s: float) -> None:
@@ -276,22 +282,24 @@ def _write(cluster: ChaosCluster, offset_s: float) -> None:
     partial.replace(cluster.folders.control / "clock")
 
 
-def kill_solver(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
+def kill_solver(cluster: ChaosCluster, _: str, __: random.Random) -> Injection | None:
     """The process that solves for shares dies."""
     found = cluster.processes.part("server", "solver_child")
     cluster.processes.signal(found, signal.SIGKILL)
-    return Hurt("kill -9 of the solver", nothing) if found else None
+    return Injection("kill -9 of the solver", nothing) if found else None
 
 
-def freeze_solver(cluster: ChaosCluster, _: str, __: random.Random) -> Hurt | None:
+def freeze_solver(cluster: ChaosCluster, _: str, __: random.Random) -> Injection | None:
     """The process that solves for shares stands still."""
     found = cluster.processes.part("server", "solver_child")
     cluster.processes.signal(found, signal.SIGSTOP)
     what = "solver frozen"
-    return Hurt(what, lambda: cluster.processes.signal(found, signal.SIGCONT)) if found else None
+    return (
+        Injection(what, lambda: cluster.processes.signal(found, signal.SIGCONT)) if found else None
+    )
 
 
-def pause(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt | None:
+def pause(cluster: ChaosCluster, _: str, rng: random.Random) -> Injection | None:
     """A user pauses a job, and resumes it."""
     with cluster.client() as client:
         running = [job.id for job in client.jobs(state="open") if job.state != "paused"]
@@ -302,7 +310,7 @@ def pause(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt | None:
             client.pause(job)
         except InputError:  # it has ended meanwhile
             return None
-    return Hurt(f"job {job} paused", lambda: persist(lambda: _resume(cluster, job)))
+    return Injection(f"job {job} paused", lambda: persist(lambda: _resume(cluster, job)))
 
 
 def _resume(cluster: ChaosCluster, job: int) -> None:
@@ -310,7 +318,7 @@ def _resume(cluster: ChaosCluster, job: int) -> None:
         client.resume(job)
 
 
-def drain(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
+def drain(cluster: ChaosCluster, node: str, _: random.Random) -> Injection:
     """An admin drains a node, and undrains it."""
     with cluster.client() as client:
         client.drain(node)
@@ -319,15 +327,15 @@ def drain(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
         with cluster.client() as client:
             client.undrain(node)
 
-    return Hurt(f"{node} drained", lambda: persist(undrain))
+    return Injection(f"{node} drained", lambda: persist(undrain))
 
 
-def policy(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
+def policy(cluster: ChaosCluster, _: str, rng: random.Random) -> Injection:
     """An admin chooses another policy."""
     chosen = rng.choice(POLICIES)
     with cluster.client() as client:
         client.set_policy(chosen)
-    return Hurt(f"policy {chosen}", nothing)
+    return Injection(f"policy {chosen}", nothing)
 
 
 def persist(do: Repair, limit_s: float = 60.0) -> None:

@@ -20,11 +20,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from fairlead.client.lease import Lease
+from fairlead.client.rank_zero import RankZero
 from fairlead.cluster.agent.proc import process
 from fairlead.cluster.chaos.entry import shift_clock
 
 PADDING = b"\0" * 20_000  # bytes of a checkpoint beside the digest
-SAVED_EVERY = 10  # steps, by a job without a lease
+CHECKPOINT_INTERVAL = 10  # steps, by a job without a lease
 BROKEN = 127  # exit code on a node where nothing can be started
 POLL_S = 0.05  # for somebody to have looked whether a process is alive
 SLOW = 2.0  # a step on a k80 takes so many times as long
@@ -146,9 +147,9 @@ def age_s() -> float:
 
 
 def interval_s(lease: Lease) -> float:
-    """Seconds between checkpoints, as the scheduler wants it now."""
-    link = getattr(getattr(lease, "_side", None), "_link", None)
-    return float(getattr(link, "checkpoint_s", 0.0))
+    """Seconds between checkpoints, as the scheduler wants it now; 0 on ranks that do not save."""
+    role = lease._role
+    return role._link.checkpoint_s if isinstance(role, RankZero) else 0.0
 
 
 def node_of_job() -> str:
@@ -218,7 +219,7 @@ def _run_unmanaged(work: JobWork, folder: Path) -> None:
     work.ledger.write("L", work.step, work.digest)
     while work.step < int(os.environ["FAIRLEAD_TOTAL_STEPS"]):
         work.train(0.0)
-        if work.step % SAVED_EVERY == 0:
+        if work.step % CHECKPOINT_INTERVAL == 0:
             with suppress(OSError):  # the disk is full
                 partial = folder.with_suffix(".partial")
                 partial.write_text(f"{work.step} {work.digest}\n")

@@ -8,22 +8,22 @@ from contextlib import suppress
 from pathlib import Path
 
 from fairlead.cluster.chaos.cluster import ChaosCluster
-from fairlead.cluster.chaos.faults import Hurt, nothing
+from fairlead.cluster.chaos.faults import Injection, nothing
 from fairlead.cluster.chaos.processes import Process
 from fairlead.errors import CheckError
 
-ONE_LEFT_S = 60.0  # until one of two agents of a name has gone
-NOWHERE = "/nonexistent"
+TWIN_TIMEOUT_S = 60.0  # until one of two agents of a name has gone
+MISSING_PATH = "/nonexistent"
 
 
-def twin_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
+def twin_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Injection:
     """The second one is refused while the first one is alive."""
     twin, folder = cluster.start_twin(node)
     what = f"a second agent of {node} beside the first"
-    return Hurt(what, lambda: _leave_one(cluster, node, twin, folder))
+    return Injection(what, lambda: _leave_one(cluster, node, twin, folder))
 
 
-def twin_takeover(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
+def twin_takeover(cluster: ChaosCluster, node: str, _: random.Random) -> Injection:
     """The second one may take the name over; the first one then wakes up beside it."""
     first = cluster.processes.named[node]
     cluster.processes.signal([first.pid], signal.SIGSTOP)
@@ -33,13 +33,13 @@ def twin_takeover(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
         cluster.processes.signal([first.pid], signal.SIGCONT)
         _leave_one(cluster, node, twin, folder)
 
-    return Hurt(f"agent of {node} frozen, a second one started", repair)
+    return Injection(f"agent of {node} frozen, a second one started", repair)
 
 
 def _leave_one(cluster: ChaosCluster, node: str, twin: Process, folder: Path) -> None:
     """Wait until the server has refused one of the two; the other one is the node's from here on."""
     first = cluster.processes.named[node]
-    until = time.monotonic() + ONE_LEFT_S
+    until = time.monotonic() + TWIN_TIMEOUT_S
     while first.poll() is None and twin.poll() is None and time.monotonic() < until:
         time.sleep(0.1)
     if first.poll() is None:
@@ -53,15 +53,15 @@ def _leave_one(cluster: ChaosCluster, node: str, twin: Process, folder: Path) ->
         raise CheckError(f"{node}: both agents of the name have ended (exit codes {codes})")
 
 
-def lose_agent_state(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
+def lose_agent_state(cluster: ChaosCluster, node: str, rng: random.Random) -> Injection:
     """All that the agent wrote below its state directory is gone."""
     _kill(cluster, node, rng)
     shutil.rmtree(cluster.folders.agent_states[node], ignore_errors=True)
     what = f"kill -9 of the agent of {node}, its state deleted"
-    return Hurt(what, lambda: _restart(cluster, node))
+    return Injection(what, lambda: _restart(cluster, node))
 
 
-def damage_agent_state(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
+def damage_agent_state(cluster: ChaosCluster, node: str, rng: random.Random) -> Injection:
     """Its identity and the records of its starts, in its state directory and in that of the machine."""
     _kill(cluster, node, rng)
     state = cluster.folders.agent_states[node]
@@ -69,7 +69,7 @@ def damage_agent_state(cluster: ChaosCluster, node: str, rng: random.Random) -> 
     files += list((cluster.folders.run / "nodes").glob(f"{node}-*/*/starts/*.json"))
     hit = [path for path in sorted(files) if rng.random() < 0.7 and damage(path, rng)]
     what = f"kill -9 of the agent of {node}, {len(hit)} of its {len(files)} files damaged"
-    return Hurt(what, lambda: _restart(cluster, node))
+    return Injection(what, lambda: _restart(cluster, node))
 
 
 def damage(path: Path, rng: random.Random) -> str:
@@ -93,16 +93,16 @@ def damage(path: Path, rng: random.Random) -> str:
     return how
 
 
-def fill_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
+def fill_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Injection | None:
     """No byte left for what the agent writes."""
     disk = cluster.folders.disks[node]
     if not disk.mounted:
         return None
     disk.fill()
-    return Hurt(f"no space left for the agent of {node}", disk.empty)
+    return Injection(f"no space left for the agent of {node}", disk.empty)
 
 
-def kill_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
+def kill_node(cluster: ChaosCluster, node: str, _: random.Random) -> Injection | None:
     """Agent and spawner die, and nobody starts an agent before its jobs have been started elsewhere."""
     spawners = cluster.processes.part(node, "fairlead.cluster.agent.spawner")
     if not spawners:
@@ -111,25 +111,25 @@ def kill_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None
     cluster.processes.kill(node)
     cluster.processes.signal(spawners, signal.SIGKILL)
     what = f"kill -9 of agent and spawner of {node}"
-    return Hurt(what, lambda: _restart(cluster, node))
+    return Injection(what, lambda: _restart(cluster, node))
 
 
-def break_starts(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt:
+def break_starts(cluster: ChaosCluster, node: str, _: random.Random) -> Injection:
     """Every start with a lease ends at once, as where a library is missing."""
     mark = cluster.folders.control / f"broken-{node}"
     mark.touch()
-    return Hurt(f"starts on {node} fail", mark.unlink)
+    return Injection(f"starts on {node} fail", mark.unlink)
 
 
-def break_path(cluster: ChaosCluster, node: str, rng: random.Random) -> Hurt:
+def break_path(cluster: ChaosCluster, node: str, rng: random.Random) -> Injection:
     """Some of the jobs name a command that is found on the PATH."""
     _kill(cluster, node, rng)
-    cluster.start_agent(node, env={"PATH": NOWHERE})
+    cluster.start_agent(node, env={"PATH": MISSING_PATH})
     what = f"agent of {node} with a PATH that leads nowhere"
-    return Hurt(what, lambda: _restart(cluster, node))
+    return Injection(what, lambda: _restart(cluster, node))
 
 
-def lose_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None:
+def lose_node(cluster: ChaosCluster, node: str, _: random.Random) -> Injection | None:
     """The machine dies with all that runs on it, and stays dead. One at a time."""
     if cluster.dead:
         return None
@@ -137,7 +137,7 @@ def lose_node(cluster: ChaosCluster, node: str, _: random.Random) -> Hurt | None
     everything = [cluster.processes.named[node].pid, *cluster.processes.part(node, "")]
     cluster.processes.signal(everything, signal.SIGKILL)
     cluster.processes.named[node].wait()
-    return Hurt(f"{node} dead for good", nothing)
+    return Injection(f"{node} dead for good", nothing)
 
 
 def _kill(cluster: ChaosCluster, node: str, rng: random.Random) -> None:

@@ -25,13 +25,13 @@ from fairlead.errors import CheckError, FairleadError
 from fairlead.model.jit import prepare
 
 PER_CLUSTER = 20  # trials, before all is checked and a new cluster begins
-GONE_S = 10.0  # for helpers of a process that has ended to notice it
+HELPER_EXIT_S = 10.0  # for helpers of a process that has ended to notice it
 ATTEMPTS = 500  # to find something to hurt
 AT_ONCE = 2  # faults in force
 SLOWER = 3.0  # leases that it may take beyond the following limits
-HEAL_S = 90.0  # from the repair until the cluster is whole again, at the most
-DONE_S = 120.0  # for the jobs that are left to end
-SLACK = (12, 8)  # files and threads by which a process may have grown
+RECOVERY_TIMEOUT_S = 90.0  # from the repair until the cluster is whole again, at the most
+COMPLETION_TIMEOUT_S = 120.0  # for the jobs that are left to end
+LEAK_ALLOWANCE = (12, 8)  # files and threads by which a process may have grown
 Say = Callable[[str], None]
 
 
@@ -66,7 +66,7 @@ def run_trials(
     say: Say,
     lease_s: float = LEASE_S,
 ) -> TrialSummary:
-    """Hurt clusters so many times. kinds: of KINDS; keep: folder for what is left where something is
+    """Injection clusters so many times. kinds: of KINDS; keep: folder for what is left where something is
     wrong (None: it is removed); say: told of each trial; lease_s: of the clusters."""
     outcome = TrialSummary()
     prepare(everything=True)  # a server that compiles them is not one that hangs
@@ -145,7 +145,7 @@ class _Session:
             self._todo.put(number)
         self._kinds = self._possible(kinds)
         self._deck: list[Fault] = []  # kinds in a random order, each once before any comes again
-        self._hurt: set[str] = set()  # targets of faults in force
+        self._faulted: set[str] = set()  # targets of faults in force
         self._lock = threading.Lock()
         self._filled = False
 
@@ -166,7 +166,7 @@ class _Session:
         if self.outcome.violations:
             return
         self._revive()
-        work.await_jobs(DONE_S + SLOWER * cluster.lease_s)
+        work.await_jobs(COMPLETION_TIMEOUT_S + SLOWER * cluster.lease_s)
         self.outcome.violations.extend(work.check(self._filled))
         self.outcome.jobs += len(work.jobs)
         self.outcome.refused += work.refused
@@ -185,7 +185,7 @@ class _Session:
 
     @property
     def _heal_s(self) -> float:
-        return HEAL_S + SLOWER * self.cluster.lease_s
+        return RECOVERY_TIMEOUT_S + SLOWER * self.cluster.lease_s
 
     def _possible(self, names: Sequence[str]) -> list[Fault]:
         disks = {
@@ -214,9 +214,9 @@ class _Session:
         for _ in range(ATTEMPTS):
             kind, targets, rng = self._draw(number)
             try:
-                hurt = self._do(kind, targets, rng)
-                if hurt is not None:
-                    trial = Trial(number, kind.name, *hurt)
+                injection = self._do(kind, targets, rng)
+                if injection is not None:
+                    trial = Trial(number, kind.name, *injection)
                     self.outcome.trials.append(trial)
                     self.say(
                         f"{number:4} {trial.what}; {trial.held_s:.1f} s later put right, "
@@ -225,8 +225,8 @@ class _Session:
                     return
             finally:
                 with self._lock:
-                    self._hurt -= set(targets)
-                    self._hurt |= self.cluster.dead
+                    self._faulted -= set(targets)
+                    self._faulted |= self.cluster.dead
             with self._lock:
                 self._deck.append(kind)  # there was nothing to hurt: later again
             time.sleep(0.2)
@@ -237,20 +237,22 @@ class _Session:
     ) -> tuple[str, float, float] | None:
         began = time.monotonic()
         try:
-            hurt = kind.hurt(self.cluster, targets[0], rng)
+            injection = kind.inject(self.cluster, targets[0], rng)
         except FairleadError:  # a server that another fault has hit does not answer
             return None
-        if hurt is None:
+        if injection is None:
             return None
         self._filled |= kind.name == "fill-checkpoints"
         time.sleep(kind.hold(self.cluster.lease_s, rng))
-        hurt.repair()
+        injection.repair()
         repaired = time.monotonic()
         while left := self._broken(targets):
             if time.monotonic() > repaired + self._heal_s:
-                raise CheckError(f"{hurt.what}: not whole again after {self._heal_s:.0f} s: {left}")
+                raise CheckError(
+                    f"{injection.what}: not whole again after {self._heal_s:.0f} s: {left}"
+                )
             time.sleep(0.1)
-        return hurt.what, repaired - began, time.monotonic() - repaired
+        return injection.what, repaired - began, time.monotonic() - repaired
 
     def _broken(self, targets: Sequence[str]) -> str:
         """What is not there again of what was hurt."""
@@ -265,13 +267,13 @@ class _Session:
                 if not self._deck:
                     self._deck = self._rng.sample(self._kinds, len(self._kinds))
                 for kind in self._deck:
-                    free = [t for t in kind.targets if t not in self._hurt]
-                    others = self._hurt - self.cluster.dead
+                    free = [t for t in kind.targets if t not in self._faulted]
+                    others = self._faulted - self.cluster.dead
                     if not free or (kind.exclusive and others):
                         continue
                     targets = tuple(free) if kind.exclusive else (self._rng.choice(free),)
                     self._deck.remove(kind)
-                    self._hurt |= set(targets)
+                    self._faulted |= set(targets)
                     return kind, targets, random.Random(f"{number} {self._rng.random()}")
             time.sleep(0.1)
 
@@ -293,7 +295,7 @@ def _leaks(cluster: ChaosCluster, before: dict[str, tuple[int, int]]) -> Iterato
 def _grown(cluster: ChaosCluster, before: dict[str, tuple[int, int]]) -> Iterator[str]:
     for name, now in _footprints(cluster).items():
         for what, was, has, slack in zip(
-            ("files", "threads"), before[name], now, SLACK, strict=True
+            ("files", "threads"), before[name], now, LEAK_ALLOWANCE, strict=True
         ):
             if has > was + slack:
                 yield f"{name} has {has} {what} open, {was} in the beginning"
@@ -301,7 +303,7 @@ def _grown(cluster: ChaosCluster, before: dict[str, tuple[int, int]]) -> Iterato
 
 def _leftovers(cluster: ChaosCluster) -> Iterator[str]:
     """What a cluster that has ended must not leave."""
-    until = time.monotonic() + GONE_S
+    until = time.monotonic() + HELPER_EXIT_S
     while cluster.processes.orphans() and time.monotonic() < until:
         time.sleep(0.1)
     for pid in cluster.processes.orphans():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairlead.cluster.agent.position_memory import PositionMemory
 from fairlead.cluster.chaos.cluster import NODES, ChaosCluster
-from fairlead.cluster.chaos.faults import Hurt, persist
+from fairlead.cluster.chaos.faults import Injection, persist
 from fairlead.cluster.chaos.node_faults import damage
 from fairlead.cluster.store.backup import (
     accept_loss,
@@ -20,12 +20,13 @@ from fairlead.cluster.store.backup import (
 from fairlead.errors import CheckError, FairleadError
 
 FILES = ("state.db", "state.db-wal", "state.mark")
-TOLD_S = 120.0  # for agents to be told of a new run of the server, and to write that down
+# For agents to be told of a new run of the server, and to write that down
+NEW_RUN_TIMEOUT_S = 120.0
 HALT_S = 120.0  # for the first of them to register with a server of an older state
-OLDER_S = (0.0, 4.0)  # that the cluster goes on after the copy was made, at least
+RUN_AFTER_COPY_S = (0.0, 4.0)  # that the cluster goes on after the copy was made, at least
 
 
-def damage_state(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
+def damage_state(cluster: ChaosCluster, _: str, rng: random.Random) -> Injection:
     """A backup is taken from the running server, and then one of its files is damaged or deleted. What was
     acknowledged in between is no submission: the harness waits with these."""
     state = cluster.folders.server_state
@@ -36,10 +37,10 @@ def damage_state(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
     name = rng.choice(FILES)
     how = _damage(state / name, rng)
     what = f"kill -9 of the server, {name} {how}"
-    return Hurt(what, lambda: _start_again(cluster, state, backup, name == "state.mark"))
+    return Injection(what, lambda: _start_again(cluster, state, backup, name == "state.mark"))
 
 
-def older_state(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
+def older_state(cluster: ChaosCluster, _: str, rng: random.Random) -> Injection:
     """The whole state is replaced by a copy of some seconds ago: the server must halt as soon as an agent has
     spoken. Then the newer one is put back. What the older one may accept before it halts is no submission of
     the harness."""
@@ -49,8 +50,12 @@ def older_state(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
     shutil.copytree(state, copy)
     before = _latest_run(cluster)
     cluster.start_server()
-    _until(lambda: _latest_run(cluster) > before, TOLD_S, "no agent has written down a new run")
-    time.sleep(rng.uniform(*OLDER_S))
+    _until(
+        lambda: _latest_run(cluster) > before,
+        NEW_RUN_TIMEOUT_S,
+        "no agent has written down a new run",
+    )
+    time.sleep(rng.uniform(*RUN_AFTER_COPY_S))
     with cluster.submitting:
         cluster.processes.kill("server")
         state.rename(newer)
@@ -62,7 +67,7 @@ def older_state(cluster: ChaosCluster, _: str, rng: random.Random) -> Hurt:
         newer.rename(state)
     shutil.rmtree(copy)
     what = "kill -9 of the server, its state replaced by an older copy until it halted"
-    return Hurt(what, lambda: persist(cluster.start_server))
+    return Injection(what, lambda: persist(cluster.start_server))
 
 
 def _latest_run(cluster: ChaosCluster) -> int:

@@ -38,7 +38,7 @@ class JobLoad:
         self.refused = 0  # submissions that had to be sent again
         self.violations: list[str] = []
         self._rng = rng
-        self._more = True
+        self._is_submitting = True
         self._abandoned = False
         self._submitted_at: dict[str, float] = {}  # monotonic, by name: just before the first try
         self._thread = threading.Thread(target=self._run, name="work")
@@ -50,13 +50,13 @@ class JobLoad:
     def end(self, *, cancel: bool = False) -> None:
         """Submit no more; what is under way is acknowledged when this returns. abandon: or is given up, as
         the server may never answer again."""
-        self._more, self._abandoned = False, cancel
+        self._is_submitting, self._abandoned = False, cancel
         self._thread.join()
 
     def _run(self) -> None:
         try:
             count = 0
-            while self._more:
+            while self._is_submitting:
                 view = self._poll()
                 if view is not None:
                     count = sum(job.ended_s is None for job in view)

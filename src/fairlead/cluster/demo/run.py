@@ -47,12 +47,12 @@ class DemoSummary:
 
 
 @dataclass
-class Promises:
+class PromisedShares:
     """What part of the device time tenants were promised, over all looks, weighted by what was held."""
 
     promised: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
-    def look(self, status: StatusView, lasted_s: float) -> None:
+    def add_interval(self, status: StatusView, lasted_s: float) -> None:
         """Take note of it."""
         allocated = sum(allocated for _, _, allocated in status.devices.values())
         for tenant in status.tenants:
@@ -77,16 +77,16 @@ def play(
     cluster that has ended, "" = none; plan: as ``JOBS``. Raises FairleadError if one has, or if the jobs
     take too long.
     """
-    began = looked = time.monotonic()
-    promises, ids, left = Promises(), [], list(enumerate(plan))
+    began = polled = time.monotonic()
+    promised_shares, ids, left = PromisedShares(), [], list(enumerate(plan))
     while True:
         while left and left[0][1][0] <= time.monotonic() - began:
             number, (_, family, work_s) = left.pop(0)
             ids += client.submit([family.job(number, work_s, checkpoints)], tenant=family.tenant)
         status, jobs = client.status(), client.jobs()
         now = time.monotonic()
-        promises.look(status, now - looked)
-        looked = now
+        promised_shares.add_interval(status, now - polled)
+        polled = now
         watch(status, jobs)
         if not left and all(job.ended_s is not None for job in jobs):
             break
@@ -96,4 +96,4 @@ def play(
             raise FairleadError(f"the jobs are not done after {LIMIT_S:.0f} s")
         time.sleep(POLL_S)
     attempts = [attempt for job in ids for attempt in client.attempts(job)]
-    return DemoSummary(now - began, jobs, attempts, status.tenants, promises.shares())
+    return DemoSummary(now - began, jobs, attempts, status.tenants, promised_shares.shares())

@@ -14,9 +14,9 @@ import numpy as np
 from fairlead.model.job import Arrival, Job, JobId
 
 MAX_BATCHES = 100  # newest batches
-TOGETHER_S = 2.0  # submissions so close to each other are one batch
-FEWEST = 5  # batches that must have come before others are expected
-LARGEST = 200  # jobs kept of a batch
+BATCH_GAP_S = 2.0  # submissions so close to each other are one batch
+MIN_BATCHES = 5  # batches that must have come before others are expected
+MAX_BATCH_JOBS = 200  # jobs kept of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class History:
 
     def expected(self, now_s: float, seed: int, first_id: int) -> Iterator[Arrival]:
         """Jobs to come from now on, without end, drawn by a seed; ids from ``first_id`` on."""
-        if len(self.batches) < FEWEST:
+        if len(self.batches) < MIN_BATCHES:
             return
         rng = np.random.default_rng((seed, 23))
         began_s = self.batches[0][0]
@@ -43,7 +43,7 @@ class History:
                 number += 1
 
 
-class Recent:
+class RecentSubmissions:
     """Takes note of submissions."""
 
     def __init__(self) -> None:
@@ -53,12 +53,12 @@ class Recent:
         """Jobs came at this time; times never descend."""
         if not jobs:
             return
-        if self._batches and time_s - self._batches[-1][1] <= TOGETHER_S:
+        if self._batches and time_s - self._batches[-1][1] <= BATCH_GAP_S:
             first_s, _, batch = self._batches[-1]
-            batch += jobs[: max(LARGEST - len(batch), 0)]
+            batch += jobs[: max(MAX_BATCH_JOBS - len(batch), 0)]
             self._batches[-1] = first_s, time_s, batch
             return
-        self._batches.append((time_s, time_s, list(jobs[:LARGEST])))
+        self._batches.append((time_s, time_s, list(jobs[:MAX_BATCH_JOBS])))
 
     def history(self) -> History:
         """As it is now."""

@@ -28,13 +28,13 @@ LEARNING_RATE = 0.03
 LEVEL_RANGE = (0.6, 0.98)  # between which it moves: a row of hits is often one sweep
 NEAR_ROUNDS, FAR_ROUNDS = 4.0, 30.0  # forecasts of so many rounds: near, middle, far
 ALLOWANCE_S = 10.0  # added to what is forecast and to what came of it, see the module
-LEAST_S = 1.0  # upper bounds are no less
+MIN_UPPER_S = 1.0  # upper bounds are no less
 # Of the least that a job takes: its steps are known as of its last heartbeat, and its rate is a mean.
-SOONEST = 0.85
-SHIFT = 0.5  # the most that the median of scores may move a forecast by
+MIN_TIME_FACTOR = 0.85
+MAX_SHIFT = 0.5  # the most that the median of scores may move a forecast by
 # The least: the jobs that have ended so far are not those to come, so that what is right but for little is
 # not made better by them. Coarse forecasts are wrong in the median as such.
-LEAST_SHIFT: Mapping[ForecastKind, float] = {"exact": 0.2, "coarse": 0.0}
+MIN_SHIFT: Mapping[ForecastKind, float] = {"exact": 0.2, "coarse": 0.0}
 # Median and standard deviation of scores at the beginning, by kind and whether the job runs; near, middle,
 # far.
 PRIOR: Mapping[tuple[ForecastKind, bool], Sequence[tuple[float, float]]] = {
@@ -83,7 +83,7 @@ class Calibrated:
         return replace(
             self,
             left_s=max(self.left_s, least_s),
-            low_s=max(self.low_s, min(_scaled(least_s, SOONEST), least_s)),
+            low_s=max(self.low_s, min(_scaled(least_s, MIN_TIME_FACTOR), least_s)),
             high_s=max(self.high_s, least_s),
         )
 
@@ -116,7 +116,7 @@ class _Class:
         n, tail = len(scores), (1 - self.level) / 2
         low = float(scores[max(int(np.floor((n + 1) * tail)) - 1, 0)])
         high = float(scores[min(int(np.ceil((n + 1) * (1 - tail))) - 1, n - 1)])
-        center = float(np.clip(np.median(scores), -SHIFT, SHIFT))
+        center = float(np.clip(np.median(scores), -MAX_SHIFT, MAX_SHIFT))
         if abs(center) < self.least_shift:
             center = 0.0
         bounds = np.exp([center, min(low, center), max(high, center)]).tolist()
@@ -146,8 +146,8 @@ class IntervalCalibration:
         return Calibrated(
             left_s=_scaled(left_s, center),
             low_s=_scaled(left_s, low),
-            high_s=max(_scaled(left_s, high), LEAST_S),
-            error=error * (left_s + ALLOWANCE_S) / max(left_s, LEAST_S),
+            high_s=max(_scaled(left_s, high), MIN_UPPER_S),
+            error=error * (left_s + ALLOWANCE_S) / max(left_s, MIN_UPPER_S),
             outcomes=len(mine.scores),
         )
 
@@ -161,7 +161,7 @@ class IntervalCalibration:
             normal = NormalDist(center, sd)
             spots = ((i + 0.5) / PRIOR_WORTH for i in range(PRIOR_WORTH))
             prior = tuple(normal.inv_cdf(spot) for spot in spots)
-            self._classes[key] = _Class(prior, LEAST_SHIFT[kind])
+            self._classes[key] = _Class(prior, MIN_SHIFT[kind])
         return self._classes[key]
 
 

@@ -17,14 +17,12 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 
-LEAVE_AT_ONCE = (
-    0.02  # part of the jobs that may end between two times at which devices are divided anew
-)
-BALANCINGS = 20  # steps in which jobs are spread over the types that they can run on
-TURNS = (
-    2.0  # times as long as it is left alone: shorter jobs run to their end, longer ones take turns
-)
-FULL = 0.999  # of what is wanted on a type, which is as good as all of it
+# Part of the jobs that may end between two times at which devices are divided anew
+MAX_ENDED_FRACTION = 0.02
+BALANCING_STEPS = 20  # steps in which jobs are spread over the types that they can run on
+# Times as long as it is left alone: shorter jobs run to their end, longer ones take turns
+MIN_LENGTH_TO_TIMESHARE = 2.0
+FULL_FRACTION = 0.999  # of what is wanted on a type, which is as good as all of it
 ORDERS = {  # policies that serve one job after another: by what, and do they choose types by rates?
     "fifo": ("id", False),
     "fifo_aware": ("id", True),
@@ -119,7 +117,7 @@ def finish_times(
         times = _shared(jobs, capacity, horizon_s)
     else:
         times = _in_order(jobs, capacity, *order, horizon_s)
-    undisturbed = _undisturbed(jobs)
+    undisturbed = _undisturbed_s(jobs)
     stays = undisturbed <= np.maximum(jobs.kept_s, round_left_s)
     times = np.where(stays, np.minimum(times, undisturbed), times)
     return np.where(jobs.left <= 0, np.minimum(times, jobs.arrive_s), times)
@@ -132,11 +130,11 @@ def _run_to_their_end(jobs: FluidJobs) -> bool:
     least_s = jobs.least_s
     there = least_s < np.inf
     work_s = np.where(there, least_s, 0.0) * jobs.scale
-    stays = there & (least_s <= TURNS * jobs.kept_s)
+    stays = there & (least_s <= MIN_LENGTH_TO_TIMESHARE * jobs.kept_s)
     return bool(work_s[stays].sum() > work_s.sum() / 2)
 
 
-def _undisturbed(jobs: FluidJobs) -> Floats:
+def _undisturbed_s(jobs: FluidJobs) -> Floats:
     """(jobs,) seconds to the end of each that runs if nobody takes its devices; inf = does not run."""
     rate = jobs.rate[np.arange(len(jobs.job)), np.maximum(jobs.running_on, 0)]
     runs = (jobs.running_on >= 0) & (rate > 0)
@@ -157,17 +155,17 @@ def _shared(jobs: FluidJobs, capacity: Floats, horizon_s: float) -> Floats:
     present = int((jobs.arrive_s <= 0).sum() - (len(awaits[:come]) - len(active)))
     devices = float(capacity.sum())
     while present and now_s < horizon_s:
-        runs = _stretched(part[active], jobs.scale[active], devices)
+        runs = _scaled_to_capacity(part[active], jobs.scale[active], devices)
         demand: Floats = np.zeros(len(able))
         np.add.at(demand, rate_class[active], runs * jobs.scale[active])
-        runs *= _had(demand, able, capacity)[rate_class[active]]
+        runs *= _served_fraction(demand, able, capacity)[rate_class[active]]
         pace = speed[active] * runs
         ends = left[active] / np.maximum(pace, 1e-300)
         step_s = horizon_s - now_s
         if len(active):
-            batch = min(int(LEAVE_AT_ONCE * len(active)), len(active) - 1)
+            batch = min(int(MAX_ENDED_FRACTION * len(active)), len(active) - 1)
             step_s = min(step_s, float(np.partition(ends, batch)[batch]))
-        more = min(come + max(int(LEAVE_AT_ONCE * len(active)), 1), len(awaits)) - 1
+        more = min(come + max(int(MAX_ENDED_FRACTION * len(active)), 1), len(awaits)) - 1
         if come < len(awaits):
             step_s = min(step_s, max(float(jobs.arrive_s[awaits[more]]) - now_s, 0.0))
         over = ends <= step_s
@@ -197,7 +195,7 @@ def _speeds(jobs: FluidJobs, capacity: Floats) -> tuple[Floats, Floats]:
     return speed, np.clip(np.where(given, part, fair), 1e-6, 1.0)
 
 
-def _stretched(part: Floats, scale: Ints, devices: float) -> Floats:
+def _scaled_to_capacity(part: Floats, scale: Ints, devices: float) -> Floats:
     """(jobs,) parts of the time, all stretched by one factor and cut at 1, so that devices are in use."""
     if float(scale.sum()) <= devices:
         return np.ones(len(part))
@@ -211,14 +209,14 @@ def _stretched(part: Floats, scale: Ints, devices: float) -> Floats:
     return np.minimum(part * low, 1.0)
 
 
-def _had(demand: Floats, able: Bools, capacity: Floats) -> Floats:
+def _served_fraction(demand: Floats, able: Bools, capacity: Floats) -> Floats:
     """(kinds,) the part that jobs get of what they want, for no type has more than its devices. wanted:
     (kinds,) devices on average of all that can run on the same types; able: (kinds, types) on which."""
     weight = able * capacity
-    for _ in range(BALANCINGS):
+    for _ in range(BALANCING_STEPS):
         used_on = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)
         there = np.minimum(capacity / np.maximum(demand @ used_on, 1e-300), 1.0)
-        if (there > FULL).all():
+        if (there > FULL_FRACTION).all():
             return np.ones(len(demand))
         weight = weight * there  # who can run elsewhere does so where this type is short
     return np.asarray((used_on * there).sum(axis=1))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from fairlead.cluster.forecasting.fluid_forecast import (
     fluid_jobs,
     joined,
 )
-from fairlead.cluster.forecasting.jobs_to_come import JobsToCome
+from fairlead.cluster.forecasting.future_jobs import FutureJobs
 from fairlead.errors import SimulationError
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
@@ -45,6 +46,7 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.driver import drive
+from fairlead.scheduler.mechanism import planner_calls
 from fairlead.scheduler.setup import Setup, restore
 from fairlead.simulator.backend import SimBackend
 from fairlead.simulator.ground_truth import GroundTruth
@@ -52,10 +54,13 @@ from fairlead.simulator.submissions import MeasuredJobs
 from fairlead.simulator.true_jobs import Adopted
 
 DAY_S = 86_400.0
-MORE, MORE_PER_JOB = 1_000, 2  # jobs to come that a forecast without rounds looks at
+MAX_FUTURE_JOBS, FUTURE_JOBS_PER_JOB = (
+    1_000,
+    2,
+)  # jobs to come that a forecast without rounds looks at
 # What the core is told that a restart costs of a job that is to keep its devices for now: more than any job
 # is ever owed, or wins by being on one server.
-STAYS_S = 1e9
+UNBOUNDED_COST_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +187,7 @@ def _forget_stays(scheduler: Scheduler, costs: RestartCosts) -> None:
     """Who keeps its devices for now shall not do so for ever, for nobody will say here that it need not."""
     for ledger in (scheduler.data.ledger, scheduler.data.paused_jobs):
         restart_s = ledger.jobs.restart_s
-        restart_s[restart_s >= STAYS_S] = costs.default_s
+        restart_s[restart_s >= UNBOUNDED_COST_S] = costs.default_s
 
 
 def _learn_rates(scheduler: Scheduler, now_s: float, measured: Mapping[int, float]) -> None:
@@ -256,12 +261,12 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
     elif scheduler.data.round.active:
         first += scheduler.handle(_end_round_early(scheduler, now_s, starts))
     adopted = _adopted(scheduler, starts)
-    to_come = JobsToCome(scheduler, asked.history, asked.add_jobs, now_s, seed)
+    future_jobs = FutureJobs(scheduler, asked.history, asked.add_jobs, now_s, seed)
     backend = SimBackend(
-        to_come.arrivals(),
+        future_jobs.arrivals(),
         ahead.cluster,
         _truth(scheduler, setup),
-        scheduler.data.planning.planner.solve,
+        partial(planner_calls.solve, scheduler.data.planning.planner),
         GroundTruth(costs, asked.rate_noise, asked.rate_bias, seed=seed),
         measured_jobs=MeasuredJobs(0, len(adopted)),
         stop_at_s=now_s + asked.horizon_s,
@@ -269,7 +274,7 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
         adopted=adopted,
         early_s=asked.early_s,
     )
-    watch = _Watch(now_s, float(scheduler.data.capacity.sum()), to_come.first_id)
+    watch = _Watch(now_s, float(scheduler.data.capacity.sum()), future_jobs.first_id)
     for command in first:
         watch.command(command)
         if not isinstance(command, EndJobs):  # who has ended by now was not adopted
@@ -287,11 +292,11 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
             ),
         )
     open_ = scheduler.data.ledger.jobs.id
-    unfinished = tuple(open_[open_ < to_come.first_id].tolist())
+    unfinished = tuple(open_[open_ < future_jobs.first_id].tolist())
     if to_the_end:
         found = watch.outcome(unfinished, asked.horizon_s)
     else:
-        found = _rest_of_round(scheduler, ahead.policy, watch, asked, to_come)
+        found = _rest_of_round(scheduler, ahead.policy, watch, asked, future_jobs)
     return _with_waits(found, asked.paused_s).without(asked.unknown, asked.horizon_s)
 
 
@@ -303,16 +308,18 @@ def _with_waits(outcome: ForecastRun, paused_s: Mapping[int, float]) -> Forecast
 
 
 def _rest_of_round(
-    s: Scheduler, policy: str, watch: "_Watch", asked: Question, to_come: JobsToCome
+    s: Scheduler, policy: str, watch: "_Watch", asked: Question, future_jobs: FutureJobs
 ) -> ForecastRun:
     """What follows without rounds on what was simulated."""
     there = fluid_jobs(s)
     exact_s = max(s.data.now_s - watch.now_s, 0.0)
-    jobs = joined(there, to_come.fluid(s, MORE + MORE_PER_JOB * len(there.job)))
+    jobs = joined(
+        there, future_jobs.fluid(s, MAX_FUTURE_JOBS + FUTURE_JOBS_PER_JOB * len(there.job))
+    )
     horizon_s = asked.horizon_s - exact_s
     times = finish_times(jobs, s.data.capacity, policy, horizon_s, _round_left_s(s))
     found = zip(there.job.tolist(), times[: len(there.job)].tolist(), strict=True)
-    mine = {job: t for job, t in found if job < to_come.first_id}
+    mine = {job: t for job, t in found if job < future_jobs.first_id}
     finish_s = watch.finish_s | {job: exact_s + t for job, t in mine.items() if t < np.inf}
     unfinished = tuple(job for job, t in mine.items() if t == np.inf)
     makespan_s = asked.horizon_s if unfinished else max(finish_s.values(), default=0.0)

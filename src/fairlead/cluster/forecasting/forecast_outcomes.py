@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 APPLICATION = 0x464C4446  # "FLDF"
 VERSION = 2  # 1: without ``running``, by which outcomes are told apart
 ROWS = 5_000  # newest that are kept
-ASIDE = ".unused"  # behind the name of a file that cannot be used
+UNUSED_SUFFIX = ".unused"  # behind the name of a file that cannot be used
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -70,10 +70,10 @@ class Outcomes:
 
     def _aside(self) -> Path:
         """A name that nothing has."""
-        aside, number = self.path.with_name(self.path.name + ASIDE), 1
+        aside, number = self.path.with_name(self.path.name + UNUSED_SUFFIX), 1
         while os.path.lexists(aside):
             number += 1
-            aside = self.path.with_name(f"{self.path.name}{ASIDE}-{number}")
+            aside = self.path.with_name(f"{self.path.name}{UNUSED_SUFFIX}-{number}")
         return aside
 
     def _connect(self) -> sqlite3.Connection:

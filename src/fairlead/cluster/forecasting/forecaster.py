@@ -32,8 +32,8 @@ CPU_S = 4.0  # of a forecast
 AT_LEAST_S = 2.0  # between two forecasts, and
 TIMES_COST = 2.0  # as many times what one takes
 REUSED_COST = 5.0  # times what it takes to make another, until which a question is asked of one
-UNASKED_S = 120.0  # between two that nobody asked for, and
-UNASKED_COST = 50.0  # as many times what one takes
+BACKGROUND_INTERVAL_S = 120.0  # between two that nobody asked for, and
+BACKGROUND_COST_FACTOR = 50.0  # as many times what one takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,10 @@ class Latest:
     def age_s(self) -> float:
         """Seconds since the state was copied."""
         return max(time.monotonic() - self.at, 0.0)
+
+    def tells(self, job: int, changed_s: float) -> bool:
+        """Whether it knows a job as that is since ``changed_s``, of the cluster's time."""
+        return job in self.jobs and self.now_s >= changed_s
 
     def left_s(self, job: int) -> float | None:
         """Seconds from the state to the end of a job; None: not within the horizon."""
@@ -124,25 +128,34 @@ class Forecaster:
 
     # --- who asks ------------------------------------------------------------------------------------
 
-    def of(self, job: int, wait_s: float = 0.0, least_s: float = 0.0) -> JobForecast | None:
+    def of(
+        self,
+        job: int,
+        wait_s: float = 0.0,
+        least_s: float = 0.0,
+        *,
+        changed_s: float = -np.inf,
+    ) -> JobForecast | None:
         """What is forecast of a job; None = nothing yet. Where a first or a better one can be expected
         within ``wait_s`` it is waited for. least_s: that the job takes from now on at its best rate; an old
-        forecast is counted down by the clock, whatever the job does."""
+        forecast is counted down by the clock, whatever the job does. changed_s: cluster's time; forecasts of
+        states before it are about another situation of the job, and are none."""
         failures = self._failures
         self._request()
-        known = self._best(job)
+        known = self._best(job, changed_s)
         vague = known is None or known.kind_of(job) == "coarse"
         if vague and self.latest is not None and self._usual_s < wait_s:
             until = time.monotonic() + wait_s
             with contextlib.suppress(ForecastError):
-                self._wait(lambda one: one.final and job in one.jobs, until, failures)
-            known = self._best(job)
+                self._wait(lambda one: one.final and one.tells(job, changed_s), until, failures)
+            known = self._best(job, changed_s)
         return None if known is None else self._job_forecast(known, job, least_s)
 
-    def _best(self, job: int) -> Latest | None:
+    def _best(self, job: int, changed_s: float) -> Latest | None:
         """The newest forecast that knows the job, an exact one before a coarse one: while one of a state
         into which somebody has submitted another job is being made, the last one will do."""
-        known = [one for one in (self.latest, self._last) if one is not None and job in one.jobs]
+        made = [one for one in (self.latest, self._last) if one is not None]
+        known = [one for one in made if one.tells(job, changed_s)]
         exact = [one for one in known if one.kind_of(job) == "exact"]
         return next(iter(exact or known), None)
 
@@ -254,7 +267,7 @@ class Forecaster:
         cost_s = 0.0 if self.latest is None else self.latest.cost_s
         if self._requested:
             return self._tried + max(AT_LEAST_S, TIMES_COST * cost_s) - time.monotonic()
-        gap_s = max(UNASKED_S, UNASKED_COST * cost_s)
+        gap_s = max(BACKGROUND_INTERVAL_S, BACKGROUND_COST_FACTOR * cost_s)
         return max(self._tried, self._began) + gap_s - time.monotonic()
 
     def _make(self) -> None:

@@ -37,51 +37,88 @@ class ConflictError(InputError):
 
 
 class Facade(Protocol):
-    """See the module."""
+    """See the module. ``caller`` is who asks. What a role does not allow raises ForbiddenError; a job, node
+    or user that there is not, or that the caller may not see, NotFoundError; what is impossible as things
+    are, ConflictError; other input that cannot be used, InputError."""
 
     # --- people ----------------------------------------------------------------------------------
-    def authenticate(self, token: str) -> Caller | None: ...
-    def add_user(self, caller: Caller, user: str, tenant: str, role: Role) -> str:
-        """Returns the token, which is shown once and stored hashed. A known user gets a new one."""
+    def authenticate(self, token: str) -> Caller | None:
+        """Return whose token this is; None = nobody's."""
 
-    def remove_user(self, caller: Caller, user: str) -> None: ...
-    def users(self, caller: Caller) -> list[Caller]: ...
+    def add_user(self, caller: Caller, user: str, tenant: str, role: Role) -> str:
+        """Add a user, or give a known one another token. Returns the token, of which only the hash is
+        stored."""
+
+    def remove_user(self, caller: Caller, user: str) -> None:
+        """Refuse a user's token from now on; their jobs stay."""
+
+    def users(self, caller: Caller) -> list[Caller]:
+        """Return all users."""
 
     # --- jobs ------------------------------------------------------------------------------------
     def submit(
         self, caller: Caller, specs: list[JobSpec], tenant: str = "", key: str = ""
     ) -> list[int]:
-        """Ids of the jobs. tenant: an admin may submit for another; key: the same key again gives the
-        same ids and submits nothing."""
+        """Submit jobs. Returns their ids once they are durable. tenant: an admin may submit for another; key:
+        the same key again gives the same ids and submits nothing."""
 
-    def cancel(self, caller: Caller, job: int) -> None: ...
-    def pause(self, caller: Caller, job: int) -> None: ...
-    def resume(self, caller: Caller, job: int) -> None: ...
-    def set_weight(self, caller: Caller, job: int, weight: float) -> None: ...
+    def cancel(self, caller: Caller, job: int) -> None:
+        """End a job for good; one that has ended stays as it is."""
+
+    def pause(self, caller: Caller, job: int) -> None:
+        """Have a job save, stop, and wait until it is resumed."""
+
+    def resume(self, caller: Caller, job: int) -> None:
+        """Let a paused job run again; ConflictError for one that is not paused."""
+
+    def set_weight(self, caller: Caller, job: int, weight: float) -> None:
+        """Give a job another weight, from the next round on."""
+
     def jobs(
         self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
     ) -> list[JobView]:
-        """In order of id, those behind ``after``. state: "" = all, "open" = not ended."""
+        """Return at most ``limit`` jobs in order of id, those above ``after``. state: "" = all, "open" = not
+        ended; tenant: "" = all that the caller may see."""
 
-    def job(self, caller: Caller, job: int) -> JobView: ...
-    def attempts(self, caller: Caller, job: int) -> list[AttemptView]: ...
-    def explain(self, caller: Caller, job: int) -> Explanation: ...
+    def job(self, caller: Caller, job: int) -> JobView:
+        """Return a job as it is now."""
+
+    def attempts(self, caller: Caller, job: int) -> list[AttemptView]:
+        """Return the attempts of a job, oldest first."""
+
+    def explain(self, caller: Caller, job: int) -> Explanation:
+        """Return where a job is and why, its attempts, and when it is forecast to end."""
+
     def log(
         self, caller: Caller, job: int, cursor: str = "", limit: int = 1 << 16
     ) -> tuple[str, str]:
-        """Output from the cursor on ("" = from the beginning, "tail" = the end of the newest start;
+        """Return output from the cursor on ("" = from the beginning, "tail" = the end of the newest start;
         ranks of several are marked), and the cursor behind it. The newest ``log_bytes`` of a job are kept."""
 
     # --- cluster ---------------------------------------------------------------------------------
     def status(self, caller: Caller) -> StatusView:
-        """To a user, tenants other than their own are not shown by name ("others")."""
+        """Return the state of the cluster. To a user, tenants other than their own are ``others``."""
 
-    def nodes(self, caller: Caller) -> list[NodeView]: ...
-    def drain(self, caller: Caller, node: str) -> None: ...
-    def undrain(self, caller: Caller, node: str) -> None: ...
-    def remove_node(self, caller: Caller, node: str) -> None: ...
-    def set_policy(self, caller: Caller, policy: str) -> None: ...
-    def what_if(self, caller: Caller, question: WhatIf) -> Comparison: ...
-    def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]: ...
+    def nodes(self, caller: Caller) -> list[NodeView]:
+        """Return all nodes."""
+
+    def drain(self, caller: Caller, node: str) -> None:
+        """Take a node out of service: its jobs save and move, and none comes to it."""
+
+    def undrain(self, caller: Caller, node: str) -> None:
+        """Put a drained node back into service."""
+
+    def remove_node(self, caller: Caller, node: str) -> None:
+        """Forget a node that is drained, offline or lost."""
+
+    def set_policy(self, caller: Caller, policy: str) -> None:
+        """Decide by another policy, ``NAME[:ARG]``, from the next round on."""
+
+    def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
+        """Return forecasts of the cluster as it is and with the changes of ``question``. Nothing changes."""
+
+    def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]:
+        """Return samples of the cluster, one per round, from ``since_s`` (the cluster's time) on."""
+
     def backup(self, caller: Caller) -> Iterator[bytes]:
-        """A backup of the cluster's state, made now, piece by piece."""
+        """Yield a backup of the cluster's state, made now, in chunks of bytes."""

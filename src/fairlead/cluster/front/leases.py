@@ -31,7 +31,8 @@ from fairlead.errors import StaleError
 RENEWALS = 250.0  # reports a second, of all nodes, that heartbeats alone shall bring at most
 NEWS = 1000.0  # reports a second, of all nodes, that news shall bring at most
 NO_ORDERS = PublishedOrders()
-AWAY_S = 2.0  # without a look for so long: this process itself was away (frozen, swapped out)
+# Without a look for so long: this process itself was away (frozen, swapped out)
+FRONT_STALL_S = 2.0
 
 
 def heartbeat_s(nodes: int, shortest_s: float, lease_s: float) -> float:
@@ -63,7 +64,7 @@ class LeasedNode:
     holds: dict[AttemptKey, tuple[object, ...]] = field(default_factory=dict)  # without progress
 
     @property
-    def quiet_since(self) -> float:
+    def idle_since(self) -> float:
         """Since when it has neither been heard of nor had a lease."""
         return max(self.seen, self.lease_until)
 
@@ -86,7 +87,7 @@ class LeaseTable:
         self.forward = forward
         self.shortest_s = shortest_s
         self.nodes: dict[str, LeasedNode] = {}
-        self.on_orders: Callable[[str], None] = _tell_nobody
+        self.on_orders: Callable[[str], None] = _ignore
         self.is_pushing: Callable[[], bool] = bool  # do nodes wait to be told of orders?
         self.followed_s: Callable[[float], object] = _ignore_seconds  # from a round's end
         self.halted = ""  # why all stays as it is on every node; "" = it need not
@@ -176,15 +177,15 @@ class LeaseTable:
         node.granted.update(leased)
         return {job: self.lease_s for job, _ in leased}
 
-    def contest(self, message: Register) -> bool:
-        """An agent registers. Returns whether the node is another one's, until ``uncontest``."""
+    def begin_contest(self, message: Register) -> bool:
+        """An agent registers. Returns whether the node is another one's, until ``end_contest``."""
         node = self.nodes.get(message.node)
         if node is None or not node.incarnation or node.incarnation == message.incarnation:
             return False
         node.contested += 1
         return True
 
-    def uncontest(self, name: str) -> None:
+    def end_contest(self, name: str) -> None:
         """That is decided."""
         node = self.nodes.get(name)
         if node is not None:
@@ -254,7 +255,7 @@ class LeaseTable:
         node = self.nodes.get(asked.node)
         if node is None or node.registration != asked.registration:
             return None
-        node.lost = node.lost or self.monotonic() - asked.timeout_s > node.quiet_since
+        node.lost = node.lost or self.monotonic() - asked.timeout_s > node.idle_since
         return _renewal(node)
 
     # --- time --------------------------------------------------------------------------------------
@@ -263,14 +264,14 @@ class LeaseTable:
         """Called often. Where that was not so, this process stood still: the silence was its own."""
         now = self.monotonic()
         away_s, self._looked = now - self._looked, now
-        if away_s > AWAY_S:
+        if away_s > FRONT_STALL_S:
             self.extend_deadlines(away_s)
 
     def extend_deadlines(self, seconds: float) -> None:
         """Silence in so many seconds just past is no node's fault."""
         now = self.monotonic()
         for node in self.nodes.values():
-            node.seen = min(now, node.quiet_since + seconds)
+            node.seen = min(now, node.idle_since + seconds)
 
 
 def _without_progress(leased: AttemptStatus) -> tuple[object, ...]:
@@ -302,7 +303,7 @@ def _renewal(node: LeasedNode, anew: bool = False, broke: float = 0.0) -> NodeRe
     )
 
 
-def _tell_nobody(name: str) -> None:
+def _ignore(name: str) -> None:
     del name
 
 

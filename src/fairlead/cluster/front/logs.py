@@ -20,7 +20,7 @@ from fairlead.cluster.store.schema import JOBS
 from fairlead.cluster.store.verification import check_row
 from fairlead.errors import ConfigError
 
-KNOWN = 20_000  # jobs whose owners are remembered
+MAX_KNOWN_OWNERS = 20_000  # jobs whose owners are remembered
 _ROW = msgspec.msgpack.Decoder(JobRow)
 
 
@@ -76,7 +76,7 @@ class LogService:
                 known = self._find(number)
                 if known is not None:
                     self._known[number] = known
-                if len(self._known) > KNOWN:
+                if len(self._known) > MAX_KNOWN_OWNERS:
                     self._known.popitem(last=False)
             return known
 

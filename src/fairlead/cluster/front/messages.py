@@ -14,9 +14,9 @@ from fairlead.cluster.protocol.api_models import NodeView, StatusView
 from fairlead.cluster.protocol.messages import StartCheck, StorePosition
 from fairlead.cluster.store.rows import UserRow
 
-_HEAD = struct.Struct("!I")  # length of a frame
-_EMPTY = msgspec.Raw(msgspec.msgpack.encode(()))
-_NOTHING = msgspec.Raw(msgspec.msgpack.encode({}))
+_HEADER = struct.Struct("!I")  # length of a frame
+_EMPTY_LIST = msgspec.Raw(msgspec.msgpack.encode(()))
+_EMPTY_MAP = msgspec.Raw(msgspec.msgpack.encode({}))
 NIL = msgspec.Raw(msgspec.msgpack.encode(None))
 
 
@@ -24,12 +24,12 @@ class PublishedOrders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """``protocol.Orders`` whose parts are encoded already: they are passed on to the agent as they are."""
 
     seq: int = 0
-    desired: msgspec.Raw = _EMPTY
-    forget: msgspec.Raw = _EMPTY
+    desired: msgspec.Raw = _EMPTY_LIST
+    forget: msgspec.Raw = _EMPTY_LIST
     leases: dict[int, float] = {}
     heartbeat_s: float = 0.0
     gap_s: float = 0.0
-    reasons: msgspec.Raw = _NOTHING
+    reasons: msgspec.Raw = _EMPTY_MAP
     check: StartCheck | None = None
     wall_s: float = 0.0
     position: msgspec.Raw = NIL
@@ -320,7 +320,7 @@ _Message: TypeAlias = ToFront | ToDriver
 def frame(message: _Message) -> bytes:
     """The bytes of a message on the socket."""
     body = msgspec.msgpack.encode(message)
-    return _HEAD.pack(len(body)) + body
+    return _HEADER.pack(len(body)) + body
 
 
 class FrontFrames:
@@ -333,11 +333,11 @@ class FrontFrames:
         """The frames that are whole now; valid until the next call."""
         self._buffer += data
         at, size = 0, len(self._buffer)
-        while size - at >= _HEAD.size:
-            (length,) = _HEAD.unpack_from(self._buffer, at)
-            if size - at - _HEAD.size < length:
+        while size - at >= _HEADER.size:
+            (length,) = _HEADER.unpack_from(self._buffer, at)
+            if size - at - _HEADER.size < length:
                 break
-            at += _HEAD.size
+            at += _HEADER.size
             yield bytes(self._buffer[at : at + length])
             at += length
         del self._buffer[:at]

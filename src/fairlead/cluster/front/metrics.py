@@ -23,7 +23,7 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.node_states import NODE_STATES
 
 SCRAPER = Caller(user="metrics", tenant="", role="admin")
-_FAST = (
+_BUCKETS_S = (
     0.0001,
     0.00025,
     0.0005,
@@ -75,7 +75,7 @@ class Counters:
         self.commit_seconds = Histogram(
             "fairlead_commit_seconds",
             "Time to make a batch of changes durable.",
-            buckets=_FAST,
+            buckets=_BUCKETS_S,
             registry=r,
         )
 
@@ -89,7 +89,7 @@ class FrontCounters:
         self.lease_renewal_seconds = Histogram(
             "fairlead_lease_renewal_seconds",
             "Time to answer an agent's report, which renews its leases.",
-            buckets=_FAST,
+            buckets=_BUCKETS_S,
             registry=r,
         )
         self.orders_seconds = Histogram(

@@ -111,7 +111,7 @@ class FrontLink(asyncio.Protocol):
         self._loop = loop
         self.first: asyncio.Future[Configure] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
-        self._early: list[Any] = []
+        self._backlog: list[Any] = []
         self._take: Any = None
         self._frames = FrontFrames()
         self._outbox = Outbox()
@@ -128,9 +128,9 @@ class FrontLink(asyncio.Protocol):
     @take.setter
     def take(self, take: Any) -> None:
         self._take = take
-        for message in self._early:
+        for message in self._backlog:
             take(message)
-        self._early.clear()
+        self._backlog.clear()
 
     def send(self, message: ToDriver) -> None:
         """To the driver, from the event loop's thread. Reports that follow each other closely go together: to
@@ -180,7 +180,7 @@ class FrontLink(asyncio.Protocol):
             if isinstance(message, Configure):
                 self.first.set_result(message)
             elif self._take is None:
-                self._early.append(message)
+                self._backlog.append(message)
             else:
                 self._take(message)
 
@@ -216,7 +216,7 @@ class Front:
             configure.heartbeat_s,
         )
         self._pushing = Pushing(self._table)
-        self._table.on_orders = self._pushing.has_news
+        self._table.on_orders = self._pushing.notify
         self._table.is_pushing = self._pushing.is_under_way
         self._calls = DriverCalls(link.send_from_thread)
         self._logs = LogService(Path(configure.directory))
@@ -309,7 +309,7 @@ class Front:
 
     async def register(self, message: Register) -> Welcome:
         """A node comes up: the driver decides, and makes it durable."""
-        contested = self._table.contest(message)
+        contested = self._table.begin_contest(message)
         number, future = self._calls.begin(REGISTER, message)
         try:
             welcome: Welcome = await asyncio.wait_for(asyncio.wrap_future(future), REGISTER_S)
@@ -317,7 +317,7 @@ class Front:
         finally:
             self._calls.forget(number)
             if contested:
-                self._table.uncontest(message.node)
+                self._table.end_contest(message.node)
 
     def _as_it_is(self, welcome: Welcome) -> Welcome:
         """The driver may have halted since it answered."""

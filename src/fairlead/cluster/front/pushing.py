@@ -9,7 +9,7 @@ from fairlead.cluster.front.messages import PublishedOrders
 from fairlead.cluster.protocol.messages import WatchRequest
 
 MAX_IN_FLIGHT = 16  # nodes that have been told and have not answered yet
-DEAF_S = 1.0  # a node that does not answer for so long holds up the others no more
+PUSH_TIMEOUT_S = 1.0  # a node that does not answer for so long holds up the others no more
 
 
 class _Pushed(NamedTuple):
@@ -53,7 +53,7 @@ class Pushing:
             if not streams and self._streams.get(message.node) is streams:
                 del self._streams[message.node]
 
-    def has_news(self, name: str) -> None:
+    def notify(self, name: str) -> None:
         """There are new orders for a node."""
         self._waiting[name] = None
         self._push()
@@ -72,7 +72,9 @@ class Pushing:
     def tick(self) -> None:
         """Called often: those that do not answer are no longer waited for."""
         now = self._table.monotonic()
-        for name in [name for name, pushed in self._pushed.items() if now - pushed.at > DEAF_S]:
+        for name in [
+            name for name, pushed in self._pushed.items() if now - pushed.at > PUSH_TIMEOUT_S
+        ]:
             del self._pushed[name]
         self._push()
 

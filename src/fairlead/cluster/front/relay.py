@@ -23,13 +23,13 @@ from fairlead.errors import ConfigError, FairleadError
 _log = logging.getLogger(__name__)
 THREADS = 64  # calls that wait for the driver at once
 LOCAL = frozenset(("authenticate", "log", "backup"))  # of the facade: answered by the front itself
-ASIDE = frozenset(  # answered without the driver's thread
+READ_CALLS = frozenset(  # answered without the driver's thread
     ("job", "jobs", "attempts", "explain", "what_if", "status", "samples", "metrics_text")
 )
 REGISTER = "register"  # a call of an agent, whose answer comes as a future
 
 
-class DriverDoor(Protocol):
+class DriverInterface(Protocol):
     """What the front may ask of the driver's process, beside the methods of the facade."""
 
     def register(self, message: Register) -> Future[Welcome]:
@@ -50,7 +50,7 @@ class Signature(typing.NamedTuple):
 @cache
 def signature(method: str) -> Signature:
     """Of a method of the facade that travels. Raises AttributeError for what is none."""
-    declared = vars(Facade).get(method) or getattr(DriverDoor, method)
+    declared = vars(Facade).get(method) or getattr(DriverInterface, method)
     hints = typing.get_type_hints(declared)
     found = inspect.signature(declared)
     bare = found.replace(parameters=list(found.parameters.values())[1:])  # without self
@@ -74,14 +74,14 @@ class CallService:
 
     def __init__(
         self,
-        driver: DriverDoor,
-        tell: Callable[[CallAnswer], None],
+        driver: DriverInterface,
+        send: Callable[[CallAnswer], None],
         wait: Callable[[], None],
     ) -> None:
         """wait: for the driver's thread, before a question is answered beside it."""
         self._wait = wait
         self._driver = driver
-        self._tell = tell
+        self._send = send
         self._pool = ThreadPoolExecutor(THREADS, "call")
 
     def close(self) -> None:
@@ -97,14 +97,14 @@ class CallService:
 
     def _answer(self, call: Call) -> None:
         try:
-            if call.method in ASIDE:
+            if call.method in READ_CALLS:
                 self._wait()
             arguments = signature(call.method).arguments.decode(call.arguments)
             result = getattr(self._driver, call.method)(*arguments)
         except Exception as problem:
             self._refuse(call, problem)
         else:
-            self._tell(_answer_of(call, result))
+            self._send(_answer_of(call, result))
 
     def _take_register(self, call: Call) -> None:
         def answered(future: "Future[Welcome]") -> None:
@@ -112,7 +112,7 @@ class CallService:
             if problem is not None:
                 self._refuse(call, problem)
             else:
-                self._tell(_answer_of(call, future.result()))
+                self._send(_answer_of(call, future.result()))
 
         try:
             (message,) = signature(REGISTER).arguments.decode(call.arguments)
@@ -123,7 +123,7 @@ class CallService:
     def _refuse(self, call: Call, problem: BaseException) -> None:
         if not isinstance(problem, FairleadError):
             _log.error("a call of %s failed", call.method, exc_info=problem)
-        self._tell(CallAnswer(number=call.number, problem=pack(problem)))
+        self._send(CallAnswer(number=call.number, problem=pack(problem)))
 
 
 def _answer_of(call: Call, result: object) -> CallAnswer:

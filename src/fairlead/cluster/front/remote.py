@@ -22,11 +22,11 @@ from fairlead.cluster.front.messages import (
     CallAnswer,
     UserList,
 )
-from fairlead.cluster.front.part_of_time import PartOfTime
-from fairlead.cluster.front.question_pace import QuestionPace
+from fairlead.cluster.front.rate_limiter import RateLimiter
 from fairlead.cluster.front.relay import encode_arguments, signature
 from fairlead.cluster.front.shown import Shown
 from fairlead.cluster.front.tenants_shown import without_others
+from fairlead.cluster.front.time_share import TimeShare
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
@@ -45,10 +45,11 @@ from fairlead.cluster.store.tokens import TokenTable
 from fairlead.errors import StoreError
 
 LIMIT_S = 40.0  # of an answer: longer than the driver itself waits for the disk
-LONG_S = 150.0  # of a forecast
-SOON_S = 5.0  # of one for which the last commit can stand in
+FORECAST_TIMEOUT_S = 150.0  # of a forecast
+COMMITTED_TIMEOUT_S = 5.0  # of one for which the last commit can stand in
 PROMPT_S = 1.0  # of that, unless the driver is known to be alive since
-ALIVE_S = 1.75  # it has published its status within so long: an idle one does so every 1 to 1.5 s
+# It has published its status within so long: an idle one does so every 1 to 1.5 s
+STATUS_INTERVAL_S = 1.75
 SILENT_S = 8.0  # without its status, after which a forecast under way is not waited for
 POLL_S = 0.1  # between looks whether it is
 METRICS_S = 0.5  # for the driver to say what it counts
@@ -156,8 +157,8 @@ class RemoteFacade:
             lambda name: _seen(table, name), timeout_s=lambda: suspect_after_s(table.heartbeat_s)
         )
         self._committed = Committed(directory, table, self._now_s)
-        self._pace = QuestionPace()
-        self._local = PartOfTime()  # for what is answered here of the driver's questions
+        self._rate_limiter = RateLimiter()
+        self._local = TimeShare()  # for what is answered here of the driver's questions
         self._logs = logs
         self._driver_metrics = ""
         self._tokens = TokenTable(())
@@ -219,9 +220,9 @@ class RemoteFacade:
     def explain(self, caller: Caller, job: int) -> Explanation:
         """Its story; without a forecast where the driver does not answer."""
         self._yield_now()
-        if not self.shown.stale:
+        if not self.shown.is_stale:
             with contextlib.suppress(StoreError):
-                explanation: Explanation = self._soon("explain", caller, job)
+                explanation: Explanation = self._ask_promptly("explain", caller, job)
                 return explanation
         with self._local.turn():
             return self._committed.explain(caller, job, self.shown.age_s)
@@ -229,10 +230,14 @@ class RemoteFacade:
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be. Raises StoreError at once where the driver does not answer, and soon where it
         falls silent meanwhile."""
-        if not self.shown.stale:
+        if not self.shown.is_stale:
             with contextlib.suppress(DriverSilentError):
                 answer: Comparison = self._calls.call(
-                    "what_if", caller, question, limit_s=LONG_S, hopeless=self._is_silent
+                    "what_if",
+                    caller,
+                    question,
+                    limit_s=FORECAST_TIMEOUT_S,
+                    hopeless=self._is_silent,
                 )
                 return answer
         raise StoreError(
@@ -247,20 +252,22 @@ class RemoteFacade:
     def _best(self, method: str, *given: Any) -> Any:
         """Of the driver, or of the last commit where that does not answer soon."""
         self._yield_now()
-        if not self.shown.stale:
+        if not self.shown.is_stale:
             with contextlib.suppress(StoreError):
-                return self._soon(method, *given)
+                return self._ask_promptly(method, *given)
         with self._local.turn():
             return _aged(getattr(self._committed, method)(*given), self.shown.age_s)
 
-    def _soon(self, method: str, *given: Any) -> Any:
+    def _ask_promptly(self, method: str, *given: Any) -> Any:
         """Of the driver. Raises StoreError where it does not answer promptly and may stand still, or does
         not answer soon."""
-        return self._calls.call(method, *given, limit_s=SOON_S, hopeless=self._may_stand_still)
+        return self._calls.call(
+            method, *given, limit_s=COMMITTED_TIMEOUT_S, hopeless=self._may_stand_still
+        )
 
     def _yield_now(self) -> None:
         """Questions share an interpreter with renewals and with the orders of a round: these go first."""
-        self._pace.wait()
+        self._rate_limiter.wait()
         self._yield_to_orders(MAX_YIELD_S)
 
     def _yield_to_orders(self, timeout_s: float) -> None:
@@ -278,7 +285,7 @@ class RemoteFacade:
         return ids
 
     def _may_stand_still(self, waited_s: float) -> bool:
-        return waited_s >= PROMPT_S and self.shown.age_s > ALIVE_S
+        return waited_s >= PROMPT_S and self.shown.age_s > STATUS_INTERVAL_S
 
     def _now_s(self) -> float:
         status = self.shown.status(_FRONT)
@@ -292,7 +299,7 @@ class RemoteFacade:
 
     def driver_metrics(self) -> str:
         """What the driver counts; where it does not answer at once, as it was last known."""
-        if self.shown.stale:
+        if self.shown.is_stale:
             return self._driver_metrics
         with contextlib.suppress(StoreError):
             self._driver_metrics = self._calls.call("metrics_text", limit_s=METRICS_S)

@@ -11,7 +11,7 @@ from fairlead.cluster.front.tenants_shown import tenants_for
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import NodeView, StatusView
 
-STALE_S = 3.0  # a driver that has not published its status for so long does not answer now
+STATUS_TIMEOUT_S = 3.0  # a driver that has not published its status for so long does not answer now
 
 
 class Shown:
@@ -48,12 +48,12 @@ class Shown:
     @property
     def status_age_s(self) -> float | None:
         """The same for people, None = the driver answers, or has never published anything."""
-        return self.age_s if STALE_S < self.age_s < math.inf else None
+        return self.age_s if STATUS_TIMEOUT_S < self.age_s < math.inf else None
 
     @property
-    def stale(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether the driver stands still or computes."""
-        return self.age_s > STALE_S
+        return self.age_s > STATUS_TIMEOUT_S
 
     def status(self, caller: Caller) -> StatusView | None:
         """The cluster in one screen; None = nothing has been published yet."""

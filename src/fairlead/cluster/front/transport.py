@@ -31,7 +31,7 @@ from fairlead.cluster.protocol.quiet_grpc import grpc
 from fairlead.cluster.protocol.validation_messages import UNREADABLE, describe_decode_error
 from fairlead.errors import ConfigError, InputError, StaleError, StoreError
 
-LARGEST = 4 << 20  # bytes of a message
+MAX_MESSAGE_BYTES = 4 << 20  # bytes of a message
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 5_000
 
@@ -48,15 +48,19 @@ class AgentHandler(Protocol):
     """
 
     def authenticate(self, token: str) -> Caller | None:
-        """Whose token this is."""
+        """Return whose token this is; None = nobody's."""
 
     async def register(self, message: Register) -> Welcome:
-        """See ``protocol``, as for the other three."""
+        """Take in a node. Returns what its agent is to know before its first report."""
 
-    async def report(self, message: NodeReport) -> Orders | PublishedOrders: ...
-    async def log(self, message: LogChunk) -> LogOffset: ...
+    async def report(self, message: NodeReport) -> Orders | PublishedOrders:
+        """Take over what a node reports. Returns its newest orders, and renews its lease."""
+
+    async def log(self, message: LogChunk) -> LogOffset:
+        """Store a chunk of a rank's output. Returns the offset that is to be sent next."""
+
     def watch(self, message: WatchRequest) -> AsyncGenerator[Orders | PublishedOrders, None]:
-        """Closed when the agent goes away; may also end by itself."""
+        """Yield the orders of a node as they change. Closed when the agent goes away; may end by itself."""
 
 
 class Tls(NamedTuple):
@@ -86,7 +90,7 @@ class AgentServer:
         host: str = "127.0.0.1",
         port: int = 0,
         tls: Tls | None = None,
-        largest: int = LARGEST,
+        largest: int = MAX_MESSAGE_BYTES,
     ) -> None:
         """port: 0 = any that is free, see ``port`` after the start. largest: bytes of a message."""
         self.handler = handler
@@ -224,7 +228,7 @@ def decode(decoder: msgspec.msgpack.Decoder[_Message], data: bytes) -> _Message:
         message = decoder.decode(data)
     except UNREADABLE as problem:
         if decoder.type is Register:
-            _check_version(_spoken(data))
+            _check_version(_decode_version(data))
         name = getattr(decoder.type, "__name__", "message")
         raise ConfigError(describe_decode_error(name, data, problem)) from None
     if isinstance(message, Register):
@@ -232,24 +236,24 @@ def decode(decoder: msgspec.msgpack.Decoder[_Message], data: bytes) -> _Message:
     return sanitise(message)
 
 
-class _Spoken(msgspec.Struct):
+class _VersionOnly(msgspec.Struct):
     """What every version of ``Register`` has."""
 
     protocol: int
 
 
-def _spoken(data: bytes) -> int:
+def _decode_version(data: bytes) -> int:
     """The version that a message of unknown form is in; ours if it does not say."""
     try:
-        return msgspec.msgpack.decode(data, type=_Spoken).protocol
+        return msgspec.msgpack.decode(data, type=_VersionOnly).protocol
     except UNREADABLE:
         return PROTOCOL
 
 
-def _check_version(spoken: int) -> None:
-    if spoken != PROTOCOL:
+def _check_version(version: int) -> None:
+    if version != PROTOCOL:
         raise _VersionError(
-            f"the agent speaks version {spoken} of the protocol, the server version {PROTOCOL}"
+            f"the agent speaks version {version} of the protocol, the server version {PROTOCOL}"
         )
 
 

@@ -111,6 +111,12 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     end: AttemptEnd | None = None  # how it ended, None = it has not
     lost_own: bool = False  # its lost steps are its own, which the next one does again
 
+    @property
+    def is_step_unknown(self) -> bool:
+        """Whether it trained, and ended without a word of how far it came: it was lost with its server."""
+        known = self.reached_step >= 0 or self.to_step > self.from_step
+        return self.ended_s is not None and self.trained_s is not None and not known
+
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A node."""
@@ -207,6 +213,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     forecast_outcomes: int | None = None
     stands_still: bool = False  # it makes no progress, and may hang: no end is forecast
     rate_known: bool = True  # False: neither stated nor measured yet, so no end is forecast
+    waits_for_node: bool = False  # that is silent, and may still run it: no end is forecast
 
     @property
     def is_calibrated(self) -> bool:

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from fairlead.cluster.protocol.messages import EXPIRED, LEAVES, ORPHANED, STOOD_STILL
+from fairlead.cluster.protocol.messages import AGENT_LEAVES, EXPIRED, ORPHANED, SPAWNER_STALLED
 
 
 class AttemptEnd(StrEnum):
@@ -24,13 +24,13 @@ class AttemptEnd(StrEnum):
     STOPPED = "stopped"  # for another reason, as of its node
 
 
-BY_AGENT = {
+END_OF_AGENT_REASON = {
     EXPIRED: AttemptEnd.LEASE_EXPIRED,
-    LEAVES: AttemptEnd.AGENT_LEFT,
+    AGENT_LEAVES: AttemptEnd.AGENT_LEFT,
     ORPHANED: AttemptEnd.ORPHANED,
-    STOOD_STILL: AttemptEnd.ORPHANED,
+    SPAWNER_STALLED: AttemptEnd.ORPHANED,
 }
 """Reasons that agents give for attempts which they end on their own account -> how these end."""
-LOST = frozenset((AttemptEnd.NODE_LOST, AttemptEnd.RESTORED, *BY_AGENT.values()))
+LOST_ENDS = frozenset((AttemptEnd.NODE_LOST, AttemptEnd.RESTORED, *END_OF_AGENT_REASON.values()))
 """Ends that nobody has decided on."""
 PREEMPTIONS = frozenset((AttemptEnd.PREEMPTED, AttemptEnd.MOVED))  # by a round's decision

@@ -32,9 +32,9 @@ from fairlead.cluster.protocol.runtime import Runtime
 PROTOCOL = 3  # of both sides; they must be equal
 SERVICE = "fairlead.Agents"
 EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
-LEAVES = "agent leaves"
+AGENT_LEAVES = "agent leaves"
 ORPHANED = "the process that owned the ranks died"
-STOOD_STILL = "the process that owned the ranks stood still"
+SPAWNER_STALLED = "the process that owned the ranks stood still"
 LARGEST_LOG = 256 << 10  # bytes in a LogChunk
 ASSIGNMENT_BYTES = 256 << 10  # no Assignment is larger: its texts 128 KiB (JOB_BYTES), paths 80 KiB
 
@@ -172,6 +172,7 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     saving_s: SecondsOrNone = -1.0  # all checkpoints of this start; -1 = none has been begun
     # from the order to stop to the end of the last rank, without the time in which it saved
     stop_s: SecondsOrNone = -1.0
+    ended_age_s: SecondsOrNone = -1.0  # since its last process here ended
     failure: Failure | None = None  # of an end that was nobody's wish
     stall: Text = ""  # it makes no progress: since when, and where its ranks stand
     stacks: Traceback = ""  # of those ranks

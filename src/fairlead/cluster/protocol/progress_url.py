@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 PORT = "{port}"  # becomes a free port of the node, which the job is told
-_LONGEST = 2_000  # characters
+_MAX_URL = 2_000  # characters
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class ProgressAddress:
 def parse_progress_url(url: str, port: int = 1) -> ProgressAddress:
     """port: takes the place of ``{port}``. Raises ValueError, with what is wrong, unless the URL is HTTP to
     the loopback: nothing but the job's own node is ever asked."""
-    if len(url) > _LONGEST or not url.isascii() or not url.isprintable() or " " in url:
-        raise ValueError(f"must be at most {_LONGEST:,} printable ASCII characters without spaces")
+    if len(url) > _MAX_URL or not url.isascii() or not url.isprintable() or " " in url:
+        raise ValueError(f"must be at most {_MAX_URL:,} printable ASCII characters without spaces")
     try:
         parts = urlsplit(url.replace(PORT, str(port)))
         number = 80 if parts.port is None else parts.port

@@ -34,11 +34,11 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "stall_timeout_s": (0, 10**9),
 }
 RATES = (0.0, 1e9)  # steps/s
-LEAST_RATE = 1e-9  # steps/s, but for 0: solvers do not bear what is next to nothing
+MIN_RATE = 1e-9  # steps/s, but for 0: solvers do not bear what is next to nothing
 MAX_CODES = 255
 SPECS = "specs"  # what errors call the jobs of one submission, with their positions
-LONGEST = 200  # characters of a name or a family
-LONGEST_PATH = 4_096
+MAX_NAME = 200  # characters of a name or a family
+MAX_PATH = 4_096
 MAX_WORDS, MAX_VARIABLES, MAX_RATES = 4_096, 1_024, 1_000
 JOB_BYTES = (
     1 << 17
@@ -53,7 +53,7 @@ RESERVED = frozenset(
     }
 )
 CHOICES = {"on_stall": "'restart' or 'report'", "prefork": "true, false or 'auto'"}
-OF_A_JOB = re.compile(
+FIELD_OF_JOB = re.compile(
     r"(?:\w*\[[\d.]+\]\.)?(\w+)"
 )  # a field, of one of several jobs or the only one
 UNKNOWN = re.compile(r"object contains unknown field (.*)", re.IGNORECASE)
@@ -93,7 +93,7 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
         if value is not None:
             _check_number(f"{where}: {name}", value, least, most)
     for name in ("family", "name"):
-        _check_text(where, name, getattr(spec, name), LONGEST)
+        _check_text(where, name, getattr(spec, name), MAX_NAME)
     for name in ("cwd", "checkpoint_dir"):
         _check_path(where, name, getattr(spec, name))
     _check_failing(where, spec)
@@ -118,7 +118,7 @@ def describe_error(problem: msgspec.MsgspecError, content: Any) -> str:
     if not path.startswith("$"):
         return text
     field = path[1:].lstrip(".")
-    of_a_job = OF_A_JOB.fullmatch(field)
+    of_a_job = FIELD_OF_JOB.fullmatch(field)
     if of_a_job and (allowed := CHOICES.get(of_a_job[1])):
         found = _at(path, content)
         return f"{field}: must be {allowed}" + ("" if found is None else f", got {shown(found)}")
@@ -263,7 +263,7 @@ def _check_size(where: str, name: str, texts: Iterable[str]) -> None:
 
 
 def _check_path(where: str, name: str, text: str) -> None:
-    _check_text(where, name, text, LONGEST_PATH)
+    _check_text(where, name, text, MAX_PATH)
     if text and not text.startswith("/"):
         raise InputError(f"{where}: {name}: must be an absolute path, got {shown(text)}")
     if ".." in text.split("/"):
@@ -294,9 +294,9 @@ def _check_rates(where: str, rates: Mapping[str, float]) -> None:
         if not ACCELERATOR.fullmatch(accelerator):
             raise InputError(f"{where}: rates: {shown(accelerator)} is no accelerator type")
         _check_number(f"{where}: rates.{accelerator}", rate, *RATES)
-        if 0 < rate < LEAST_RATE:
+        if 0 < rate < MIN_RATE:
             raise InputError(
-                f"{where}: rates.{accelerator}: expected 0 or at least {LEAST_RATE:g} steps/s, got {rate:g}"
+                f"{where}: rates.{accelerator}: expected 0 or at least {MIN_RATE:g} steps/s, got {rate:g}"
             )
     if rates and not any(rates.values()):
         raise InputError(f"{where}: rates: all are 0, so the job could run nowhere")
@@ -310,7 +310,7 @@ def _check_colocated(where: str, spec: JobSpec) -> None:
         problem_text = f"at most {MAX_RATES:,}, got {len(spec.colocated_fractions):,}"
         raise InputError(f"{where}: colocated_fractions: {problem_text}")
     for other, fraction in spec.colocated_fractions.items():
-        _check_text(where, "colocated_fractions", other, LONGEST)
+        _check_text(where, "colocated_fractions", other, MAX_NAME)
         _check_number(f"{where}: colocated_fractions.{other}", fraction, 0.0, 1.0)
     if colocates(spec) and not spec.rates:
         raise InputError(
@@ -327,7 +327,7 @@ def _check_env(where: str, env: Mapping[str, str]) -> None:
     if len(env) > MAX_VARIABLES:
         raise InputError(f"{where}: env: at most {MAX_VARIABLES:,} variables, got {len(env):,}")
     for name, value in env.items():
-        if len(name) > LONGEST or not VARIABLE.fullmatch(name):
+        if len(name) > MAX_NAME or not VARIABLE.fullmatch(name):
             raise InputError(f"{where}: env: {shown(name)} is no name of a variable")
         if name in RESERVED or name.startswith("FAIRLEAD_"):
             raise InputError(f"{where}: env: {name} is set by Fairlead itself")

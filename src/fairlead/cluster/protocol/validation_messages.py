@@ -9,7 +9,7 @@ import msgspec
 # without end.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-_LONGEST = 60  # characters of a value that are shown
+_MAX_SHOWN = 60  # characters of a value that are shown
 _AT = re.compile(r" - at `\$(.*)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
@@ -36,4 +36,4 @@ def _value(data: bytes, path: str) -> str:
     if isinstance(value, dict | list | tuple):
         return ""
     shown = repr(value)
-    return f" (it is {shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + '...'})"
+    return f" (it is {shown if len(shown) <= _MAX_SHOWN else shown[: _MAX_SHOWN - 3] + '...'})"

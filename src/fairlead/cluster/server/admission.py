@@ -39,7 +39,7 @@ class Admission:
         self.unfit: set[int] = set()  # jobs that fit nowhere any more; the core holds them aside
         self.learning: set[JobType] = set()  # kinds that the core is about to be told of
 
-    def outside(self, job: int) -> bool:
+    def awaits_fitting_cluster(self, job: int) -> bool:
         """Whether the job waits for a cluster that it fits."""
         return job in self.unplaced or job in self.unfit
 
@@ -68,7 +68,7 @@ class Admission:
         lost = row.state in ON_DEVICES and over is not None and not over.completed
         if row.retry_s is not None or not (lost or row.state in ("waiting", "preempted")):
             return False
-        return not self.outside(row.id) and not self._detained.has(row.id)
+        return not self.awaits_fitting_cluster(row.id) and not self._detained.has(row.id)
 
     def _free(self) -> dict[str, int]:
         """Accelerator type -> devices of nodes in use, less those of jobs of the round that go on."""

@@ -7,8 +7,9 @@ from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.death_judge import DeathDecision, DeathJudge
+from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_round import EndedAttempt
-from fairlead.cluster.server.spawner_deaths import DeathDecision, SpawnerDeathJudge
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES, JobRow
 from fairlead.model.events import RoundOutcome
@@ -37,15 +38,15 @@ class AttemptEnds:
         self._steps = steps
         self._orders = orders
         self._listeners = listeners
-        self._deaths = SpawnerDeathJudge(state.options.profile.round_s)
+        self._deaths = DeathJudge(state.options.profile.round_s)
 
     def orphan(self, node: str, attempts: list[Attempt], reason: str) -> None:
         """These attempts no longer exist on a node; on their other nodes they must stop."""
-        self.doom(attempts, reason, node)
+        self.stop_broken(attempts, reason, node)
         for attempt in attempts:
             self.part_over(node, attempt)
 
-    def doom(self, attempts: list[Attempt], reason: str, node: str) -> None:
+    def stop_broken(self, attempts: list[Attempt], reason: str, node: str) -> None:
         """These attempts cannot go on, though parts of them may still run: all of them must stop.
         node: what the reason is about."""
         for attempt in attempts:
@@ -53,6 +54,32 @@ class AttemptEnds:
             for other in attempt.nodes:
                 self._state.fleet.revoke(other, attempt.row.id, attempt.record.attempt, reason)
             attempt.row.reason, attempt.row.reason_node = reason, node
+
+    def note_agent_death(self, node: LiveNode) -> None:
+        """The agent of a node has died or is silent for good, without having ended its jobs in order. Called
+        before its attempts are booked: each is judged when it ends."""
+        if (
+            not node.agent.incarnation or node.agent.left_s
+        ):  # the server was away itself, or in order
+            return
+        present = [
+            attempt
+            for key, attempt in self._state.registry.on_node.get(node.name, {}).items()
+            if node.name not in attempt.gone
+            and (key in node.leases.granted or node.name in attempt.statuses)
+        ]
+        if not present:
+            return
+        death = node.name, node.agent.incarnation, node.agent.registration
+        self._deaths.note_agent(
+            death,
+            [attempt.row.id for attempt in present],
+            now=self._state.now_s(),
+            last_seen_s=node.observed.seen,
+            moment_s=self._state.fleet.silence_s,
+        )
+        for attempt in present:
+            attempt.agent_death = death
 
     def part_over(self, node: str, attempt: Attempt) -> None:
         """Nothing of an attempt is on this node, and nothing will be."""
@@ -63,7 +90,7 @@ class AttemptEnds:
     def end(self, attempt: Attempt) -> None:
         """All ranks of an attempt are gone: book it."""
         row, fleet = attempt.row, self._state.fleet
-        now = max(min(self._state.now_s(), attempt.known_until_s), attempt.record.since_s)
+        now = attempt.over_s(self._state.now_s())
         attempt.death = self._judge_death(attempt, now)
         failure, completed = attempt.failure(), attempt.completed()
         if not failure and not attempt.killed_late:
@@ -72,8 +99,9 @@ class AttemptEnds:
             )
         row.reached_step = max(row.reached_step, attempt.reached())
         # It may need fewer steps than announced.
-        keeps = row.total_steps if completed else attempt.survives()
-        timed = row.starts_over and not attempt.tells  # else the next one says what it goes on from
+        keeps = row.total_steps if completed else attempt.resumable_steps()
+        # Else the next one says what it goes on from
+        timed = row.starts_over and not attempt.reports_steps
         over = attempt.progress() if timed and not completed else 0.0
         self._steps.measure(attempt)
         self._orders.close_row(attempt, now, keeps, attempt.end())
@@ -86,7 +114,7 @@ class AttemptEnds:
         row.stall = ""
         if failure:
             row.failures += 1
-            row.reason = f"failed: {failure}"
+            row.reason, row.reason_node = f"failed: {failure}", ""
         self._state.counters.job_failures.inc(bool(failure))
         self._state.counters.preemptions.inc(attempt.is_preempted)
         for listener in self._listeners:
@@ -101,13 +129,17 @@ class AttemptEnds:
             row.steps, row.counted_s = keeps, now
 
     def _judge_death(self, attempt: Attempt, now: float) -> DeathDecision | None:
-        """Judge whether a job is to blame for the death of the process that owned its ranks."""
+        """Judge whether a job is to blame for the death of an agent or a spawner with which it ended."""
+        key = attempt.agent_death
         for node, status in attempt.statuses.items():
             known = self._state.fleet.nodes.get(node)
             if status.spawner_death is not None and known is not None:
                 at = node, known.agent.newest
-                return self._deaths.judge(attempt.row.id, at, status.spawner_death, now)
-        return None
+                key = self._deaths.note_spawner(at, status.spawner_death, now)
+                break
+        if key is None or attempt.completed() or not attempt.row.open:
+            return None
+        return self._deaths.judge(attempt.row.id, key, one_node=len(attempt.nodes) == 1)
 
     def _ended_in_round(self, attempt: Attempt, now: float, keeps: float, failure: str) -> bool:
         """Note the end for the report of the round in force; False: the attempt is not part of it."""
@@ -137,7 +169,11 @@ class AttemptEnds:
                 row.state, self._state.capacity_changed = row.off_devices, True
                 registry.dirty_jobs.add(row.id)
             return
-        if not completed:
+        if completed:
+            end, outcome = AttemptEnd.COMPLETED, EndedAttempt(now, RoundOutcome.RAN, True)
+        elif attempt.death is not None and (attempt.death.blame or attempt.death.wait_s):
+            end, outcome = AttemptEnd.STOPPED, EndedAttempt(now, RoundOutcome.LOST, False)
+        else:
             following.from_step = following.record.from_step = keeps
             registry.dirty_attempts[following.key] = following.record
             if row.state in ON_DEVICES:
@@ -145,10 +181,10 @@ class AttemptEnds:
             self._orders.order(following)
             return
         current = self._state.round
-        self._orders.close_row(following, now, keeps, (AttemptEnd.COMPLETED, AttemptEnd.COMPLETED))
+        self._orders.close_row(following, now, keeps, (end, end))
         registry.drop(following)
         if current is not None and current.starts.get(row.id) is following:
-            current.ended[row.id] = EndedAttempt(now, RoundOutcome.RAN, True)
+            current.ended[row.id] = outcome
 
     def _measure_fairness(self, row: JobRow, now: float) -> None:
         """Finish-time fairness of a job that is about to complete: its JCT over the time that its steps

@@ -95,15 +95,14 @@ class AttemptOrders:
         for node in attempt.nodes:
             if node not in attempt.gone:
                 interval_s = checkpoint_interval_s(attempt, options.mtbf_s)
-                self._state.fleet.desire(
-                    node, attempt.assignment(node, interval_s, options.checkpoints)
-                )
+                self._state.fleet.desire(node, attempt.assignment(node, interval_s))
 
     def _first_order(self, attempt: Attempt) -> None:
         """From now on it is one that a process may run of."""
         attempt.ordered = attempt.record.ordered = True
         attempt.record.ordered_s = self._state.now_s()
         attempt.row.starts += 1
+        attempt.row.failed = False
         if attempt.row.reason.startswith((FROM_BACKUP, LOSS_ACCEPTED)):
             attempt.row.reason = ""
         self._state.registry.dirty_attempts[attempt.key] = attempt.record
@@ -133,7 +132,12 @@ class AttemptOrders:
         record, row, leader = attempt.record, attempt.row, attempt.leader
         record.ended_s, record.to_step = now, step
         if attempt.ordered:
-            record.reached_step = max(attempt.done(), step, attempt.failed_at)
+            reached = max(attempt.done(), step, attempt.failed_at)
+            unheard = (
+                leader is None and record.trained_s is not None
+            )  # since the server was started
+            is_known = reached > record.from_step or not unheard
+            record.reached_step = reached if is_known else -1.0
         if not attempt.ordered:
             record.from_step = step
         record.end, record.why = end

@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.protocol.plausible import MAX_RATE
 
-KNOWN_S = 1.0  # of training, for a start to have a rate of its own
+MIN_TRAINED_S = 1.0  # of training, for a start to have a rate of its own
 
 
-def as_known(status: AttemptStatus, before: AttemptStatus) -> AttemptStatus:
+def merge_known(status: AttemptStatus, before: AttemptStatus) -> AttemptStatus:
     """What a node says of a start, with what its agent no longer knows: one that was started anew has not
     seen what the one before it told."""
     if status.loaded_step >= 0 or before.loaded_step < 0:
@@ -35,7 +35,7 @@ def measured_rate(status: AttemptStatus, since: tuple[float, float] | None = Non
     since: step and seconds trained from which on it counts."""
     step, before_s = since or (float(status.loaded_step), 0.0)
     trained_s = steps_took_s(status) - before_s
-    if status.loaded_step < 0 or trained_s <= KNOWN_S:
+    if status.loaded_step < 0 or trained_s <= MIN_TRAINED_S:
         return None
     rate = (status.step - step) / trained_s
     return rate if 0 <= rate <= MAX_RATE else None  # else it is not true

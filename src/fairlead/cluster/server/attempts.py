@@ -5,8 +5,9 @@ import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from fairlead.client.rank_environment import EXIT_IO
 from fairlead.cluster.protocol.api_models import ENDED_STATES, JobState
-from fairlead.cluster.protocol.attempt_end import BY_AGENT, PREEMPTIONS, AttemptEnd
+from fairlead.cluster.protocol.attempt_end import END_OF_AGENT_REASON, PREEMPTIONS, AttemptEnd
 from fairlead.cluster.protocol.messages import (
     Assignment,
     AttemptKey,
@@ -15,15 +16,15 @@ from fairlead.cluster.protocol.messages import (
     Rank,
 )
 from fairlead.cluster.protocol.plausible import MAX_RATE
-from fairlead.cluster.server.attempt_statuses import KNOWN_S, measured_rate, steps_took_s
-from fairlead.cluster.server.spawner_deaths import DeathDecision
+from fairlead.cluster.server.attempt_statuses import MIN_TRAINED_S, measured_rate, steps_took_s
+from fairlead.cluster.server.death_judge import DeathDecision, DeathKey
 from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
     TenantTotals,
 )
 
-STALE_S = 4.0  # nothing is expected of a job beyond so much time without news
+MAX_EXTRAPOLATION_S = 4.0  # nothing is expected of a job beyond so much time without news
 
 
 @dataclass(slots=True)
@@ -50,11 +51,13 @@ class Attempt:
     last_report_s: float = 0.0  # monotonic time of the report in which rank 0's node said that
     lost: bool = False  # a node of it was lost
     known_until_s: float = math.inf  # cluster's time; what it did later is in no account
+    ended_s: dict[str, float] = field(default_factory=dict)  # node -> when it ended there, as told
     stalled: bool = False  # its first node says that it makes no progress
     progress_reported: bool = False  # has an unmanaged job's first word of its steps been booked?
     finishing_since: float | None = None  # its steps are done, as the server heard then
     colocated: tuple[AttemptKey, ...] = ()  # that share its devices in the round in force
-    death: DeathDecision | None = None  # where it ended with the process that owned its ranks
+    agent_death: DeathKey | None = None  # an agent of its nodes died while it ran there
+    death: DeathDecision | None = None  # where it ended with an agent or a spawner
     solo_since: tuple[float, float] | None = None  # step and seconds trained when it no longer did
     key: AttemptKey = field(init=False)  # (job, attempt)
     first_node: str = field(init=False)  # where rank 0 is
@@ -102,7 +105,7 @@ class Attempt:
         return {n: tuple(d for r in ranks for d in r.devices) for n, ranks in self.nodes.items()}
 
     @property
-    def tells(self) -> bool:
+    def reports_steps(self) -> bool:
         """Has it said how many steps are done? Of a job without the iterator that says nothing, running time
         is all that is known."""
         return self.leader is not None and self.leader.loaded_step >= 0
@@ -137,14 +140,14 @@ class Attempt:
         if leader is None or leader.state != "running" or self.stopping:
             return known
         age_s, rate = max(now - self.last_report_s, 0.0), self.rate
-        if self.tells or self.row.tells_steps or not self.row.spec.unmanaged:
+        if self.reports_steps or self.row.tells_steps or not self.row.spec.unmanaged:
             if leader.step_age_s < 0 or leader.loaded_step < 0:
                 return known
             trained_s = steps_took_s(leader)
-            if trained_s >= KNOWN_S:
+            if trained_s >= MIN_TRAINED_S:
                 rate = min((leader.step - leader.loaded_step) / trained_s, MAX_RATE)
             age_s += leader.step_age_s
-        done = float(math.floor(known + rate * min(age_s, STALE_S)))
+        done = float(math.floor(known + rate * min(age_s, MAX_EXTRAPOLATION_S)))
         return max(known, self.row.countable(done))
 
     @property
@@ -178,7 +181,7 @@ class Attempt:
             return False
         return trained_s is None or now - trained_s < trained_s - ordered_s
 
-    def survives(self) -> float:
+    def resumable_steps(self) -> float:
         """Steps that the next start can go on from, as far as is known."""
         if self.row.spec.unmanaged and not self.row.tells_saved:
             return 0.0 if self.row.starts_over else self.progress()
@@ -214,29 +217,34 @@ class Attempt:
     def cut_short(self) -> bool:
         """Did it lose its node or its agent before it was seen to train? How long a start takes it does not
         say."""
-        begun = self.row.spec.unmanaged or self.tells
+        begun = self.row.spec.unmanaged or self.reports_steps
         return (self.lost or self.interrupted) and not begun
 
     @property
     def interrupted(self) -> bool:
         """Whether its agent ended it of its own accord."""
-        return any(status.reason in BY_AGENT for status in self.statuses.values())
+        return any(status.reason in END_OF_AGENT_REASON for status in self.statuses.values())
 
     def end(self) -> tuple[AttemptEnd, str]:
         """How it ended, now that it is over, and that for people."""
         if self.completed():
             return AttemptEnd.COMPLETED, AttemptEnd.COMPLETED
+        if self.blame:
+            return AttemptEnd.FAILED, f"failed: {self.blame}"
         if self.lost:
             return self.loss
         own_reasons = [
-            status.reason for status in self.statuses.values() if status.reason in BY_AGENT
+            status.reason
+            for status in self.statuses.values()
+            if status.reason in END_OF_AGENT_REASON
         ]
-        if own_reasons and not self.blame:
-            return BY_AGENT[own_reasons[0]], own_reasons[0]
+        if own_reasons:
+            why = f"{own_reasons[0]}; {self.unsaved}" if self.unsaved else own_reasons[0]
+            return END_OF_AGENT_REASON[own_reasons[0]], why
         if failure := self.failure():
             return AttemptEnd.FAILED, f"failed: {failure}"
-        if self.killed_late:
-            return self.stop_end, f"{self.stopping}; {self.killed_late}"
+        if trouble := self.killed_late or self.unsaved:
+            return self.stop_end, f"{self.stopping}; {trouble}"
         return self.stop_end, self.stopping or "ended"
 
     @property
@@ -250,9 +258,25 @@ class Attempt:
         return killed[0].reason if killed else ""
 
     @property
+    def unsaved(self) -> str:
+        """Why its work could not be saved as it ended; "" = it was, as far as is known."""
+        for status in self.statuses.values():
+            if status.exit_code == EXIT_IO:
+                tells = status.reason and status.reason not in END_OF_AGENT_REASON
+                return status.reason if tells else "its work could not be saved"
+        return ""
+
+    @property
     def is_preempted(self) -> bool:
         """Whether a round's decision told it to stop before its job was done."""
         return bool(self.stopping) and self.stop_end in PREEMPTIONS and not self.completed()
+
+    def over_s(self, now: float) -> float:
+        """When it was over, cluster's time: as its nodes told, or else ``now``, or when it was known of last;
+        never before it trained."""
+        known = max(self.ended_s.values()) if len(self.ended_s) == len(self.nodes) else now
+        began_s = max(self.record.since_s, self.record.trained_s or 0.0)
+        return max(min(known, now, self.known_until_s), began_s)
 
     def stop(self, end: AttemptEnd, reason: str = "") -> None:
         """Note that it was told to stop. reason: for people; "" = what ``end`` says."""
@@ -260,7 +284,7 @@ class Attempt:
 
     @property
     def blame(self) -> str:
-        """Why it is to blame for the death of the process that owned its ranks; "" = it is not."""
+        """Why it is to blame for the death of an agent or a spawner; "" = it is not."""
         return "" if self.death is None else self.death.blame
 
     def failure(self) -> str:
@@ -283,7 +307,7 @@ class Attempt:
     @property
     def failed_at(self) -> float:
         """The step at which it failed, as its process says; -1 = it did not, or that is not known."""
-        found = self.culprit()[1] if self.failure() else None
+        found = self.root_failure()[1] if self.failure() else None
         return -1.0 if found is None else min(float(found.step), self.row.total_steps)
 
     @property
@@ -292,12 +316,10 @@ class Attempt:
         bad = [node for node, status in self.statuses.items() if status.exit_code not in (0, None)]
         return sorted(bad, key=lambda node: _follows(self.statuses[node].failure))
 
-    def culprit(self) -> tuple[str, Failure | None]:
+    def root_failure(self) -> tuple[str, Failure | None]:
         """The node on which it failed, and what went wrong there as far as is known."""
-        if self.blame:
-            return next(
-                node for node, status in self.statuses.items() if status.spawner_death
-            ), None
+        if self.death is not None and self.death.blame:
+            return self.death.node, None
         node = next(iter(self.failed), self.first_node)
         status = self.statuses.get(node)
         if status is None:
@@ -306,8 +328,8 @@ class Attempt:
             return node, Failure(exit_code=status.exit_code)
         return node, status.failure
 
-    def assignment(self, node: str, checkpoint_s: float, checkpoints: str = "") -> Assignment:
-        """The order for one of the nodes. checkpoints: directory of those of all jobs."""
+    def assignment(self, node: str, checkpoint_s: float) -> Assignment:
+        """The order for one of the nodes."""
         spec, first = self.row.spec, self.first_node
         return Assignment(
             job=self.row.id,
@@ -316,8 +338,7 @@ class Attempt:
             command=spec.command,
             env=spec.env,
             cwd=spec.cwd,
-            checkpoint_dir=spec.checkpoint_dir
-            or (f"{checkpoints}/{self.row.folder or self.row.id}" if checkpoints else ""),
+            checkpoint_dir=self.row.checkpoint_dir,
             ranks=self.nodes[node],
             world_size=sum(len(ranks) for ranks in self.nodes.values()),
             master="" if node == first else self.address,

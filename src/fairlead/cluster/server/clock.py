@@ -43,7 +43,7 @@ class Clock:
         """boot, boot_s, wall_s: the sources of time."""
         self._boot, self._boot_s, self._wall_s = boot, boot_s, wall_s
         self._offset_s: float | None = None  # the cluster's time less boot_s
-        self.kept_s = 0.0  # the cluster's time when that was kept which it went on from
+        self.restored_s = 0.0  # the cluster's time when that was kept which it went on from
 
     def from_meta(self, meta: str | None, at_least_s: float = 0.0) -> "Clock":
         """Go on from what was kept; None: begin at 0. at_least_s: a time that has been seen already.
@@ -53,7 +53,7 @@ class Clock:
         now_s = at_least_s
         if meta is not None:
             mark = msgspec.json.decode(meta, type=_Mark)
-            self.kept_s = mark.now_s
+            self.restored_s = mark.now_s
             now_s = max(now_s, mark.now_s + max(self._since(mark), 0.0))
         self._offset_s = now_s - self._boot_s()
         return self

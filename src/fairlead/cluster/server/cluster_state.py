@@ -49,15 +49,15 @@ class ClusterState:
     writes: list[Callable[[Transaction], None]] = field(
         default_factory=list
     )  # with the next commit
-    touched_nodes: set[str] = field(default_factory=set)  # of which something else is to be shown
+    changed_nodes: set[str] = field(default_factory=set)  # of which something else is to be shown
     # Nodes and jobs:
     lost_nodes: set[str] = field(default_factory=set)  # out of service, as the core has been told
     next_job: int = 0
+    checkpoints: str = ""  # directory for those of jobs submitted from now on
     order_origin: str = ""  # first part of the ids of orders: see ``protocol.messages.OrderId``
-    submission_keys: dict[str, list[int]] = field(default_factory=dict)  # not committed yet
     ended_counts: dict[str, int] = field(default_factory=dict)  # state -> jobs that ended in it
     # The journal:
-    trouble: str = ""  # why nothing can be made durable just now
+    commit_error: str = ""  # why nothing can be made durable just now
     halted: str = ""  # why nothing is scheduled, accepted or ended any more by this server
     journal_records: int = 0  # in all segments
     segment_records: int = 0  # in the newest segment
@@ -92,6 +92,13 @@ class ClusterState:
             self.lost_nodes.discard(node)
             self.capacity_changed = True
             self.emit(NodeRecovered(self.now_s(), node))
+
+    def remove_node(self, node: str) -> None:
+        """Forget a node that nothing runs on."""
+        self.fleet.remove(node)
+        self.lost_nodes.discard(node)
+        self.write(lambda t: t.delete_node(node))
+        self.rebuild_due = True
 
     def drop_reasons(self, node: str) -> None:
         """Whatever was the matter with a node is so no longer."""

@@ -105,19 +105,19 @@ def collaborators(
     state: ClusterState,
     inbox: Inbox,
     *,
-    tell: Callable[[ShownNode | ShownStatus], None],
+    send_to_front: Callable[[ShownNode | ShownStatus], None],
     is_stopping: Callable[[], bool],
     is_interrupted: Callable[[], bool],
 ) -> Collaborators:
-    """All parts of a driver. tell: given what the front shall show; is_stopping: whether the server ends;
-    is_interrupted: whether the core is to be put together anew, or the server ends."""
+    """All parts of a driver. send_to_front: given what the front shall show; is_stopping: whether the server
+    ends; is_interrupted: whether the core is to be put together anew, or the server ends."""
     precedence, solves = Yielder(), SolveCoordinator(state, inbox)
     service = NodeService(state, NodeRecovery(state))
     jobs = _job_parts(state, service)
     attempts = _attempt_parts(state, jobs, service)
     nodes = _node_parts(state, inbox, service, jobs, attempts)
     builder = ViewBuilder(state, admission=jobs.admission, detention=nodes.detention, solves=solves)
-    views = ViewParts(builder=builder, published=PublishedViews(state, builder, tell))
+    views = ViewParts(builder=builder, published=PublishedViews(state, builder, send_to_front))
     commits = CommitLog(
         state,
         publisher=views.published,

@@ -31,6 +31,22 @@ class Publisher(Protocol):
         """Show how the cluster is now."""
 
 
+class Joining(Protocol):
+    """What is written with the next commit, and taken back where that fails."""
+
+    def collect(self) -> bool:
+        """Decide what is to be written with the commit that begins; returns whether there is anything."""
+
+    def write(self, t: Transaction) -> None:
+        """Write that."""
+
+    def committed(self) -> Collection[int]:
+        """It is durable; answers to who waited are handed over. Returns the jobs that it is about."""
+
+    def refuse(self, why: str) -> None:
+        """It could not be written, and will not be."""
+
+
 class CommitLog:
     """On the driver's thread."""
 
@@ -50,11 +66,12 @@ class CommitLog:
         self._is_stopping = is_stopping
         self._records: list[bytes] = []
         self._answers: list[tuple[Future[Any], Any]] = []
-        self._joining: list[Callable[[], None]] = []
+        self._joining: list[Joining] = []
+        self._joined: list[Joining] = []  # with something to write with the commit under way
 
-    def join(self, add: Callable[[], None]) -> None:
+    def join(self, joining: Joining) -> None:
         """Have something added to each commit that takes no long time, just before it is written."""
-        self._joining.append(add)
+        self._joining.append(joining)
 
     def append(self, record: bytes) -> None:
         """Have a record written to the journal with the next commit."""
@@ -68,22 +85,23 @@ class CommitLog:
         """Write what was handled since the last commit, publish it, and pass the answers on."""
         state, registry = self._state, self._state.registry
         if len(registry.dirty_jobs) + len(registry.dirty_attempts) < MAX_ROWS:
-            for add in self._joining:
-                add()
-        answers, self._answers = self._answers, []
+            self._joined = [joining for joining in self._joining if joining.collect()]
         jobs = list(registry.dirty_jobs)
         nodes = {node for record in registry.dirty_attempts.values() for node in record.nodes}
-        if self._records or state.writes or registry.dirty_jobs or registry.dirty_attempts:
+        if self._joined or self._has_changes():
             try:
                 written = self._write_until_done()
             except ReplacedError as problem:  # the server ends: nobody shall wait for it
-                _refuse(answers, str(problem))
+                self._refuse(str(problem))
                 raise
             if not written:  # nothing of it is durable, so nobody is told of it
-                _refuse(answers, state.trouble)
+                self._refuse(state.commit_error)
                 return
             registry.forget_closed()
-            state.submission_keys.clear()
+        joined, self._joined = self._joined, []
+        for joining in joined:
+            jobs += joining.committed()
+        answers, self._answers = self._answers, []
         self._committed()
         nodes |= state.fleet.publish()
         self._publisher.publish(jobs, nodes, waits=bool(answers))
@@ -97,6 +115,11 @@ class CommitLog:
         self.commit()
         self._state.segment_records = len(records)
 
+    def _has_changes(self) -> bool:
+        registry = self._state.registry
+        changed = registry.dirty_jobs or registry.dirty_attempts
+        return bool(self._records or self._state.writes or changed)
+
     def _write_until_done(self) -> bool:
         """Is it written? If not, the server ends."""
         state = self._state
@@ -106,17 +129,19 @@ class CommitLog:
                     self._write_all(t)
                 break
             except StoreError as problem:
-                if not state.trouble:
+                if not state.commit_error:
                     _log.error("%s; leases go on being renewed", problem)
-                state.trouble = str(problem)
+                state.commit_error = str(problem)
+                self._refuse_joined(state.commit_error)  # nobody knows when it could be written
                 if self._is_stopping():
                     return False
                 self._publisher.show_status()
                 time.sleep(RETRY_S)
-        state.trouble = ""
+        state.commit_error = ""
         state.segment_records += len(self._records)
         state.journal_records += len(self._records)
         self._records, state.writes = [], []
+        state.registry.tenants_changed = False
         return True
 
     def _write_all(self, t: Transaction) -> None:
@@ -129,15 +154,23 @@ class CommitLog:
         t.put_attempts(registry.dirty_attempts.values())
         for write in state.writes:
             write(t)
+        for joining in self._joined:
+            joining.write(t)
         if registry.tenants_changed:
             t.set_meta("tenants", msgspec.json.encode(registry.tenants).decode())
-            registry.tenants_changed = False
         t.set_meta("clock", state.clock.to_meta())
 
+    def _refuse(self, why: str) -> None:
+        """Nobody of those who wait shall wait any more."""
+        self._refuse_joined(why)
+        answers, self._answers = self._answers, []
+        for future, _ in answers:
+            future.set_exception(StoreError(why))
 
-def _refuse(answers: Iterable[tuple[Future[Any], Any]], why: str) -> None:
-    for future, _ in answers:
-        future.set_exception(StoreError(why))
+    def _refuse_joined(self, why: str) -> None:
+        joined, self._joined = self._joined, []
+        for joining in joined:
+            joining.refuse(why)
 
 
 def _ignore(_: object) -> None:

@@ -66,19 +66,19 @@ class CoreRenewal:
         state.ready = True
         self._solves.begin_anew()
         self._commits.begin_segment(records)
-        self._tell_lost_nodes(now)
+        self._emit_lost_nodes(now)
         self._admission.refit(now)
         if state.round is None:  # nothing else would make the new core decide
             state.emit(JobsSubmitted(now, ()))
 
-    def _tell_lost_nodes(self, now: float) -> None:
+    def _emit_lost_nodes(self, now: float) -> None:
         """Nodes that were lost before the core knew them, unless it is about to be told so."""
         core = self._state.scheduler
         assert core is not None
-        told = {event.node for event in self._state.events if isinstance(event, NodeLost)}
+        announced = {event.node for event in self._state.events if isinstance(event, NodeLost)}
         for index, node in enumerate(core.data.cluster.nodes):
-            mine = core.data.running.site.works[core.data.cluster.device_node == index]
-            if node.name in self._state.lost_nodes - told and mine.any():
+            job_on_device = core.data.running.site.works[core.data.cluster.device_node == index]
+            if node.name in self._state.lost_nodes - announced and job_on_device.any():
                 self._state.emit(NodeLost(now, node.name))
 
     def _make_setup(self) -> tuple[Setup, Policy | Planner]:

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairlead.cluster.server.hysteresis import PreemptionState, Turn, next_turn
+from fairlead.cluster.server.hysteresis import PreemptionState, PreemptionTime, next_preemption
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.scheduler import Scheduler
 
-LEAST = 0.0005  # part of the time below which a share is none
+MIN_SHARE = 0.0005  # part of the time below which a share is none
 
 
 def _none() -> Ints:
@@ -67,7 +67,7 @@ class DecidedShares:
         share = np.asarray(self.share[mine].sum(axis=0))
         found: dict[str, float] = {}
         for slot, part in zip(self.slots, share.tolist(), strict=True):
-            if part > LEAST:
+            if part > MIN_SHARE:
                 found[slot.accelerator] = found.get(slot.accelerator, 0.0) + part
         return found
 
@@ -76,14 +76,15 @@ class DecidedShares:
         at = self.at(job)
         return at is not None and bool(self.allocated[(self.group_member == at).any(axis=1)].any())
 
-    def turn(self, job: int) -> Turn | None:
+    def preemption_time(self, job: int) -> PreemptionTime | None:
         """When a job that waits is preferred to one that runs; None where nothing is known of that."""
         at = self.at(job)
         if at is None or self.preemption is None:
             return None
         solo = (self.group_member[:, 0] == at) & (self.group_member[:, 1:] < 0).all(axis=1)
         return next(
-            (next_turn(self.preemption, group) for group in np.flatnonzero(solo).tolist()), None
+            (next_preemption(self.preemption, group) for group in np.flatnonzero(solo).tolist()),
+            None,
         )
 
     def partners(self, job: int) -> dict[int, float]:
@@ -96,6 +97,6 @@ class DecidedShares:
         for group in np.flatnonzero(mine).tolist():
             one, two = self.group_member[group].tolist()
             part = float(self.share[group].sum())
-            if part > LEAST:
+            if part > MIN_SHARE:
                 found[int(self.job[two if one == at else one])] = part
         return found

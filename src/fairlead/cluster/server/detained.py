@@ -23,7 +23,7 @@ from fairlead.cluster.store.rows import JobRow
 from fairlead.model.events import JobsPaused
 
 # Where attempts are left alone. From a node that is drained and answers, jobs go elsewhere at once, saved.
-_DETAINING: frozenset[NodeState] = frozenset(("suspect", "unhealthy", "waiting", "offline"))
+_DETAINING_STATES: frozenset[NodeState] = frozenset(("suspect", "unhealthy", "waiting", "offline"))
 
 
 class Detention:
@@ -56,19 +56,19 @@ class Detention:
             node = state.fleet.nodes.get(name)
             if node is not None and self._detains(node):
                 for attempt in list(state.registry.on_node.get(name, {}).values()):
-                    if self._keep(node, attempt):
+                    if self._stays_detained(node, attempt):
                         found[attempt.row.id] = name
         detained, released = self.jobs.replace(found)
-        self._tell(detained, detained=True)
-        self._tell(released, detained=False)
+        self._emit(detained, detained=True)
+        self._emit(released, detained=False)
 
     def _detains(self, node: LiveNode) -> bool:
         state = condition(node, self._state.fleet.monotonic()).state
-        return state in _DETAINING or (
+        return state in _DETAINING_STATES or (
             state == "drained" and (node.suspect or bool(node.agent.inherited))
         )
 
-    def _keep(self, node: LiveNode, attempt: Attempt) -> bool:
+    def _stays_detained(self, node: LiveNode, attempt: Attempt) -> bool:
         """May an attempt that the node was given still run there, and is its job to wait for that? One that
         has not begun is given up, and a gang of which another node is well stops there."""
         row = attempt.row
@@ -104,25 +104,29 @@ class Detention:
         state = condition(node, self._state.fleet.monotonic()).state
         self._orders.stop(job, AttemptEnd.STOPPED, f"node {node.name} is {state}")
 
-    def _tell(self, jobs: list[int], detained: bool) -> None:
+    def _emit(self, jobs: list[int], detained: bool) -> None:
         registry = self._state.registry
         rows = [registry.jobs[job] for job in jobs if job in registry.jobs]
         if detained:
             self.jobs.hold(jobs)
         changed = [
-            row.id for row in rows if self._is_cores(row) and (detained or not self._waits(row))
+            row.id for row in rows if self._is_in_core(row) and (detained or not self._waits(row))
         ]
         if changed:
             self._state.capacity_changed = True
             now = self._state.now_s()
-            self._steps.tell_corrections(now)
+            self._steps.emit_corrections(now)
             self._state.emit(JobsPaused(now, np.array(sorted(changed)), detained))
             if not detained:
                 self.jobs.release(changed)
 
-    def _is_cores(self, row: JobRow) -> bool:
+    def _is_in_core(self, row: JobRow) -> bool:
         """Whether it is the core that holds the job or lets it go."""
-        return row.open and row.state != "paused" and not self._admission.outside(row.id)
+        return (
+            row.open
+            and row.state != "paused"
+            and not self._admission.awaits_fitting_cluster(row.id)
+        )
 
     def _waits(self, row: JobRow) -> bool:
         """Whether the core goes on holding the job until it is tried again."""
@@ -135,6 +139,6 @@ class Detention:
         if node is None:
             return ""
         current = condition(node, self._state.fleet.monotonic())
-        if self.jobs.goes_on(self._state.registry, job):
+        if self.jobs.is_running(self._state.registry, job):
             return f"its node {name} is {current.state}: {current.reason}"
         return f"waits for node {name}, {current.reason}"

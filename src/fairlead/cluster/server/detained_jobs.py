@@ -17,7 +17,7 @@ class DetainedJobs:
         """Whether it is detained, or the core has not decided since it was let go."""
         return job in self.nodes or job in self._releasing
 
-    def goes_on(self, registry: JobRegistry, job: int) -> bool:
+    def is_running(self, registry: JobRegistry, job: int) -> bool:
         """Whether a detained job runs on, outside of the rounds."""
         attempt = registry.newest(job)
         runs = attempt is not None and attempt.ordered and not attempt.stopping and not attempt.lost

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairlead.cluster.server.attempt_statuses import KNOWN_S
+from fairlead.cluster.server.attempt_statuses import MIN_TRAINED_S
 from fairlead.cluster.server.attempts import Training
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.rates import stated_rates, table_for
@@ -20,7 +20,7 @@ from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.driver import Backend
 
 INEXACT = 0.1  # of a round's seconds that reports may be late for it to count as a measurement
-KEEP_S = 60.0  # between two times that what was learned is written down
+SAVE_INTERVAL_S = 60.0  # between two times that what was learned is written down
 
 
 class EstimatorSession:
@@ -56,7 +56,7 @@ class EstimatorSession:
             self.estimating_backend = EstimatingBackend(
                 self._backend, estimator, known, self._user_estimates, self._measured
             )
-            self.estimating_backend.adopt(now, self._there(core), core.data.round.in_force)
+            self.estimating_backend.adopt(now, self._core_jobs(core), core.data.round.in_force)
         else:
             self.estimating_backend.move(now, known, core.data.round.in_force)
         self._know(core)
@@ -75,7 +75,7 @@ class EstimatorSession:
                     made.load_state_dict({name: arrays[name] for name in arrays.files})
         return made
 
-    def _there(self, core: Scheduler) -> list[tuple[Job, float]]:
+    def _core_jobs(self, core: Scheduler) -> list[tuple[Job, float]]:
         """Jobs that the core has, with their steps done."""
         found = []
         for table in (core.data.ledger, core.data.paused_jobs):
@@ -119,7 +119,7 @@ class EstimatorSession:
         if known != training.attempt:
             step, trained_s = training.from_step, 0.0
         did, took_s = training.step - step, training.seconds - trained_s
-        if did <= 0 or took_s < KNOWN_S:
+        if did <= 0 or took_s < MIN_TRAINED_S:
             return None
         self._marks[job] = training.attempt, training.step, training.seconds
         return did, took_s
@@ -156,7 +156,7 @@ class EstimatorSession:
 
     def write(self, now: float) -> None:
         """Write down what was learned with the next commit, now and then."""
-        if self.estimating_backend is None or now - self._written_s < KEEP_S:
+        if self.estimating_backend is None or now - self._written_s < SAVE_INTERVAL_S:
             return
         self._written_s = now
         if isinstance(self.estimating_backend.estimator, CheckpointableEstimator):

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from fairlead.cluster.protocol.api_models import ENDED_STATES, AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.attempts import holder
-from fairlead.cluster.server.being_stopped import place, stop_ordered_ago
+from fairlead.cluster.server.being_stopped import describe_stop, place
 from fairlead.cluster.server.explain_decision import pair_sentence, share_sentence
 from fairlead.cluster.server.explain_placement import cannot_go_on, placed
 from fairlead.cluster.server.explain_waiting import waiting
 from fairlead.cluster.server.explanation_source import ExplanationSource, Reader
 from fairlead.model.duration_text import duration
 
-WORTH_SAYING = 0.1  # relative difference of a stated rate from the measured one
+MIN_DEVIATION = 0.1  # relative difference of a stated rate from the measured one
 ENDINGS = (AttemptEnd.FAILED, AttemptEnd.NODE_LOST)  # how starts end that somebody should hear of
 
 
@@ -39,10 +39,10 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
         if job.state not in ENDED_STATES:
             yield f"In this older copy it is {job.state}; what has become of it since is not known here."
             return
-    if source.state.trouble:
+    if source.state.commit_error:
         yield (
             "Nothing can be written down just now, so nothing new begins, and ends of attempts are not "
-            f"known yet: {source.state.trouble}."
+            f"known yet: {source.state.commit_error}."
         )
     if job.state in ("completed", "cancelled"):
         yield f"It is {job.state}."
@@ -55,7 +55,7 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
     if job.state == "paused":
         yield "It is paused: `fairlead resume` lets it take part again."
         yield from _remains(source, job)
-        yield past(job, attempts, source.state.now_s())
+        yield last_failure(job, attempts, source.state.now_s())
         return
     if job.retry_in_s is not None:
         yield f"It waits without holding devices: {job.reason}."
@@ -63,35 +63,37 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
         if row is not None and row.avoids:
             yield f"It is placed off {', '.join(row.avoids)} if it can be."
         return
-    if source.admission.outside(job.id):
+    if source.admission.awaits_fitting_cluster(job.id):
         yield f"It waits: there is {job.reason or 'no room for it'}."
         return
+    row = source.state.registry.jobs.get(job.id)
+    if row is not None and row.failed:
+        yield f"It waits for another try: {job.reason}."
     start = source.state.registry.newest(job.id)
     if start is not None and start.lost:
         yield from cannot_go_on(source, start)
     elif start is not None and not start.stopping:
         yield from placed(reader, job, start)
     else:
-        yield from waiting(reader, job, start)
+        yield from waiting(reader, job)
     yield share_sentence(source, job)
     yield pair_sentence(reader, job)
     yield starts_over(job)
     yield stated(job)
-    yield past(job, attempts, source.state.now_s())
+    yield last_failure(job, attempts, source.state.now_s())
 
 
 def _remains(source: ExplanationSource, job: JobView) -> Iterator[str]:
     """What still lives of a job that is not to run."""
-    found = holder(list(source.state.registry.live.get(job.id, ())))
+    live = list(source.state.registry.live.get(job.id, ()))
+    found = holder(live)
     if found is None or found.lost:
         return
-    number = found.record.attempt
-    if not found.stopping:
+    if found.stopping:
+        yield f"Its {describe_stop(live, source.state.now_s())}."
+    else:
+        number = found.record.attempt
         yield f"Its attempt {number} runs on {place(found)} until it is told to stop."
-        return
-    yield f"Its attempt {number} is being stopped ({found.stopping})."
-    text = stop_ordered_ago(found, source.state.now_s())
-    yield f"It holds {place(found)} until it has ended{'; it was ' * bool(text)}{text}."
 
 
 def starts_over(job: JobView) -> str:
@@ -103,12 +105,12 @@ def stated(job: JobView) -> str:
     """A sentence that holds what the owner stated against what was measured; "" where either is missing or
     they agree."""
     estimate, measured = job.user_estimates.get(job.measured_on, 0.0), job.measured_rate
-    if not estimate or measured is None or abs(measured - estimate) <= WORTH_SAYING * estimate:
+    if not estimate or measured is None or abs(measured - estimate) <= MIN_DEVIATION * estimate:
         return ""
     return f"You said {estimate:.3g} steps/s on {job.measured_on}, measured {measured:.3g}."
 
 
-def past(job: JobView, attempts: Sequence[AttemptView], now_s: float) -> str:
+def last_failure(job: JobView, attempts: Sequence[AttemptView], now_s: float) -> str:
     """What went wrong last, and when; "" where nothing did since it last trained."""
     ended = [attempt for attempt in attempts if attempt.ended_s is not None]
     if not ended or job.state in ("running", "finishing"):

@@ -1,19 +1,20 @@
 """Where a job is that has devices, or is to have some, and what it does there."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
-from fairlead.cluster.protocol.api_models import JobView
+from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.server.attempts import Attempt, holder
+from fairlead.cluster.server.being_stopped import describe_stop
 from fairlead.cluster.server.being_stopped import place as place_of
-from fairlead.cluster.server.being_stopped import stop_ordered_ago
 from fairlead.cluster.server.explanation_source import (
-    Doing,
+    Activity,
     ExplanationSource,
     Reader,
+    activity_of,
     allocated_to,
     enumerate_parts,
     waits_for_devices,
-    what_it_does,
 )
 from fairlead.cluster.server.node_condition import condition
 from fairlead.cluster.server.silence import silence
@@ -26,22 +27,22 @@ def placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
     source = reader.source
     before = holder(list(source.state.registry.live.get(job.id, ())))
     if not start.ordered and before is not None:
-        yield from _moving(source, before, start)
+        yield from _moving(source, before, job)
         return
     place = place_of(start)
     now = source.state.fleet.monotonic()
-    doing = what_it_does(source, start)
+    activity = activity_of(source, start)
     if quiet := silence(source.state, start):
-        began = start.record.trained_s is not None or doing != "starting"
+        began = start.record.trained_s is not None or activity != "starting"
         did = "ran" if began else "was to run"
         yield f"It {did} on {place} when that was last heard of: {quiet}."
         return
-    if doing == "stuck":
+    if activity == "stuck":
         yield f"It stands still, and may hang: {_standstill(source, start)}."
         yield f"It holds {place}."
-    elif doing == "training":
+    elif activity == "training":
         yield f"It runs on {place}{_faster(job)}."
-    elif doing == "finishing":
+    elif activity == "finishing":
         since = start.finishing_since
         ago = "" if since is None else f", for {duration(source.state.now_s() - since)}"
         yield f"All its steps are done; the code behind its training loop runs on {place}{ago}."
@@ -59,17 +60,13 @@ def placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
             yield f"Node {name} says: {status.directory_problem}."
 
 
-def _moving(source: ExplanationSource, before: Attempt, start: Attempt) -> Iterator[str]:
+def _moving(source: ExplanationSource, before: Attempt, job: JobView) -> Iterator[str]:
     """It is to go on elsewhere, once its attempt before this one has ended."""
     if before.lost:
         yield from cannot_go_on(source, before)
-        return
-    words = ", ".join(
-        filter(None, [before.stopping, stop_ordered_ago(before, source.state.now_s())])
-    )
-    number = before.record.attempt
-    yield f"Its attempt {number} holds {place_of(before)} until it has ended ({words})."
-    yield f"Then it goes on on {place_of(start)}."
+    else:
+        live = list(source.state.registry.live.get(job.id, ()))
+        yield f"Its {describe_stop(live, source.state.now_s())}."
 
 
 def cannot_go_on(source: ExplanationSource, start: Attempt) -> Iterator[str]:
@@ -97,7 +94,31 @@ def _standstill(source: ExplanationSource, start: Attempt) -> str:
 def stands_still(source: ExplanationSource, job: int) -> bool:
     """Does the start of a job hang, as far as can be told? Nothing can be said of its end then."""
     start = source.state.registry.newest(job)
-    return start is not None and what_it_does(source, start) == "stuck"
+    return start is not None and activity_of(source, start) == "stuck"
+
+
+def waits_for_node(source: ExplanationSource, job: int) -> bool:
+    """May a start of a job still run on a node that is silent? Until that is known nothing can be said of its
+    end."""
+    starts = list(source.state.registry.live.get(job, ()))
+    return any(start.lost or silence(source.state, start) for start in starts)
+
+
+def changed_s(source: ExplanationSource, job: JobView, attempts: Sequence[AttemptView]) -> float:
+    """Cluster's time since which the situation of a job is as it is: it was given devices, or told to leave
+    them, or lost them; of one without devices also: a node that it could use came or went. attempts: all of
+    the job."""
+    state = source.state
+    live = list(state.registry.live.get(job.id, ()))
+    times = [attempt.began_s for attempt in attempts] + [start.record.began_s for start in live]
+    times += [attempt.ended_s for attempt in attempts if attempt.ended_s is not None]
+    times += [start.stop_ordered_s for start in live if start.stop_ordered_s is not None]
+    if not job.node:
+        ahead_s = state.now_s() - state.fleet.monotonic()  # of the monotonic clock
+        nodes = list(state.fleet.nodes.values())
+        usable = [node for node in nodes if job.rates.get(node.accelerator, 0.0) > 0]
+        times += [node.health.state_since + ahead_s for node in usable]
+    return max(times, default=-math.inf)
 
 
 def _start_up(reader: Reader, start: Attempt) -> str:
@@ -113,20 +134,20 @@ def _start_up(reader: Reader, start: Attempt) -> str:
     others = _sharers(source, start)
     if waits_for_devices(source, start) and others:
         holders = enumerate_parts(
-            allocated_to(reader, jobs, doing) for doing, jobs in others.items()
+            allocated_to(reader, jobs, activity) for activity, jobs in others.items()
         )
         return f"It waits for devices {holders}."
     return f"It was ordered {begun_s} ago and is starting."
 
 
-def _sharers(source: ExplanationSource, start: Attempt) -> dict[Doing, list[int]]:
+def _sharers(source: ExplanationSource, start: Attempt) -> dict[Activity, list[int]]:
     """Other jobs that hold devices of a start, by what they do."""
-    found: dict[Doing, list[int]] = {}
+    found: dict[Activity, list[int]] = {}
     for node, devices in start.placement().items():
         for other in list(source.state.registry.on_node.get(node, {}).values()):
             mine = other.placement().get(node, ())
             if other.ordered and other.row.id != start.row.id and set(devices) & set(mine):
-                found.setdefault(what_it_does(source, other), []).append(other.row.id)
+                found.setdefault(activity_of(source, other), []).append(other.row.id)
     return found
 
 

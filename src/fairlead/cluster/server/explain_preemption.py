@@ -27,7 +27,7 @@ def why_not_preempted(state: Decided, job: int) -> str:
     """By how much what a waiting job is owed must grow, and about when that will be; "" where preemption
     hysteresis has no part in it."""
     decided, now_s = state.decided, state.now_s()
-    preemption, turn = decided.preemption, decided.turn(job)
+    preemption, turn = decided.preemption, decided.preemption_time(job)
     if preemption is None or turn is None:
         return ""
     where = decided.slots[turn.slot].accelerator

@@ -5,30 +5,32 @@ from dataclasses import replace
 
 from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.being_stopped import describe_stop
 from fairlead.cluster.server.explain_preemption import why_not_preempted
 from fairlead.cluster.server.explanation_source import (
+    ACTIVITY_ORDER,
     ALLOCATED_TO,
-    DOING_ORDER,
+    Activity,
     AllocatedDevices,
     DeviceUse,
-    Doing,
     ExplanationSource,
     Reader,
+    activity_of,
     allocated_to,
     count_devices,
     enumerate_parts,
     waits_for_devices,
-    what_it_does,
 )
 from fairlead.cluster.server.node_condition import condition
 from fairlead.model.duration_text import duration
 
 
-def waiting(reader: Reader, job: JobView, start: Attempt | None) -> Iterator[str]:
+def waiting(reader: Reader, job: JobView) -> Iterator[str]:
     """What is in its way."""
     source = reader.source
-    if start is not None:
-        yield f"Its attempt {start.record.attempt} is being stopped ({start.stopping})."
+    live = list(source.state.registry.live.get(job.id, ()))
+    if text := describe_stop(live, source.state.now_s()):
+        yield f"Its {text}."
     usable = sorted(name for name, rate in job.rates.items() if rate > 0)
     own_reason = (
         job.id if source.state.registry.live.get(job.id) else -1
@@ -37,12 +39,12 @@ def waiting(reader: Reader, job: JobView, start: Attempt | None) -> Iterator[str
         (*usable, own_reason), lambda: devices(source, set(usable), own_reason)
     )
     yield _occupied(reader, found, usable)
-    if found.away:
+    if found.unusable:
         parts = ", ".join(
-            f"{count_devices(n)} on nodes that are {why}" for why, n in found.away.items()
+            f"{count_devices(n)} on nodes that are {why}" for why, n in found.unusable.items()
         )
         yield f"Not to be had: {parts}."
-    yield _next_chance(reader, job, found)
+    yield _next_decision(reader, job, found)
     if found.free < job.scale_factor and "training" in found.allocated:
         yield why_not_preempted(source.state, job.id)
 
@@ -62,7 +64,7 @@ def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:
         if state == "up":
             free += left
         elif left:
-            found.away[state] = found.away.get(state, 0) + left
+            found.unusable[state] = found.unusable.get(state, 0) + left
     return replace(found, free=free)
 
 
@@ -81,18 +83,18 @@ def _hold(source: ExplanationSource, found: DeviceUse, starts: list[Attempt], jo
     have = [start for start in starts if not waits_for_devices(source, start) or start.stopping]
     others = [start for start in have or starts if start.row.id != job]
     passed = {start.row.id for start in starts if start not in others and start.row.id != job}
-    doing = {start.row.id: what_it_does(source, start) for start in others}
+    activity = {start.row.id: activity_of(source, start) for start in others}
     for start in starts:
         if start.row.id in passed:
-            found.jobs.setdefault(start.row.id, what_it_does(source, start))
-    found.jobs.update(doing)
-    if not doing:
+            found.jobs.setdefault(start.row.id, activity_of(source, start))
+    found.jobs.update(activity)
+    if not activity:
         return
-    leading = min(doing.values(), key=DOING_ORDER.index)
+    leading = min(activity.values(), key=ACTIVITY_ORDER.index)
     holding = found.allocated.setdefault(leading, AllocatedDevices())
     holding.devices += 1
-    holding.jobs.update(one for one, does in doing.items() if does == leading)
-    holding.next.update(passed - doing.keys())
+    holding.jobs.update(one for one, does in activity.items() if does == leading)
+    holding.next.update(passed - activity.keys())
 
 
 def _occupied(reader: Reader, found: DeviceUse, usable: list[str]) -> str:
@@ -108,9 +110,9 @@ def _occupied(reader: Reader, found: DeviceUse, usable: list[str]) -> str:
             else f"No device of {names} is free."
         )
     parts = [
-        f"{count_devices(holding.devices)} {allocated_to(reader, sorted(holding.jobs), doing)}"
+        f"{count_devices(holding.devices)} {allocated_to(reader, sorted(holding.jobs), activity)}"
         f"{_passed(reader, holding)}"
-        for doing, holding in sorted(found.allocated.items())
+        for activity, holding in sorted(found.allocated.items())
     ]
     return f"Of {names}: {enumerate_parts([*([free] if found.free else []), *parts])}."
 
@@ -120,13 +122,14 @@ def _passed(reader: Reader, holding: AllocatedDevices) -> str:
     return f" (next: {reader.names(holding.next)})" if holding.next else ""
 
 
-def _next_chance(reader: Reader, job: JobView, found: DeviceUse) -> str:
+def _next_decision(reader: Reader, job: JobView, found: DeviceUse) -> str:
     """When it is decided anew, and what that waits for."""
     source = reader.source
     current = source.state.round
     if source.state.fleet.is_on_hold:
-        left_s = source.state.fleet.hold_until - source.state.fleet.monotonic()
-        return f"Nothing is started for {duration(max(left_s, 0.0))}: {source.state.fleet.hold_reason}."
+        hold = source.state.fleet.hold
+        left_s = max(hold.until - source.state.fleet.monotonic(), 0.0)
+        return f"Nothing is started for {duration(left_s)}: {hold.reason}."
     if current is None:
         return (
             "No round is in force."
@@ -135,19 +138,21 @@ def _next_chance(reader: Reader, job: JobView, found: DeviceUse) -> str:
         )
     left_s = current.end_s - source.state.now_s()
     if left_s > 0:
-        return f"Who runs is decided anew in {duration(left_s)}{_early(reader, job, found)}."
-    late = [one for one, doing in found.jobs.items() if _holds_up(source, one, doing)]
+        return (
+            f"Who runs is decided anew in {duration(left_s)}{_early_round_end(reader, job, found)}."
+        )
+    late = [one for one, activity in found.jobs.items() if _may_delay_round(source, one, activity)]
     waits = f": {allocated_to(reader, late, 'starting').removeprefix(ALLOCATED_TO)}" if late else ""
     return f"The round has been over for {duration(-left_s)} and has not ended yet{waits}."
 
 
-def _early(reader: Reader, job: JobView, found: DeviceUse) -> str:
+def _early_round_end(reader: Reader, job: JobView, found: DeviceUse) -> str:
     """What may end the round before its time; "" where nothing is free, or rounds run to their end."""
     source = reader.source
     if found.free < job.scale_factor or source.state.options.early_s == float("inf"):
         return ""
-    late = [one for one, doing in found.jobs.items() if doing == "starting"]
-    if source.costs.heeded() or not late:
+    late = [one for one, activity in found.jobs.items() if activity == "starting"]
+    if source.costs.is_applied() or not late:
         return " or earlier, for there is room"
     have = "has" if len(late) == 1 else "have"
     whose = "its start" if len(late) == 1 else "their starts"
@@ -157,13 +162,13 @@ def _early(reader: Reader, job: JobView, found: DeviceUse) -> str:
     )
 
 
-def _holds_up(source: ExplanationSource, job: int, doing: Doing) -> bool:
+def _may_delay_round(source: ExplanationSource, job: int, activity: Activity) -> bool:
     """May a round wait for its start? The policy would take its devices, and it has not begun to train,
     whether it still starts or hangs in doing so."""
-    if source.costs.heeded():
+    if source.costs.is_applied():
         return False
     start = source.state.registry.newest(job)
-    if doing != "stuck" or start is None:
-        return doing == "starting"
+    if activity != "stuck" or start is None:
+        return activity == "starting"
     status = source.state.fleet.status(start.first_node, start.key)
     return status is None or status.loaded_step < 0

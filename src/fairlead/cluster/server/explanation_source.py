@@ -15,10 +15,10 @@ from fairlead.cluster.server.solve_coordinator import SolveCoordinator
 STUCK_S = 30.0  # without a step, and
 STUCK_STEPS = 20.0  # as many times what a step takes, after which a job may hang
 NAMED = 3  # jobs or nodes that a sentence names
-Doing: TypeAlias = Literal["training", "starting", "stopping", "stuck", "finishing"]
+Activity: TypeAlias = Literal["training", "starting", "stopping", "stuck", "finishing"]
 # What a device is said to be held for, where the jobs on it do different things.
-DOING_ORDER: tuple["Doing", ...] = ("stuck", "training", "finishing", "stopping", "starting")
-_WORDS: dict[Doing, str] = {
+ACTIVITY_ORDER: tuple["Activity", ...] = ("stuck", "training", "finishing", "stopping", "starting")
+_PHRASES: dict[Activity, str] = {
     "training": "held by {} in training",
     "starting": "held by {} still starting",
     "stopping": "held by {} told to stop and not ended yet",
@@ -33,9 +33,9 @@ class DeviceUse:
     """The devices on which a job could run, by what is in their way. Each counts once."""
 
     free: int
-    jobs: dict[int, Doing]  # other jobs that hold some, or are to have some -> what they do
-    allocated: dict[Doing, "AllocatedDevices"]  # by what those jobs do that hold them
-    away: dict[str, int]  # state of nodes that may not be used -> their free devices
+    jobs: dict[int, Activity]  # other jobs that hold some, or are to have some -> what they do
+    allocated: dict[Activity, "AllocatedDevices"]  # by what those jobs do that hold them
+    unusable: dict[str, int]  # state of nodes that may not be used -> their free devices
 
 
 @dataclass(slots=True)
@@ -68,19 +68,19 @@ class Reader:
     def names(self, jobs: Iterable[int]) -> str:
         """Some jobs in words, a few of them by number."""
         all_ = sorted(jobs)
-        seen = [job for job in all_ if self._sees(job)][:NAMED]
+        seen = [job for job in all_ if self._may_see(job)][:NAMED]
         more = len(all_) - len(seen)
         if not seen:
             return "1 job" if more == 1 else f"{more} jobs"
         names = f"job{'s' * (len(seen) != 1)} {', '.join(map(str, seen))}"
         return f"{names} and {more} more" if more else names
 
-    def _sees(self, job: int) -> bool:
+    def _may_see(self, job: int) -> bool:
         row = self.source.state.registry.jobs.get(job)
         return self.tenant is None or (row is not None and row.tenant == self.tenant)
 
 
-def what_it_does(source: ExplanationSource, start: Attempt) -> Doing:
+def activity_of(source: ExplanationSource, start: Attempt) -> Activity:
     """A start that has not ended, by what its node said last."""
     if start.stopping:
         return "stopping"
@@ -112,10 +112,10 @@ def waits_for_devices(source: ExplanationSource, start: Attempt) -> bool:
     return status is None or (status.state == "starting" and status.wait_s < 0)
 
 
-def allocated_to(reader: Reader, jobs: list[int], doing: Doing) -> str:
-    """By whom devices are held, in words that begin with ``ALLOCATED_TO``. doing: what these jobs do."""
-    several = doing == "training" and len(jobs) > NAMED
-    return _WORDS[doing].format(f"{len(jobs)} jobs" if several else reader.names(jobs))
+def allocated_to(reader: Reader, jobs: list[int], activity: Activity) -> str:
+    """By whom devices are held, in words that begin with ``ALLOCATED_TO``. activity: what these jobs do."""
+    several = activity == "training" and len(jobs) > NAMED
+    return _PHRASES[activity].format(f"{len(jobs)} jobs" if several else reader.names(jobs))
 
 
 def count_devices(count: int) -> str:

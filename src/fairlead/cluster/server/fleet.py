@@ -34,7 +34,7 @@ from fairlead.cluster.protocol.messages import (
     StartCheck,
 )
 from fairlead.cluster.protocol.node_states import silence_s, suspect_after_s
-from fairlead.cluster.server.live_node import Inherited, LiveNode
+from fairlead.cluster.server.live_node import Hold, Inherited, LiveNode
 
 NodeNotices: TypeAlias = (
     PublishedNode | NodeRemoved | AskLoss | PublishedPosition | SchedulingHalted
@@ -44,7 +44,7 @@ BROKEN_S = 0.5  # for an agent whose connection broke to come back
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def _tell_nobody(message: NodeNotices) -> None:
+def _ignore(message: NodeNotices) -> None:
     del message
 
 
@@ -56,38 +56,34 @@ class Fleet:
         lease_s: float,
         rate_bound: float,
         monotonic: Callable[[], float],
-        notice: Callable[[str], None],
+        on_change: Callable[[str], None],
         shortest_s: float = 0.0,
-        tell: Callable[[NodeNotices], None] = _tell_nobody,
+        send_to_front: Callable[[NodeNotices], None] = _ignore,
     ) -> None:
-        """notice: called with a node's name, under no lock, when what it holds has changed in kind;
-        shortest_s: between two heartbeats of a node; tell: given what the front shall know."""
+        """on_change: called with a node's name, under no lock, when what it holds has changed in kind;
+        shortest_s: between two heartbeats of a node; send_to_front: given what the front shall know."""
         self.lease_s = lease_s
         self.rate_bound = rate_bound
         self.monotonic = monotonic
-        self.notice = notice
+        self.on_change = on_change
         self.shortest_s = shortest_s
         self.nodes: dict[str, LiveNode] = {}
-        self.tell = tell
+        self.send_to_front = send_to_front
         self.lock = threading.RLock()
-        self.hold_until = 0.0  # monotonic; no node is given a job before
-        self.hold_reason = ""
+        self.hold = Hold()  # of all nodes
         self._seq = 0
-        self._excused = 0.0  # monotonic; silence before says nothing about nodes
-        self._awaited = (
-            0.0  # monotonic; the same for those never heard of since the server was started
-        )
+        self._silence_counts_from = 0.0  # monotonic; silence before says nothing about nodes
+        self._awaited = 0.0  # the same for those never heard of since the server was started
         self._changed: dict[str, None] = {}  # names of nodes, to be published
         self._round_end = (
             0.0  # monotonic; of the round whose successor is not published yet, 0 = none
         )
-        self._given_up: set[str] = (
-            set()
-        )  # nodes that the front has given up, and the driver not yet
+        # Nodes that the front has given up, and the driver not yet
+        self._lost_by_front: set[str] = set()
 
-    def connect(self, tell: Callable[[NodeNotices], None]) -> None:
+    def connect(self, send_to_front: Callable[[NodeNotices], None]) -> None:
         """From now on another front is told what it shall know."""
-        self.tell = tell
+        self.send_to_front = send_to_front
 
     @property
     def heartbeat_s(self) -> float:
@@ -117,9 +113,9 @@ class Fleet:
             recovered, node.suspect = node.suspect, False
             node.agent.left_s = (node.agent.left_s or time.time()) if message.leaving else 0.0
         if message.changed or recovered:
-            self.notice(message.node)
+            self.on_change(message.node)
 
-    def stands(self, message: NodeRenewal) -> None:
+    def apply_renewal(self, message: NodeRenewal) -> None:
         """Whether the front has given up a node, and what it has granted it."""
         with self.lock:
             node = self.nodes.get(message.node)
@@ -135,13 +131,13 @@ class Fleet:
                 node.leases.granted.update(message.granted)
                 node.leases.in_force = max(node.leases.in_force, message.orders_seq)
                 if message.lost:
-                    self._given_up.add(node.name)
+                    self._lost_by_front.add(node.name)
 
     def again(self) -> list[PublishedNode]:
         """All that was published, for a front that was started anew. The one before it may have granted
         leases up to the moment of its death."""
         until = self.monotonic() + self.lease_s * (1 + self.rate_bound)
-        self._excused = self.monotonic() + RECONNECT_S
+        self._silence_counts_from = self.monotonic() + RECONNECT_S
         with self.lock:
             for node in self.nodes.values():
                 node.leases.in_force = -1
@@ -174,22 +170,22 @@ class Fleet:
         """A node by configuration, or from an earlier run of the server."""
         with self.lock:
             node = LiveNode(name, accelerator, devices, drained=drained)
-            node.waits_until, node.waits_for = self.hold_until, self.hold_reason
+            node.hold = self.hold
             self.nodes[name] = node
             self._changed[name] = None
             return node
 
-    def hold(self, until: float, reason: str) -> None:
-        """Give no node a job before this monotonic time."""
+    def hold_all(self, hold: Hold) -> None:
+        """Give no node a job until then."""
         with self.lock:
-            self.hold_until, self.hold_reason = until, reason
+            self.hold = hold
             for node in self.nodes.values():
-                node.waits_until, node.waits_for = until, reason
+                node.hold = hold
 
     @property
     def is_on_hold(self) -> bool:
         """Whether it is too early to give any node a job."""
-        return self.monotonic() < self.hold_until
+        return self.monotonic() < self.hold.until
 
     def remove(self, name: str) -> None:
         """Forget a node."""
@@ -217,16 +213,12 @@ class Fleet:
             node.host, node.simulated_devices = message.host, message.simulated_devices
             node.agent.incarnation = message.incarnation
             node.agent.registration += 1
-            node.observed.seq, node.observed.followed, node.lost, node.suspect = (
-                -1,
-                -1,
-                False,
-                False,
-            )
+            node.observed.seq = node.observed.followed = -1
+            node.lost = node.suspect = False
             node.observed.seen, node.agent.left_s = self.monotonic(), 0.0
             known = set(node.observed.holds)
             node.observed.holds = {(one.job, one.attempt): one for one in message.holds}
-            self._given_up.discard(node.name)
+            self._lost_by_front.discard(node.name)
             self._changed[node.name] = None
             return sorted(known - set(node.observed.holds))
 
@@ -242,10 +234,10 @@ class Fleet:
         node.desired.clear()
         self._renew_orders(node)
 
-    def outlived(self, name: str) -> list[AttemptKey]:
+    def drop_expired(self, name: str) -> list[AttemptKey]:
         """Inherited starts that cannot live any more; they are so no longer."""
         with self.lock:
-            return self.nodes[name].agent.drop_outlived(self.monotonic())
+            return self.nodes[name].agent.drop_expired(self.monotonic())
 
     def desire(self, name: str, assignment: Assignment) -> None:
         """The node shall hold this, from the next publication on."""
@@ -282,7 +274,7 @@ class Fleet:
             with self.lock:  # for each anew: reports of other nodes are taken in between
                 node = self.nodes.get(name)
                 if node is None:
-                    self.tell(NodeRemoved(node=name))
+                    self.send_to_front(NodeRemoved(node=name))
                 else:
                     self._publish(node)
         self._round_end = 0.0
@@ -325,13 +317,13 @@ class Fleet:
             seen=node.observed.seen,
             lease_until=node.leases.until,
         )
-        self.tell(node.desired.sent)
+        self.send_to_front(node.desired.sent)
 
     def _renew_orders(self, node: LiveNode) -> None:
         self._seq += 1
         node.desired.renew(self._seq, node.observed.holds)
 
-    def count_from(self, seq: int) -> None:
+    def set_order_seq(self, seq: int) -> None:
         """Number orders from here on: above those of every earlier run of the server."""
         self._seq = seq
 
@@ -360,7 +352,7 @@ class Fleet:
         """The starts of which the node says that they have ended."""
         return [key for key, status in self.holds(name).items() if status.state == "ended"]
 
-    def never_began(self, name: str, start: AttemptKey) -> bool:
+    def will_never_begin(self, name: str, start: AttemptKey) -> bool:
         """Does the node follow the newest orders and not hold the start? Then it never will: what it wants
         to begin it holds at once, and what it has begun before it does not begin again."""
         with self.lock:
@@ -391,12 +383,14 @@ class Fleet:
                 return False
             if node.leases.in_force >= node.desired.published.seq:
                 return True
-            self.tell(AskLoss(node=name, registration=node.agent.registration, timeout_s=math.inf))
+            self.send_to_front(
+                AskLoss(node=name, registration=node.agent.registration, timeout_s=math.inf)
+            )
             return False
 
-    def excuse_silence(self) -> None:
+    def reset_silence(self) -> None:
         """Until now, what nodes said may not have been heard here: silence counts anew."""
-        self._excused = max(self._excused, self.monotonic())
+        self._silence_counts_from = max(self._silence_counts_from, self.monotonic())
 
     def await_reports(self, seconds: float) -> None:
         """Agents get so long to find this server, before the silence of their nodes counts."""
@@ -408,14 +402,14 @@ class Fleet:
 
     def front_lost(self) -> None:
         """Nodes are not heard until there is a front again, and agents have found it."""
-        self._excused = math.inf
+        self._silence_counts_from = math.inf
 
     def find_suspects(self) -> None:
         """Mark nodes that have been silent for two heartbeats, or whose connection broke."""
         now = self.monotonic()
         limit_s = suspect_after_s(self.heartbeat_s)
         for node in list(self.nodes.values()):
-            last_s = max(node.observed.seen, self._excused)
+            last_s = max(node.observed.seen, self._silence_counts_from)
             broke = node.observed.broke > last_s and now - node.observed.broke > BROKEN_S
             silent = broke or now - last_s > limit_s
             if silent and node.registered and not node.agent.left_s:  # else its silence is in order
@@ -430,7 +424,7 @@ class Fleet:
             node.desired.clear()
             node.leases.granted.clear()
             node.agent.inherited.clear()
-            self._given_up.discard(name)
+            self._lost_by_front.discard(name)
             node.desired.changed = True
             self._changed.pop(name, None)
             self._publish(node)  # at once: what it had is given up
@@ -441,15 +435,15 @@ class Fleet:
         patience_s: seconds behind the end of the leases until the last rank must be dead."""
         now = self.monotonic()
         with self.lock:
-            found, self._given_up = sorted(self._given_up), set()
+            found, self._lost_by_front = sorted(self._lost_by_front), set()
             for name in found:
                 self.nodes[name].lost = True
         for node in list(self.nodes.values()):
-            if node.lost or now <= node.quiet_since:  # mostly so
+            if node.lost or now <= node.idle_since:  # mostly so
                 continue
             limit_s = timeout_s(node)
-            if now - limit_s > node.quiet_since:
-                self.tell(
+            if now - limit_s > node.idle_since:
+                self.send_to_front(
                     AskLoss(node=node.name, registration=node.agent.registration, timeout_s=limit_s)
                 )
         return found

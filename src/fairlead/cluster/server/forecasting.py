@@ -40,7 +40,7 @@ from fairlead.cluster.server.comparison_notes import (
     unknown_notes,
 )
 from fairlead.cluster.server.explain import explanation_facts
-from fairlead.cluster.server.explain_placement import stands_still
+from fairlead.cluster.server.explain_placement import changed_s, stands_still, waits_for_node
 from fairlead.cluster.server.explanation_source import DeviceUse, ExplanationSource
 from fairlead.cluster.server.least_times import least_s, least_times, newest_rate, rates_in
 from fairlead.cluster.server.live_progress import steps_by_now
@@ -77,10 +77,11 @@ from fairlead.scheduler.setup import Setup
 COPY_S = 120.0  # that the driver may take until it copies the state; it may be writing
 WAIT_S = 0.5  # that whoever asks for a reason waits for a forecast, if one can come by then
 QUESTION_CPU_S = 3.0  # of the forecast with a change, where nobody else asks
-WITHIN_S = 8.0  # from when they asked: then a coarse answer will do, as soon as there is one, and
-PRESENT_S = 4.0  # of it for the forecast of what will be without the change
+# From when they asked: then a coarse answer will do, as soon as there is one, and
+ANSWER_TIMEOUT_S = 8.0
+BASELINE_S = 4.0  # of it for the forecast of what will be without the change
 ENDING_S = 1.0  # of it for what follows without rounds on those that were simulated
-LISTED = 50  # jobs of a comparison that are named
+MAX_LISTED_JOBS = 50  # jobs of a comparison that are named
 NO_NODES = "the cluster has no nodes yet"
 HISTORY = 500  # newest jobs that tell which ones to expect, after a restart of the server
 
@@ -123,12 +124,19 @@ class Forecasting:
         still = stands_still(self._source, job.id)
         row = self._state.registry.jobs.get(job.id)
         has_rate = row is None or not self._is_unknown(row)
-        known = job.state in ("running", "waiting", "preempted") and not still and has_rate
+        silent = waits_for_node(self._source, job.id)
+        known = job.state in ("running", "waiting", "preempted") and has_rate
+        known = known and not still and not silent
         known = known and not self._state.halted
         forecast: JobForecast | None = None
         forecast_kind = ""
-        if known and job.retry_in_s is None and not self._loop.parts.jobs.admission.outside(job.id):
-            forecast = self.forecaster.of(job.id, WAIT_S, _least_s(job))
+        if (
+            known
+            and job.retry_in_s is None
+            and not self._loop.parts.jobs.admission.awaits_fitting_cluster(job.id)
+        ):
+            since_s = changed_s(self._source, job, attempts)
+            forecast = self.forecaster.of(job.id, WAIT_S, _least_s(job), changed_s=since_s)
             forecast_kind = "none yet" if forecast is None else forecast.kind
         given = None if forecast is None else forecast.given
         found = explanation_facts(
@@ -148,6 +156,7 @@ class Forecasting:
             forecast_error=None if given is None else given.error,
             forecast_outcomes=None if given is None else given.outcomes,
             stands_still=still,
+            waits_for_node=silent,
             rate_known=has_rate,
             attempts=tuple(attempts),
             events=story(job, attempts),
@@ -162,7 +171,7 @@ class Forecasting:
         asked_at = time.monotonic()
         with self._turns.of(caller.user) as waiting:
             self._questions.start()
-            latest = self.forecaster.recent(asked_at + PRESENT_S)
+            latest = self.forecaster.recent(asked_at + BASELINE_S)
             base = latest.task
             setup = self._changed(base.setup, question)
             setup, jobs, notes = self._added(setup, caller, question.add_jobs)
@@ -181,8 +190,8 @@ class Forecasting:
             )
             then = now
             if question != WhatIf():
-                then = self._then(
-                    ForecastTask(setup, base.state, asked), asked_at + WITHIN_S, waiting
+                then = self._forecast_change(
+                    ForecastTask(setup, base.state, asked), asked_at + ANSWER_TIMEOUT_S, waiting
                 )
                 now = now if then.exact_s > 0 else latest.coarse
             over = self._ended(now, then, {job.id for job in jobs})
@@ -200,7 +209,7 @@ class Forecasting:
         return Comparison(
             now=_summary(now, absent.paused, absent.now),
             then=_summary(then, absent.paused, absent.then),
-            changed=tuple(changed[:LISTED]),
+            changed=tuple(changed[:MAX_LISTED_JOBS]),
             notes=(
                 *notes,
                 *unfinished_notes(now, then),
@@ -224,7 +233,11 @@ class Forecasting:
             for row in rows
             if row.id not in paused and not fits(rates_in(setup, row), row.spec, setup.cluster)
         }
-        now = {row.id: row for row in rows if row.id not in paused and admission.outside(row.id)}
+        now = {
+            row.id: row
+            for row in rows
+            if row.id not in paused and admission.awaits_fitting_cluster(row.id)
+        }
         return AbsentJobs(paused=paused, now=frozenset(now), then=frozenset(without), rows=now)
 
     def _open_of(self, jobs: Collection[int]) -> frozenset[int]:
@@ -243,7 +256,7 @@ class Forecasting:
         )
         return frozenset(forecast) - self._open_of(forecast)
 
-    def _then(self, task: ForecastTask, until: float, waiting: int) -> ForecastRun:
+    def _forecast_change(self, task: ForecastTask, until: float, waiting: int) -> ForecastRun:
         """What would be. until: when a coarse answer will do (monotonic); waiting: how many others do."""
         left_s = until - time.monotonic()
         wall_s = left_s - ENDING_S
@@ -281,7 +294,7 @@ class Forecasting:
                 now_s=state.now_s(),
                 setup=replace(state.setup, throughputs=known),
                 state=take_checkpoint(state.scheduler.data),
-                steps_done=self._over() | self._under_way(),
+                steps_done=self._ended_steps() | self._running_steps(),
                 paused_s=self._paused_s(),
                 restart_s=loop.parts.attempts.starts.restart_s(),
                 history=loop.recent.history(),
@@ -291,7 +304,7 @@ class Forecasting:
 
         return loop.call(copy).result(COPY_S)
 
-    def _over(self) -> dict[int, float]:
+    def _ended_steps(self) -> dict[int, float]:
         """Steps of jobs whose starts have ended in the round in force. The core takes them to go on."""
         state = self._state
         ended = {} if state.round is None else state.round.ended
@@ -302,7 +315,7 @@ class Forecasting:
             if row.open
         }
 
-    def _under_way(self) -> dict[int, float]:
+    def _running_steps(self) -> dict[int, float]:
         """Steps that count of jobs whose starts go on."""
         fleet, live = self._state.fleet, self._state.registry.live
         starts = [s for starts in live.values() for s in starts if not s.stopping]
@@ -313,7 +326,10 @@ class Forecasting:
         nobody knows when it is back."""
         state, now_s = self._state, self._state.now_s()
         rows = [row for row in state.registry.jobs.values() if row.open and row.state != "paused"]
-        detained, outside = self._loop.parts.jobs.detained, self._loop.parts.jobs.admission.outside
+        detained, outside = (
+            self._loop.parts.jobs.detained,
+            self._loop.parts.jobs.admission.awaits_fitting_cluster,
+        )
         return {
             row.id: 0.0 if row.retry_s is None else max(row.retry_s - now_s, 0.0)
             for row in rows

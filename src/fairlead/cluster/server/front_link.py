@@ -18,7 +18,7 @@ from fairlead.cluster.front.messages import (
 from fairlead.cluster.front.outbox import Outbox
 
 CHUNK = 1 << 18  # bytes that are read at once
-PIECE = 1 << 16  # bytes that are sent at once: the front renews no lease while it reads them
+CHUNK_BYTES = 1 << 16  # bytes that are sent at once: the front renews no lease while it reads them
 GATHER_S = 0.002  # from the first message that waits until it is sent
 _decoder = msgspec.msgpack.Decoder(ToDriver)
 _log = logging.getLogger(__name__)
@@ -74,5 +74,5 @@ class DriverLink:
                 self._news.wait()
                 time.sleep(GATHER_S)  # what is published together is sent together
                 self._news.clear()
-                while not self._closed and (data := self._outbox.take(PIECE)):
+                while not self._closed and (data := self._outbox.take(CHUNK_BYTES)):
                     self._sock.sendall(data)

@@ -34,11 +34,11 @@ from fairlead.cluster.server.front_link import DriverLink
 from fairlead.errors import ConfigError, FairleadError
 from fairlead.model.child_signals import deaf_to_interrupts
 
-AGAIN_S = 0.5  # before the front is started anew, once it has ended soon after its start
-SOON_S = 5.0
+RESTART_DELAY_S = 0.5  # before the front is started anew, once it has ended soon after its start
+MIN_UPTIME_S = 5.0
 FRONT = ("fairlead.cluster.front",)  # the module that is run, and what its arguments begin with
 END_S = 10.0  # for it to end when it is told to
-_KEPT = (UserList, ShownStatus, ShownNode, PublishedPosition, SchedulingHalted)
+_RESENT_MESSAGES = (UserList, ShownStatus, ShownNode, PublishedPosition, SchedulingHalted)
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +59,7 @@ class FrontSupervisor:
         self.port: Future[int] = Future()  # for agents, once the first front listens
         self._configure: Configure | None = None
         self._greeting: dict[str, ToFront] = {}  # what every front is told first
-        self._begun = threading.Event()
+        self._is_started = threading.Event()
         self._stopping = False
         self._link: DriverLink | None = None
         self._lock = threading.Lock()  # of the link, and of what a new one is told first
@@ -74,13 +74,13 @@ class FrontSupervisor:
     def begin(self, configure: Configure) -> "Future[int]":
         """Let it listen. The future has the port for agents, or the reason why there is none."""
         self._configure = configure
-        self._begun.set()
+        self._is_started.set()
         return self.port
 
-    def tell(self, message: ToFront) -> None:
+    def send(self, message: ToFront) -> None:
         """What the front shall know. Any thread; returns at once."""
         with self._lock:
-            if isinstance(message, _KEPT):
+            if isinstance(message, _RESENT_MESSAGES):
                 self._greeting[message.key] = message
             if self._link is not None:
                 self._link.put(message)
@@ -88,9 +88,9 @@ class FrontSupervisor:
     def stop(self) -> None:
         """Have it stop listening and end."""
         self._stopping = True
-        self._begun.set()
+        self._is_started.set()
         process = self.process
-        self.tell(StopFront())
+        self.send(StopFront())
         if process is not None and self._configure is None:
             process.kill()
         if not self._thread.is_alive():
@@ -114,8 +114,8 @@ class FrontSupervisor:
             if self.port.exception() is not None:
                 break
             _log.error("the front has ended; starting it anew, jobs go on")
-            if time.monotonic() - began < SOON_S:
-                time.sleep(AGAIN_S)
+            if time.monotonic() - began < MIN_UPTIME_S:
+                time.sleep(RESTART_DELAY_S)
         if not self.port.done():
             self.port.set_exception(FrontError("the front's process does not start"))
 
@@ -135,7 +135,7 @@ class FrontSupervisor:
                 self.process.wait()
 
     def _talk(self, link: DriverLink) -> None:
-        self._begun.wait()
+        self._is_started.wait()
         if self._configure is not None:
             link.put(self._configure)
             self._open(link)
@@ -168,7 +168,7 @@ class FrontSupervisor:
             case Reported():
                 self.fleet.apply_report(message)
             case NodeRenewal():
-                self.fleet.stands(message)
+                self.fleet.apply_renewal(message)
             case Call():
                 self.answer(message)
             case Listens():

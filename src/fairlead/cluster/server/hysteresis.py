@@ -60,7 +60,7 @@ class PreemptionState:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PreemptionTime:
     """When a waiting job group is preferred to one that runs."""
 
     slot: int
@@ -69,14 +69,14 @@ class Turn:
     at_s: float  # cluster's time; inf = not as long as those go on that run
 
 
-def next_turn(state: PreemptionState, group: int) -> Turn | None:
+def next_preemption(state: PreemptionState, group: int) -> PreemptionTime | None:
     """When a job group that does not run takes its devices from others, as far as can be told: the earliest
     of the slots on which it has a share. None: it has none."""
     turns = [_turn(state, group, t) for t in np.flatnonzero(state.share[group] > 0).tolist()]
     return min(turns, key=lambda turn: turn.at_s, default=None)
 
 
-def _turn(state: PreemptionState, group: int, slot: int) -> Turn:
+def _turn(state: PreemptionState, group: int, slot: int) -> PreemptionTime:
     """Return when a job group is preferred on one slot. What each is owed is linear in time, but for a job
     group that runs, to which it is never less than what a start is worth."""
     runs = state.running_on >= 0
@@ -95,4 +95,4 @@ def _turn(state: PreemptionState, group: int, slot: int) -> Turn:
     order = np.argsort(wait_s)
     enough = np.flatnonzero(np.cumsum(scale[order]) >= state.scale[group])
     last_s = float(wait_s[order[enough[0]]]) if len(enough) else np.inf
-    return Turn(slot, max(owed_s, 0.0), owed_s + grows * last_s, state.time_s + last_s)
+    return PreemptionTime(slot, max(owed_s, 0.0), owed_s + grows * last_s, state.time_s + last_s)

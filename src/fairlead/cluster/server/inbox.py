@@ -17,46 +17,46 @@ class Inbox:
     def __init__(self, pace_s: float = PACE_S) -> None:
         """pace_s: least seconds between two batches."""
         self._pace_s = pace_s
-        self._errands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._reporting: deque[str] = deque()  # nodes with news, by the network's thread
-        self._nudged = False  # whether the driver will look there
-        self._noticed: set[str] = set()  # nodes with news, by the driver's thread
+        self._is_woken = False  # whether the driver will look there
+        self._nodes_with_news: set[str] = set()  # nodes with news, by the driver's thread
         self._collected_s = 0.0  # of the monotonic clock
 
-    def put(self, errand: Callable[[], None]) -> None:
+    def put(self, call: Callable[[], None]) -> None:
         """Have something done by the driver's thread."""
-        self._errands.put(errand)
+        self._calls.put(call)
 
-    def notice(self, node: str) -> None:
+    def notify(self, node: str) -> None:
         """A node has something new to say."""
         self._reporting.append(node)
-        if not self._nudged:  # once for all that comes until then: each waking of a thread costs
-            self._nudged = True
-            self._errands.put(self._listen)
+        if not self._is_woken:  # once for all that comes until then: each waking of a thread costs
+            self._is_woken = True
+            self._calls.put(self._listen)
 
     def mark(self, node: str) -> None:
         """A node has news, to be taken over with the batch under way (the driver's thread)."""
-        self._noticed.add(node)
+        self._nodes_with_news.add(node)
 
     def collect(self, timeout_s: float) -> set[str]:
         """Do the errands that have come; wait so long for the first. Returns nodes that have news, not all of
         them if they are many: further ones the next time."""
         try:
-            first = self._errands.get(timeout=0.0 if self._noticed else timeout_s)
+            first = self._calls.get(timeout=0.0 if self._nodes_with_news else timeout_s)
             self._linger()
             first()
             for _ in range(BATCH):
-                self._errands.get_nowait()()
+                self._calls.get_nowait()()
         except queue.Empty:
             pass
-        noticed = set(itertools.islice(self._noticed, NODES))
-        self._noticed -= noticed
+        noticed = set(itertools.islice(self._nodes_with_news, NODES))
+        self._nodes_with_news -= noticed
         return noticed
 
     def _listen(self) -> None:
-        self._nudged = False  # first: what is said from here on nudges again
+        self._is_woken = False  # first: what is said from here on nudges again
         while self._reporting:
-            self._noticed.add(self._reporting.popleft())
+            self._nodes_with_news.add(self._reporting.popleft())
 
     def _linger(self) -> None:
         """Let more come where much happens, to be committed and published as one."""

@@ -19,7 +19,7 @@ def compile_in_child(modules: Sequence[str]) -> None:
     are not; it ends with this one."""
     for name in modules:
         import_module(name)
-    if jit.lacks_compiled():
+    if jit.needs_compilation():
         _compile_in_child(modules)
     jit.prepare()  # where nothing can be kept
 

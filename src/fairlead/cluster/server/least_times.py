@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from fairlead.cluster.server.attempt_statuses import measured_rate
 from fairlead.cluster.server.attempts import holder
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.live_progress import steps_by_now
+from fairlead.cluster.server.live_progress import latest_status, steps_by_now
 from fairlead.cluster.server.rates import by_accelerator, job_type_of_row, stated_rates
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.job import Job
@@ -41,8 +42,11 @@ def least_times(state: ClusterState, setup: Setup, added: Sequence[Job] = ()) ->
 def newest_rate(state: ClusterState, row: JobRow) -> tuple[float | None, str]:
     """steps/s as a job was measured last, None = it was not, and on which accelerator type."""
     attempt = holder(list(state.registry.live.get(row.id, ())))
-    if attempt is not None and (now := attempt.measured()) is not None:
-        return now, attempt.record.accelerator
+    if attempt is not None and not attempt.is_colocated:
+        status = latest_status(state.fleet, attempt)
+        now = None if status is None else measured_rate(status, attempt.solo_since)
+        if now is not None:
+            return now, attempt.record.accelerator
     return row.measured_rate, row.measured_on
 
 

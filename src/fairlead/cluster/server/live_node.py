@@ -17,7 +17,7 @@ from fairlead.cluster.protocol.messages import (
 )
 
 REMEMBERED = 16  # incarnations of a node that are known to be superseded
-_NONE = Orders(seq=0, desired=())
+_NO_ORDERS = Orders(seq=0, desired=())
 _REPORT = msgspec.msgpack.Decoder(NodeReport)
 
 
@@ -70,7 +70,7 @@ class AgentHistory:
         for start, left in self.inherited.items():
             self.inherited[start] = Inherited(left.incarnation, left.until + later_s)
 
-    def drop_outlived(self, now: float) -> list[AttemptKey]:
+    def drop_expired(self, now: float) -> list[AttemptKey]:
         """Inherited starts that cannot live any more; they are so no longer. now: monotonic."""
         if self.settled < self.registration:  # the front may have renewed more than is known here
             return []
@@ -142,7 +142,7 @@ class NodeLeases:
 class DesiredState:
     """What a node shall hold: as published, and as it will be."""
 
-    published: Orders = _NONE
+    published: Orders = _NO_ORDERS
     decisive: int = 0  # the newest orders in which something was wanted or no longer wanted
     sent: PublishedNode | None = None  # as the front has it
     check: StartCheck | None = None  # a test start that it is to make
@@ -194,6 +194,14 @@ class DesiredState:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A time in which a node gets no jobs, because what is not known here may still run on it."""
+
+    until: float = 0.0  # monotonic
+    reason: str = ""
+
+
 @dataclass(slots=True)
 class LiveNode:
     """A node."""
@@ -204,10 +212,10 @@ class LiveNode:
     host: str = ""
     simulated_devices: bool = False
     drained: bool = False
+    leaving: bool = False  # no longer in the cluster file: it is removed once nothing runs there
     lost: bool = False
     suspect: bool = False  # silent for longer than it should be, or since the server was started
-    waits_until: float = 0.0  # monotonic; before, what is not known here may still run on it
-    waits_for: str = ""  # why that is so
+    hold: Hold = field(default_factory=Hold)
     agent: AgentHistory = field(default_factory=AgentHistory)
     observed: ObservedState = field(default_factory=ObservedState)
     health: NodeHealth = field(default_factory=NodeHealth)
@@ -215,7 +223,7 @@ class LiveNode:
     desired: DesiredState = field(default_factory=DesiredState)
 
     @property
-    def quiet_since(self) -> float:
+    def idle_since(self) -> float:
         """Since when it has neither been heard of nor had a lease."""
         return max(self.observed.seen, self.leases.until)
 

@@ -1,7 +1,7 @@
 """How far starts are now, as their nodes said last: between the ends of rounds nothing of that is booked."""
 
 from fairlead.cluster.protocol.messages import AttemptStatus
-from fairlead.cluster.server.attempt_statuses import as_known
+from fairlead.cluster.server.attempt_statuses import merge_known
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.fleet import Fleet
 
@@ -11,7 +11,7 @@ def latest_status(fleet: Fleet, attempt: Attempt) -> AttemptStatus | None:
     status, before = fleet.status(attempt.first_node, attempt.key), attempt.leader
     if status is None or before is None:
         return status or before
-    return as_known(status, before)
+    return merge_known(status, before)
 
 
 def unheard(fleet: Fleet, attempt: Attempt) -> bool:

@@ -37,7 +37,7 @@ class LocalFront:
         if isinstance(message, Reported):
             self._fleet.apply_report(message)
         else:
-            self._fleet.stands(message)
+            self._fleet.apply_renewal(message)
 
     def report(self, message: NodeReport) -> Orders:
         """The orders of the node, with its leases renewed. Raises StaleError."""
@@ -63,7 +63,7 @@ class LocalFront:
             case AskLoss():
                 renewal = self.table.ask_loss(message)
         if renewal is not None:
-            self._fleet.stands(renewal)
+            self._fleet.apply_renewal(renewal)
 
 
 def _as_orders(orders: PublishedOrders) -> Orders:

@@ -42,7 +42,7 @@ class Membership:
         self._check_node(message)
         if name in fleet.nodes:
             self._check_alone(fleet.nodes[name], message)
-        self._witnesses.hear(message)
+        self._witnesses.check_registration(message)
         if state.halted:
             run_id = self._witnesses.run_id
             return self._welcome(Orders(seq=0, desired=(), halted=state.halted, halted_run=run_id))
@@ -75,6 +75,8 @@ class Membership:
         same = message.incarnation in (node.agent.incarnation, node.agent.last_incarnation)
         learn_jobs(self._state, message)
         self._intake.apply(name)
+        if not same:
+            self._ends.note_agent_death(node)
         known = {(h.job, h.attempt) for h in message.holds}
         attempts = self._state.registry.on_node.get(name, {}).values()
         gone = [a for a in attempts if a.key not in known]
@@ -84,7 +86,7 @@ class Membership:
         self._ends.orphan(name, over, "the agent restarted")
         left = [a for a in gone if a.key in node.agent.inherited]
         reason = f"another agent has taken over the name {name!r} of its node"
-        self._ends.doom(left, reason, name)
+        self._ends.stop_broken(left, reason, name)
 
     def remove(self, name: str) -> None:
         """Forget a node that nothing runs on."""
@@ -99,10 +101,7 @@ class Membership:
             raise ConflictError(f"node {name!r}: is the last one of the cluster")
         if state.options.nodes is not None:
             raise ConflictError(f"node {name!r}: is in the cluster file; take it out there")
-        state.fleet.remove(name)
-        state.lost_nodes.discard(name)
-        state.write(lambda t: t.delete_node(name))
-        state.rebuild_due = True
+        state.remove_node(name)
 
     def _wait_s(self, node: LiveNode) -> float:
         """Seconds until nothing of earlier agents of the node can live."""
@@ -131,8 +130,9 @@ class Membership:
         """Raises ConfigError for a node that is not as the cluster file has it."""
         if self._state.options.nodes is None:
             return
-        named = {node.name: node for node in self._state.options.nodes}
-        node = named.get(message.node)
+        node = self._state.fleet.nodes.get(
+            message.node
+        )  # of the file, or its jobs have to leave it
         if node is None:
             raise ConfigError(f"node {message.node!r}: is not in the cluster file")
         if (node.accelerator, node.devices) != (message.accelerator, message.devices):

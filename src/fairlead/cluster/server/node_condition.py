@@ -19,6 +19,10 @@ def condition(node: LiveNode, now: float) -> NodeCondition:
     """The state of a node. now: monotonic seconds of the fleet. What forbids its use for longest wins."""
     if not node.agent.newest:
         return NodeCondition("never seen", "no agent has registered under this name")
+    if node.leaving:
+        return NodeCondition(
+            "drained", "taken out of the cluster file; it is removed when its jobs have left it"
+        )
     if node.drained:
         return NodeCondition("drained", "drained by an administrator")
     if node.agent.left_s:
@@ -48,10 +52,9 @@ def condition(node: LiveNode, now: float) -> NodeCondition:
         return NodeCondition(
             "unhealthy", f"was not well; used again in {left_s:.0f} s if it stays so"
         )
-    if now < node.waits_until:
-        return NodeCondition(
-            "waiting", f"{node.waits_for}; for {node.waits_until - now:.0f} s more"
-        )
+    if now < node.hold.until:
+        left_s = node.hold.until - now
+        return NodeCondition("waiting", f"{node.hold.reason}; for {left_s:.0f} s more")
     return NodeCondition("up")
 
 

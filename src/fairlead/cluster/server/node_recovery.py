@@ -10,9 +10,9 @@ from fairlead.cluster.protocol.messages import StartCheck
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_node import LiveNode
 
-FIRST_S = 30.0  # from a cordon to the first test start, and between tests that fail
-LONGEST_S = 3600.0
-GOOD_S = 3600.0  # of good health, after which earlier trouble is forgotten
+FIRST_TEST_DELAY_S = 30.0  # from a cordon to the first test start, and between tests that fail
+MAX_TEST_DELAY_S = 3600.0
+FORGET_AFTER_S = 3600.0  # of good health, after which earlier trouble is forgotten
 PROGRAMS = 8  # of failed jobs, that a test looks for
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class NodeRecovery:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self.first_s = FIRST_S
+        self.first_s = FIRST_TEST_DELAY_S
         self._history: dict[str, _History] = {}
         self._number = 0  # of the last test start that was asked for
 
@@ -83,7 +83,7 @@ class NodeRecovery:
             check = StartCheck(
                 number=self._number,
                 programs=self._programs(node.name),
-                checkpoints=self._state.options.checkpoints,
+                checkpoints=self._state.checkpoints,
             )
             self._state.fleet.ask_check(node.name, check)
         return False
@@ -101,13 +101,13 @@ class NodeRecovery:
         return True
 
     def _fell_ill(self, known: _History, now: float) -> None:
-        if not known.well_since or now - known.well_since > GOOD_S:
+        if not known.well_since or now - known.well_since > FORGET_AFTER_S:
             known.relapses = 0
         else:
             known.relapses += 1
 
     def _wait_s(self, times: int) -> float:
-        return min(float(self.first_s * 2 ** min(times, 20)), LONGEST_S)
+        return min(float(self.first_s * 2 ** min(times, 20)), MAX_TEST_DELAY_S)
 
     def _programs(self, name: str) -> tuple[str, ...]:
         """What jobs that failed on the node wanted to run."""

@@ -81,7 +81,7 @@ class NodeService:
         current = condition(node, now)
         if current.state != node.health.noted:
             node.health.noted, node.health.state_since = current.state, now
-            state.touched_nodes.add(node.name)
+            state.changed_nodes.add(node.name)
             why = f": {current.reason}" if current.reason else ""
             _log.info("node %s is %s%s", node.name, current.state, why)
             if current.state == "up":
@@ -89,7 +89,7 @@ class NodeService:
         if current.state == "up":
             state.enable(node.name)
         elif (node.registered or node.suspect) and (
-            current.state != "suspect" or deciding or self._presses(node)
+            current.state != "suspect" or deciding or self._must_report(node)
         ):
             state.disable(node.name)  # of a lost one it has been told
 
@@ -103,11 +103,11 @@ class NodeService:
 
     def obstructed(self, node: str, job: int, obstacle: str) -> None:
         """A node says what of it keeps an attempt from beginning there; "" = nothing any more."""
-        self._state.touched_nodes.add(node)
+        self._state.changed_nodes.add(node)
         if obstacle:
             _log.warning("node %s cannot start job %d: %s", node, job, obstacle)
 
-    def _presses(self, node: LiveNode) -> bool:
+    def _must_report(self, node: LiveNode) -> bool:
         """Whether the core must hear of a suspect node before its next decision."""
         silent_s = self._state.fleet.silent_for_s(node)
         if self._state.round is None or silent_s > self._state.fleet.silence_s:

@@ -7,9 +7,9 @@ from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.restored import release
-from fairlead.cluster.server.silence import outlast_s
+from fairlead.cluster.server.silence import rank_lifetime_s
 
-AWAY_S = 2.0  # without a look for so long: the driver stood still, and has heard nobody
+DRIVER_STALL_S = 2.0  # without a look for so long: the driver stood still, and has heard nobody
 
 
 class NodeWatch:
@@ -34,17 +34,20 @@ class NodeWatch:
     def poll(self) -> None:
         """Note what time alone has changed. Called twice a second."""
         state, fleet = self._state, self._state.fleet
-        for name in fleet.silent(lambda node: outlast_s(state, node)):
+        for name in fleet.silent(lambda node: rank_lifetime_s(state, node)):
             self.mark_lost(name, "node lost")
         release(state)
         now = fleet.monotonic()
         away_s, self._looked = now - self._looked, now
-        if away_s > AWAY_S:
-            fleet.excuse_silence()
+        if away_s > DRIVER_STALL_S:
+            fleet.reset_silence()
         fleet.find_suspects()
         for node in list(fleet.nodes.values()):
             if node.agent.inherited:
-                self._outlive(node)
+                self._book_expired(node)
+            if node.leaving and not state.registry.on_node.get(node.name):
+                state.remove_node(node.name)
+                continue
             self._service.settle(node)
         self._detention.update()
 
@@ -62,14 +65,15 @@ class NodeWatch:
     def mark_lost(self, name: str, reason: str) -> None:
         """A node is gone, and with it whatever ran there."""
         self._intake.apply(name)  # the last that it said, before it is forgotten
+        self._ends.note_agent_death(self._state.fleet.nodes[name])
         self._state.fleet.mark_lost(name)
         attempts = list(self._state.registry.on_node.get(name, {}).values())
         self._ends.orphan(name, attempts, reason)
         self._state.disable(name)
 
-    def _outlive(self, node: LiveNode) -> None:
+    def _book_expired(self, node: LiveNode) -> None:
         """Book the attempts of earlier agents of a node that are over by now."""
-        over = self._state.fleet.outlived(node.name)
+        over = self._state.fleet.drop_expired(node.name)
         if over:
             mine = self._state.registry.on_node.get(node.name, {})
             attempts = [mine[key] for key in over if key in mine]

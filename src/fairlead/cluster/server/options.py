@@ -36,7 +36,7 @@ class LiveOptions:
     solve_limit_s: float = 60.0
     early_s: float = float("inf")  # a round of this age ends where devices are free and jobs wait
     restart_s: float | None = None  # that a start costs, until it is known; None = a guess by round
-    checkpoints: str = ""  # directory for those of all jobs; "" = each agent its own
+    checkpoints: str = ""  # directory for those of new jobs; "" = the one that the cluster had
     estimator: str = "oracle"  # of rates; oracle = the catalogue, and what jobs bring along
     segment_records: int = 20_000
     keep_segments: int = 2

@@ -15,9 +15,8 @@ from fairlead.cluster.server.tally import (
 from fairlead.cluster.server.view_builders import ViewBuilder
 from fairlead.cluster.store.rows import OPEN_STATES
 
-MANY_CHANGES = (
-    500  # nodes of which views are published with one commit; more than that wait for the next ones
-)
+# Nodes of which views are published with one commit; more than that wait for the next ones
+MAX_VIEWS_PER_COMMIT = 500
 STATUS_S = 1.0  # between two publications of the status where nothing changes but time
 ADMIN = Caller(
     "front", "", "admin"
@@ -31,35 +30,36 @@ class PublishedViews:
         self,
         state: ClusterState,
         viewer: ViewBuilder,
-        tell: Callable[[ShownNode | ShownStatus], None],
+        send_to_front: Callable[[ShownNode | ShownStatus], None],
     ) -> None:
-        """tell: given what the front shall show."""
+        """send_to_front: given what the front shall show."""
         self._state = state
-        self._tell = tell
+        self._send_to_front = send_to_front
         self.tally = Tally()
         self._viewer = viewer
         self._later: dict[str, None] = {}  # nodes whose views wait, in this order
-        self._unwell: set[str] = set()  # nodes whose state has a reason, which time changes
-        self._begun = False
+        # Nodes whose state has a reason, which time changes
+        self._nodes_with_reason: set[str] = set()
+        self._has_published = False
         self._published_s = 0.0  # monotonic
 
     def publish(self, jobs: Collection[int], nodes: Iterable[str], *, waits: bool) -> None:
         """Show what a commit has changed. waits: somebody is answered next, and may look at once. Of what a
         round changes on thousands of nodes the rest is shown by ``publish_remaining``, when they are
         answered."""
-        if not self._begun:
-            self._begun = True
+        if not self._has_published:
+            self._has_published = True
             jobs = list(self._state.registry.jobs)
-            self._state.touched_nodes.update(self._state.fleet.nodes)
+            self._state.changed_nodes.update(self._state.fleet.nodes)
         for job in jobs:
             self.tally.note_job(job, self._counted(job))
         self._later.update(dict.fromkeys(nodes))
-        if len(self._later) <= MANY_CHANGES:
+        if len(self._later) <= MAX_VIEWS_PER_COMMIT:
             self._show_later()
         now = self._state.fleet.monotonic()
         due = now - self._published_s >= STATUS_S
         if due:
-            self._state.touched_nodes |= self._unwell
+            self._state.changed_nodes |= self._nodes_with_reason
         self._show_nodes(now)
         if due or waits or jobs:
             self.show_status()
@@ -72,15 +72,15 @@ class PublishedViews:
 
     def _show_later(self) -> None:
         """The next of those that wait are to be shown."""
-        for name in list(itertools.islice(self._later, MANY_CHANGES)):
+        for name in list(itertools.islice(self._later, MAX_VIEWS_PER_COMMIT)):
             del self._later[name]
-            self._state.touched_nodes.add(name)
+            self._state.changed_nodes.add(name)
 
     def show_status(self) -> None:
         """The cluster in one screen, as it is now."""
         self._published_s = self._state.fleet.monotonic()
         status = self._viewer.status(ADMIN, self.tally)
-        self._tell(ShownStatus(status=status, at=self._published_s))
+        self._send_to_front(ShownStatus(status=status, at=self._published_s))
 
     def _counted(self, job: int) -> CountedJob | None:
         row = self._state.registry.jobs.get(job)
@@ -90,17 +90,17 @@ class PublishedViews:
         return CountedJob(row.tenant, row.state, displayed_state, row.weight, row.spec.scale_factor)
 
     def _show_nodes(self, now: float) -> None:
-        touched, self._state.touched_nodes = self._state.touched_nodes, set()
+        touched, self._state.changed_nodes = self._state.changed_nodes, set()
         for name in touched:
             node = self._state.fleet.nodes.get(name)
             if node is None:
-                self._unwell.discard(name)
+                self._nodes_with_reason.discard(name)
                 self.tally.note_node(name, None)
-                self._tell(ShownNode(node=name, view=None))
+                self._send_to_front(ShownNode(node=name, view=None))
                 continue
             view = self._viewer.node(node, now, ADMIN)
             well = view.state == "up" and not view.reason
-            (self._unwell.discard if well else self._unwell.add)(name)
+            (self._nodes_with_reason.discard if well else self._nodes_with_reason.add)(name)
             allocated = sum(map(bool, view.jobs))
             working = node.devices if usable(node, now) else 0
             self.tally.note_node(
@@ -108,4 +108,4 @@ class PublishedViews:
             )
             rows = (self._state.registry.jobs.get(job) for jobs in view.jobs for job in jobs)
             owners = {row.id: row.tenant for row in rows if row is not None}
-            self._tell(ShownNode(node=name, view=view, at=now, owners=owners))
+            self._send_to_front(ShownNode(node=name, view=view, at=now, owners=owners))

@@ -1,16 +1,18 @@
 """What a server finds when it starts: the state of the one before it, however that ended."""
 
 import msgspec
+from msgspec.structs import replace
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Rank
 from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.checkpoint_directories import settle_checkpoints
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.collaborators import Collaborators
 from fairlead.cluster.server.live_node import Inherited
 from fairlead.cluster.server.options import DEFAULT_POLICY
 from fairlead.cluster.server.restored import reserve
-from fairlead.cluster.store.replay import judged_as_state
+from fairlead.cluster.store.replay import judged_as_state, repeated_as_start
 from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
@@ -39,13 +41,10 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
     state.write(lambda t: t.set_meta("policy", state.policy))
     _load_core(state, parts)
     _load_attempts(state, parts)
+    settle_checkpoints(state)
     parts.jobs.retries.recover()
     _load_grants(state)
     _load_round(state, parts)
-    for attempt in [a for attempts in registry.live.values() for a in attempts]:
-        for node in attempt.nodes:
-            if node not in state.fleet.nodes:
-                parts.attempts.ends.orphan(node, [attempt], "its node is no longer in the cluster")
     reserve(state, parts.attempts.ends)
     parts.nodes.witnesses.begin(run)
     _await_nodes(state, parts)
@@ -55,19 +54,19 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
 def _load_nodes(state: ClusterState) -> None:
     rows = {row.name: row for row in state.store.nodes()}
     for wished in state.options.nodes or ():
-        old = rows.get(wished.name)
-        if old is None or (old.accelerator, old.devices) != (wished.accelerator, wished.devices):
-            row = NodeRow(
-                name=wished.name, accelerator=wished.accelerator, devices=wished.devices, host=""
-            )
+        old = rows.get(wished.name) or NodeRow(name=wished.name, accelerator="", devices=0, host="")
+        if (old.accelerator, old.devices) != (wished.accelerator, wished.devices):
+            row = replace(old, accelerator=wished.accelerator, devices=wished.devices)
             rows[wished.name] = row
             state.write(lambda t, row=row: t.put_node(row))  # type: ignore[misc]
-    nodes = None if state.options.nodes is None else {n.name for n in state.options.nodes}
+    wanted = rows.keys() if state.options.nodes is None else {n.name for n in state.options.nodes}
+    occupied = {name for attempt in state.store.open_attempts() for name in attempt.nodes}
     for row in rows.values():
-        if nodes is not None and row.name not in nodes:
+        if row.name not in wanted | occupied:
             state.write(lambda t, row=row: t.delete_node(row.name))  # type: ignore[misc]
             continue
         node = state.fleet.add(row.name, row.accelerator, row.devices, row.drained)
+        node.leaving = row.name not in wanted
         node.host = row.host
         node.simulated_devices = row.simulated_devices
         node.health.cordoned = row.cordoned
@@ -95,7 +94,7 @@ def _await_nodes(state: ClusterState, parts: Collaborators) -> None:
 def _number_orders(state: ClusterState) -> int:
     """Every run of the server numbers its orders above those of all before. Returns the run's number."""
     runs = int(state.store.meta("runs") or 0) + 1
-    state.fleet.count_from(runs << 32)
+    state.fleet.set_order_seq(runs << 32)
     state.write(lambda t: t.set_meta("runs", str(runs)))
     return runs
 
@@ -107,7 +106,7 @@ def _load_core(state: ClusterState, parts: Collaborators) -> None:
         return
     name = f"{state.store.path}: segment {number}"
     setup, checkpoint, tail = journal.begin(records, name)
-    with judged_as_state(state.store.path, number):
+    with repeated_as_start(), judged_as_state(state.store.path, number):
         found = journal.recover(setup, checkpoint, tail, name=name)
     core = found.scheduler
     state.scheduler, state.setup = core, setup
@@ -139,7 +138,10 @@ def _load_attempts(state: ClusterState, parts: Collaborators) -> None:
         if row is not None:
             state.registry.jobs[row.id] = row
             state.registry.add(_attempt(parts, row, record))
+    lease_s = state.options.lease_s * (1 + state.options.rate_bound)
     for starts in state.registry.live.values():
+        for start in starts:  # until its node tells that it goes on: nothing outlives its lease
+            start.known_until_s = state.clock.restored_s + lease_s + start.row.spec.longest_grace_s
         starts.sort(key=lambda start: start.record.attempt)
         starts[0].ordered = starts[0].record.ordered = True
         for start in starts[:-1]:

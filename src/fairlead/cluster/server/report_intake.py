@@ -1,19 +1,20 @@
 """Reports of nodes, taken over into the attempts that the nodes are part of."""
 
+import math
 from typing import Protocol
 
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.protocol.plausible import within
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.attempt_orders import AttemptOrders
-from fairlead.cluster.server.attempt_statuses import as_known
+from fairlead.cluster.server.attempt_statuses import merge_known
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES
 
 ANOTHER_ORDER = "its node holds another start under that number, which this server never ordered"
-REASON = 4000  # characters of one
+MAX_REASON = 4000  # characters of one
 
 
 class TrainingListener(Protocol):
@@ -64,7 +65,7 @@ class ReportIntake:
             status = holds.get(attempt.key)
             if status is not None:
                 self._apply_status(attempt, node, status)
-            elif fleet.never_began(node, attempt.key):
+            elif fleet.will_never_begin(node, attempt.key):
                 attempt.gone.add(node)
             if node in attempt.gone and len(attempt.gone) == len(attempt.nodes):
                 self._ends.end(attempt)
@@ -86,9 +87,11 @@ class ReportIntake:
     def _apply_status(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
         status = within(status, self._state.now_s() - attempt.record.began_s)
         before = attempt.statuses.get(node)
+        if status.state != "ended":
+            attempt.known_until_s = math.inf  # it goes on
         if before is not None and before.state != "ended" and status.state == "ended":
             del attempt.statuses[node]  # in the order in which they end: the first one is to blame
-        status = attempt.statuses[node] = status if before is None else as_known(status, before)
+        status = attempt.statuses[node] = status if before is None else merge_known(status, before)
         if node == attempt.first_node:
             attempt.last_report_s = self._state.fleet.nodes[node].observed.seen
             self._apply_leader(attempt, status)
@@ -102,11 +105,19 @@ class ReportIntake:
         if status.directory_problem != ("" if before is None else before.directory_problem):
             self._state.registry.dirty_jobs.add(attempt.row.id)
         if status.state == "ended":
-            attempt.gone.add(node)
+            self._note_end(attempt, node, status)
             if attempt.broken:
                 for other in attempt.nodes:
                     reason = status.reason or "other ranks ended"
                     self._state.fleet.revoke(other, *attempt.key, reason)
+
+    def _note_end(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
+        """Its ranks on a node have ended: when, its agent may tell, and this server may have been away."""
+        fleet = self._state.fleet
+        attempt.gone.add(node)
+        if status.ended_age_s >= 0.0:
+            late_s = max(fleet.monotonic() - fleet.nodes[node].observed.seen, 0.0)
+            attempt.ended_s[node] = self._state.now_s() - late_s - status.ended_age_s
 
     def _apply_leader(self, attempt: Attempt, status: AttemptStatus) -> None:
         """The node of rank 0 says where the attempt stands."""
@@ -158,7 +169,7 @@ class ReportIntake:
             attempt.stalled = bool(status.stall)
             self._orders.order(attempt)
         stalls = [h.stall for h in attempt.statuses.values() if h.stall] if attempt.stalled else []
-        stall = "; ".join(stalls)[:REASON]
+        stall = "; ".join(stalls)[:MAX_REASON]
         if stall == row.stall or status.state == "ended":
             return
         row.stall = stall

@@ -4,7 +4,7 @@ from collections import deque
 
 import numpy as np
 
-from fairlead.cluster.forecasting.forecast import STAYS_S
+from fairlead.cluster.forecasting.forecast import UNBOUNDED_COST_S
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
@@ -12,7 +12,7 @@ from fairlead.model.events import RestartCostsLearned
 from fairlead.model.job import JobId
 from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 
-WORTH_TELLING = 0.2  # relative difference from what the core believes
+MIN_CHANGE = 0.2  # relative difference from what the core believes
 PROTECTED_ROUNDS = (
     10  # so many rounds long a job is left alone that does what comes after its steps
 )
@@ -74,12 +74,12 @@ class RestartCostsOfJobs:
             cost_by_job.setdefault(job, usual_s)
         rows = np.searchsorted(jobs.id, np.array(list(cost_by_job), np.int64))
         known_s, cost = jobs.restart_s[rows], np.array(list(cost_by_job.values()))
-        news = np.abs(cost - known_s) > WORTH_TELLING * np.minimum(cost, known_s)
+        news = np.abs(cost - known_s) > MIN_CHANGE * np.minimum(cost, known_s)
         if not news.any():
             return None
         return RestartCostsLearned(now, np.array(list(cost_by_job), np.int64)[news], cost[news])
 
-    def heeded(self) -> bool:
+    def is_applied(self) -> bool:
         """Whether the policy in force spares jobs that cost too much to stop."""
         core = self._state.scheduler
         return (
@@ -93,14 +93,14 @@ class RestartCostsOfJobs:
         job is owed that many times its cost, and work is lost once."""
         assert self._state.setup is not None
         setup = self._state.setup
-        if self._stays(start, now):
-            return STAYS_S
+        if self._keeps_devices(start, now):
+            return UNBOUNDED_COST_S
         unkept_s = 0.0
         if start.row.spec.unmanaged and start.leader is not None:
             unkept_s = _unkept_s(start)
         return setup.restart_costs.default_s + unkept_s / setup.settings.preemption_hysteresis
 
-    def _stays(self, start: Attempt, now: float) -> bool:
+    def _keeps_devices(self, start: Attempt, now: float) -> bool:
         """Is it to keep its devices, whoever is owed them? For as long as its nodes are there."""
         assert self._state.setup is not None
         round_s = self._state.setup.settings.round_s
@@ -117,5 +117,5 @@ def _unkept_s(start: Attempt) -> float:
     assert start.leader is not None
     if start.row.starts_over:
         return start.leader.ran_s
-    rate, lost = start.measured(), start.progress() - start.survives()
+    rate, lost = start.measured(), start.progress() - start.resumable_steps()
     return min(lost / rate, start.leader.ran_s) if rate and lost > 0 else 0.0

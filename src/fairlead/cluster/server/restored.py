@@ -16,6 +16,7 @@ from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Register
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.live_node import Hold
 from fairlead.cluster.store.restore_note import RESTORED, Restored
 
 HOLD_REASON = (
@@ -26,7 +27,7 @@ JOBS = (
     100_000  # the next id is the next multiple of this, beyond as many that may have been given out
 )
 MAX_JOB_ID = 1 << 40  # ids from here on are nobody's: a job may have made a folder of such a name
-GRACE_S = 30.0  # at least, of jobs that are not known; the default of a job
+MIN_GRACE_S = 30.0  # at least, of jobs that are not known; the default of a job
 ATTEMPTS = 10_000  # that a job may have had since
 _ATTEMPT_ORIGIN_S = (
     1_704_067_200  # 2024-01-01: the seconds since then are above every number so far
@@ -79,19 +80,18 @@ def reserve(state: ClusterState, ends: Abandoner) -> None:
 
 def release(state: ClusterState) -> None:
     """Note that the time in which nothing is started is over. Called twice a second."""
-    if state.fleet.hold_until and not state.fleet.is_on_hold:
-        state.fleet.hold(0.0, "")
+    if state.fleet.hold.until and not state.fleet.is_on_hold:
+        state.fleet.hold_all(Hold())
         state.write(lambda t: t.delete_meta(HOLD_REASON))
 
 
 def _begin_anew(state: ClusterState, ends: Abandoner, note: Restored) -> None:
-    folders = [state.store.directory / "logs"]
-    if state.options.checkpoints:
-        folders.append(Path(state.options.checkpoints))
+    directories = {state.checkpoints, *(row.checkpoints for row in state.registry.jobs.values())}
+    folders = [state.store.directory / "logs", *map(Path, sorted(directories - {""}))]
     state.next_job = next_job(state.next_job - 1, newest_trace(*folders))
     for start in [s for starts in state.registry.live.values() for s in starts]:
         start.loss = AttemptEnd.RESTORED, f"stopped: {note.what}"
-        start.known_until_s = state.clock.kept_s  # whether it ran on after that nobody knows
+        start.known_until_s = state.clock.restored_s  # whether it ran on after that nobody knows
         for node in start.nodes:
             ends.orphan(node, [start], note.what)
     now_s = time.time()
@@ -118,9 +118,11 @@ def _begin_anew(state: ClusterState, ends: Abandoner, note: Restored) -> None:
 def _hold(state: ClusterState, why: str) -> float:
     """Give no node a job until every lease of the time since is over, and every grace; returns seconds."""
     options = state.options
-    grace_s = max([GRACE_S, *(row.spec.longest_grace_s for row in state.registry.jobs.values())])
+    grace_s = max(
+        [MIN_GRACE_S, *(row.spec.longest_grace_s for row in state.registry.jobs.values())]
+    )
     wait_s = options.lease_s * (1 + options.rate_bound) + grace_s
-    state.fleet.hold(state.fleet.monotonic() + wait_s, why)
+    state.fleet.hold_all(Hold(state.fleet.monotonic() + wait_s, why))
     state.lost_nodes.update(state.fleet.nodes)
     return wait_s
 

@@ -6,13 +6,13 @@ from typing import Protocol
 import numpy as np
 from msgspec.structs import replace
 
-from fairlead.client.rank_environment import EXIT_IO
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.death_judge import DeathDecision
 from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.node_condition import usable
 from fairlead.cluster.server.retry_waits import RetryWaits
@@ -41,7 +41,10 @@ _log = logging.getLogger(__name__)
 MAX_RECORDS = 50  # of a job
 MAX_PROGRAMS = 10_000  # whose start times are remembered
 SETTLED_S = 10.0  # an unmanaged job that has run for so long has started well
-FIRST_S, LONGEST = 5.0, 60  # the wait before the first retry, the longest one over the first
+FIRST_S, MAX_BACKOFF_FACTOR = (
+    5.0,
+    60,
+)  # the wait before the first retry, the longest one over the first
 NOT_FOUND = 127  # exit code of a command that the node cannot start
 SIGNALS = 128  # a death by signal n counts as exit code 128 + n, as in shells
 
@@ -72,12 +75,13 @@ class Retries:
         self._cordons = cordons
         self.nodes = NodeJudge()
         first_s = min(FIRST_S, state.options.profile.round_s / 10)
-        self.backoff = Backoff(first_s, LONGEST * first_s)
+        self.backoff = Backoff(first_s, MAX_BACKOFF_FACTOR * first_s)
         self.settled_s = min(SETTLED_S, 2 * state.options.profile.round_s)
         self._to_drop: dict[int, None] = {}
         self._start_s: dict[Program, float] = {}  # to the first step, as it was measured
         self._unsettled: dict[tuple[int, int], Attempt] = {}  # unmanaged starts, too young to judge
-        self._apart: set[int] = set()  # jobs that wait only because they were suspected
+        # Jobs that wait only because they were suspected
+        self._waiting_as_suspects: set[int] = set()
 
     def recover(self) -> None:
         """After a restart of the server."""
@@ -116,15 +120,13 @@ class Retries:
         if self.nodes.failures:  # mostly there are none, and thousands of starts in a round
             self.judge_nodes()
 
-    def _did_well(self, start: Attempt) -> bool:
+    def _ended_well(self, start: Attempt) -> bool:
         """Of a start that has ended, and did not fail."""
-        if start.lost or start.interrupted or not start.statuses:
+        if start.lost or start.interrupted or not start.statuses or start.unsaved:
             return False
-        if any(status.exit_code == EXIT_IO for status in start.statuses.values()):
-            return False  # it was told to stop, and could not save what it had done
-        return self._works(start) or start.record.end is AttemptEnd.COMPLETED
+        return self._has_started_well(start) or start.record.end is AttemptEnd.COMPLETED
 
-    def _works(self, start: Attempt) -> bool:
+    def _has_started_well(self, start: Attempt) -> bool:
         """Whether it has begun to train or, where that is not known, has run for a while."""
         if start.row.spec.unmanaged:
             return self._worked_s(start) >= self.settled_s
@@ -139,20 +141,47 @@ class Retries:
         status = self._state.fleet.status(start.first_node, start.key) or start.leader
         return 0.0 if status is None else status.ran_s
 
+    def _progressed(self, start: Attempt) -> bool:
+        """Of a start that has ended: whether it trained for a round, or its job keeps more than when it
+        failed last. Which start saved that, and how that one ended, does not matter: of one that was lost it
+        may be known only since the next one was loaded."""
+        row, record = start.row, start.record
+        failed_at = row.recent_failures[-1].kept_step if row.recent_failures else -1.0
+        before = record.from_step if failed_at < 0 else min(failed_at, record.from_step)
+        if _saves(row) and start.resumable_steps() > before:
+            return True
+        if start.unsaved:
+            return False  # what is lost is no progress
+        return self._trained_s(start) >= self._state.options.profile.round_s
+
+    def _trained_s(self, start: Attempt) -> float:
+        """Seconds for which a start that has ended trained, as far as is known, with the time until its first
+        step; 0 = it did not, or nobody knows. The time for which its node was silent is none of it."""
+        if start.row.spec.unmanaged:  # whether it trained or only ran nobody knows, if it failed
+            return 0.0 if start.failure() else self._worked_s(start)
+        if start.record.trained_s is None:
+            return 0.0
+        silent_s = 0.0
+        if start.lost:
+            silent_s = max(self._state.fleet.monotonic() - start.last_report_s, 0.0)
+        return self._state.now_s() - start.record.began_s - silent_s
+
     def ended(self, start: Attempt, reason: str) -> None:
         """A start is over and booked. reason: why it failed, "" = it did not."""
         self._unsettled.pop(start.key, None)
         row = start.row
         for job in () if start.death is None else start.death.cleared:
-            self._end_wait_apart(job)
+            self._end_suspects_wait(job)
         if not reason:
             if start.death is not None and start.death.wait_s and row.open:
-                self._wait_unshared(row, start.death.wait_s)
-            if self._did_well(start):
+                self._wait_as_suspect(row, start.death)
+            ended_well = self._ended_well(start)
+            if ended_well:
                 self._trains(start, start.record.trained_s or start.record.began_s)
-                self._forgive(row)
+            if ended_well or self._progressed(start):
+                self._clear_failures(row)
             return
-        node, failure = start.culprit()
+        node, failure = start.root_failure()
         failure = failure or Failure()
         if failure.kind != "stalled" or not start.record.traceback:
             start.record.traceback = failure.traceback
@@ -163,7 +192,11 @@ class Retries:
         if not record.hostile:  # that says nothing of the node
             self.nodes.failed(record)
             self.judge_nodes()
-        if row.open:
+        if row.open and start.death is not None and start.death.hopeless:
+            row.reason = f"failed: it takes node after node: {record.reason}"
+            self._to_drop[row.id] = None
+        elif row.open:
+            row.failed = True
             self._judge_job(row)
 
     def began(self, start: Attempt) -> None:
@@ -194,13 +227,13 @@ class Retries:
 
         def content(node: str) -> set[str]:
             starts = registry.on_node.get(node, {}).values()
-            rows = [start.row for start in starts if self._runs_well(start)]
+            rows = [start.row for start in starts if self._is_training(start)]
             return {row.tenant if by_tenant else row.user for row in rows}
 
         known = tenants if by_tenant else {row.user for row in rows}
         return Parties(known, by_tenant, content)
 
-    def _runs_well(self, start: Attempt) -> bool:
+    def _is_training(self, start: Attempt) -> bool:
         """Whether it trains now."""
         status = self._state.fleet.status(start.first_node, start.key)
         if (
@@ -211,7 +244,7 @@ class Retries:
             or start.lost
         ):
             return False
-        return self._works(start)
+        return self._has_started_well(start)
 
     def _blame_node(self, name: str, records: list[FailureRecord]) -> None:
         why = f"{len(records)} jobs failed here that run elsewhere"
@@ -244,6 +277,7 @@ class Retries:
         )
         row.reason = f"failed: {decision.reason}"
         if decision.drop:
+            row.failed = False  # there will be no next one
             self._to_drop[row.id] = None
             return
         self._avoid(row, decision.avoid)
@@ -253,18 +287,18 @@ class Retries:
         else:
             self._resume(row)
 
-    def _wait_unshared(self, row: JobRow, wait_s: float) -> None:
-        """It may be what ends the processes that own the ranks: it waits, so that the next death tells."""
-        row.reason = "failed: the process that owned the ranks died again while it ran"
-        row.retry_s = self._state.now_s() + wait_s
+    def _wait_as_suspect(self, row: JobRow, death: DeathDecision) -> None:
+        """It may be what ends agents or spawners: it waits, so that the next death tells."""
+        row.reason, row.reason_node = f"failed: {death.suspicion}", ""
+        row.retry_s = self._state.now_s() + death.wait_s
         self._retry_waits.add(row.id)
-        self._apart.add(row.id)
+        self._waiting_as_suspects.add(row.id)
         self._state.registry.dirty_jobs.add(row.id)
 
-    def _end_wait_apart(self, job: int) -> None:
+    def _end_suspects_wait(self, job: int) -> None:
         """Another one is to blame for what it was suspected of."""
         row = self._state.registry.jobs.get(job)
-        if job in self._apart and row is not None and row.retry_s is not None:
+        if job in self._waiting_as_suspects and row is not None and row.retry_s is not None:
             row.reason = ""
             self._resume(row)
 
@@ -280,7 +314,7 @@ class Retries:
             now = self._state.now_s()
             self._state.emit(NodesAvoided(now, JobId(row.id), nodes))
 
-    def _forgive(self, row: JobRow) -> None:
+    def _clear_failures(self, row: JobRow) -> None:
         progressed = tuple(still_counted(row.recent_failures, self._state.now_s()))
         if row.recent_failures != progressed and row.open:
             row.recent_failures = progressed
@@ -290,10 +324,7 @@ class Retries:
     def _record(self, start: Attempt, node: str, failure: Failure, reason: str) -> FailureRecord:
         row, record = start.row, start.record
         now = self._state.now_s()
-        ran_s = now - record.began_s
-        long = ran_s >= self._state.options.profile.round_s and record.trained_s is not None
         code = failure.exit_code
-        progressed = start.survives() > record.from_step and _saves(row)
         hostile = bool(start.blame)
         return FailureRecord(
             job=row.id,
@@ -305,9 +336,9 @@ class Retries:
             reason=reason,
             place=failure.place,
             step=failure.step,
-            ran_s=ran_s,
-            # What could not be saved is no progress; that it made some excuses nobody who kills.
-            progressed=not hostile and (progressed or (long and code != EXIT_IO)),
+            ran_s=now - record.began_s,
+            progressed=not hostile and self._progressed(start),  # it excuses nobody who kills
+            kept_step=start.resumable_steps(),
             hostile=hostile,
             program=_program(row),
             forgeable=not _is_node_fault(failure, row.spec),
@@ -322,7 +353,7 @@ class Retries:
         for key, start in list(self._unsettled.items()):
             if start.stopping or start.lost:
                 del self._unsettled[key]
-            elif self._works(start):
+            elif self._has_started_well(start):
                 del self._unsettled[key]
                 self._trains(start, start.record.began_s)
         for job in sorted(self._retry_waits.waiting):
@@ -338,7 +369,7 @@ class Retries:
         was_held = row.id in self._retry_waits.waiting and row.id not in self._retry_waits.to_hold
         self.forget(row.id)
         self._state.capacity_changed = True
-        elsewhere = self._admission.outside(row.id) or self._detained.has(row.id)
+        elsewhere = self._admission.awaits_fitting_cluster(row.id) or self._detained.has(row.id)
         if was_held and not elsewhere:
             now = self._state.now_s()
             self._state.emit(JobsPaused(now, np.array([row.id]), False))
@@ -346,7 +377,7 @@ class Retries:
     def forget(self, job: int) -> None:
         """It waits no more, for another reason than that its time has come."""
         self._retry_waits.discard(job)
-        self._apart.discard(job)
+        self._waiting_as_suspects.discard(job)
         row = self._state.registry.jobs.get(job)
         if row is not None and row.retry_s is not None:
             row.retry_s = None
@@ -361,7 +392,9 @@ class Retries:
             self._state.emit(JobsDropped(now, tuple(map(JobId, jobs))))
 
     def hold(self, now: float) -> None:
-        """Before a round is reported: its jobs that have to wait take no part in the next one."""
+        """Before a round is reported: its jobs that have to wait, or are given up, take no part in the next
+        one."""
+        self._drop(now)
         jobs = sorted(job for job in self._retry_waits.to_hold if self._in_core(job))
         self._retry_waits.to_hold.clear()
         if jobs:

@@ -10,7 +10,7 @@ from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.model.events import Event, Stalled
 
 STALL_S = 1.0  # nothing runs and jobs wait: tell the core after so long
-AGAIN_S = 30.0  # between two times that it is told
+STALL_INTERVAL_S = 30.0  # between two times that it is told
 POLL_S = 0.5  # between looks at the nodes
 
 
@@ -33,7 +33,7 @@ class CostLearner(Protocol):
     def learned(self, current: LiveRound, now: float) -> Event | None:
         """What the core has to be told before it decides upon the next round."""
 
-    def heeded(self) -> bool:
+    def is_applied(self) -> bool:
         """Whether the policy in force leaves jobs alone that cost too much to stop."""
 
 
@@ -100,7 +100,7 @@ class RoundClock:
             self._looked_s = now
             self._nodes.poll()
         if state.round is None:
-            self._steps.tell_corrections(now)
+            self._steps.emit_corrections(now)
             self._retries.hold(now)
             self._poll_idle(now)
             return
@@ -120,8 +120,8 @@ class RoundClock:
         current, state.round = state.round, None
         self._retries.hold(now)
         report = self._reporter.report(current, now)
-        self._steps.tell_adaptations(now)
-        self._steps.tell_corrections(now)
+        self._steps.emit_adaptations(now)
+        self._steps.emit_corrections(now)
         if (costs := self._costs.learned(current, now)) is not None:
             state.emit(costs)
         state.emit(report)
@@ -157,7 +157,7 @@ class RoundClock:
         if not capacity and now < current.end_s:
             return False
         limit_s = (1 if capacity else MAX_ROUND_S) * current.length_s
-        return self._costs.heeded() or not self._begins(current, now, limit_s)
+        return self._costs.is_applied() or not self._begins(current, now, limit_s)
 
     def _begins(self, current: LiveRound, now: float, limit_s: float) -> bool:
         """Is an attempt of the round young? limit_s: seconds since its order, and since the beginning of the
@@ -190,5 +190,5 @@ class RoundClock:
         elif self._idle_since is None:
             self._idle_since = now
         elif now - self._idle_since >= STALL_S:
-            self._idle_since = now + AGAIN_S - STALL_S  # again, but not all the time
+            self._idle_since = now + STALL_INTERVAL_S - STALL_S  # again, but not all the time
             state.emit(Stalled(now))

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from fairlead.cluster.protocol.api_models import JobState
-from fairlead.cluster.protocol.attempt_end import LOST, AttemptEnd
+from fairlead.cluster.protocol.attempt_end import LOST_ENDS, AttemptEnd
 from fairlead.cluster.protocol.messages import AttemptKey
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt, others_of, state_on_devices
@@ -76,7 +76,7 @@ class RoundStarter:
             ended_s, end = attempt.record.ended_s, attempt.record.end
             if ended_s is not None:
                 failed = end is AttemptEnd.FAILED
-                lost = end in LOST or (failed and not current.is_packed(job))
+                lost = end in LOST_ENDS or (failed and not current.is_packed(job))
                 outcome = (
                     RoundOutcome.LOST
                     if lost
@@ -148,7 +148,7 @@ class RoundStarter:
                 state: JobState = state_on_devices(row, registry.live.get(job, ()))
             else:
                 on_devices = row.state in ON_DEVICES
-                leaves = on_devices and not self._detained.goes_on(registry, job)
+                leaves = on_devices and not self._detained.is_running(registry, job)
                 state = row.off_devices if leaves else row.state
             if row.state != state:
                 row.state = state

@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import gc
 import logging
-import signal
 import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairlead.cluster.end_signals import end_signals
 from fairlead.cluster.front.messages import Configure, UserList
 from fairlead.cluster.front.relay import CallService
 from fairlead.cluster.front.transport import Tls
@@ -46,14 +46,14 @@ class Server:
         self.service = Service(
             directory,
             options,
-            users_changed=self._tell_users,
-            tell=self._tell,
+            users_changed=self._send_users,
+            send_to_front=self._send_to_front,
             failed=self._fail_soon,
         )
         self.listening = listening
         self.directory = directory
         self.call_service = CallService(
-            self.service, self._tell, self.service.engine.parts.precedence.wait
+            self.service, self._send_to_front, self.service.engine.parts.precedence.wait
         )
         self.front = FrontSupervisor(
             directory, self.service.engine.state.fleet, self.call_service.take
@@ -105,16 +105,16 @@ class Server:
             policies=tuple(entry.name for entry in registry.describe()),
         )
 
-    def _tell(self, message: object) -> None:
-        self.front.tell(message)  # type: ignore[arg-type]
+    def _send_to_front(self, message: object) -> None:
+        self.front.send(message)  # type: ignore[arg-type]
 
-    def _tell_users(self, rows: list[UserRow]) -> None:
-        self.front.tell(UserList(rows=tuple(rows)))
+    def _send_users(self, rows: list[UserRow]) -> None:
+        self.front.send(UserList(rows=tuple(rows)))
 
     def _fail_soon(self, problem: BaseException) -> None:
         """The driver cannot go on (its thread)."""
         if self._loop is not None:
-            _soon(self._loop, self._fail, problem)
+            _call_soon(self._loop, self._fail, problem)
 
     def _fail(self, problem: BaseException) -> None:
         self.failure = problem
@@ -138,15 +138,15 @@ async def serve(
     listening: Listening,
     ready: Callable[[Server], None],
 ) -> None:
-    """Run a server until SIGTERM or SIGINT, or until it cannot go on (that problem is raised)."""
+    """Run a server until SIGTERM, SIGINT or SIGHUP, or until it cannot go on (that problem is raised)."""
     log_with_times(logging.WARNING)
     sys.setswitchinterval(SWITCH_S)
     server = Server(directory, options, listening)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in end_signals():
         loop.add_signal_handler(number, server.ended.set)
     await server.start()
-    calm_collector()
+    freeze_garbage()
     try:
         ready(server)
         if server.new_tokens:
@@ -158,7 +158,7 @@ async def serve(
         raise server.failure
 
 
-def calm_collector() -> None:
+def freeze_garbage() -> None:
     """What has been loaded stays for good, and of what comes little is cyclic: looking for that in all jobs
     and starts, as often as Python does, took a tenth of a round."""
     gc.collect()
@@ -166,7 +166,7 @@ def calm_collector() -> None:
     gc.set_threshold(*COLLECT)
 
 
-def _soon(loop: asyncio.AbstractEventLoop, do: Callable[..., None], *given: object) -> None:
+def _call_soon(loop: asyncio.AbstractEventLoop, do: Callable[..., None], *given: object) -> None:
     with contextlib.suppress(RuntimeError):  # the loop has ended: there is nobody to tell
         loop.call_soon_threadsafe(do, *given)
 

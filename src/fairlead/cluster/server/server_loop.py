@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypedDict, TypeVar, Unpack
 
-from fairlead.cluster.forecasting.arrivals import Recent
+from fairlead.cluster.forecasting.arrivals import RecentSubmissions
 from fairlead.cluster.front.messages import ShownNode, ShownStatus
 from fairlead.cluster.server.attempts import JobRegistry
 from fairlead.cluster.server.clock import Clock
@@ -49,7 +49,9 @@ _Result = TypeVar("_Result")
 class LoopArguments(TypedDict, total=False):
     """What a server's loop may be given; each has a default."""
 
-    tell: Callable[[NodeNotices | ShownNode | ShownStatus], None]  # given what the front shall know
+    send_to_front: Callable[
+        [NodeNotices | ShownNode | ShownStatus], None
+    ]  # given what the front shall know
     failed: Callable[[BaseException], None]  # told when the driver cannot go on
     clock: Clock  # the cluster's time
     monotonic: Callable[[], float]  # seconds, for leases
@@ -66,14 +68,14 @@ class ServerLoop:
         **given: Unpack[LoopArguments],
     ) -> None:
         inbox = Inbox(given.get("pace_s", PACE_S))
-        tell = given.get("tell", _ignore)
+        send_to_front = given.get("send_to_front", _ignore)
         fleet = Fleet(
             lease_s=options.lease_s,
             rate_bound=options.rate_bound,
             monotonic=given.get("monotonic", time.monotonic),
-            notice=inbox.notice,
+            on_change=inbox.notify,
             shortest_s=options.heartbeat_s,
-            tell=tell,
+            send_to_front=send_to_front,
         )
         self.state = ClusterState(
             options=options,
@@ -86,11 +88,11 @@ class ServerLoop:
         self.parts: Collaborators = collaborators(
             self.state,
             inbox,
-            tell=tell,
+            send_to_front=send_to_front,
             is_stopping=lambda: self._stopping,
             is_interrupted=self._is_interrupted,
         )
-        self.recent = Recent()  # submissions, for forecasts
+        self.recent = RecentSubmissions()  # submissions, for forecasts
         self._observer = CoreObserver(self.state, self.parts)
         self._failed = given.get("failed", _raise)
         self._stopping = False
@@ -112,11 +114,13 @@ class ServerLoop:
         self.parts.rounds.solves.solver.stop()
 
     def call(self, do: Callable[[], _Result]) -> "Future[_Result]":
-        """Have something done by the driver's thread; the result comes when it is durable."""
+        """Have something done by the driver's thread; the result comes when it is durable. It can be
+        cancelled until that thread begins with it."""
         future: Future[_Result] = Future()
-        future.set_running_or_notify_cancel()  # a caller who hangs up cannot cancel it any more
 
         def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 self.parts.commits.answer(future, do())
             except FairleadError as problem:
@@ -125,8 +129,8 @@ class ServerLoop:
                 _log.exception("a request failed")
                 future.set_exception(problem)
 
-        if self.state.trouble:  # it would wait for nobody knows how long
-            future.set_exception(StoreError(self.state.trouble))
+        if self.state.commit_error:  # it would wait for nobody knows how long
+            future.set_exception(StoreError(self.state.commit_error))
         else:
             self.parts.inbox.put(run)
         return future

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TypeVar, Unpack
 
@@ -41,7 +42,7 @@ from fairlead.cluster.store.rows import (
     JobRow,
     UserRow,
 )
-from fairlead.cluster.store.store import Store
+from fairlead.cluster.store.store import Store, Transaction
 from fairlead.cluster.store.tokens import (
     check_name,
     hash_token,
@@ -62,7 +63,8 @@ DURABLE_S = 30.0  # an answer that takes longer to become durable is given up on
 
 
 class Service:
-    """Implements ``facade.Facade``, but for what the front answers by itself, and ``relay.DriverDoor``."""
+    """Implements ``facade.Facade``, but for what the front answers by itself, and
+    ``relay.DriverInterface``."""
 
     def __init__(
         self,
@@ -85,8 +87,8 @@ class Service:
             admit=self._admit,
             answer=self.engine.parts.commits.answer,
         )
-        self.engine.parts.commits.join(self.submissions.take_over)
-        self._users_changed = users_changed or _tell_nobody
+        self.engine.parts.commits.join(self.submissions)
+        self._users_changed = users_changed or _ignore
 
     def start(self) -> None:
         """Open the state directory, recover what is in it, and drive."""
@@ -134,8 +136,7 @@ class Service:
     def _put_user(self, user: str, tenant: str, role: Role) -> str:
         token = make_token()
         row = UserRow(user=user, tenant=tenant, role=role, token_hash=hash_token(token))
-        self._do(lambda: self.engine.state.write(lambda t: t.put_user(row)))
-        self._users_changed(self.store.users())
+        self._change_users(lambda t: t.put_user(row))
         return token
 
     def remove_user(self, caller: Caller, user: str) -> None:
@@ -145,7 +146,15 @@ class Service:
             raise NotFoundError(f"user {user!r}: there is none")
         if user == caller.user:
             raise ConfigError(f"user {user!r}: you cannot remove yourself")
-        self._do(lambda: self.engine.state.write(lambda t: t.delete_user(user)))
+        self._change_users(lambda t: t.delete_user(user))
+
+    def _change_users(self, change: Callable[[Transaction], None]) -> None:
+        future = self.engine.call(lambda: self.engine.state.write(change))
+        try:
+            self._durable(future, future.cancel)
+        except StoreError:  # it may still come into force, and the front must hear of it then
+            future.add_done_callback(lambda _: self._users_changed(self.store.users()))
+            raise
         self._users_changed(self.store.users())
 
     def users(self, caller: Caller) -> list[Caller]:
@@ -170,10 +179,13 @@ class Service:
         owner = tenant or caller.tenant or "default"
         mark = f"{caller.user}/{key}" if key else ""
         submission = Submission(user=caller.user, tenant=owner, specs=specs, key=mark)
-        return self._durable(self.submissions.submit(submission))
+        ids = self.submissions.submit(submission)
+        return self._durable(ids, partial(self.submissions.withdraw, submission))
 
     def _admit(self, rows: list[JobRow]) -> None:
-        """New jobs take part from now on (the driver's thread)."""
+        """New jobs, whose rows are durable, take part from now on (the driver's thread)."""
+        if not rows:
+            return
         engine, now = self.engine, self.engine.state.now_s()
         for row in rows:
             engine.state.registry.jobs[row.id] = row
@@ -209,7 +221,7 @@ class Service:
         row.state, row.reason = "paused", "paused by its owner"
         engine.state.registry.dirty_jobs.add(row.id)
         self.forecasting.forecaster.track_record.interrupted(row.id)
-        if engine.parts.jobs.admission.outside(row.id):
+        if engine.parts.jobs.admission.awaits_fitting_cluster(row.id):
             return
         now = engine.state.now_s()
         engine.state.emit(JobsPaused(now, np.array([row.id]), True))
@@ -222,12 +234,12 @@ class Service:
         if row.state != "paused":
             raise ConflictError(f"job {row.id}: is not paused, it is {row.state}")
         engine = self.engine
-        row.state, row.reason = ("preempted" if row.starts else "waiting"), ""
         engine.parts.jobs.retries.forget(row.id)
+        row.state, row.reason = row.off_devices, ""
         engine.state.capacity_changed = True
         engine.state.registry.dirty_jobs.add(row.id)
         now = engine.state.now_s()
-        if not engine.parts.jobs.admission.outside(row.id):
+        if not engine.parts.jobs.admission.awaits_fitting_cluster(row.id):
             engine.state.emit(JobsPaused(now, np.array([row.id]), False))
         if engine.state.setup is not None:
             engine.parts.jobs.admission.refit(now)
@@ -276,18 +288,18 @@ class Service:
             if tenant not in ("", caller.tenant):
                 return []
             tenant = caller.tenant
-        found = {job.id: job for job in self._just_ended(state, tenant, after)}
+        found = {job.id: job for job in self._ended_in_round(state, tenant, after)}
         listed = 0
         while True:
             rows = self.store.jobs(state, tenant, after, limit)
-            views = [job for job in self.viewer.jobs(rows) if _is_in(job.state, state)]
+            views = [job for job in self.viewer.jobs(rows) if _matches_state(job.state, state)]
             found |= {job.id: job for job in views}
             listed += len(views)
             if len(rows) < limit or listed >= limit:
                 return [job for _, job in sorted(found.items())][:limit]
             after = rows[-1].id
 
-    def _just_ended(self, state: str, tenant: str, after: int) -> list[JobView]:
+    def _ended_in_round(self, state: str, tenant: str, after: int) -> list[JobView]:
         """Jobs behind id ``after`` that have ended like this in the round in force."""
         if state not in ENDED_STATES:
             return []
@@ -403,7 +415,8 @@ class Service:
 
     def _do(self, do: Callable[[], _Result]) -> _Result:
         """Have it done by the driver's thread; returns when it is durable."""
-        return self._durable(self.engine.call(do))
+        future = self.engine.call(do)
+        return self._durable(future, future.cancel)
 
     def _change(self, do: Callable[[], None]) -> None:
         """Have something changed that is scheduled, or on which. Raises StoreError where nothing may be."""
@@ -415,24 +428,32 @@ class Service:
 
         self._do(run)
 
-    def _durable(self, future: "Future[_Result]") -> _Result:
-        """The result, once it is durable. Raises StoreError where that takes too long."""
-        try:
+    def _durable(self, future: "Future[_Result]", withdraw: Callable[[], bool]) -> _Result:
+        """The result, once it is durable. withdraw: have it not done, if nobody has begun with it; returns
+        whether that is so. Raises StoreError, which says what may still happen, where it takes too long."""
+        with contextlib.suppress(TimeoutError):
             return future.result(DURABLE_S)
-        except TimeoutError:
-            trouble = self.engine.state.trouble or "the server is busy"
-            raise StoreError(f"not durable yet after {DURABLE_S:.0f} s: {trouble}") from None
+        trouble = self.engine.state.commit_error or "the server is busy"
+        late = f"not durable within {DURABLE_S:.0f} s ({trouble})"
+        if withdraw():
+            raise StoreError(f"{late}, so nothing was done: try again later")
+        if future.done():
+            return future.result()
+        raise StoreError(
+            f"{late}; it may still come into force: look before you ask for it again "
+            "(jobs submitted with the same key are submitted once)"
+        )
 
 
-def _is_in(state: JobState, wanted: str) -> bool:
-    """Whether a job in this state is listed. wanted: "" = all, "open" = not ended. In the database it may
+def _matches_state(state: JobState, requested: str) -> bool:
+    """Whether a job in this state is listed. requested: "" = all, "open" = not ended. In the database it may
     be in the one before: what has ended in the round in force is written down when that is reported."""
-    if wanted == "open":
+    if requested == "open":
         return state not in ENDED_STATES
-    return wanted in ("", state)
+    return requested in ("", state)
 
 
-def _tell_nobody(rows: list[UserRow]) -> None:
+def _ignore(rows: list[UserRow]) -> None:
     del rows
 
 

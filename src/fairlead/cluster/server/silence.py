@@ -22,11 +22,11 @@ def silence(state: ClusterState, attempt: Attempt) -> str:
 def _wait(state: ClusterState, node: LiveNode, now: float) -> str:
     lease_s = node.leases.until - now
     lease = f"its leases end in {lease_s:.0f} s" if lease_s > 0 else "its leases are over"
-    left_s = node.quiet_since + outlast_s(state, node) - now
+    left_s = node.idle_since + rank_lifetime_s(state, node) - now
     return f"{lease}, and unless it is back its jobs start elsewhere in {max(left_s, 0.0):.0f} s"
 
 
-def outlast_s(state: ClusterState, node: LiveNode) -> float:
+def rank_lifetime_s(state: ClusterState, node: LiveNode) -> float:
     """Seconds behind the end of its leases after which no rank of a silent node lives."""
     attempts = state.registry.on_node.get(node.name, {}).values()
     grace_s = max((a.row.spec.longest_grace_s for a in attempts), default=0.0)

@@ -25,7 +25,7 @@ from fairlead.scheduler.mechanism.settings import MechanismSettings
 START_S = 120.0  # to import everything, and to compile it where no compiled kernels are kept
 
 
-class _Asked(NamedTuple):
+class _Request(NamedTuple):
     """A task that waits, as bytes: the scheduler may change its arrays meanwhile."""
 
     task: bytes
@@ -42,7 +42,7 @@ class Solver:
     def __init__(self, limit_s: float = 30.0, start_s: float = START_S) -> None:
         """limit_s: of a solve; start_s: for a child to get ready."""
         self.limit_s, self.start_s = limit_s, start_s
-        self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()  # of all below
         self._child: _SolverProcess | None = None
@@ -66,7 +66,7 @@ class Solver:
             self._closing, self._why = True, "the server stops"
             if self._child is not None:
                 self._child.process.kill()
-        self._asked.put(None)
+        self._requests.put(None)
         thread.join()
 
     def __enter__(self) -> "Solver":
@@ -88,7 +88,7 @@ class Solver:
             raise SolveError("the solver is not running")
         answer: Future[PlannerAnswer] = Future()
         task = pickle.dumps(SolveTask(policy, seed, profile, snapshot, state), protocol=5)
-        self._asked.put(_Asked(task, answer))
+        self._requests.put(_Request(task, answer))
         return answer
 
     def give_up(self, why: str = "the solve was given up") -> None:
@@ -115,7 +115,7 @@ class Solver:
         with self._lock:
             if not self._closing:
                 self._child = _SolverProcess.start()
-        while (asked := self._asked.get()) is not None:
+        while (asked := self._requests.get()) is not None:
             if not asked.answer.set_running_or_notify_cancel():
                 continue
             try:

@@ -12,17 +12,17 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from fairlead.errors import FairleadError, SolveError
+from fairlead.errors import FairleadError
 from fairlead.model import jit
-from fairlead.model.allocation import Allocation
-from fairlead.model.plan import Planner, PlannerAnswer, PlannerState, Schedule
+from fairlead.model.plan import Planner, PlannerAnswer, PlannerState
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
+from fairlead.scheduler.mechanism import planner_calls
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.setup import planner_of
 
 READY = "ready"
-NICE = 10
+NICENESS = 10
 _PR_SET_PDEATHSIG = 1
 
 
@@ -49,19 +49,13 @@ class _Planners:
             policy = registry.make(task.policy, seed=task.seed, profile=task.profile.name)
             self._planner = planner_of(policy, *key)
             self._made_of = key
-        answer = self._planner.solve(task.snapshot, task.state)
-        if not isinstance(answer, Allocation | Schedule):
-            answer_type = type(answer).__name__
-            raise SolveError(
-                f"{task.policy}: answered with a {answer_type}, which is no allocation"
-            )
-        return answer
+        return planner_calls.solve(self._planner, task.snapshot, task.state)
 
 
 def main(fd: int, parent: int) -> None:
     """Serve until the socket is closed. fd: of the socket; parent: process id of who started this."""
     _end_with(parent)
-    os.nice(NICE)  # on a full core leases are renewed first
+    os.nice(NICENESS)  # on a full core leases are renewed first
     os.dup2(2, 1)  # what a policy prints is no answer to anybody
     jit.prepare()  # where no compiled kernels can be kept; else the server has seen to it
     planners = _Planners()

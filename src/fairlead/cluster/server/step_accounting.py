@@ -96,7 +96,7 @@ class StepAccounting:
             measured = (measured + row.measured_rate) / 2  # Gavel's blend: half of it is new
         row.measured_rate, row.measured_on = measured, attempt.record.accelerator
 
-    def tell_corrections(self, now: float) -> None:
+    def emit_corrections(self, now: float) -> None:
         """Before the core goes by the steps of a job that ran outside of the rounds."""
         corrections, self._corrections = self._corrections, {}
         corrections = {
@@ -107,7 +107,7 @@ class StepAccounting:
             steps = np.array(list(corrections.values()))
             self._state.emit(ProgressCorrected(now, jobs, steps))
 
-    def tell_adaptations(self, now: float) -> None:
+    def emit_adaptations(self, now: float) -> None:
         """Jobs that train on with another batch size; their steps are those of the report that follows."""
         adapted, self._adapted = self._adapted, set()
         jobs = self._state.registry.jobs

@@ -2,8 +2,9 @@
 
 Their rows are written first, and the core hears of the jobs after that: a server that ends in between finds
 them when it starts again, as jobs that its core does not know yet. So they can be part of any commit of the
-driver's thread. While that is busy for long (a round of thousands of jobs is decided, written and published
-in a second or more), a thread of this module's own writes them by themselves.
+driver's thread, and are taken back where that fails: who was refused may ask again. While that thread is busy
+for long (a round of thousands of jobs is decided, written and published in a second or more), a thread of
+this module's own writes them by themselves.
 """
 
 import logging
@@ -23,6 +24,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.inbox import Inbox
 from fairlead.cluster.server.rates import job_type_of
 from fairlead.cluster.store.rows import JobRow
+from fairlead.cluster.store.store import Transaction
 from fairlead.errors import FairleadError, StoreError
 
 DRIVER_TIMEOUT_S = 0.1  # that a submission waits for the driver's thread
@@ -44,8 +46,19 @@ class Submission:
     asked_s: float = field(default_factory=time.monotonic)
 
 
+@dataclass(slots=True)
+class _Joined:
+    """What is written with the commit under way."""
+
+    rows: list[JobRow] = field(default_factory=list)
+    keys: dict[str, list[JobRow]] = field(default_factory=dict)  # key -> the jobs submitted with it
+    asked: list[tuple[Submission, list[int]]] = field(
+        default_factory=list
+    )  # who waits for which ids
+
+
 class SubmissionQueue:
-    """``submit`` from any thread."""
+    """``submit`` and ``withdraw`` from any thread; joins the driver's commits (``commit_log.Joining``)."""
 
     def __init__(
         self,
@@ -55,13 +68,14 @@ class SubmissionQueue:
         admit: Callable[[list[JobRow]], None],
         answer: Callable[["Future[Any]", object], None],
     ) -> None:
-        """admit: takes over new jobs, on the driver's thread; answer: ends a future with a value once all is
-        durable that was handled there before."""
+        """admit: takes over new jobs whose rows are durable, on the driver's thread; answer: ends a future
+        with a value once what that thread has committed is shown."""
         self._state = state
         self._inbox = inbox
         self._admit = admit
         self._answer = answer
         self._waiting: deque[Submission] = deque()
+        self._joined = _Joined()
         self._turn = threading.Lock()  # of who gives ids to those that wait
         self._news = threading.Event()
         self._closed = threading.Event()
@@ -80,7 +94,7 @@ class SubmissionQueue:
 
     def submit(self, submission: Submission) -> "Future[list[int]]":
         """Have it made durable. Raises StoreError where nothing can be just now."""
-        why = self._state.halted or self._state.trouble
+        why = self._state.halted or self._state.commit_error
         if why:  # it would wait for nobody knows how long
             raise StoreError(why)
         submission.ids.set_running_or_notify_cancel()  # who hangs up cannot cancel it any more
@@ -89,45 +103,73 @@ class SubmissionQueue:
         self._news.set()
         return submission.ids
 
+    def withdraw(self, submission: Submission) -> bool:
+        """Have it forgotten, if nobody has begun to write it. Returns whether that is so."""
+        with self._turn:
+            if submission not in self._waiting:
+                return False
+            self._waiting.remove(submission)
+            return True
+
     # --- the driver's thread -----------------------------------------------------------------------
 
-    def take_over(self) -> None:
-        """All that wait become part of the commit that is about to be written."""
+    def collect(self) -> bool:
+        """All that wait become part of the commit that is about to be written; returns whether any does."""
         with self._turn:
             while self._waiting:
                 submission = self._waiting.popleft()
                 try:
-                    self._answer(submission.ids, self._enter(submission))
+                    self._enter(submission)
                 except Exception as problem:  # one bad submission must not end the server
                     _refuse(submission, problem)
+        return bool(self._joined.asked)
 
-    def _enter(self, submission: Submission) -> list[int]:
-        known = self._known(submission)
-        if known is not None:
-            return known
+    def write(self, t: Transaction) -> None:
+        """Their jobs and keys."""
+        t.put_jobs(self._joined.rows)
+        for key, rows in self._joined.keys.items():
+            t.put_key(key, [row.id for row in rows])
+
+    def committed(self) -> list[int]:
+        """They are durable: their jobs take part from now on. Returns the jobs' ids."""
+        joined, self._joined = self._joined, _Joined()
+        self._admit(joined.rows)
+        for submission, ids in joined.asked:
+            self._answer(submission.ids, ids)
+        return [row.id for row in joined.rows]
+
+    def refuse(self, why: str) -> None:
+        """They cannot be written, and their jobs never were; the ids are not given again."""
+        joined, self._joined = self._joined, _Joined()
+        for submission, _ in joined.asked:
+            submission.ids.set_exception(StoreError(why))
+
+    def _enter(self, submission: Submission) -> None:
+        joined, key = self._joined, submission.key
+        durable = self._durable_jobs(key)
+        if durable is not None:
+            submission.ids.set_result(_ids_of_same(submission, durable))
+            return
+        rows = joined.keys.get(key) if key else None
+        if rows is not None:
+            joined.asked.append((submission, _ids_of_same(submission, rows)))
+            return
         if self._state.halted:  # since it was submitted
             raise StoreError(self._state.halted)
-        state, key = self._state, submission.key
         rows = self._rows(submission)
-        self._admit(rows)
-        ids = [row.id for row in rows]
+        joined.rows += rows
+        joined.asked.append((submission, [row.id for row in rows]))
         if key:
-            state.submission_keys[key] = ids
-            state.write(lambda t: t.put_key(key, ids))
-        return ids
+            joined.keys[key] = rows
 
-    def _known(self, submission: Submission) -> list[int] | None:
-        """The jobs of an earlier submission with this key. Raises ConflictError where they were others."""
-        state, key = self._state, submission.key
-        if not key:
-            return None
-        ids = state.submission_keys.get(key) or state.store.key(key)
+    def _durable_jobs(self, key: str) -> list[JobRow] | None:
+        """The jobs of an earlier submission with this key; None = there was none."""
+        state = self._state
+        ids = state.store.key(key) if key else None
         if ids is None:
             return None
         rows = [state.registry.jobs.get(id_) or state.store.job(id_) for id_ in ids]
-        if [row.spec for row in rows if row is not None] != list(submission.specs):
-            raise ConflictError("key: was used before, for other jobs")
-        return ids
+        return [row for row in rows if row is not None]
 
     def _rows(self, submission: Submission) -> list[JobRow]:
         """New jobs, of the next ids."""
@@ -147,6 +189,7 @@ class SubmissionQueue:
                 rates_family=job_type_of(spec, state.options.catalogue).name,
                 weight=spec.weight,
                 folder=f"{first + number}-{secrets.token_hex(4)}",
+                checkpoints=state.checkpoints,
             )
             for number, spec in enumerate(submission.specs)
         ]
@@ -168,7 +211,9 @@ class SubmissionQueue:
     def _write_aside(self) -> None:
         """Make durable what has waited for long enough, without the driver."""
         state = self._state
-        if state.halted or state.trouble or state.fleet.hold_until:  # ids depend on agents' words
+        if (
+            state.halted or state.commit_error or state.fleet.hold.until
+        ):  # ids depend on agents' words
             return
         with self._turn:
             taken = self._overdue()
@@ -204,7 +249,7 @@ class SubmissionQueue:
         return taken
 
     def _is_known(self, key: str) -> bool:
-        return key in self._state.submission_keys or self._state.store.key(key) is not None
+        return key in self._joined.keys or self._state.store.key(key) is not None
 
     def _write(self, jobs: dict[Submission, list[JobRow]]) -> None:
         with self._state.store.transaction() as t:
@@ -217,6 +262,13 @@ class SubmissionQueue:
 
 def _commit_soon() -> None:
     """The driver's thread commits whenever it has done what it was asked."""
+
+
+def _ids_of_same(submission: Submission, rows: Sequence[JobRow]) -> list[int]:
+    """Ids of the jobs of an earlier submission with its key. Raises ConflictError where they were others."""
+    if [row.spec for row in rows] != list(submission.specs):
+        raise ConflictError("key: was used before, for other jobs")
+    return [row.id for row in rows]
 
 
 def _refuse(submission: Submission, problem: Exception) -> None:

@@ -30,7 +30,7 @@ class QuestionQueue:
             mine.append(ticket)
             while self._busy or self._next() is not ticket:
                 self._changed.wait()
-            self._take(user)
+            self._move_to_back(user)
             self._busy = True
             others = len(self._waiting.keys() - {user})
         try:
@@ -43,7 +43,7 @@ class QuestionQueue:
     def _next(self) -> object:
         return next(iter(self._waiting.values()))[0]
 
-    def _take(self, user: str) -> None:
+    def _move_to_back(self, user: str) -> None:
         """The person goes behind all others who wait."""
         mine = self._waiting.pop(user)
         mine.popleft()

@@ -21,7 +21,7 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempt_statuses import measured_rate
 from fairlead.cluster.server.attempts import Attempt, holder
-from fairlead.cluster.server.being_stopped import being_moved, being_stopped
+from fairlead.cluster.server.being_stopped import describe_stop
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.live_node import LiveNode
@@ -89,8 +89,8 @@ class ViewBuilder:
         if reporting is not None and latest is not None and row.state != "completed":
             steps = steps_by_now(cluster.fleet, reporting)
         state, ended_s, reason = self._displayed(row)
-        if reporting is not None and reporting.stopping and not cluster.halted:
-            reason = "; ".join(filter(None, [reason, self._leaving(reporting, start)]))
+        if not cluster.halted:
+            reason = "; ".join(filter(None, [reason, describe_stop(live, self._now())]))
         counted_s = (
             row.counted_s if reporting is not None and unheard(cluster.fleet, reporting) else None
         )
@@ -119,12 +119,6 @@ class ViewBuilder:
             ),
         )
 
-    def _leaving(self, attempt: Attempt, newest: Attempt | None) -> str:
-        """On an attempt that was told to stop. newest: attempt of the job."""
-        if newest is None or newest is attempt or newest.stopping:
-            return being_stopped(attempt, self._now())
-        return being_moved(attempt, newest, self._now())
-
     def displayed_state(self, row: JobRow) -> JobState:
         """The state of a job as it is shown."""
         return self._displayed(row)[0]
@@ -139,9 +133,7 @@ class ViewBuilder:
         over = None if current is None else current.ended.get(row.id)
         reason = row.reason
         reason = row.stall or self._obstacle(row) or self._directory(row) or reason
-        if row.retry_s is not None and row.open:
-            why = reason.removeprefix("failed: ")
-            reason = waiting(failures_in_a_row(row), row.retry_s - self._now(), why)
+        reason = self._next_try(row, reason) or reason
         detained = self._silence(row) or self._detention.reason(row.id)
         start = self._state.registry.newest(row.id)
         if row.state in ON_DEVICES and start is not None and start.lost:
@@ -151,6 +143,18 @@ class ViewBuilder:
         if over.completed:
             return "completed", over.time_s, row.reason
         return row.off_devices, None, reason or "takes part again in the next round"
+
+    def _next_try(self, row: JobRow, reason: str) -> str:
+        """After how many failures a job is tried again, when, and why it failed; "" = it did not fail, or
+        waits for something else. reason: what is known besides."""
+        outside = self._admission.awaits_fitting_cluster(row.id)
+        if row.retry_s is not None:
+            left_s, why = row.retry_s - self._now(), reason.removeprefix("failed: ")
+        elif row.failed and row.recent_failures and row.state != "paused" and not outside:
+            left_s, why = 0.0, row.recent_failures[-1].reason
+        else:
+            return ""
+        return waiting(failures_in_a_row(row), left_s, why)
 
     def _silence(self, row: JobRow) -> str:
         """What is known of a job whose node is silent."""
@@ -225,10 +229,10 @@ class ViewBuilder:
             tenants=tenants_for(caller, self._tenants(tally)),
             backup_age_s=backup_age_s(state.store.directory),
             halted=state.halted,
-            unwritable=state.trouble,
+            unwritable=state.commit_error,
         )
 
-    def _held(self, node: LiveNode) -> dict[int, tuple[int, ...]]:
+    def _held_devices(self, node: LiveNode) -> dict[int, tuple[int, ...]]:
         """Job -> devices of a node that it holds."""
         starts = list(self._state.registry.on_node.get(node.name, {}).values())
         return {
@@ -286,7 +290,7 @@ class ViewBuilder:
     def node(self, node: LiveNode, now: float, caller: Caller) -> NodeView:
         """One node. now: monotonic seconds of the fleet."""
         holders: list[list[int]] = [[] for _ in range(node.devices)]
-        for job, devices in self._held(node).items():
+        for job, devices in self._held_devices(node).items():
             row = self._state.registry.jobs.get(job)
             seen = caller.role == "admin" or (row is not None and row.tenant == caller.tenant)
             for device in devices:

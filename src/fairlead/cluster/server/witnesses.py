@@ -16,8 +16,8 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.store.history import CLAIMED, HALTED, HISTORY, StoreHistory
 
-TELL_AFTER_S = 5.0  # agents are told of this run, though nodes are missing
-NAMED = 3  # attempts and nodes that a sentence names
+PUBLISH_AFTER_S = 5.0  # agents are told of this run, though nodes are missing
+MAX_NAMED = 3  # attempts and nodes that a sentence names
 _log = logging.getLogger(__name__)
 
 
@@ -41,11 +41,11 @@ class Witnesses:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._history = StoreHistory.decode(None)
-        self._against: dict[str, _Contradiction] = {}  # by node
+        self._contradictions: dict[str, _Contradiction] = {}  # by node
         self._reported: set[str] = set()  # nodes that have been logged for another reason
-        self._heard_all = False
-        self._tell_from = 0.0  # monotonic
-        self._told = 0  # the commit that agents were told of last
+        self._all_reported = False
+        self._publish_from_s = 0.0  # monotonic
+        self._published_commit = 0  # the newest commit that agents know of
         self._first_job = 0  # that this server may have accepted
 
     def begin(self, run: int) -> None:
@@ -55,7 +55,7 @@ class Witnesses:
         history = StoreHistory.decode(store.meta(HISTORY))
         self._history = history.begin_run(run, store.newest.number)
         self._first_job = self._state.next_job
-        self._tell_from = self._state.fleet.monotonic() + TELL_AFTER_S
+        self._publish_from_s = self._state.fleet.monotonic() + PUBLISH_AFTER_S
         self._state.order_origin = self._history.order_origin
         text = self._history.encode()
         self._state.write(lambda t: t.set_meta(HISTORY, text))
@@ -65,7 +65,7 @@ class Witnesses:
         """Of this server."""
         return self._history.runs[-1].id
 
-    def hear(self, message: Register) -> None:
+    def check_registration(self, message: Register) -> None:
         """An agent registers. Halts the server where the agent has seen a later state than this one, or runs
         what only another copy of it can have ordered."""
         if self._state.store.newest is None:
@@ -75,15 +75,19 @@ class Witnesses:
             self._report_given_up(message)
         elif message.node in self._state.options.ignored_witnesses:
             self._report(message.node, f"{found.sentence}; it is not heeded")
-        elif message.node not in self._against:
-            self._against[message.node] = found
+        elif message.node not in self._contradictions:
+            self._contradictions[message.node] = found
             self._halt()
 
     def _contradiction(self, message: Register) -> _Contradiction | None:
         seen, newest = message.seen, self._state.store.newest
         assert newest is not None
-        told = seen is not None and seen.run_id not in message.halted_runs
-        why = self._history.contradiction(seen, newest.number) if seen is not None and told else ""
+        credible = seen is not None and seen.run_id not in message.halted_runs
+        why = (
+            self._history.contradiction(seen, newest.number)
+            if seen is not None and credible
+            else ""
+        )
         if seen is not None and why:
             unknown = self._unknown_attempts(message)
             return _Contradiction(seen.order, _claim(message.node, seen), why + unknown)
@@ -95,7 +99,7 @@ class Witnesses:
         foreign = [
             status
             for status in message.holds
-            if (run := self._history.gave(status.order_id))
+            if (run := self._history.run_of_order(status.order_id))
             and run not in message.halted_runs
             and not self._has_ordered(status)
         ]
@@ -110,24 +114,24 @@ class Witnesses:
         spoken: what is told of one that soon turns out to be old is of no use. Else soon: a node may never
         come back, and what is not told is remembered by nobody."""
         newest, fleet = self._state.store.newest, self._state.fleet
-        if newest is None or newest.number == self._told or self._state.halted:
+        if newest is None or newest.number == self._published_commit or self._state.halted:
             return
         if newest.number <= self._history.runs[-1].base:  # this run is not written down yet
             return
-        if not self._heard_all and all(map(_has_spoken, fleet.nodes.values())):
-            self._heard_all = True
+        if not self._all_reported and all(map(_has_reported, fleet.nodes.values())):
+            self._all_reported = True
             if self._state.store.meta(HALTED) is not None:  # witnesses of then are not heeded now
                 self._state.write(lambda t: t.delete_meta(HALTED))
-        if self._heard_all or fleet.monotonic() >= self._tell_from:
-            self._told = newest.number
-            fleet.tell(PublishedPosition(position=self._history.position(newest)))
+        if self._all_reported or fleet.monotonic() >= self._publish_from_s:
+            self._published_commit = newest.number
+            fleet.send_to_front(PublishedPosition(position=self._history.position(newest)))
 
     def _halt(self) -> None:
         sentence = self._sentence()
-        latest = max(found.order[0] for found in self._against.values())
+        latest = max(found.order[0] for found in self._contradictions.values())
         self._state.halted = sentence
-        self._state.touched_nodes.update(self._state.fleet.nodes)
-        self._state.fleet.tell(
+        self._state.changed_nodes.update(self._state.fleet.nodes)
+        self._state.fleet.send_to_front(
             SchedulingHalted(reason=sentence, run_id=self.run_id)
         )  # first: orders may follow
         self._state.write(lambda t: t.set_meta(CLAIMED, str(latest)))
@@ -135,10 +139,10 @@ class Witnesses:
         _log.error("%s", sentence)
 
     def _sentence(self) -> str:
-        node = max(self._against, key=lambda name: self._against[name].order)
-        found = self._against[node]
-        others = sorted(self._against.keys() - {node})
-        named = ", ".join(others[:NAMED]) + (", ..." if len(others) > NAMED else "")
+        node = max(self._contradictions, key=lambda name: self._contradictions[name].order)
+        found = self._contradictions[node]
+        others = sorted(self._contradictions.keys() - {node})
+        named = ", ".join(others[:MAX_NAMED]) + (", ..." if len(others) > MAX_NAMED else "")
         also = f" (and so do {named})" if len(others) > 1 else f" (and so does {named})"
         directory = self._state.store.directory.absolute()
         return (
@@ -172,7 +176,7 @@ class Witnesses:
     def _report_given_up(self, message: Register) -> None:
         """What an agent knows of the time that was given up by a restore."""
         seen = message.seen
-        commits = self._history.given_up(seen) if seen is not None else 0
+        commits = self._history.abandoned_commits(seen) if seen is not None else 0
         unknown = self._unknown_attempts(message) if self._state.fleet.is_on_hold else ""
         if commits or unknown:
             text = f"{commits:,} commits that were given up" if commits else "what was given up"
@@ -185,7 +189,7 @@ class Witnesses:
             _log.warning("%s", sentence)
 
 
-def _has_spoken(node: LiveNode) -> bool:
+def _has_reported(node: LiveNode) -> bool:
     """Whether a node is not expected to register any more with a server that has just been started."""
     agent = node.agent
     return node.registered or node.lost or bool(agent.left_s) or not agent.newest
@@ -198,7 +202,7 @@ def _claim(node: str, seen: StorePosition) -> str:
 
 def _attempts(statuses: list[AttemptStatus]) -> str:
     """Some of them by name, and how many more there are."""
-    words = [f"attempt {status.attempt} of job {status.job:,}" for status in statuses[:NAMED]]
-    if len(statuses) > NAMED:
-        words.append(f"{len(statuses) - NAMED} more")
+    words = [f"attempt {status.attempt} of job {status.job:,}" for status in statuses[:MAX_NAMED]]
+    if len(statuses) > MAX_NAMED:
+        words.append(f"{len(statuses) - MAX_NAMED} more")
     return ", ".join(words)

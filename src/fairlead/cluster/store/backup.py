@@ -21,7 +21,7 @@ from typing import BinaryIO
 import msgspec
 
 from fairlead.cluster.store.database import (
-    TROUBLE,
+    DATABASE_ERRORS,
     connect,
     printable,
     reader,
@@ -47,9 +47,9 @@ from fairlead.cluster.store.verification import (
 )
 from fairlead.errors import ConfigError, RunError
 
-LAST = "last-backup.json"  # in the state directory
+LAST_BACKUP_FILE = "last-backup.json"  # in the state directory
 _SENT = ".backup-"  # beginning of the name of a backup that is about to be sent
-_PIECE = 1 << 20  # bytes
+_CHUNK_BYTES = 1 << 20  # bytes
 _TAILS = ("", "-wal", "-shm")
 
 
@@ -85,7 +85,7 @@ def back_up(directory: Path, out: Path) -> Verified:
 def last_backup(directory: Path) -> LastBackup | None:
     """None where there was none, or nobody knows."""
     try:
-        return msgspec.json.decode((directory / LAST).read_bytes(), type=LastBackup)
+        return msgspec.json.decode((directory / LAST_BACKUP_FILE).read_bytes(), type=LastBackup)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -153,7 +153,7 @@ def stream(directory: Path) -> Iterator[bytes]:
 
 def _pieces(file: BinaryIO, directory: Path, newest: Commit) -> Iterator[bytes]:
     with file:
-        while piece := file.read(_PIECE):
+        while piece := file.read(_CHUNK_BYTES):
             yield piece
     note(directory, newest)
 
@@ -189,7 +189,7 @@ def _copy(source: Path, target: Path) -> None:
             new.execute("PRAGMA synchronous = OFF")  # the file is synced when it is whole
             old.backup(new)
             new.execute("PRAGMA journal_mode = DELETE")
-    except TROUBLE as problem:
+    except DATABASE_ERRORS as problem:
         raise RunError(f"{source}: cannot be backed up ({printable(problem)})") from None
 
 
@@ -301,9 +301,9 @@ def _owned(directory: Path) -> Iterator[None]:
 def note(directory: Path, commit: Commit) -> None:
     """For whoever asks how old the last backup is."""
     known = LastBackup(time_s=commit.time_s, commit=commit.number)
-    partial = directory / f"{LAST}.{os.getpid()}"
+    partial = directory / f"{LAST_BACKUP_FILE}.{os.getpid()}"
     try:
         partial.write_bytes(msgspec.json.encode(known))
-        partial.replace(directory / LAST)
+        partial.replace(directory / LAST_BACKUP_FILE)
     except OSError:  # a directory that may only be read; the backup is none the worse
         partial.unlink(missing_ok=True)

@@ -4,13 +4,16 @@ takes seconds on a slow disk, and nobody who waits for a commit needs it."""
 import logging
 import sqlite3
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from fairlead.cluster.store.database import (
-    BUSY_S,
-    TROUBLE,
+    DATABASE_ERRORS,
+    LOCK_TIMEOUT_S,
     printable,
 )
+from fairlead.cluster.store.replaced import ReplacedError
 
 ROWS = 1000  # that must have changed to make it worth while
 # Behind a commit of so many rows: that of a round is followed by those of what its orders bring, and each of
@@ -23,8 +26,16 @@ _log = logging.getLogger(__name__)
 class Checkpointer:
     """A thread and a connection of its own, beside the one connection that writes."""
 
-    def __init__(self, path: Path, writer: sqlite3.Connection, delay_s: float = DELAY_S) -> None:
-        """path: of the database; delay_s: from a large commit until it is copied."""
+    def __init__(
+        self,
+        path: Path,
+        writer: sqlite3.Connection,
+        delay_s: float = DELAY_S,
+        copying: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """path: of the database; delay_s: from a large commit until it is copied; copying: around each
+        copy."""
+        self._copying = copying
         self._path = path
         self._delay_s = delay_s
         self._writer = writer
@@ -33,7 +44,7 @@ class Checkpointer:
         self._closed = threading.Event()
         writer.execute(f"PRAGMA wal_autocheckpoint = {PAGES}")
         self._connection = sqlite3.connect(
-            path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         self._thread = threading.Thread(target=self._run, name="checkpointer", daemon=True)
         self._thread.start()
@@ -58,6 +69,11 @@ class Checkpointer:
                 return
             self._news.clear()
             try:
-                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            except TROUBLE as problem:  # the log keeps everything, and the next commit tries again
+                with self._copying():
+                    self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            except (
+                *DATABASE_ERRORS,
+                OSError,
+                ReplacedError,  # the next commit is refused
+            ) as problem:  # the log keeps everything, and the next commit tries again
                 _log.warning("%s: %s", self._path, printable(problem))

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 SIZE = 16  # bytes of a checksum
-NO_SUM = bytes(SIZE)  # of nothing: where a chain begins, and the total of no rows
+EMPTY_SUM = bytes(SIZE)  # of nothing: where a chain begins, and the total of no rows
 _MODULUS = 1 << (8 * SIZE)
 
 Value: TypeAlias = int | float | str | bytes | None  # of a column
@@ -32,7 +32,7 @@ class Total:
     """The sum of the checksums of a set of rows, whatever their order: a row that is missing, comes twice or
     is an older version of itself changes it."""
 
-    def __init__(self, value: bytes = NO_SUM) -> None:
+    def __init__(self, value: bytes = EMPTY_SUM) -> None:
         self._value = int.from_bytes(value)
 
     def add(self, checksum: bytes) -> None:

@@ -14,8 +14,8 @@ CACHE_KIB = (
     64 << 10
 )  # of the writer: else a transaction of thousands of rows reads and writes pages twice
 # What SQLite raises for a damaged file; the last where even what is wrong cannot be decoded.
-TROUBLE = (sqlite3.Error, UnicodeDecodeError)
-BUSY_S = 10.0  # wait so long for a lock that somebody else holds, a backup for example
+DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+LOCK_TIMEOUT_S = 10.0  # wait so long for a lock that somebody else holds, a backup for example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +47,15 @@ def connect(path: Path, layout: DatabaseLayout, durable: bool) -> sqlite3.Connec
     except OSError as problem:
         raise RunError(f"{path}: cannot be opened ({problem.strerror})") from None
     connection = sqlite3.connect(
-        path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=256
+        path,
+        timeout=LOCK_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
     )
     try:
         _prepare(connection, path, layout, durable)
-    except TROUBLE as problem:
+    except DATABASE_ERRORS as problem:
         connection.close()
         raise RunError(
             f"{path}: cannot be used as the state of a cluster ({printable(problem)})"
@@ -135,7 +139,7 @@ def reader(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro",
         uri=True,
-        timeout=BUSY_S,
+        timeout=LOCK_TIMEOUT_S,
         isolation_level=None,
         check_same_thread=False,
     )
@@ -155,7 +159,7 @@ def written_whole(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
         connection.execute("COMMIT")
     except BaseException as problem:
         _roll_back(connection)
-        if isinstance(problem, TROUBLE):
+        if isinstance(problem, DATABASE_ERRORS):
             raise StoreError(f"{path}: cannot be written ({printable(problem)})") from problem
         raise
 
@@ -174,5 +178,5 @@ def readable(path: Path) -> Iterator[None]:
     """Raises StoreError where the block cannot read the database."""
     try:
         yield
-    except TROUBLE as problem:
+    except DATABASE_ERRORS as problem:
         raise StoreError(f"{path}: cannot be read ({printable(problem)})") from problem

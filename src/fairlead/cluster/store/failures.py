@@ -13,20 +13,19 @@ from typing import Literal, TypeAlias
 import msgspec
 
 WINDOW_S = 900.0  # a node is judged by the failures of so long
-REMEMBERED = 4096  # failures and good starts of all jobs
-WEAK, STRONG = 3, 2  # jobs that have to fail on a node: see ``NodeJudge``
-INDEPENDENT = 2  # parties whose word takes a node from others: see ``NodeJudge``
-SHORT_S = (
-    60.0  # two starts that fail alike after so much work, at an unknown step, fail at the same one
-)
-HOSTILE_S = 86_400.0  # for which progress excuses no death of a process that owned the ranks
+MAX_RECORDS = 4096  # failures and good starts of all jobs
+MIN_WEAK_JOBS, MIN_STRONG_JOBS = 3, 2  # jobs that have to fail on a node: see ``NodeJudge``
+MIN_PARTIES = 2  # parties whose word takes a node from others: see ``NodeJudge``
+# Two starts that fail alike after so much work, at an unknown step, fail at the same one
+SAME_STEP_S = 60.0
+HOSTILE_WINDOW_S = 86_400.0  # for which progress excuses no death of a process that owned the ranks
 TIMES = ("never", "once", "twice")
 
 FailureKind: TypeAlias = Literal["not_started", "exit", "signal", "exception", "stalled"]
 Program: TypeAlias = tuple[str, ...]
 
 # Errors that may pass by themselves although they look alike: of memory, of the network, of other ranks.
-PASSING = (
+TRANSIENT_ERRORS = (
     "ConnectionError",
     "ConnectionResetError",
     "ConnectionRefusedError",
@@ -43,7 +42,7 @@ PASSING = (
     "gaierror",
 )
 # Words of errors that a healthy node does not bring about.
-OF_NODE = (
+NODE_ERROR_WORDS = (
     "uncorrectable ecc",
     "no cuda-capable device",
     "cuda driver",
@@ -70,20 +69,26 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     place: str = ""  # exception type and place, or the command that was not found; "" = not known
     step: int = -1  # at which it failed, -1 = not known
     ran_s: float = 0.0  # from the order to the end
-    progressed: bool = False  # had it got further than the starts before it?
+    progressed: bool = False  # had the job got further since it failed before?
+    kept_step: float = -1.0  # steps that the next start could go on from, -1 = not known
     program: Program = ()  # see ``program_of``
     blames_node: bool = False  # the node is to blame: it does not count against the job
     forgeable: bool = True  # could its owner have brought it about on purpose?
     tenant: str = ""
     worked_s: float = 0.0  # for which it had trained, or run if nobody knows when it trains
-    hostile: bool = False  # it is to blame for the death of the process that owned its ranks
+    hostile: bool = False  # it is to blame for the death of an agent or a spawner
 
     @property
     def passing(self) -> bool:
         """Whether the same may go well the next time."""
         name = self.place.partition("@")[0].rpartition(".")[2]
         text = self.reason.lower()
-        return name in PASSING or "nccl" in text or "cuda error" in text or "out of memory" in text
+        return (
+            name in TRANSIENT_ERRORS
+            or "nccl" in text
+            or "cuda error" in text
+            or "out of memory" in text
+        )
 
     @property
     def user(self) -> str:
@@ -94,7 +99,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def of_node(self) -> bool:
         """Whether it is an error that a healthy node does not cause."""
         text = self.reason.lower()
-        return any(words in text for words in OF_NODE)
+        return any(words in text for words in NODE_ERROR_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,7 @@ def in_a_row(records: Sequence[FailureRecord]) -> list[FailureRecord]:
 
 def still_counted(records: Iterable[FailureRecord], now_s: float) -> list[FailureRecord]:
     """Of failures those that count although the job has done well since."""
-    return [r for r in records if r.hostile and now_s - r.time_s <= HOSTILE_S]
+    return [r for r in records if r.hostile and now_s - r.time_s <= HOSTILE_WINDOW_S]
 
 
 def judge_job(
@@ -249,7 +254,8 @@ def _same_exception(records: Sequence[FailureRecord]) -> str:
     known = before.step >= 0 and last.step >= 0
     if known and before.step != last.step:
         return ""
-    short = max(last.worked_s, before.worked_s) <= SHORT_S  # whatever it waited, or took to start
+    # Whatever it waited, or took to start
+    short = max(last.worked_s, before.worked_s) <= SAME_STEP_S
     if not known and not (short and not last.progressed):
         return ""
     step = max(last.step, before.step)
@@ -263,9 +269,10 @@ def times(n: int) -> str:
 
 
 def waiting(failures: int, left_s: float, reason: str) -> str:
-    """Why a job that is to be tried again waits."""
+    """Why a job that is to be tried again waits. left_s: until then; 0 = only for devices."""
     how_often = f"failed {times(failures)}" if failures else "its node failed"
-    return f"{how_often}, tried again in {max(left_s, 0.0):.0f} s: {reason}"
+    when = f"in {left_s:.0f} s" if left_s > 0 else "when it gets devices"
+    return f"{how_often}, tried again {when}: {reason}"
 
 
 class NodeJudge:
@@ -274,19 +281,19 @@ class NodeJudge:
     A failure speaks against a node if nothing has been started well there since, and if the job did not
     fail in the same way on another node. It is strong if the job itself has done well on another node, or
     if its error is one that a healthy node does not bring about; it is weak if the same program does well
-    on another node. ``STRONG`` jobs of the first kind are enough, or ``WEAK`` of both kinds together if
-    one of them is strong, or could not even be started.
+    on another node. ``MIN_STRONG_JOBS`` jobs of the first kind are enough, or ``MIN_WEAK_JOBS`` of both kinds
+    together if one of them is strong, or could not even be started.
 
     What jobs say of themselves (exceptions, exit codes, files that are missing) their owners can forge, and
-    so take a node from others. So where there are several parties, ``INDEPENDENT`` ones must speak against
+    so take a node from others. So where there are several parties, ``MIN_PARTIES`` ones must speak against
     the node, and one more for each whose jobs run well there meanwhile. The word of a party counts if one of
     its jobs says what a healthy node does not bring about, or has since got as far on another node as here:
     that a job fails which fails everywhere is seen only then.
     """
 
     def __init__(self) -> None:
-        self.failures: deque[FailureRecord] = deque(maxlen=REMEMBERED)
-        self.good: deque[GoodStart] = deque(maxlen=REMEMBERED)
+        self.failures: deque[FailureRecord] = deque(maxlen=MAX_RECORDS)
+        self.good: deque[GoodStart] = deque(maxlen=MAX_RECORDS)
 
     @classmethod
     def of(cls, failures: Iterable[FailureRecord], good: Iterable[GoodStart]) -> "NodeJudge":
@@ -309,7 +316,7 @@ class NodeJudge:
     def forgive(self, node: str) -> None:
         """What was before does not speak against a node any more: it has been mended, or dealt with."""
         records = [record for record in self.failures if record.node != node]
-        self.failures = deque(records, REMEMBERED)
+        self.failures = deque(records, MAX_RECORDS)
 
     def runs_elsewhere(self, record: FailureRecord) -> bool:
         """Whether its command has been seen to run on another node."""
@@ -354,7 +361,7 @@ class NodeJudge:
         jobs fail says nothing of a node as long as none of them has been seen to do well elsewhere."""
         strong = sum(map(self._is_strong, records))
         telling = strong or any(record.kind == "not_started" for record in records)
-        return strong >= STRONG or (len(records) >= WEAK and bool(telling))
+        return strong >= MIN_STRONG_JOBS or (len(records) >= MIN_WEAK_JOBS and bool(telling))
 
     def _independent(self, node: str, records: Collection[FailureRecord], parties: Parties) -> bool:
         """Whether several owners' jobs speak against the node: none may take it from others."""
@@ -364,7 +371,7 @@ class NodeJudge:
             return True
         content = set(parties.content(node))
         against = {parties.of(r) for r in records if self._is_confirmed(r)} - content
-        return len(against) >= INDEPENDENT + len(content)
+        return len(against) >= MIN_PARTIES + len(content)
 
     def _is_confirmed(self, record: FailureRecord) -> bool:
         """Whether more speaks for it than that the program runs elsewhere."""

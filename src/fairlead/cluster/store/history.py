@@ -17,8 +17,8 @@ from fairlead.cluster.store.schema import Commit
 HISTORY = "history"  # key in the table meta
 CLAIMED = "claimed_timeline"  # key of the latest timeline that agents know of, and this state not
 HALTED = "halted"  # key of why the server halts on this state, until it goes on or begins anew
-RUNS_KEPT = 256
-LAST_TIMELINE = 1 << 52  # larger ones are nobody's
+MAX_RUNS = 256  # that the history holds
+MAX_TIMELINE = 1 << 52  # larger ones are nobody's
 _UNRESTORED = "this state is from before the restore after which that was written"
 
 
@@ -53,7 +53,7 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
     def begin_run(self, number: int, base: int) -> "StoreHistory":
         """With a run of the server that begins now. base: the newest commit."""
         run = ServerRun(number=number, id=secrets.token_hex(8), base=base)
-        return msgspec.structs.replace(self, runs=(*self.runs, run)[-RUNS_KEPT:])
+        return msgspec.structs.replace(self, runs=(*self.runs, run)[-MAX_RUNS:])
 
     def branch(self, commit: int, claimed: int) -> "StoreHistory":
         """Another timeline, which goes on from this commit. claimed: the latest that agents know of."""
@@ -67,7 +67,7 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
         """With what the ids of orders begin that the newest run gives: see ``OrderId``."""
         return f"{self.cluster}.{self.timeline}.{self.runs[-1].id}"
 
-    def gave(self, order_id: str) -> str:
+    def run_of_order(self, order_id: str) -> str:
         """The run id of the server that gave an order, if it was in this timeline; "" = it was not."""
         begins = f"{self.cluster}.{self.timeline}."
         return order_id.removeprefix(begins).partition(".")[0] * order_id.startswith(begins)
@@ -90,7 +90,7 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
         if seen.cluster != self.cluster or seen.timeline < self.timeline:
             return ""
         if seen.timeline > self.timeline:
-            return "" if seen.timeline > LAST_TIMELINE else _UNRESTORED
+            return "" if seen.timeline > MAX_TIMELINE else _UNRESTORED
         if seen.run < self.runs[0].number:  # forgotten
             return ""
         ends = [*(run.base for run in self.runs[1:]), newest]
@@ -102,7 +102,7 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
             f"{self.runs[-1].base:,} when this server was started"
         )
 
-    def given_up(self, seen: StorePosition) -> int:
+    def abandoned_commits(self, seen: StorePosition) -> int:
         """How many commits that somebody has seen were given up when this timeline began."""
         if seen.cluster != self.cluster or seen.timeline != self.parent:
             return 0

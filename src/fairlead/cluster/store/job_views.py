@@ -10,7 +10,7 @@ from fairlead.cluster.protocol.api_models import (
     JobState,
     JobView,
 )
-from fairlead.cluster.protocol.attempt_end import LOST
+from fairlead.cluster.protocol.attempt_end import LOST_ENDS
 from fairlead.cluster.protocol.messages import AttemptStatus, Failure
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
@@ -129,9 +129,11 @@ def attempt_views(
 
 
 def _settled(views: list[AttemptView]) -> list[AttemptView]:
-    """All that a start has kept is known when the next one says what it goes on from: processes may save
-    after the last word that was heard of them."""
+    """All that a start has kept is known when the next one says what it goes on from, and all that it has
+    done when that one says what was lost: processes train and save after the last word that was heard of
+    them."""
     goes_on: float | None = None
+    lost = 0.0  # by the start, as the next one says
     for position in range(len(views) - 1, -1, -1):
         view = views[position]
         if goes_on is not None and goes_on > view.to_step:
@@ -142,7 +144,9 @@ def _settled(views: list[AttemptView]) -> list[AttemptView]:
                 to_step=goes_on,
                 reached_step=max(view.reached_step, goes_on),
             )
-        goes_on = view.from_step
+        if goes_on is not None and lost > 0 and view.trained_s is not None:
+            views[position] = replace(view, reached_step=max(view.reached_step, goes_on + lost))
+        goes_on, lost = view.from_step, 0.0 if view.lost_own else view.lost_steps
     return views
 
 
@@ -151,7 +155,7 @@ def _did_nothing(view: AttemptView, before: AttemptView | None) -> bool:
     it, if that has trained and was lost too."""
     if before is None or view.trained_s is not None or view.reached_step > view.from_step:
         return False
-    return view.end not in LOST or (before.trained_s is not None and before.end in LOST)
+    return view.end not in LOST_ENDS or (before.trained_s is not None and before.end in LOST_ENDS)
 
 
 def attempt_view(row: AttemptRow) -> AttemptView:
@@ -190,6 +194,8 @@ def _failure(failure: Failure | None) -> FailureView | None:
 
 def _at(attempt: AttemptView) -> str:
     """The step at which a start ended, and what of it was kept."""
+    if attempt.is_step_unknown:
+        return "at a step that is not known"
     reached = max(attempt.reached_step, attempt.to_step)
     text = f"at step {reached:.0f}"
     if reached > attempt.to_step:

@@ -19,8 +19,9 @@ _NAME = re.compile(r"(\d+)-(\d+)\.(\d+)\.log")
 _CURSOR = re.compile(r"(\d{1,9})-(\d{1,9}):(\d{1,18})")
 TAIL = "tail"
 _UTF_8 = codecs.getincrementaldecoder("utf-8")
-_LONGEST = 4  # bytes of a character
-STILL_S = 5.0  # a file that has not grown for so long: the rest of a character will not come
+_MAX_CHARACTER = 4  # bytes of a character
+# A file that has not grown for so long: the rest of a character will not come
+INCOMPLETE_TIMEOUT_S = 5.0
 
 
 class LogStore:
@@ -107,8 +108,8 @@ def _characters(path: Path, offset: int, limit: int, *, torn: bool) -> tuple[str
     torn: the offset may lie inside a character, which is passed over."""
     with path.open("rb") as file:
         file.seek(offset)
-        data = file.read(max(limit, _LONGEST))
-        still = time.time() - os.fstat(file.fileno()).st_mtime > STILL_S
+        data = file.read(max(limit, _MAX_CHARACTER))
+        still = time.time() - os.fstat(file.fileno()).st_mtime > INCOMPLETE_TIMEOUT_S
         more = bool(file.read(1))
     begin = _character_tail(data) if torn else 0
     decoder = _UTF_8("replace")
@@ -118,7 +119,7 @@ def _characters(path: Path, offset: int, limit: int, *, torn: bool) -> tuple[str
 
 def _character_tail(data: bytes) -> int:
     """How many bytes at the beginning belong to a character that began before."""
-    head = data[: _LONGEST - 1]
+    head = data[: _MAX_CHARACTER - 1]
     return next((i for i, byte in enumerate(head) if byte & 0xC0 != 0x80), len(head))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from fairlead.cluster.store.checksums import NO_SUM, SIZE
+from fairlead.cluster.store.checksums import EMPTY_SUM, SIZE
 
 NAME = "state.mark"
 _MAGIC = b"FLMARK1\n"
@@ -30,11 +30,11 @@ class Mark:
     head: bytes
 
 
-NO_COMMIT = Mark(0, NO_SUM)
+NO_COMMIT = Mark(0, EMPTY_SUM)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MarkerContent:
     """What a marker file holds."""
 
     exists: bool
@@ -49,18 +49,18 @@ class Marker:
         self.path = path
         self._file = -1
 
-    def read(self) -> Found:
+    def read(self) -> MarkerContent:
         """What is there. Raises OSError."""
         if self.path.exists() and not self.path.is_file():  # reading a FIFO would never end
             raise OSError(errno.EINVAL, "it is not a regular file")
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
-            return Found(exists=False, mark=None, damaged=False)
+            return MarkerContent(exists=False, mark=None, damaged=False)
         slots = [data[i * _SLOT : i * _SLOT + _FIELDS.size + SIZE] for i in range(_SLOTS)]
         marks = [mark for slot in slots if (mark := _decode(slot)) is not None]
         newest = max(marks, key=lambda mark: mark.number, default=None)
-        return Found(exists=True, mark=newest, damaged=len(marks) < _SLOTS)
+        return MarkerContent(exists=True, mark=newest, damaged=len(marks) < _SLOTS)
 
     def open(self) -> None:
         """Ready to be written; made with no commit if it is not there. Raises OSError."""

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fairlead.cluster.store.verification import DamageError
+from fairlead.errors import CheckError, RunError
 from fairlead.scheduler import journal
 
 
@@ -34,6 +35,19 @@ def judged_as_state(path: Path, segment: int) -> Iterator[None]:
         raise DamageError(
             path,
             f"is put together from two states, or records are missing (segment {segment}, {problem.what})",
+        ) from None
+
+
+@contextmanager
+def repeated_as_start() -> Iterator[None]:
+    """Raises RunError where the block, with which a server starts, finds that this version decides otherwise
+    than the one that wrote the journal: nobody has asked for a comparison."""
+    try:
+        yield
+    except CheckError as problem:
+        raise RunError(
+            f"{problem}; start the version that wrote it on this state, and stop it (SIGTERM): its "
+            "whole state is written down then, and this version can go on from there"
         ) from None
 
 

@@ -57,12 +57,14 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     usual_start_s: float = -1.0  # to its first step, as its starts were measured; -1 = not known
     stall: str = ""  # why it is thought to hang
     failure: Failure | None = None  # the last one, without its traceback
+    failed: bool = False  # its last start did, and the next one has not been ordered yet
     recent_failures: tuple[FailureRecord, ...] = ()  # since it last did well, oldest first
     retry_s: float | None = None  # it is not tried again before this time
     tells_steps: bool = False  # an unmanaged job that has said how many are done
     tells_saved: bool = False  # and how many of them its own checkpoints keep
     avoids: tuple[str, ...] = ()  # nodes that it is not placed on, as the core has been told
     folder: str = ""  # of its checkpoints, among those of all jobs; "" = named by its id alone
+    checkpoints: str = ""  # the directory of that; "" = as an earlier version wrote it
 
     @property
     def open(self) -> bool:
@@ -70,9 +72,22 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
         return self.state in OPEN_STATES
 
     @property
+    def checkpoint_folder(self) -> str:
+        """Of its checkpoints, in the directory where they are."""
+        return self.folder or str(self.id)
+
+    @property
+    def checkpoint_dir(self) -> str:
+        """The path of its checkpoints; "" = not known."""
+        if self.spec.checkpoint_dir or not self.checkpoints:
+            return self.spec.checkpoint_dir
+        return f"{self.checkpoints}/{self.checkpoint_folder}"
+
+    @property
     def off_devices(self) -> JobState:
-        """What it is when it loses its devices: after a failure it waits for another try."""
-        return "preempted" if self.retry_s is None else "waiting"
+        """What it is without devices, unless paused: after a failure it waits for another try."""
+        waits = self.failed or self.retry_s is not None or not self.starts
+        return "waiting" if waits else "preempted"
 
     @property
     def starts_over(self) -> bool:

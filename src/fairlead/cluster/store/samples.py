@@ -18,7 +18,7 @@ import msgspec
 from fairlead.cluster.protocol.api_models import Sample
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.cluster.store.database import (
-    TROUBLE,
+    DATABASE_ERRORS,
     DatabaseLayout,
     connect,
     readable,
@@ -30,7 +30,7 @@ from fairlead.errors import RunError, StoreError
 APPLICATION = 0x464C4453  # "FLDS"
 VERSION = 2
 RAW = 10_000  # newest samples that are all kept
-EVERY = 10  # of older ones, one in so many is
+THINNING_FACTOR = 10  # of older ones, one in so many is
 ROWS = 100_000  # and so many in all
 
 _SCHEMA = """
@@ -53,7 +53,9 @@ class Samples:
     """See the module. Any thread may call it. A file that is damaged is set aside: plots are no reason for
     a cluster not to start."""
 
-    def __init__(self, path: Path, raw: int = RAW, every: int = EVERY, rows: int = ROWS) -> None:
+    def __init__(
+        self, path: Path, raw: int = RAW, every: int = THINNING_FACTOR, rows: int = ROWS
+    ) -> None:
         self.path = path
         self.raw, self.every, self.rows = raw, every, rows
         self._connection: sqlite3.Connection | None = None
@@ -150,5 +152,5 @@ def is_whole(path: Path) -> bool:
     try:
         with closing(reader(path)) as connection:
             return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
-    except (RunError, *TROUBLE):  # the first where it is no file
+    except (RunError, *DATABASE_ERRORS):  # the first where it is no file
         return False

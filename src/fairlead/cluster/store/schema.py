@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fairlead.cluster.store.checksums import (
-    NO_SUM,
+    EMPTY_SUM,
     Total,
     link,
     row_sum,
@@ -124,7 +124,7 @@ class Commit:
     ) -> "Commit":
         """The commit that comes after this one, None: after none."""
         number = 1 if before is None else before.number + 1
-        head = NO_SUM if before is None else before.head
+        head = EMPTY_SUM if before is None else before.head
         return cls(number, time_s, total, written, link((head, number, time_s, total, written)))
 
 

@@ -28,7 +28,7 @@ from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.cluster.store.checkpointer import Checkpointer
 from fairlead.cluster.store.checksums import SIZE
 from fairlead.cluster.store.database import (
-    TROUBLE,
+    DATABASE_ERRORS,
     connect,
     readable,
     reader,
@@ -38,9 +38,9 @@ from fairlead.cluster.store.database import (
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import (
     NO_COMMIT,
-    Found,
     Mark,
     Marker,
+    MarkerContent,
 )
 from fairlead.cluster.store.replaced import OwnFiles
 from fairlead.cluster.store.rows import (
@@ -114,7 +114,9 @@ class Store:
             stack.callback(os.close, lock(self.directory))
             self._writer = self._open_state()
             stack.callback(self._writer.close)
-            self._checkpointer = Checkpointer(self.path, self._writer)
+            self._checkpointer = Checkpointer(
+                self.path, self._writer, copying=self._own_files.copying
+            )
             stack.callback(self._checkpointer.close)
             stack.callback(self.marker.close)
             self._reader = reader(self.path)
@@ -151,13 +153,13 @@ class Store:
             raise
         return writer
 
-    def _find_mark(self) -> Found:
+    def _find_mark(self) -> MarkerContent:
         try:
             return self.marker.read()
         except OSError as problem:
             raise RunError(f"{self.marker.path}: cannot be read ({problem.strerror})") from None
 
-    def _version(self, found: Found) -> int:
+    def _version(self, found: MarkerContent) -> int:
         """Schema of the database; 0 = there is none yet. Raises DamageError where there was one."""
         try:
             there = self.path.exists() and self.path.stat().st_size > 0
@@ -171,20 +173,20 @@ class Store:
             return 0
         return self._schema_of_file(found)
 
-    def _schema_of_file(self, found: Found) -> int:
+    def _schema_of_file(self, found: MarkerContent) -> int:
         try:
             with closing(reader(self.path)) as connection:
                 empty = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
                 if empty and found.mark is not None and found.mark.number:
                     raise missing(self.path, found.mark)
                 return 0 if empty else version_of(connection, self.path, state_layout(_begin))
-        except TROUBLE as problem:
+        except DATABASE_ERRORS as problem:
             what = f"cannot be used as the state of a cluster ({problem})"
             if found.exists:
                 raise DamageError(self.path, what) from None
             raise RunError(f"{self.path}: {what}") from None
 
-    def _prepare_marker(self, found: Found, *, new: bool) -> None:
+    def _prepare_marker(self, found: MarkerContent, *, new: bool) -> None:
         """It is there before the first commit that it shall mark. Raises RunError."""
         try:
             if new and found.exists and (found.mark is None or found.mark.number):
@@ -194,7 +196,7 @@ class Store:
             self.marker.close()
             raise RunError(f"{self.marker.path}: cannot be made ({problem.strerror})") from None
 
-    def _level_marker(self, found: Found, newest: Commit | None) -> None:
+    def _level_marker(self, found: MarkerContent, newest: Commit | None) -> None:
         """After a crash the database may be ahead by a commit; a torn record is written anew."""
         assert newest is not None
         mark = Mark(newest.number, newest.head)
@@ -227,6 +229,7 @@ class Store:
                 self._own_files.check_commit(_mark_of(transaction.before), _mark_of(self.newest))
                 yield transaction
                 commit = transaction.seal()
+            self._own_files.note_contents()  # a large log was copied with the commit
             self._mark(commit)
             self.newest = commit
             self._checkpointer.committed()
@@ -235,6 +238,7 @@ class Store:
         """Raises ReplacedError, or StoreError where that cannot be seen just now."""
         try:
             self._own_files.check_names()
+            self._own_files.check_contents()
             if self._marks:
                 self._own_files.check_marker(_mark_of(self.newest))
         except OSError as problem:

@@ -12,7 +12,7 @@ from fairlead.errors import ConfigError
 
 PREFIX = "fl_"  # lets secret scanners know one when they see it
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_LONGEST = 256  # characters of a token; more is a stranger
+_MAX_TOKEN = 256  # characters of a token; more is a stranger
 
 
 def make_token() -> str:
@@ -41,7 +41,7 @@ class TokenTable:
         The time that it takes tells nothing: what is looked up is the hash, whose bits a stranger cannot
         choose, and the hashes are then compared in constant time.
         """
-        if len(token) > _LONGEST:
+        if len(token) > _MAX_TOKEN:
             return None
         mine = hash_token(token)
         row = self._by_hash.get(mine)

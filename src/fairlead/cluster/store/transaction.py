@@ -137,7 +137,7 @@ class Transaction:
             "INSERT INTO journal VALUES (?, ?, ?, ?)",
             ((*row, checksum) for row, checksum in zip(rows, sums, strict=True)),
         )
-        self._came(*sums)
+        self._count_added(*sums)
 
     def _forget(self, number: int) -> None:
         """Delete this segment and those before it."""
@@ -155,7 +155,7 @@ class Transaction:
             return
         rows = list({row[: table.keys]: row for row in rows}.values())
         sums = [row_sum(table.name, row) for row in rows]
-        there = self._there(table, [row[: table.keys] for row in rows])
+        there = self._existing(table, [row[: table.keys] for row in rows])
         refreshed, statement = [], []
         for row, checksum in zip(rows, sums, strict=True):
             key = row[: table.keys]
@@ -165,10 +165,10 @@ class Transaction:
                 statement.append((*row, checksum))
         self._connection.executemany(table.refresh, refreshed)
         self._connection.executemany(table.put, statement)
-        self._went(*(found[-1] for found in there.values()))
-        self._came(*sums)
+        self._count_removed(*(found[-1] for found in there.values()))
+        self._count_added(*sums)
 
-    def _there(
+    def _existing(
         self, table: SqlTable, keys: Sequence[tuple[Value, ...]]
     ) -> dict[tuple[Value, ...], tuple[Any, ...]]:
         """Key -> the row with that key, but with its checksum in place of the last column."""
@@ -181,14 +181,14 @@ class Transaction:
     def _delete(self, table: SqlTable, where: str, *values: Value) -> None:
         query = f"DELETE FROM {table.name} WHERE {where} RETURNING sum"
         for (checksum,) in self._connection.execute(query, values).fetchall():
-            self._went(checksum)
+            self._count_removed(checksum)
 
-    def _came(self, *checksums: bytes) -> None:
+    def _count_added(self, *checksums: bytes) -> None:
         for checksum in checksums:
             self._total.add(checksum)
         self._written.update(b"".join(checksums))
 
-    def _went(self, *checksums: bytes) -> None:
+    def _count_removed(self, *checksums: bytes) -> None:
         for checksum in checksums:
             self._total.remove(checksum)
         self._written.update(b"".join(checksums))

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from fairlead.cluster.store.checksums import Total, row_sum
 from fairlead.cluster.store.database import (
-    TROUBLE,
+    DATABASE_ERRORS,
     DatabaseLayout,
     printable,
     reader,
     version_of,
 )
-from fairlead.cluster.store.marker import Found, Mark
+from fairlead.cluster.store.marker import Mark, MarkerContent
 from fairlead.cluster.store.migrations import MIGRATIONS, SCHEMAS, StateSchema
 from fairlead.cluster.store.schema import (
     APPLICATION,
@@ -73,25 +73,28 @@ def state_layout(created: Callable[[sqlite3.Connection], None]) -> DatabaseLayou
     )
 
 
-def verify_file(path: Path, found: Found | None, limit_s: float | None = None) -> Verified:
+def verify_file(path: Path, found: MarkerContent | None, limit_s: float | None = None) -> Verified:
     """See ``verify``. Nothing is written: what is refused stays as it was found."""
     try:
         with closing(reader(path)) as connection:
             connection.execute("BEGIN")  # one state of the file, whatever is written meanwhile
             return verify(connection, path, found, limit_s)
-    except TROUBLE as problem:
+    except DATABASE_ERRORS as problem:
         raise unreadable(path, problem) from None
 
 
 def unreadable(path: Path, problem: Exception) -> DamageError:
-    """What SQLite raised for a file, as an error of it. problem: one of ``TROUBLE``."""
+    """What SQLite raised for a file, as an error of it. problem: one of ``DATABASE_ERRORS``."""
     foreign = getattr(problem, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
     what = "is no state of a cluster, or its beginning is damaged" if foreign else "is damaged"
     return DamageError(path, f"{what} ({problem})")
 
 
 def verify(
-    connection: sqlite3.Connection, path: Path, found: Found | None, limit_s: float | None = None
+    connection: sqlite3.Connection,
+    path: Path,
+    found: MarkerContent | None,
+    limit_s: float | None = None,
 ) -> Verified:
     """Everything of a state of this version, or of one that can be migrated to it. Raises DamageError;
     sqlite3.Error too.
@@ -120,7 +123,7 @@ def verify(
     return Verified(commits[-1], rows, len(commits), structure)
 
 
-def check_mark(path: Path, found: Found, commits: list[Commit]) -> None:
+def check_mark(path: Path, found: MarkerContent, commits: list[Commit]) -> None:
     """Raises DamageError for a state that lacks a commit that was acknowledged, or may lack one."""
     mark, newest = found.mark, commits[-1]
     ends = f"ends at commit {newest.number} of {_time(newest.time_s)}"

@@ -10,8 +10,8 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.allox import AlloX, begin_queues
 from fairlead.policies.ranked import best_slot
 
-_HARDLY = 1e-10  # steps/s that the release puts in place of a rate of 0
-_SMALL = 1 << 16  # jobs times devices: 0.2 s, and more than the release itself can do
+_ZERO_RATE = 1e-10  # steps/s that the release puts in place of a rate of 0
+_MAX_PROBLEM_SIZE = 1 << 16  # jobs times devices: 0.2 s, and more than the release itself can do
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +28,7 @@ class GavelAlloX(AlloX):
         """Give slots to the first jobs of the queues; arguments as in ``AlloX``."""
         if (snapshot.job_scale > 1).any():
             return AlloX.begin(self, snapshot, waiting, free, slot)
-        if len(waiting) * free.sum() > _SMALL:
+        if len(waiting) * free.sum() > _MAX_PROBLEM_SIZE:
             return begin_queues(snapshot, np.zeros(0, np.int64), waiting, free, slot)
         first, where = first_in_line(snapshot, waiting, free)
         slot[first] = where
@@ -43,7 +43,7 @@ def first_in_line(snapshot: Snapshot, waiting: Ints, free: Floats) -> tuple[Ints
         return none, none
     best = best_slot(snapshot)[waiting]
     rate = np.take_along_axis(snapshot.solo_rate[waiting], best, axis=1)
-    time_s = snapshot.steps_left[waiting][:, None] / np.where(rate > 0, rate, _HARDLY)
+    time_s = snapshot.steps_left[waiting][:, None] / np.where(rate > 0, rate, _ZERO_RATE)
     device, k = _device_and_position(time_s[:, accelerator_index], snapshot.age_s[waiting])
     order = np.lexsort((-k, device))
     first = order[np.append(True, device[order][1:] != device[order][:-1])]

@@ -26,12 +26,12 @@ def max_min_analytic_centre(
 
 
 def level_analytic_centre(
-    snapshot: Snapshot, rate: Floats, space_sharing: bool, need: Requirements, level: float | None
+    snapshot: Snapshot, rate: Floats, space_sharing: bool, demand: Requirements, level: float | None
 ) -> Allocation | None:
     """The analytic centre of the shares that reach the level, if there is one and it was found."""
     if not level:
         return None
-    return analytic_centre_allocation(snapshot, rate, space_sharing, gain_of(need.rate(level)))
+    return analytic_centre_allocation(snapshot, rate, space_sharing, gain_of(demand.rate(level)))
 
 
 def analytic_centre_allocation(

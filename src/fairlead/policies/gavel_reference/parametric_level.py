@@ -61,7 +61,7 @@ class ReleasedFinishTime(FinishTime):
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return parametric_singles(snapshot, None, self.need(snapshot), level_analytic_centre)
+        return parametric_singles(snapshot, None, self.demand(snapshot), level_analytic_centre)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +74,9 @@ class ReleasedAgnosticFinishTime(AgnosticFinishTime):
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         rate = agnostic_rate(snapshot, self.reference)
-        return parametric_singles(snapshot, rate, self.need(snapshot, rate), level_analytic_centre)
+        return parametric_singles(
+            snapshot, rate, self.demand(snapshot, rate), level_analytic_centre
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,4 +88,4 @@ class ReleasedSpaceSharingFinishTime(SpaceSharingFinishTime):
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return parametric_pairs(snapshot, self.need(snapshot), level_analytic_centre)
+        return parametric_pairs(snapshot, self.demand(snapshot), level_analytic_centre)

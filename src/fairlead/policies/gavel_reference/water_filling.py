@@ -44,14 +44,14 @@ def _centre_allocation(filling: Filling, report: SolveReport) -> Allocation | No
 def _filling_analytic_centre(jobs: FillJobs, height: Floats) -> tuple[Floats, int]:
     """(rows, slots) the analytic centre of all shares of a job that give these heights, as near as the
     interior-point method comes, and its steps."""
-    need = jobs.need(height)
+    demand = jobs.demand(height)
     there: Bools = jobs.capacity > 0
     usable = there[jobs.accelerator_of_slot]
-    some = np.flatnonzero(need > 0)
+    some = np.flatnonzero(demand > 0)
     rate = jobs.job_types.rate[jobs.job_type[some]][:, usable]
     inner, _, _, steps = max_min(
         MaxMinClasses(
-            worth=np.ascontiguousarray(rate / need[some, None]),
+            worth=np.ascontiguousarray(rate / demand[some, None]),
             class_size=jobs.count[some],
             scale=jobs.job_types.scale[jobs.job_type[some]],
             accelerator_of_slot=(np.cumsum(there) - 1)[jobs.accelerator_of_slot[usable]],
@@ -60,6 +60,6 @@ def _filling_analytic_centre(jobs: FillJobs, height: Floats) -> tuple[Floats, in
         1e-9,
     )
     inner[rate <= 0] = 0.0
-    share = np.zeros((len(need), len(usable)))
+    share = np.zeros((len(demand), len(usable)))
     share[np.ix_(some, usable)] = inner
     return share, steps

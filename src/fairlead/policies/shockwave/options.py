@@ -107,7 +107,7 @@ RELEASED = replace(
     finish_time_origin=FinishTimeOrigin.START,
     stickiness=0.0,
 )
-LONGEST = 100  # rounds of a window; their order takes time by more than the square
+MAX_WINDOW_ROUNDS = 100  # rounds of a window; their order takes time by more than the square
 PRESETS = {"default": DEFAULT, "released": RELEASED}
 
 _RELEASE = {  # keys of the release's configuration files
@@ -214,7 +214,7 @@ def _limits(options: ShockwaveOptions) -> list[tuple[str, bool, str]]:
     finite = "a finite number >= 0"
     first = min((*bases[1:2], 1.0))
     return [
-        ("rounds", 1 <= options.rounds <= LONGEST, f"from 1 to {LONGEST}"),
+        ("rounds", 1 <= options.rounds <= MAX_WINDOW_ROUNDS, f"from 1 to {MAX_WINDOW_ROUNDS}"),
         ("replan_every", options.replan_every >= 1, ">= 1"),
         ("k", 0 <= options.k < inf, finite),
         ("makespan_slack", 0 <= options.makespan_slack < inf, finite),

@@ -25,7 +25,7 @@ from fairlead.policies.shockwave.options import (
     write_options,
 )
 from fairlead.policies.shockwave.remaining_work import (
-    NEVER_S,
+    INFEASIBLE_EPOCH_S,
     RemainingWork,
     remaining_work,
 )
@@ -42,7 +42,7 @@ from fairlead.policies.solve.welfare import (
     utility_table,
 )
 
-_TINY = 1e-9
+_MIN_POSITIVE = 1e-9
 _SLOWEST = 1e-6  # of the fastest type; below, a type is as good as none
 _LARGEST_RANK = 1e9  # weights in the order of rounds: sums of larger ones lose the smaller
 
@@ -217,7 +217,7 @@ class Shockwave:
                 part = devices / (weight.sum() * scale)
             case Share.BY_DEMAND:
                 part = devices / (weight @ scale)
-        return np.asarray(np.clip(part, _TINY, 1.0))
+        return np.asarray(np.clip(part, _MIN_POSITIVE, 1.0))
 
     def _priority(self, snapshot: Snapshot) -> Floats:
         """(jobs,) weights as their owners set them; the release, which counts whole epochs, has none."""
@@ -268,7 +268,7 @@ class Shockwave:
         run nowhere at the moment have nothing left, or nobody else's rest would count."""
         options, n = self.options, len(view.epochs)
         fits = snapshot.capacity >= snapshot.job_scale[:, None]
-        runs = fits & (view.epoch_s < NEVER_S)
+        runs = fits & (view.epoch_s < INFEASIBLE_EPOCH_S)
         able: Bools = np.asarray(runs.any(axis=1))
         rows = np.arange(n)
         best = np.where(runs | ~able[:, None], view.epoch_s, np.inf).argmin(axis=1)
@@ -341,9 +341,11 @@ class Shockwave:
 def _shared_s(snapshot: Snapshot, view: RemainingWork, left_s: Floats) -> float:
     """The time that all work needs if no device is ever idle, each type as fast as for the mean job.
     left_s: (jobs,) on each job's fastest type."""
-    work_s = np.maximum(left_s * snapshot.job_scale, _TINY)
-    speed = work_s @ (np.maximum(left_s, _TINY)[:, None] / np.maximum(view.left_s, _TINY))
-    return float(work_s.sum() ** 2 / max(float(snapshot.capacity @ speed), _TINY))
+    work_s = np.maximum(left_s * snapshot.job_scale, _MIN_POSITIVE)
+    speed = work_s @ (
+        np.maximum(left_s, _MIN_POSITIVE)[:, None] / np.maximum(view.left_s, _MIN_POSITIVE)
+    )
+    return float(work_s.sum() ** 2 / max(float(snapshot.capacity @ speed), _MIN_POSITIVE))
 
 
 def _by_id(jobs: Ints, known: Ints, values: Floats, missing: float) -> Floats:

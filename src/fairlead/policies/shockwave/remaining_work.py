@@ -21,8 +21,9 @@ from fairlead.policies.shockwave.options import (
     ShockwaveOptions,
 )
 
-NEVER_S = 1e12  # epochs last so long where a job cannot run: finite, so that sums stay finite
-_LEAST = 0.01  # part of a job that is taken to be left as long as it has not ended
+# Epochs last so long where a job cannot run: finite, so that sums stay finite
+INFEASIBLE_EPOCH_S = 1e12
+_MIN_REMAINING = 0.01  # part of a job that is taken to be left as long as it has not ended
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +104,9 @@ def _epoch_times(snapshot: Snapshot, regimes: Regimes, whole: bool) -> Floats:
             (samples[:, None] > 0) & (regimes.batch > 0), samples[:, None] / batch, steps
         )
     runs = (rate > 0) & (regimes.job_type >= 0)[:, :, None]
-    time = np.divide(steps[:, :, None], rate, out=np.full(rate.shape, NEVER_S), where=runs)
+    time = np.divide(
+        steps[:, :, None], rate, out=np.full(rate.shape, INFEASIBLE_EPOCH_S), where=runs
+    )
     return np.asarray(np.maximum(1.0, np.round(time)) if whole else time)
 
 
@@ -130,7 +133,7 @@ def _progress(
     rows = np.arange(len(snapshot.jobs))
     per_epoch = regimes.steps_per_epoch[rows, regimes.now]
     if not options.whole_epochs:
-        left = np.maximum(snapshot.steps_left / per_epoch, regimes.epochs * _LEAST)
+        left = np.maximum(snapshot.steps_left / per_epoch, regimes.epochs * _MIN_REMAINING)
         return np.maximum(regimes.epochs - left, 0.0), np.minimum(left, regimes.epochs)
     done = np.floor((snapshot.total_steps - snapshot.steps_left) / per_epoch)
     most = regimes.epochs - 1 if options.capped else regimes.epochs

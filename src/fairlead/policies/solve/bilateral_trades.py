@@ -15,7 +15,7 @@ import numpy as np
 from fairlead.model.arrays import Floats
 
 _PASSES = 100  # over all pairs of types; markets that were seen took fewer than ten
-_LITTLE = 1e-9  # of a device, or of a gain: not worth a trade
+_MIN_TRADE = 1e-9  # of a device, or of a gain: not worth a trade
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ def _swap_with_pool(market: TradeMarket, a: int, b: int) -> int:
     swaps = 0
     for owner in np.argsort(-relative, kind="stable").tolist():
         amount = min(market.pool[a], market.allocated[owner, b])
-        if relative[owner] <= _LITTLE or market.pool[a] <= _LITTLE:
+        if relative[owner] <= _MIN_TRADE or market.pool[a] <= _MIN_TRADE:
             break
-        if amount > _LITTLE:
+        if amount > _MIN_TRADE:
             market.allocated[owner, a] += amount
             market.allocated[owner, b] -= amount
             market.pool[a] -= amount
@@ -71,22 +71,22 @@ class _Pair:
         self.owners = owners[np.argsort(-speedup[owners], kind="stable")]  # keenest first
         self.speedup = speedup[self.owners]
         finite = self.speedup[np.isfinite(self.speedup)]
-        self.dearest = float(finite[0]) if len(finite) else 1.0
+        self.max_price = float(finite[0]) if len(finite) else 1.0
 
     def trade(self) -> int:
         """Let the keenest buy from the least keen, as long as their speed-ups differ."""
         buyer, seller, trades = 0, len(self.owners) - 1, 0
-        while buyer < seller and self.speedup[buyer] > self.speedup[seller] * (1 + _LITTLE):
+        while buyer < seller and self.speedup[buyer] > self.speedup[seller] * (1 + _MIN_TRADE):
             s, b = int(self.owners[seller]), int(self.owners[buyer])
-            if self.market.allocated[b, self.b] <= _LITTLE:
+            if self.market.allocated[b, self.b] <= _MIN_TRADE:
                 buyer += 1
-            elif self.market.allocated[s, self.a] <= _LITTLE:
+            elif self.market.allocated[s, self.a] <= _MIN_TRADE:
                 seller -= 1
             else:
                 price = self._price(buyer, seller)
-                if price > 1 and self._tradable(s) <= _LITTLE:
+                if price > 1 and self._tradable(s) <= _MIN_TRADE:
                     seller -= 1
-                elif price < 1 and self._tradable(b) <= _LITTLE:
+                elif price < 1 and self._tradable(b) <= _MIN_TRADE:
                     buyer += 1
                 else:
                     self._exchange(s, b, price)
@@ -101,11 +101,11 @@ class _Pair:
         """Devices of b for one of a: the second largest speed-up; or 1, if both gain by it, where one of
         the two cannot use more devices than it has."""
         low, high = float(self.speedup[seller]), float(self.speedup[buyer])
-        price = min(float(self.speedup[buyer + 1]), max(self.dearest, low))
+        price = min(float(self.speedup[buyer + 1]), max(self.max_price, low))
         if np.isinf(high):  # what the buyer pays in is worthless to it
             price = max(price, 1.0)
         limit = self._tradable(int(self.owners[seller if price > 1 else buyer]))
-        return 1.0 if limit <= _LITTLE and low <= 1.0 <= high else price
+        return 1.0 if limit <= _MIN_TRADE and low <= 1.0 <= high else price
 
     def _exchange(self, seller: int, buyer: int, price: float) -> None:
         """As many devices as both have, and can use."""

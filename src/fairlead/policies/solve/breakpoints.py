@@ -51,12 +51,12 @@ def find_breakpoints(rate: Floats) -> Floats:
 
 
 @kernel("i8(f8, f8[::1])", inline="always")
-def segment(need: float, breakpoints: Floats) -> int:
+def segment(demand: float, breakpoints: Floats) -> int:
     """The first breakpoint that is not below a rate > 0; the last one for a rate beyond it."""
     k = 1
     for j in range(1, len(breakpoints) - 1):
         k += (
-            need > breakpoints[j]
+            demand > breakpoints[j]
         )  # counted, not searched: nothing could foretell where a search ends
     return k
 
@@ -89,7 +89,7 @@ def breakpoint_cost(rate: Floats, scale: Floats, breakpoints: Floats, price: Flo
 
 @kernel("Tuple((i8[::1], i8[::1], f8[::1]))(i8[::1], f8[::1], f8[:,::1], f8[::1])")
 def cheapest(
-    job_type: Ints, need: Floats, rate: Floats, price: Floats
+    job_type: Ints, demand: Floats, rate: Floats, price: Floats
 ) -> tuple[Ints, Ints, Floats]:
     """(rows,) the slot types on which a job has a rate most cheaply, the faster and the slower one (-1 =
     none), and the time on the faster one. price: (slots,) of a device."""
@@ -100,14 +100,14 @@ def cheapest(
         c = job_type[i]
         least = np.inf
         for b in range(slots):
-            if rate[c, b] < need[i] or rate[c, b] <= 0:
+            if rate[c, b] < demand[i] or rate[c, b] <= 0:
                 continue
-            part = need[i] / rate[c, b]
+            part = demand[i] / rate[c, b]
             if price[b] * part < least:
                 least, fast[i], slow[i], time[i] = price[b] * part, b, -1, part
             for a in range(slots):
-                if 0 < rate[c, a] < need[i]:
-                    part = (need[i] - rate[c, a]) / (rate[c, b] - rate[c, a])
+                if 0 < rate[c, a] < demand[i]:
+                    part = (demand[i] - rate[c, a]) / (rate[c, b] - rate[c, a])
                     pays = price[a] + (price[b] - price[a]) * part
                     if pays < least:
                         least, fast[i], slow[i], time[i] = pays, b, a, part
@@ -116,23 +116,23 @@ def cheapest(
 
 @kernel("f8(i8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1])")
 def total_cost(
-    job_type: Ints, count: Floats, need: Floats, breakpoints: Floats, cost: Floats
+    job_type: Ints, count: Floats, demand: Floats, breakpoints: Floats, cost: Floats
 ) -> float:
-    """What all rows cost together. job_type, count, need: (rows,); cost: (job types, breakpoints)."""
+    """What all rows cost together. job_type, count, demand: (rows,); cost: (job types, breakpoints)."""
     total = 0.0
     for i in range(len(job_type)):
-        if need[i] > 0:
+        if demand[i] > 0:
             c = job_type[i]
-            k = segment(need[i], breakpoints[c])
+            k = segment(demand[i], breakpoints[c])
             low = breakpoints[c, k - 1]
-            part = (need[i] - low) / (breakpoints[c, k] - low)
+            part = (demand[i] - low) / (breakpoints[c, k] - low)
             total += count[i] * (part * cost[c, k] + (1.0 - part) * cost[c, k - 1])
     return total
 
 
 @kernel("Tuple((f8[::1], f8[::1]))(i8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[::1])")
 def slack_at_price(
-    job_type: Ints, need: Floats, breakpoints: Floats, cost: Floats, price_tolerance: Floats
+    job_type: Ints, demand: Floats, breakpoints: Floats, cost: Floats, price_tolerance: Floats
 ) -> tuple[Floats, Floats]:
     """(rows,) the largest rate that costs a job no more than what it needs, and what one step/s beyond
     that costs; inf where there is none. price_tolerance: (job types,) a marginal cost up to which a step/s
@@ -141,44 +141,44 @@ def slack_at_price(
     last = breakpoints.shape[1] - 1
     for i in range(len(job_type)):
         c = job_type[i]
-        most[i], marginal[i] = max(need[i], breakpoints[c, last]), np.inf
+        most[i], marginal[i] = max(demand[i], breakpoints[c, last]), np.inf
         for k in range(1, last + 1):
-            if breakpoints[c, k] <= 0 or need[i] >= breakpoints[c, k] * _AT_BREAKPOINT:
+            if breakpoints[c, k] <= 0 or demand[i] >= breakpoints[c, k] * _AT_BREAKPOINT:
                 continue
             slope = (cost[c, k] - cost[c, k - 1]) / (breakpoints[c, k] - breakpoints[c, k - 1])
             if slope > price_tolerance[c]:
-                most[i], marginal[i] = max(need[i], breakpoints[c, k - 1]), slope
+                most[i], marginal[i] = max(demand[i], breakpoints[c, k - 1]), slope
                 break
     return most, marginal
 
 
 @kernel("f8[:,::1](i8[::1], f8[::1], f8[::1], f8[:,::1])")
-def multiplicities(job_type: Ints, count: Floats, need: Floats, breakpoints: Floats) -> Floats:
+def multiplicities(job_type: Ints, count: Floats, demand: Floats, breakpoints: Floats) -> Floats:
     """(job types, breakpoints) how many jobs need exactly this rate."""
     out = np.zeros_like(breakpoints)
     for i in range(len(job_type)):
-        if need[i] > 0:
+        if demand[i] > 0:
             c = job_type[i]
-            k = segment(need[i], breakpoints[c])
+            k = segment(demand[i], breakpoints[c])
             low = breakpoints[c, k - 1]
-            part = (need[i] - low) / (breakpoints[c, k] - low)
+            part = (demand[i] - low) / (breakpoints[c, k] - low)
             out[c, k] += count[i] * part
             out[c, k - 1] += count[i] * (1.0 - part)
     return out
 
 
 @kernel("f8[:,::1](i8[::1], f8[::1], f8[:,::1], f8[:,:,::1])")
-def expand(job_type: Ints, need: Floats, breakpoints: Floats, breakpoint_of: Floats) -> Floats:
+def expand(job_type: Ints, demand: Floats, breakpoints: Floats, breakpoint_of: Floats) -> Floats:
     """(rows, slots) shares of a job from (job types, breakpoints, slots): those of the breakpoints next to
     what it needs, weighted."""
     slots = breakpoint_of.shape[2]
     share = np.zeros((len(job_type), slots))
     for i in range(len(job_type)):
-        if need[i] > 0:
+        if demand[i] > 0:
             c = job_type[i]
-            k = segment(need[i], breakpoints[c])
+            k = segment(demand[i], breakpoints[c])
             low = breakpoints[c, k - 1]
-            part = (need[i] - low) / (breakpoints[c, k] - low)
+            part = (demand[i] - low) / (breakpoints[c, k] - low)
             for j in range(slots):
                 share[i, j] = (
                     part * breakpoint_of[c, k, j] + (1.0 - part) * breakpoint_of[c, k - 1, j]

@@ -15,7 +15,7 @@ from fairlead.model.jit_records import Floats1, Floats2, Floats3, Ints1
 from fairlead.policies.solve.configurations import Configurations, value_by_slot
 from fairlead.policies.solve.share_problem import ShareProblem
 
-_DOMINATED = 1e-9  # how far beyond taking turns a pair must get
+_DOMINANCE_TOLERANCE = 1e-9  # how far beyond taking turns a pair must get
 
 
 def proven_time_price(problem: ShareProblem, value: Floats, time: Floats, cost: Floats) -> Floats:
@@ -152,7 +152,7 @@ def _best_partner(of: _PairClasses, prices: _PairPrices, number: Floats, least: 
                         continue
                     mine = colocated_rate[job_type[c], job_type[d], t]
                     yours = colocated_rate[job_type[d], job_type[c], t]
-                    if mine / rate[c, t] + yours / rate[d, t] <= 1 + _DOMINATED:
+                    if mine / rate[c, t] + yours / rate[d, t] <= 1 + _DOMINANCE_TOLERANCE:
                         continue
                     earns = value[c, t] * mine + value[d, t] * yours
                     earns -= scale[c] * cost[t] + time[c] + time[d]

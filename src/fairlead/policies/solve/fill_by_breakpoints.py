@@ -55,9 +55,9 @@ class PriceCut:
     def cost(self, height: Floats) -> float:
         """See ``LevelCut``."""
         jobs = self.jobs
-        need = jobs.need(height)
+        demand = jobs.demand(height)
         return breakpoint_weights.total_cost(
-            jobs.job_type, jobs.count, need, jobs.job_types.breakpoints, self._of_breakpoint
+            jobs.job_type, jobs.count, demand, jobs.job_types.breakpoints, self._of_breakpoint
         )
 
     def slack_at_price(self, height: Floats) -> tuple[Floats, Floats]:
@@ -71,7 +71,7 @@ class PriceCut:
         )
         most, marginal = breakpoint_weights.slack_at_price(
             jobs.job_type,
-            jobs.need(height),
+            jobs.demand(height),
             job_types.breakpoints,
             self._of_breakpoint,
             price_tolerance,
@@ -91,14 +91,14 @@ class ByBreakpoints:
     iterations: int = 0
     warm: bool = False
     _of_breakpoint: Floats = field(init=False)
-    _need: Floats = field(init=False)
+    _demand: Floats = field(init=False)
 
     def query(self, height: Floats) -> tuple[float, LevelCut]:
         """See ``FeasibilityOracle``."""
         jobs, job_types = self.jobs, self.jobs.job_types
-        self._need = jobs.need(height)
+        self._demand = jobs.demand(height)
         multiplicity = breakpoint_weights.multiplicities(
-            jobs.job_type, jobs.count, self._need, job_types.breakpoints
+            jobs.job_type, jobs.count, self._demand, job_types.breakpoints
         )
         job_type, breakpoints = np.nonzero(breakpoint_weights.needed(multiplicity))
         like = ShareProblem(
@@ -115,11 +115,11 @@ class ByBreakpoints:
             job_type=job_type,
             colocated_rate=None,
         )
-        need = job_types.breakpoints[job_type, breakpoints]
+        demand = job_types.breakpoints[job_type, breakpoints]
         previous = self.basis
         if not previous and len(job_type) > SIMPLEX_LIMIT:
-            previous = _crash(like, need, self._price_of_some(height))
-        program = Program(problem=like, throughput=True, demand=need, previous=previous)
+            previous = _crash(like, demand, self._price_of_some(height))
+        program = Program(problem=like, throughput=True, demand=demand, previous=previous)
         types = np.arange(len(jobs.capacity))
         program.columns = ExtraColumns(
             cost=-np.ones(1), lower=-np.ones(1), upper=np.full(1, np.inf),
@@ -154,18 +154,18 @@ class ByBreakpoints:
         """(rows, slots) shares of a job at the heights last asked about."""
         jobs = self.jobs
         return breakpoint_weights.expand(
-            jobs.job_type, self._need, jobs.job_types.breakpoints, self._of_breakpoint
+            jobs.job_type, self._demand, jobs.job_types.breakpoints, self._of_breakpoint
         )
 
 
-def _crash(problem: ShareProblem, need: Floats, price: Floats) -> tuple[bytes, ...]:
+def _crash(problem: ShareProblem, demand: Floats, price: Floats) -> tuple[bytes, ...]:
     """A basis to start from, near the optimum if the prices are: every class where it has what it needs
     most cheaply, and the most used type as the one that all capacities must grow for."""
     classes, slots = problem.rate.shape
     each = np.arange(classes)
     of_slot = price[problem.accelerator_of_slot]
     fast, slow, time = breakpoint_weights.cheapest(
-        each, need, np.ascontiguousarray(problem.rate), of_slot
+        each, demand, np.ascontiguousarray(problem.rate), of_slot
     )
     two = np.flatnonzero(slow >= 0)
     status = np.full((classes, slots + 2), LOWER)

@@ -51,15 +51,15 @@ class InPairs:
 
     def query(self, height: Floats) -> tuple[float, LevelCut]:
         """See ``FeasibilityOracle``."""
-        problem, need = self.problem, height * self.unit_rate
-        some = np.flatnonzero(need > 0)
+        problem, demand = self.problem, height * self.unit_rate
+        some = np.flatnonzero(demand > 0)
         program = Program(problem=problem, throughput=True, previous=self.basis)
         program.columns = ExtraColumns(
             cost=np.ones(1), lower=np.zeros(1), upper=np.full(1, np.inf),
-            column=np.zeros(len(some), np.int64), row=program.throughput_row(some), value=-need[some],
+            column=np.zeros(len(some), np.int64), row=program.throughput_row(some), value=-demand[some],
         )  # fmt: skip
         slots = len(problem.accelerator_of_slot)
-        solution = program.load().maximise(LinearObjective(np.zeros(len(need)), np.zeros(slots)))
+        solution = program.load().maximise(LinearObjective(np.zeros(len(demand)), np.zeros(slots)))
         self.basis, self._program, self._found = solution.basis, program, float(solution.columns[0])
         self.iterations += solution.iterations
         self.warm = self.warm or solution.warm

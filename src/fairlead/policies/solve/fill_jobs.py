@@ -20,6 +20,6 @@ class FillJobs:
     capacity: Floats  # (types,) devices
     agnostic: bool = False  # is every rate taken for 1?
 
-    def need(self, height: Floats) -> Floats:
+    def demand(self, height: Floats) -> Floats:
         """(rows,) steps/s of a job at a height."""
         return np.minimum(height * self.unit_rate, self.job_types.best[self.job_type])

@@ -47,7 +47,7 @@ _OPTIONS: Mapping[str, object] = {
     "dual_feasibility_tolerance": 1e-10,
 }
 
-_CAREFUL: Mapping[str, object] = {
+_ROBUST_OPTIONS: Mapping[str, object] = {
     "presolve": "on",
     "simplex_strategy": 1,  # dual
     "simplex_scale_strategy": 2,
@@ -133,7 +133,7 @@ class HighsModel:
         status = highs.getModelStatus()
         ended = highspy.HighsModelStatus
         if status not in (ended.kOptimal, ended.kInfeasible, ended.kUnbounded):
-            status = self._run_with_care()
+            status = self._run_robustly()
         if status == highspy.HighsModelStatus.kModelEmpty and self._holds_at_nothing():
             return Optimum(0.0, 0, _EmptySolution([], [-0.0] * len(self._program.row_lower)))
         if status != highspy.HighsModelStatus.kOptimal:
@@ -153,15 +153,15 @@ class HighsModel:
         p = self._program
         return bool((p.row_lower <= 0).all() and (p.row_upper >= 0).all())
 
-    def _run_with_care(self) -> Any:
+    def _run_robustly(self) -> Any:
         """From scratch, with scaling, presolve and the dual simplex, where the quick way lost its
         footing: coefficients may differ by ten orders of magnitude."""
         highs = self._highs
-        for name, value in _CAREFUL.items():
+        for name, value in _ROBUST_OPTIONS.items():
             highs.setOptionValue(name, value)
         highs.clearSolver()
         highs.run()
-        for name in _CAREFUL:
+        for name in _ROBUST_OPTIONS:
             highs.setOptionValue(name, _OPTIONS[name])
         return highs.getModelStatus()
 

@@ -88,7 +88,7 @@ class _System(NamedTuple):
     matrix: Floats2  # (types + 1, types + 1) in the steps of the prices and of t
 
 
-class _AimedSystem(NamedTuple):
+class _TargetSystem(NamedTuple):
     """What a target adds to a system."""
 
     target: _Target
@@ -186,10 +186,10 @@ def _add_devices(classes: MaxMinClasses, system: _System) -> None:
                 matrix[k, q] -= use * solved[c, j, 1 + q]
 
 
-@kernel("_AimedSystem(MaxMinClasses, _Iterate, _System, _Target)")
-def _aimed(
+@kernel("_TargetSystem(MaxMinClasses, _Iterate, _System, _Target)")
+def _target_system(
     classes: MaxMinClasses, point: _Iterate, system: _System, target: _Target
-) -> _AimedSystem:
+) -> _TargetSystem:
     """What a target adds to the classes and to the right-hand side of the small matrix."""
     worth, scale, count, price = classes.worth, classes.scale, classes.class_size, point.price
     primal, dual, products = point.primal, point.dual, target.products
@@ -219,21 +219,21 @@ def _aimed(
             own[c, j, 0] += (one / stiff - alpha * along) * by_worth[c, j]
             right[accelerator_of_slot[j]] += use * (own[c, j, 0] + primal[c, j])
         right[types] += count[c] * (alpha * along - one / stiff - dual[c, level])
-    return _AimedSystem(target, own, right)
+    return _TargetSystem(target, own, right)
 
 
-@kernel("void(f8, MaxMinClasses, _Iterate, _System, _AimedSystem, _Iterate)")
+@kernel("void(f8, MaxMinClasses, _Iterate, _System, _TargetSystem, _Iterate)")
 def _step_classes(
     dt: float,
     classes: MaxMinClasses,
     point: _Iterate,
     system: _System,
-    aimed: _AimedSystem,
+    toward: _TargetSystem,
     step: _Iterate,
 ) -> None:
     """The steps of all classes, those of t and of the prices being known."""
     worth, solved, residual = classes.worth, system.solved, system.residual
-    primal, dual, products, own = point.primal, point.dual, aimed.target.products, aimed.own
+    primal, dual, products, own = point.primal, point.dual, toward.target.products, toward.own
     d_primal, d_dual, d_price = step.primal, step.dual, step.price
     slots, types = worth.shape[1], len(classes.capacity)
     level, slack = slots, slots + 1
@@ -257,14 +257,14 @@ def _newton(
 ) -> float:
     """One Newton step, into ``step``; returns that of t."""
     types, free, price = len(classes.capacity), point.free, point.price
-    aimed = _aimed(classes, point, system, target)
-    right = aimed.right
+    toward = _target_system(classes, point, system, target)
+    right = toward.right
     solve_general(system.matrix.copy(), right.reshape(types + 1, 1))
     dt = right[types]
     for k in range(types):
         step.price[k] = right[k]
         step.free[k] = (target.free[k] - free[k] * step.price[k]) / price[k]
-    _step_classes(dt, classes, point, system, aimed, step)
+    _step_classes(dt, classes, point, system, toward, step)
     return float(dt)
 
 

@@ -22,7 +22,7 @@ from fairlead.policies.solve.level_problem import (
     TOLERANCE,
     LevelJobTypes,
     LevelShares,
-    ParametricNeeds,
+    ParametricDemand,
 )
 from fairlead.policies.solve.program import ExtraColumns, Program, ProgramSolution
 from fairlead.policies.solve.share_problem import ShareProblem
@@ -32,7 +32,7 @@ MIN_LEVEL = 1e-12  # part of all jobs that a rate counts for which none needs: i
 
 
 def level_by_breakpoints(
-    problem: ParametricNeeds,
+    problem: ParametricDemand,
     job_types: LevelJobTypes,
     steps: Floats,
     level: float,
@@ -106,7 +106,7 @@ class _WarmStart:
 class _LevelRoot:
     """The level at which lambda is 1, sought for jobs each of which may stand for several."""
 
-    problem: ParametricNeeds
+    problem: ParametricDemand
     job_types: LevelJobTypes
     jobs: tuple[Ints, Floats, Floats, Floats]  # their job types, steps, age and isolated time
     each: float  # how many jobs each of them stands for
@@ -120,8 +120,8 @@ class _LevelRoot:
         slots = len(self.problem.accelerator_of_slot)
         nothing = LinearObjective(np.zeros(job_types.breakpoints.size), np.zeros(slots))
         for _ in range(STEPS):
-            need, slope = _breakpoint_weights(*self.jobs, job_types.breakpoints, level)
-            count = np.maximum(need.ravel() * self.each, MIN_LEVEL * len(job_types.of))
+            demand, slope = _breakpoint_weights(*self.jobs, job_types.breakpoints, level)
+            count = np.maximum(demand.ravel() * self.each, MIN_LEVEL * len(job_types.of))
             if program is None:
                 program = _program(self.problem, job_types, count, start.basis)
             else:
@@ -160,7 +160,7 @@ def _breakpoint_weights(
     job_type: Ints, steps: Floats, age: Floats, isolated: Floats, breakpoints: Floats, level: float
 ) -> tuple[Floats, Floats]:
     """(job types, breakpoints) jobs that need exactly this rate, and how fast that changes with the level."""
-    need, slope = np.zeros_like(breakpoints), np.zeros_like(breakpoints)
+    demand, slope = np.zeros_like(breakpoints), np.zeros_like(breakpoints)
     for i in range(len(job_type)):
         if steps[i] <= 0:
             continue
@@ -172,11 +172,11 @@ def _breakpoint_weights(
         low = breakpoints[c, k - 1]
         width = breakpoints[c, k] - low
         part = (rate - low) / width
-        need[c, k] += part
+        demand[c, k] += part
         slope[c, k] += change / width
-        need[c, k - 1] += 1.0 - part
+        demand[c, k - 1] += 1.0 - part
         slope[c, k - 1] -= change / width
-    return need, slope
+    return demand, slope
 
 
 @kernel(
@@ -208,7 +208,7 @@ def _expand(
 
 
 def _program(
-    problem: ParametricNeeds, job_types: LevelJobTypes, count: Floats, basis: tuple[bytes, ...]
+    problem: ParametricDemand, job_types: LevelJobTypes, count: Floats, basis: tuple[bytes, ...]
 ) -> Program:
     """min lambda. Classes are the jobs that need exactly one of their job type's rates."""
     shape = job_types.breakpoints.shape

@@ -4,14 +4,19 @@ import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
 from fairlead.policies.solve.interior_point import MaxMinClasses, max_min
-from fairlead.policies.solve.level_problem import STEPS, LevelJobTypes, LevelShares, ParametricNeeds
+from fairlead.policies.solve.level_problem import (
+    STEPS,
+    LevelJobTypes,
+    LevelShares,
+    ParametricDemand,
+)
 
-_NOTHING = 1e-8  # share that stands for none
+_ZERO_SHARE = 1e-8  # share that stands for none
 _CLOSE = 1e-8  # relative gap that the interior point is asked for; it stalls near 1e-10
 
 
 def level_by_jobs(
-    problem: ParametricNeeds, job_types: LevelJobTypes, steps: Floats, floor: float
+    problem: ParametricDemand, job_types: LevelJobTypes, steps: Floats, floor: float
 ) -> LevelShares:
     """Newton's method on z, the largest part of all requirements that can be met at once, a max-min
     problem per step. Where all jobs of a job type have the same requirement, by job types."""
@@ -48,7 +53,7 @@ def level_by_jobs(
         level += (1 - z) / rises
         if not low <= level <= high:
             level = (low + high) / 2 if np.isfinite(high) else 2 * low
-    inner[(rate == 0) | (inner < _NOTHING)] = 0.0  # inside, every share is above 0
+    inner[(rate == 0) | (inner < _ZERO_SHARE)] = 0.0  # inside, every share is above 0
     of_row = np.zeros((len(row), len(usable)))
     of_row[:, usable] = inner
     share = np.zeros((len(steps), len(usable)))
@@ -63,7 +68,9 @@ def level_by_jobs(
     return LevelShares(level=max(level, floor), share=share, price=full, iterations=iterations)
 
 
-def _rows(problem: ParametricNeeds, job_types: LevelJobTypes, steps: Floats) -> tuple[Ints, Floats]:
+def _rows(
+    problem: ParametricDemand, job_types: LevelJobTypes, steps: Floats
+) -> tuple[Ints, Floats]:
     """Positions of jobs that stand for others, and how many each stands for."""
     first = np.empty(len(job_types.id), np.int64)
     first[job_types.of] = np.arange(len(steps))

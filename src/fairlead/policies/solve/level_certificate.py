@@ -8,7 +8,7 @@ import numpy as np
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.policies.solve.breakpoints import breakpoint_cost, segment
-from fairlead.policies.solve.level_problem import LevelJobTypes, LevelShares, ParametricNeeds
+from fairlead.policies.solve.level_problem import LevelJobTypes, LevelShares, ParametricDemand
 
 
 @kernel(
@@ -77,7 +77,7 @@ def _measured(
 
 
 def certified_level(
-    problem: ParametricNeeds, job_types: LevelJobTypes, steps: Floats, found: LevelShares
+    problem: ParametricDemand, job_types: LevelJobTypes, steps: Floats, found: LevelShares
 ) -> tuple[Floats, float, float, float]:
     """(shares made feasible, their level, a bound on it, violation)."""
     args = (steps, problem.age, problem.isolated)

@@ -15,7 +15,7 @@ TOLERANCE = 1e-9  # part of the level, or of the devices, that a second measure 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ParametricNeeds:
+class ParametricDemand:
     """A problem. Jobs that cannot run, or need nothing, have no say in the level and get nothing."""
 
     job_type: Ints  # (jobs,) jobs of one job type have the same rates and scale
@@ -59,7 +59,7 @@ class LevelShares:
     basis: tuple[bytes, ...] = ()
 
 
-def level_job_types(problem: ParametricNeeds) -> LevelJobTypes:
+def level_job_types(problem: ParametricDemand) -> LevelJobTypes:
     """The job types of a problem's jobs. Types without devices cannot be run on."""
     classes = group(problem.job_type)
     rate = problem.rate[classes.first]

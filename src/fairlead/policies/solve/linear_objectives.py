@@ -37,7 +37,7 @@ TOLERANCE = 1e-9  # part of an optimum that the next phase may give up
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class RateDemand:
     """What deadlines ask for, and the shortfall that cannot be avoided."""
 
     rate: Floats  # (classes,) steps/s that each job must get; 0 = no deadline, and never above its fastest
@@ -45,9 +45,9 @@ class Needs:
     basis: tuple[bytes, ...] = ()  # where L* was found, with the pairs that it takes
 
     @staticmethod
-    def none(problem: ShareProblem) -> "Needs":
+    def none(problem: ShareProblem) -> "RateDemand":
         """No job has a deadline."""
-        return Needs(np.zeros(len(problem.scale)), 0.0)
+        return RateDemand(np.zeros(len(problem.scale)), 0.0)
 
     @property
     def dated(self) -> Ints:
@@ -71,7 +71,7 @@ class Prices:
 
     device: Floats  # (types,)
     time: Floats  # (classes,) of one job
-    need: Floats  # (classes,) per step/s asked of one job
+    demand: Floats  # (classes,) per step/s asked of one job
     shortfall: float
 
 
@@ -92,33 +92,35 @@ class Best:
 
 
 def largest_sum(
-    problem: ShareProblem, value: Floats, needs: Needs, previous: tuple[bytes, ...] = ()
+    problem: ShareProblem, value: Floats, demand: RateDemand, previous: tuple[bytes, ...] = ()
 ) -> Best:
     """max sum_ij value_ij T_ij x_ij, with the needs met but for their shortfall. value: (classes, slots)."""
-    program = _program(problem, needs, needs.basis or previous)
+    program = _program(problem, demand, demand.basis or previous)
     solution = program.maximise(LinearObjective(value, _no_cost(problem)))
     return Best(solution, _prices(solution, 0))
 
 
-def sum_analytic_centre(problem: ShareProblem, value: Floats, needs: Needs) -> Floats | None:
+def sum_analytic_centre(problem: ShareProblem, value: Floats, demand: RateDemand) -> Floats | None:
     """(classes, slots) shares of one job, alone, at the analytic centre of those with the largest sum, all
     needs met; None where it was not found, or there are too many classes to look for it."""
     first, slot = np.nonzero(problem.rate > 0)
     n, count = len(problem.scale), problem.classes.count
     if n > LARGEST_CENTRED or not len(first):
         return None
-    need = needs.rate[first]
+    required = demand.rate[first]
     devices = count * problem.scale
     per_device = (
         devices[first] / np.maximum(problem.capacity, 1.0)[problem.accelerator_of_slot[slot]]
     )
-    asked = np.divide(problem.rate[first, slot], need, out=np.zeros(len(need)), where=need > 0)
+    asked = np.divide(
+        problem.rate[first, slot], required, out=np.zeros(len(required)), where=required > 0
+    )
     row = np.column_stack(
         [first, n + problem.accelerator_of_slot[slot], n + len(problem.capacity) + first]
     )
     entry = np.column_stack([np.ones(len(first)), per_device, -asked])
     b = np.ones(2 * n + len(problem.capacity))
-    b[n + len(problem.capacity) :][needs.dated] = -1.0
+    b[n + len(problem.capacity) :][demand.dated] = -1.0
     gain = count[first] * value[first, slot] * problem.rate[first, slot]
     there = entry != 0
     start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
@@ -133,43 +135,45 @@ def sum_analytic_centre(problem: ShareProblem, value: Floats, needs: Needs) -> F
     return np.asarray(share / max(1.0, over))
 
 
-def least_shortfall(problem: ShareProblem, rate: Floats, previous: tuple[bytes, ...] = ()) -> Needs:
-    """Needs with the least shortfall. rate: (classes,) steps/s asked of each job, 0 = nothing."""
-    asked = Needs(np.where(problem.can_run, np.minimum(rate, problem.best), 0.0), np.inf)
+def least_shortfall(
+    problem: ShareProblem, rate: Floats, previous: tuple[bytes, ...] = ()
+) -> RateDemand:
+    """RateDemand with the least shortfall. rate: (classes,) steps/s asked of each job, 0 = nothing."""
+    asked = RateDemand(np.where(problem.can_run, np.minimum(rate, problem.best), 0.0), np.inf)
     dated = asked.dated
     if not len(dated):
-        return Needs.none(problem)
+        return RateDemand.none(problem)
     program = _program(problem, asked, previous)
     nothing = LinearObjective(np.zeros(problem.rate.shape), _no_cost(problem))
     late = program.maximise(nothing, -asked.part(problem))
-    return Needs(asked.rate, max(0.0, -late.objective), late.basis)
+    return RateDemand(asked.rate, max(0.0, -late.objective), late.basis)
 
 
 def sum_bound(
-    problem: ShareProblem, value: Floats, needs: Needs, prices: Prices, jobs: JobRates | None
+    problem: ShareProblem, value: Floats, demand: RateDemand, prices: Prices, jobs: JobRates | None
 ) -> float:
     """No shares have a larger sum. jobs: None where there are pairs; the bound is then of classes."""
-    return _bound(problem, value, needs, prices, _no_cost(problem), jobs)
+    return _bound(problem, value, demand, prices, _no_cost(problem), jobs)
 
 
 def best_ratio(
-    problem: ShareProblem, value: Floats, cost: Floats, needs: Needs
+    problem: ShareProblem, value: Floats, cost: Floats, demand: RateDemand
 ) -> tuple[float, Prices]:
     """max sum_ij value_ij T_ij x_ij / sum_ij cost_j s_i x_ij, and what proves it. cost: (slots,) > 0."""
     budget = float(cost @ problem.capacity[problem.accelerator_of_slot]) or 1.0
-    program = _homogeneous(problem, cost / budget, needs)
+    program = _homogeneous(problem, cost / budget, demand)
     solution = program.maximise(LinearObjective(value, _no_cost(problem)))
     return solution.objective / budget, _prices(solution, 1)
 
 
 def at_ratio(
-    problem: ShareProblem, value: Floats, cost: Floats, needs: Needs, ratio: float
+    problem: ShareProblem, value: Floats, cost: Floats, demand: RateDemand, ratio: float
 ) -> ProgramSolution:
     """The largest sum among shares with this ratio, less ``TOLERANCE`` of it."""
     at_ratio_row = ConstraintRow(
         LinearObjective(value, cost * ratio * (1 - TOLERANCE)), 0.0, np.inf
     )
-    program = _program(problem, needs, (), [at_ratio_row])
+    program = _program(problem, demand, (), [at_ratio_row])
     return program.maximise(LinearObjective(value, _no_cost(problem)))
 
 
@@ -177,7 +181,7 @@ def ratio_bound(
     problem: ShareProblem,
     value: Floats,
     cost: Floats,
-    needs: Needs,
+    demand: RateDemand,
     *,
     prices: Prices,
     jobs: JobRates,
@@ -186,22 +190,22 @@ def ratio_bound(
     """No shares have a larger ratio: it is at most that of the best way to run, and at most what is reached
     and the sum that could still be gained beyond it, over the least that the needs cost."""
     best = float((value * problem.rate / cost / problem.scale[:, None]).max(initial=0.0))
-    least = _least_cost(problem, cost, needs)
+    least = _least_cost(problem, cost, demand)
     if not least > 0:
         return best
-    gain = _bound(problem, value, needs, prices, cost * reached, jobs)
+    gain = _bound(problem, value, demand, prices, cost * reached, jobs)
     return min(best, reached + max(0.0, gain) / least)
 
 
-def _least_cost(problem: ShareProblem, cost: Floats, needs: Needs) -> float:
+def _least_cost(problem: ShareProblem, cost: Floats, demand: RateDemand) -> float:
     """What the needs cost where each job is cheapest, the dearest given up as far as shortfall allows."""
     per_step = np.full(problem.rate.shape, np.inf)
     np.divide(problem.scale[:, None] * cost, problem.rate, out=per_step, where=problem.rate > 0)
-    dated = needs.dated
-    each = needs.rate[dated] * per_step[dated].min(axis=1)
+    dated = demand.dated
+    each = demand.rate[dated] * per_step[dated].min(axis=1)
     order = np.argsort(-each)
-    part = needs.part(problem)[order]
-    unmet = part - np.clip(needs.allowed - (np.cumsum(part) - part), 0.0, part)
+    part = demand.part(problem)[order]
+    unmet = part - np.clip(demand.allowed - (np.cumsum(part) - part), 0.0, part)
     jobs = problem.classes.count[dated].sum()
     return float(each[order] @ unmet * jobs)
 
@@ -211,17 +215,17 @@ def _least_cost(problem: ShareProblem, cost: Floats, needs: Needs) -> float:
 
 def _program(
     problem: ShareProblem,
-    needs: Needs,
+    demand: RateDemand,
     previous: tuple[bytes, ...] = (),
     rows: Sequence[ConstraintRow] = (),
 ) -> Program:
     """Further columns: the part of its need that each job of a dated class goes without. Without dated
     classes there are neither these nor rows for them."""
-    dated = needs.dated
+    dated = demand.dated
     if not len(dated):
         return Program(problem=problem, rows=rows, previous=previous).load()
-    program = Program(problem=problem, throughput=True, demand=needs.rate, previous=previous)
-    program.rows = [ConstraintRow(_nothing(problem), -np.inf, needs.allowed), *rows]
+    program = Program(problem=problem, throughput=True, demand=demand.rate, previous=previous)
+    program.rows = [ConstraintRow(_nothing(problem), -np.inf, demand.allowed), *rows]
     column = np.arange(len(dated))
     late = np.full(len(dated), program.further_row(0))
     program.columns = ExtraColumns(
@@ -230,19 +234,19 @@ def _program(
         upper=np.ones(len(dated)),
         column=np.concatenate([column, column]),
         row=np.concatenate([program.throughput_row(dated), late]),
-        value=np.concatenate([needs.rate[dated], needs.part(problem)]),
+        value=np.concatenate([demand.rate[dated], demand.part(problem)]),
     )
     return program.load()
 
 
-def _homogeneous(problem: ShareProblem, cost: Floats, needs: Needs) -> Program:
+def _homogeneous(problem: ShareProblem, cost: Floats, demand: RateDemand) -> Program:
     """Everything times f = 1 + the last further column, and the cost is 1."""
-    dated = needs.dated
+    dated = demand.dated
     program = Program(
-        problem=problem, throughput=len(dated) > 0, demand=needs.rate if len(dated) else None
+        problem=problem, throughput=len(dated) > 0, demand=demand.rate if len(dated) else None
     )
     spent = ConstraintRow(LinearObjective(np.zeros(problem.rate.shape), -cost), 1.0, 1.0)
-    program.rows = [ConstraintRow(_nothing(problem), -np.inf, needs.allowed), spent]
+    program.rows = [ConstraintRow(_nothing(problem), -np.inf, demand.allowed), spent]
     column = np.arange(len(dated))
     late = np.full(len(dated), program.further_row(0))
     everywhere = np.concatenate(
@@ -253,7 +257,7 @@ def _homogeneous(problem: ShareProblem, cost: Floats, needs: Needs) -> Program:
     )
     factor = np.concatenate([program.throughput_row(dated), everywhere, late[:1]])
     weight = np.concatenate(
-        [-needs.rate[dated], -np.ones(len(everywhere)), np.full(len(late[:1]), -needs.allowed)]
+        [-demand.rate[dated], -np.ones(len(everywhere)), np.full(len(late[:1]), -demand.allowed)]
     )
     program.columns = ExtraColumns(
         cost=np.zeros(len(dated) + 1),
@@ -261,7 +265,7 @@ def _homogeneous(problem: ShareProblem, cost: Floats, needs: Needs) -> Program:
         upper=np.full(len(dated) + 1, np.inf),
         column=np.concatenate([column, column, np.full(len(factor), len(dated))]),
         row=np.concatenate([program.throughput_row(dated), late, factor]),
-        value=np.concatenate([needs.rate[dated], needs.part(problem), weight]),
+        value=np.concatenate([demand.rate[dated], demand.part(problem), weight]),
     )
     return program.load()
 
@@ -289,25 +293,25 @@ def _prices(solution: ProgramSolution, further: int) -> Prices:
 def _bound(
     problem: ShareProblem,
     value: Floats,
-    needs: Needs,
+    demand: RateDemand,
     prices: Prices,
     cost: Floats,
     jobs: JobRates | None,
 ) -> float:
     """The bound of the module's docstring, on the sum less a cost (slots,) per device."""
     count = problem.classes.count
-    value, cost = value + prices.need[:, None], prices.device[problem.accelerator_of_slot] + cost
+    value, cost = value + prices.demand[:, None], prices.device[problem.accelerator_of_slot] + cost
     if jobs is None:
         rents = float(count @ proven_time_price(problem, value, prices.time, cost))
     else:
         cost[problem.capacity[problem.accelerator_of_slot] <= 0] = np.inf
         rents = _rents(np.ascontiguousarray(jobs.rate), jobs.scale, problem.classes.of, value, cost)
     bound = float(rents + prices.device @ problem.capacity)
-    dated = needs.dated
+    dated = demand.dated
     if len(dated):
-        asked = count[dated] * prices.need[dated] * needs.rate[dated]
-        without = np.maximum(0.0, asked - prices.shortfall * needs.part(problem))
-        bound += float((without - asked).sum()) + prices.shortfall * needs.allowed
+        asked = count[dated] * prices.demand[dated] * demand.rate[dated]
+        without = np.maximum(0.0, asked - prices.shortfall * demand.part(problem))
+        bound += float((without - asked).sum()) + prices.shortfall * demand.allowed
     return bound
 
 

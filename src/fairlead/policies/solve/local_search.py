@@ -13,7 +13,7 @@ from fairlead.model.arrays import Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1, Floats1, Floats2, Ints1, Ints2
 
-_GAIN = 1e-13  # less, relative to what is at stake, is rounding
+_MIN_GAIN = 1e-13  # less, relative to what is at stake, is rounding
 _PASSES = 200  # rarely more than ten gain anything
 
 
@@ -22,7 +22,7 @@ class SearchJobs(NamedTuple):
 
     speed: Floats2  # (jobs, types) progress of a round; 0 = cannot run there
     utility: Floats2  # (jobs, rounds + 1) value of a progress
-    need: Floats1  # (jobs,) progress
+    demand: Floats1  # (jobs,) progress
     shortfall_price: float  # of a round's progress that a job needs and has not
     scale: Ints1  # (jobs,) devices
     rounds: int
@@ -43,7 +43,7 @@ def _worth(jobs: SearchJobs, job: int, progress: float) -> float:
     column = min(int(progress), last - 1)
     part = min(progress - column, 1.0)
     low, high = jobs.utility[job, column], jobs.utility[job, column + 1]
-    lacks = max(0.0, jobs.need[job] - progress)
+    lacks = max(0.0, jobs.demand[job] - progress)
     return float(low + part * (high - low) - jobs.shortfall_price * lacks)
 
 
@@ -230,7 +230,7 @@ def local_search(jobs: SearchJobs, start: Ints, capacity: Ints) -> Ints:
             count = state.counts[job, accelerator]
             state.free[accelerator] -= count * jobs.scale[job]
             state.progress[job] += count * jobs.speed[job, accelerator]
-    min_gain = _GAIN * (jobs.utility.max() - jobs.utility.min() + 1e-300)
+    min_gain = _MIN_GAIN * (jobs.utility.max() - jobs.utility.min() + 1e-300)
     for _ in range(_PASSES):
         changed = False
         for accelerator in range(types):

@@ -17,8 +17,8 @@ and a bound. For any prices p >= 0 of the types and weights q >= 0 of the jobs w
 have a level above  sum_k p_k N_k + sum_i max(0, max_j(q_i a_ij - s_i p_k(j))).
 """
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,8 @@ from fairlead.policies.solve.interior_point import MaxMinClasses, max_min
 from fairlead.policies.solve.job_classes import JobClassSizes, group
 
 TOLERANCE = 1e-9  # part of the level that the second phase may give up
+_CLOSE = 1e-8  # relative gap that the interior point is asked for ...
+_CENTRE_GAP = 1e-7  # ... and that its answer may have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +95,14 @@ def solve(problem: MaxMin, previous: tuple[bytes, ...] = ()) -> tuple[Floats, So
     dual = np.maximum(first.dual[len(first.dual) - len(problem.capacity) :], 0.0)
     price = dual * problem.load / np.maximum(problem.capacity, 1.0)
     weight = np.maximum(-first.dual[: len(problem.classes.id)], 0.0) / problem.classes.count
-    share, report = _certified(problem, by_class, weight, price)
-    return share, replace(
-        report, iterations=first.iterations, warm=warm, basis=_pack(basis, problem)
+    return _certified(
+        problem,
+        by_class,
+        weight,
+        price,
+        iterations=first.iterations,
+        warm=warm,
+        basis=_pack(basis, problem),
     )
 
 
@@ -103,34 +110,56 @@ def analytic_centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
     """(jobs, slots) the analytic centre of the best shares (``fairlead.policies.solve.interior_point``) and
     its report; None where it was not found to seven digits."""
     some: Bools = problem.class_worth.max(axis=1, initial=0.0) > 0
-    usable = problem.usable
-    by_class = np.zeros(problem.class_worth.shape)
+    there: Bools = problem.capacity > 0
     if not some.any():
         return None
-    there: Bools = problem.capacity > 0
-    price, weight = np.zeros(len(there)), np.zeros(len(some))
+    classes = MaxMinClasses(
+        worth=np.ascontiguousarray(problem.class_worth),
+        class_size=problem.classes.count,
+        scale=problem.scale[problem.classes.first],
+        accelerator_of_slot=problem.accelerator_of_slot,
+        capacity=problem.capacity,
+    )
+    centre = max_min if some.all() and there.all() else partial(_centre_of_part, some, there)
+    by_class, weight, price, steps = centre(classes, _CLOSE)
+    by_class[problem.class_worth == 0] = 0.0
+    share, report = _certified(problem, by_class, weight, price, iterations=steps)
+    return None if report.gap is None or report.gap > _CENTRE_GAP else (share, report)
+
+
+def _centre_of_part(
+    some: Bools, there: Bools, classes: MaxMinClasses, tolerance: float
+) -> tuple[Floats, Floats, Floats, int]:
+    """As ``max_min``, of those classes that can run and the types that have devices; 0 for the others."""
+    usable = there[classes.accelerator_of_slot]
+    by_class = np.zeros(classes.worth.shape)
+    weight, price = np.zeros(len(some)), np.zeros(len(there))
     inner, weight[some], price[there], steps = max_min(
         MaxMinClasses(
-            worth=np.ascontiguousarray(problem.class_worth[some][:, usable]),
-            class_size=problem.classes.count[some].astype(np.float64),
-            scale=problem.scale[problem.classes.first][some].astype(np.float64),
-            accelerator_of_slot=(np.cumsum(there) - 1)[problem.accelerator_of_slot[usable]],
-            capacity=problem.capacity[there],
+            worth=np.ascontiguousarray(classes.worth[some][:, usable]),
+            class_size=classes.class_size[some],
+            scale=classes.scale[some],
+            accelerator_of_slot=(np.cumsum(there) - 1)[classes.accelerator_of_slot[usable]],
+            capacity=classes.capacity[there],
         ),
-        1e-8,
+        tolerance,
     )
     by_class[np.ix_(some, usable)] = inner
-    by_class[problem.class_worth == 0] = 0.0
-    share, report = _certified(problem, by_class, weight, price)
-    if report.gap is None or report.gap > 1e-7:
-        return None
-    return share, replace(report, iterations=steps)
+    return by_class, weight, price, steps
 
 
 def _certified(
-    problem: MaxMin, by_class: Floats, weight: Floats, price: Floats
+    problem: MaxMin,
+    by_class: Floats,
+    weight: Floats,
+    price: Floats,
+    *,
+    iterations: int,
+    warm: bool = False,
+    basis: tuple[bytes, ...] = (),
 ) -> tuple[Floats, SolveReport]:
-    """(jobs, slots) shares with what is known about them. weight: (classes,) of each job of a class."""
+    """(jobs, slots) shares with what is known about them. weight: (classes,) of each job of a class; the rest
+    is for the report."""
     by_class = by_class / max(1.0, _excess(problem, by_class))  # feasible, whatever the tolerances
     share = by_class[problem.classes.of]
     total = float(weight @ problem.classes.count)
@@ -153,6 +182,9 @@ def _certified(
         objective=level,
         bound=rent + float(prices @ problem.capacity) if total > 0 else 0.0,
         violation=max(0.0, use - 1.0),
+        iterations=iterations,
+        warm=warm,
+        basis=basis,
     )
 
 

@@ -104,7 +104,7 @@ class _MarketSystem(NamedTuple):
     solved: (
         Floats3  # (classes, slots + 2, types + 1): change = [0] + sum_k [1 + k] change of price k
     )
-    aim: Floats1  # (classes,) what the products of a class go to
+    product_target: Floats1  # (classes,) what the products of a class go to
     prices: Floats2  # (types, types) in the changes of the prices
     right: Floats2  # (types, 1)
     matrix: Floats2  # (slots + 2, slots + 2) scratch: that of a class
@@ -121,7 +121,7 @@ def _empty_system(market: NashMarket, point: _MarketPoint, goal: float) -> _Mark
         right[k, 0] = goal / types - point.price[k] * market.capacity[k]
     return _MarketSystem(
         solved=np.empty((classes, slots + 2, types + 1)),
-        aim=goal / market.weight / market.class_size.sum(),
+        product_target=goal / market.weight / market.class_size.sum(),
         prices=prices,
         right=right,
         matrix=np.empty((slots + 2, slots + 2)),
@@ -136,7 +136,7 @@ def _solve_classes(market: NashMarket, point: _MarketPoint, system: _MarketSyste
     accelerator_of_slot, slots = market.accelerator_of_slot, rate.shape[1]
     made, slack = slots, slots + 1
     for c in range(len(rate)):
-        side, aim = system.solved[c], system.aim[c]
+        side, product_target = system.solved[c], system.product_target[c]
         side[:] = 0.0
         matrix[:] = 0.0
         throughput = time = 0.0
@@ -154,12 +154,12 @@ def _solve_classes(market: NashMarket, point: _MarketPoint, system: _MarketSyste
             matrix[made, j] = dual[c, made] * rate[c, j] * x
             matrix[j, slack] = rent
             matrix[slack, j] = -dual[c, slack] * x
-            side[j, 0] = aim / x / dual[c, made] - (rent + cost - rate[c, j])
+            side[j, 0] = product_target / x / dual[c, made] - (rent + cost - rate[c, j])
             side[j, 1 + accelerator_of_slot[j]] = -cost
         matrix[made, made] = primal[c, made] * dual[c, made]
         matrix[slack, slack] = primal[c, slack] * dual[c, slack]
         side[made, 0] = 1.0 - dual[c, made] * throughput
-        side[slack, 0] = aim - dual[c, slack] * (1.0 - time)
+        side[slack, 0] = product_target - dual[c, slack] * (1.0 - time)
         solve_general(matrix, side)
 
 
@@ -183,12 +183,17 @@ def _step_classes(
     market: NashMarket, point: _MarketPoint, system: _MarketSystem, step: _MarketPoint
 ) -> None:
     """The steps of all classes, those of the prices being known."""
-    primal, dual, solved, aims = point.primal, point.dual, system.solved, system.aim
+    primal, dual, solved, product_targets = (
+        point.primal,
+        point.dual,
+        system.solved,
+        system.product_target,
+    )
     up, up_dual, up_price, rate = step.primal, step.dual, step.price, market.rate
     classes, slots = rate.shape
     types = len(market.capacity)
     for c in range(classes):
-        aim = aims[c]
+        product_target = product_targets[c]
         for i in range(slots + 2):
             change = solved[c, i, 0]
             for q in range(types):
@@ -196,10 +201,10 @@ def _step_classes(
             if i < slots:
                 up[c, i] = change
                 if rate[c, i] > 0:
-                    up_dual[c, i] = aim / (primal[c, i] * dual[c, i]) - 1.0 - change
+                    up_dual[c, i] = product_target / (primal[c, i] * dual[c, i]) - 1.0 - change
             else:
                 up_dual[c, i] = change
-                target = 1.0 if i == slots else aim
+                target = 1.0 if i == slots else product_target
                 up[c, i] = target / (primal[c, i] * dual[c, i]) - 1.0 - change
 
 

@@ -14,7 +14,8 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Floats1, Floats2, Ints1, Ints2
 
-_SURE = 1e-10  # a cycle is negative if it is so by more than this part of its arcs' lengths
+# A cycle is negative if it is so by more than this part of its arcs' lengths
+_CYCLE_TOLERANCE = 1e-10
 
 
 class RoundJobs(NamedTuple):
@@ -32,11 +33,11 @@ class _Arcs(NamedTuple):
 
     length: Floats2  # (rounds + 1, rounds + 1) cost of a move; inf = there is none
     by: Ints2  # (rounds, rounds) position of the size of the jobs that move
-    movers: Ints1  # room for the jobs of one move
+    moving_jobs: Ints1  # room for the jobs of one move
 
 
 @kernel("f8(RoundJobs, UniTuple(i8, 2), i8, i8, i8, i8[::1])")
-def _movers(
+def _moving_jobs(
     jobs: RoundJobs, arc: tuple[int, int], accelerator: int, c: int, members: int, out: Ints
 ) -> float:
     """The best ``members`` jobs of one size to move along an arc, from one round to another, and what their
@@ -65,7 +66,9 @@ def _arc(jobs: RoundJobs, arcs: _Arcs, source: int, to: int, accelerator: int) -
     arcs.length[source, to] = np.inf
     for c in range(len(sizes)):
         if load % sizes[c] == 0:
-            cost = _movers(jobs, (source, to), accelerator, c, load // sizes[c], arcs.movers)
+            cost = _moving_jobs(
+                jobs, (source, to), accelerator, c, load // sizes[c], arcs.moving_jobs
+            )
             if cost < arcs.length[source, to]:
                 arcs.length[source, to], arcs.by[source, to] = cost, c
 
@@ -85,7 +88,7 @@ def negative_cycle(length: Floats, cycle: Ints) -> int:
         for a in range(nodes):
             for b in range(nodes):
                 length_here = label[a] + length[a, b]
-                if length_here < label[b] - _SURE * (abs(label[b]) + abs(label[a])):
+                if length_here < label[b] - _CYCLE_TOLERANCE * (abs(label[b]) + abs(label[a])):
                     label[b], before[b], last = length_here, a, b
         if last < 0:
             return 0
@@ -102,7 +105,7 @@ def negative_cycle(length: Floats, cycle: Ints) -> int:
     for i in range(n):
         arc = length[cycle[i], cycle[(i + 1) % n]]
         total, weight = total + arc, weight + abs(arc)
-    return n if total < -_SURE * weight else 0
+    return n if total < -_CYCLE_TOLERANCE * weight else 0
 
 
 @kernel("b1(RoundJobs, i8, i8, i8)")
@@ -117,7 +120,7 @@ def cancel_cycles(jobs: RoundJobs, accelerator: int, devices: int, limit: int) -
     arcs = _Arcs(length, by, np.zeros(load, np.int64))
     stale = np.ones(rounds + 1, np.bool_)
     cycle = np.empty(rounds + 1, np.int64)
-    movers, count = np.empty((rounds + 1, load), np.int64), np.empty(rounds + 1, np.int64)
+    moving_jobs, count = np.empty((rounds + 1, load), np.int64), np.empty(rounds + 1, np.int64)
     for turns in range(limit):
         for a in range(rounds):
             if stale[a]:
@@ -140,10 +143,10 @@ def cancel_cycles(jobs: RoundJobs, accelerator: int, devices: int, limit: int) -
             stale[a] = True
             if a < rounds and b < rounds:
                 count[i] = load // sizes[by[a, b]]
-                _movers(jobs, (a, b), accelerator, by[a, b], count[i], movers[i])
+                _moving_jobs(jobs, (a, b), accelerator, by[a, b], count[i], moving_jobs[i])
         for i in range(n):
             a, b = cycle[i], cycle[(i + 1) % n]
             for m in range(count[i]):
-                grid[a, movers[i, m]] = -1
-                grid[b, movers[i, m]] = accelerator
+                grid[a, moving_jobs[i, m]] = -1
+                grid[b, moving_jobs[i, m]] = accelerator
     return True

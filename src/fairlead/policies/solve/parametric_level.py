@@ -31,14 +31,14 @@ from fairlead.model.jit import kernel
 from fairlead.policies.solve.level_by_breakpoints import level_by_breakpoints
 from fairlead.policies.solve.level_by_jobs import level_by_jobs
 from fairlead.policies.solve.level_certificate import certified_level
-from fairlead.policies.solve.level_problem import ParametricNeeds, level_job_types
+from fairlead.policies.solve.level_problem import ParametricDemand, level_job_types
 
 PROVEN = 1e-6  # relative gap that an answer may have
 MIN_CLASSES = 2000  # job types times slot types up to which the simplex method is used
 
 
 def solve_level(
-    problem: ParametricNeeds, gain: Floats | None = None, previous: SolveReport | None = None
+    problem: ParametricDemand, gain: Floats | None = None, previous: SolveReport | None = None
 ) -> tuple[Floats, SolveReport]:
     """(jobs, slots) shares and their report. gain: (jobs,), the same for jobs of one job type: among the
     best shares those with the largest sum of gain times rate; previous: the report of an earlier, similar

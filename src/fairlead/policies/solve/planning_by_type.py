@@ -32,7 +32,7 @@ from fairlead.policies.solve.planning_problem import (
     objective_of,
 )
 
-_SAME = 1e-9  # relative difference between slopes that are one
+_SLOPE_TOLERANCE = 1e-9  # relative difference between slopes that are one
 _LATER = (
     0.0,
     0.01,
@@ -41,8 +41,8 @@ _LATER = (
     0.3,
     1.0,
 )  # of a round, that whole rounds may end after the relaxation
-_NEAR = 1e-5  # of the bound: so near, an answer will do
-_WHOLE = 1e-7  # of a round: a fraction that is rounding
+_BOUND_TOLERANCE = 1e-5  # of the bound: so near, an answer will do
+_INTEGRALITY_TOLERANCE = 1e-7  # of a round: a fraction that is rounding
 
 
 def solve_types(problem: PlanningProblem) -> RoundCounts:
@@ -65,12 +65,12 @@ def solve_types(problem: PlanningProblem) -> RoundCounts:
             return infeasible(jobs, types)
         raise
     counts, objective = np.zeros((jobs, types), np.int64), -np.inf
-    starts = (_rounded(problem, rounds), np.floor(rounds + _WHOLE).astype(np.int64))
+    starts = (_rounded(problem, rounds), np.floor(rounds + _INTEGRALITY_TOLERANCE).astype(np.int64))
     for start, part in product(starts, _LATER):
         some, value = _searched(problem, start, most + part * _round_s(problem))
         if value > objective:
             counts, objective = some, value
-        if objective >= bound - _NEAR * max(1.0, abs(bound)):
+        if objective >= bound - _BOUND_TOLERANCE * max(1.0, abs(bound)):
             break
     if objective == -np.inf:
         return infeasible(jobs, types)
@@ -83,13 +83,13 @@ def _searched(problem: PlanningProblem, start: Ints, limit: float) -> tuple[Ints
     """Better counts, if possible with no more than the limit remaining of any job, and their objective:
     -inf if somebody has less than ``at_least``."""
     speed = speed_of(problem)
-    need = np.maximum(problem.at_least, _progress_at(problem.remaining, limit))
+    demand = np.maximum(problem.at_least, _progress_at(problem.remaining, limit))
     stake = float(np.ptp(problem.utility)) + problem.penalty * float(np.ptp(problem.remaining))
     counts = local_search(
         SearchJobs(
             speed=speed,
             utility=np.ascontiguousarray(problem.utility),
-            need=np.minimum(need, _max_progress(problem)),
+            demand=np.minimum(demand, _max_progress(problem)),
             shortfall_price=1e3 * (stake + 1.0),
             scale=problem.scale,
             rounds=problem.rounds,
@@ -105,11 +105,13 @@ def _searched(problem: PlanningProblem, start: Ints, limit: float) -> tuple[Ints
 
 def _rounded(problem: PlanningProblem, rounds: Floats) -> Ints:
     """Whole parts, and then the largest fractions up, while devices and time are left."""
-    counts = np.floor(rounds + _WHOLE).astype(np.int64)
+    counts = np.floor(rounds + _INTEGRALITY_TOLERANCE).astype(np.int64)
     part = rounds - counts
     free = problem.devices * problem.rounds - problem.scale @ counts
     time = problem.rounds - counts.sum(axis=1)
-    order = np.argsort(-part, axis=None, kind="stable")[: np.count_nonzero(part > _WHOLE)]
+    order = np.argsort(-part, axis=None, kind="stable")[
+        : np.count_nonzero(part > _INTEGRALITY_TOLERANCE)
+    ]
     for job, accelerator in np.column_stack(np.unravel_index(order, part.shape)).tolist():
         if problem.scale[job] <= free[accelerator] and time[job] > 0:
             counts[job, accelerator] += 1
@@ -252,7 +254,7 @@ def stretches(utility: Floats) -> tuple[Ints, Floats, Floats]:
 def _turns(step: Floats) -> Bools:
     """Where a row's step is another than the one before; the first is."""
     turns = np.ones(step.shape, np.bool_)
-    turns[:, 1:] = np.abs(np.diff(step, axis=1)) > _SAME * np.abs(step[:, :-1])
+    turns[:, 1:] = np.abs(np.diff(step, axis=1)) > _SLOPE_TOLERANCE * np.abs(step[:, :-1])
     return turns
 
 

@@ -42,7 +42,8 @@ from fairlead.policies.solve.configurations import (
 from fairlead.policies.solve.highs import INFINITY, HighsModel, LinearProgram
 from fairlead.policies.solve.share_problem import ShareProblem
 
-_WORTH = 1e-9  # a pair is worth adding when it earns this much more than it costs, relative to the largest
+# A pair is added if it earns so much more than it costs, relative to the largest
+_MIN_REDUCED_COST = 1e-9
 _ROUNDS = 200  # of column generation; a handful is usual
 
 
@@ -362,7 +363,9 @@ class Program:
         time = dual[shift : shift + n] / count
         devices = dual[shift + n : self._fixed_rows] / np.maximum(problem.capacity, 1.0)
         cost = cost + devices[problem.accelerator_of_slot] + self.pair_penalty
-        return self._pairs.best(value, time, cost, largest * _WORTH, self._configurations)
+        return self._pairs.best(
+            value, time, cost, largest * _MIN_REDUCED_COST, self._configurations
+        )
 
 
 def _scale_of(row: ConstraintRow, configurations: Configurations, problem: ShareProblem) -> float:

@@ -20,9 +20,9 @@ from fairlead.policies.solve.knapsack import choose, exchange_range
 from fairlead.policies.solve.negative_cycles import RoundJobs, cancel_cycles
 
 SWEEPS = 50  # of both moves; rarely more than five gain anything
-SWEEPS_OF_FEW_ROUNDS = 8  # where turns are few, for each sweep leaves some to the next
-TURNS = 1000  # of a load, in a sweep
-FEWEST = 4  # turns, however large the problem
+SWEEPS_WITH_FEW_TURNS = 8  # where turns are few, for each sweep leaves some to the next
+MAX_TURNS = 1000  # of a load, in a sweep
+MIN_TURNS = 4  # turns, however large the problem
 WORK = 150_000_000  # looks at a job in a round that all turns of a load may take
 
 
@@ -41,8 +41,8 @@ def order_rounds(schedule: Ints, scale: Ints, devices: Ints, weight: Floats) -> 
     sizes, class_of = np.unique(size, return_inverse=True)
     grid = _heaviest_first(np.ascontiguousarray(schedule[active].T), worth)
     max_carry, _ = exchange_range(sizes)
-    turns = max(WORK // (len(grid) ** 2 * len(active)), FEWEST)
-    sweeps = SWEEPS if turns >= TURNS else SWEEPS_OF_FEW_ROUNDS
+    turns = max(WORK // (len(grid) ** 2 * len(active)), MIN_TURNS)
+    sweeps = SWEEPS if turns >= MAX_TURNS else SWEEPS_WITH_FEW_TURNS
     jobs = RoundJobs(
         grid=grid,
         worth=worth,
@@ -50,7 +50,7 @@ def order_rounds(schedule: Ints, scale: Ints, devices: Ints, weight: Floats) -> 
         class_of=class_of.reshape(-1).astype(np.int64),
         sizes=sizes,
     )
-    _sweep(jobs, devices, max_carry, sweeps, min(turns, TURNS))
+    _sweep(jobs, devices, max_carry, sweeps, min(turns, MAX_TURNS))
     ranked = np.full(schedule.shape, -1)
     ranked[active] = grid.T
     return ranked

@@ -115,20 +115,20 @@ def min_level(
     basis, iterations = previous, 0
     for _ in range(STEPS):
         left_s = np.where(say, level * isolated - age, 1.0)
-        need = np.where(say, np.minimum(steps / left_s, problem.best), 0.0)
-        program = _scaled(problem, need, basis)
+        demand = np.where(say, np.minimum(steps / left_s, problem.best), 0.0)
+        program = _scaled(problem, demand, basis)
         solution = program.maximise(_nothing(problem))
         basis, iterations = solution.basis, iterations + solution.iterations
         excess = float(solution.columns[0])
         value = solution.throughput_price * problem.classes.count
-        falls = -float((value * need / left_s * isolated)[say].sum())
+        falls = -float((value * demand / left_s * isolated)[say].sum())
         after = max(floor, level - excess / falls) if falls < 0 else level
         if abs(excess) <= REQUIREMENT_TOLERANCE or abs(after - level) <= STALL_TOLERANCE * level:
             break
         level = after
     else:
         raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
-    bound = max(floor, _level_bound(problem, solution, need, level, falls))
+    bound = max(floor, _level_bound(problem, solution, demand, level, falls))
     program.pair_penalty = pair_penalty
     last = largest_ratio(
         program, solution, LinearObjective(gain, np.zeros(len(problem.accelerator_of_slot)))
@@ -146,10 +146,10 @@ def _nothing(problem: ShareProblem) -> LinearObjective:
     return LinearObjective(np.zeros(len(problem.scale)), np.zeros(len(problem.accelerator_of_slot)))
 
 
-def _scaled(problem: ShareProblem, need: Floats, basis: tuple[bytes, ...]) -> Program:
+def _scaled(problem: ShareProblem, demand: Floats, basis: tuple[bytes, ...]) -> Program:
     """max 1 - lambda with every need met on lambda times the capacities."""
     types = np.arange(len(problem.capacity))
-    program = Program(problem=problem, throughput=True, demand=need, previous=basis)
+    program = Program(problem=problem, throughput=True, demand=demand, previous=basis)
     program.columns = ExtraColumns(
         cost=-np.ones(1), lower=-np.ones(1), upper=np.full(1, np.inf),
         column=np.zeros(len(types), np.int64), row=program.device_row(types), value=-np.ones(len(types)),
@@ -158,7 +158,7 @@ def _scaled(problem: ShareProblem, need: Floats, basis: tuple[bytes, ...]) -> Pr
 
 
 def _level_bound(
-    problem: ShareProblem, solution: ProgramSolution, need: Floats, level: float, falls: float
+    problem: ShareProblem, solution: ProgramSolution, demand: Floats, level: float, falls: float
 ) -> float:
     """No level below this can be met: the tangent of what all needs cost at the answer's prices."""
     if not falls < 0:
@@ -168,5 +168,5 @@ def _level_bound(
         problem, value, solution.time_price, price[problem.accelerator_of_slot]
     )
     count = problem.classes.count
-    cost = float((count * (value * need - time)).sum())
+    cost = float((count * (value * demand - time)).sum())
     return level + (cost - float(price @ problem.capacity)) / -falls

@@ -36,7 +36,7 @@ ROUNDING_TOLERANCE = (
     1e-9  # where no row rises by more than this, relative to its largest height, none does
 )
 MIN_RISE = 1e-6  # levels are proven relative to at least this part of the budget
-_SLACK = 1e-13  # rounding in a cost, relative to the budget
+_BUDGET_TOLERANCE = 1e-13  # rounding in a cost, relative to the budget
 
 
 class LevelCut(Protocol):
@@ -147,7 +147,7 @@ def _raise(
 
 def _highest(cut: LevelCut, heights: Callable[[float], Floats], level: float) -> float:
     """The highest level, up to this one, that a cut allows."""
-    limit = max(cut.budget, cut.cost(heights(0.0))) * (1 + _SLACK)
+    limit = max(cut.budget, cut.cost(heights(0.0))) * (1 + _BUDGET_TOLERANCE)
 
     def over(at: float) -> float:
         return cut.cost(heights(at)) / limit - 1.0

@@ -17,7 +17,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Node, SlotType
 from fairlead.model.job_type import JobType
-from fairlead.model.plan import Change, Checkpointable, KeepsAccounts
+from fairlead.model.plan import AccountingPlanner, Change, Checkpointable
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.rate_beliefs import BeliefState, RateBeliefs
 from fairlead.scheduler.core.regime_table import RegimeTable
@@ -130,7 +130,7 @@ def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
         to_pause=tuple(sorted(s.deferred.to_pause)),
         changed=int(ANYTHING if s.planning.solving else s.planning.changed),
         settled_s=planner.settled_s(s.planning.state)
-        if isinstance(planner, KeepsAccounts)
+        if isinstance(planner, AccountingPlanner)
         else s.now_s,
         planner_state=planner.state_dict(s.planning.state)
         if isinstance(planner, Checkpointable)

@@ -16,7 +16,7 @@ from fairlead.scheduler.core.scheduler_data import (
     SchedulerData,
 )
 from fairlead.scheduler.core.snapshots import take_snapshot
-from fairlead.scheduler.mechanism.checking import check_plan
+from fairlead.scheduler.mechanism import planner_calls
 
 
 def when_idle(s: SchedulerData, time_s: float) -> list[Command]:
@@ -29,8 +29,8 @@ def decide(s: SchedulerData, time_s: float, stalled: bool = False) -> list[Comma
     """Ask for a solve where one is due; start a round unless the answer is waited for. stalled: nothing runs
     and nothing will happen by itself."""
     planning = s.planning
-    is_due = not planning.solving and planning.planner.due(
-        time_s, planning.changed, stalled, planning.state
+    is_due = not planning.solving and planner_calls.due(
+        planning.planner, time_s, planning.changed, stalled, planning.state
     )
     solve: list[Command] = []
     if is_due:
@@ -49,10 +49,9 @@ def decide(s: SchedulerData, time_s: float, stalled: bool = False) -> list[Comma
 
 def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
     groups, jobs = s.ledger.groups, s.ledger.jobs
-    planner, snapshot = s.planning.planner, take_snapshot(s, time_s)
-    found, s.planning.state = planner.plan(snapshot, s.planning.state)
-    plan = check_plan(planner, found, snapshot)
-    kept = s.running.place(plan)
+    planning, snapshot = s.planning, take_snapshot(s, time_s)
+    plan, planning.state = planner_calls.plan(planning.planner, snapshot, planning.state)
+    kept = s.running.place(plan, time_s)
     groups.running_on[:] = -1
     groups.running_on[s.running.job_group] = s.running.planned
     start_round(jobs.state, groups.members, s.running.job_group, jobs.id)
@@ -81,8 +80,8 @@ def solved(s: SchedulerData, event: Solved) -> list[Command]:
         raise ProtocolError("an allocation arrived that nobody had asked for")
     s.planning.solving = False
     if event.answer is not None:
-        accounts, s.planning.state = s.planning.planner.settle(
-            take_snapshot(s, event.time_s), event.answer, s.planning.state
+        accounts, s.planning.state = planner_calls.settle(
+            s.planning.planner, take_snapshot(s, event.time_s), event.answer, s.planning.state
         )
         groups = s.ledger.groups
         if accounts is not None:

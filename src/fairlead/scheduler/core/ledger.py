@@ -127,11 +127,9 @@ class Ledger:
         self.width = 2 if space_sharing else 1
         self.all_pairs = space_sharing and all_pairs
         self.head_start_s = head_start_s
-        self.job_type_rate = rate  # (rows, slots)
-        self.colocated_rate = colocated_rate  # (rows, rows, slots)
-        self.jobs = JobTable()
-        self.isolated = IsolatedTable()  # aligned with jobs, as is the next
-        self.runs = RunTable()
+        self.set_rates(rate, colocated_rate)
+        self.isolated, self.runs = IsolatedTable(), RunTable()
+        self.jobs = JobTable(self.isolated, self.runs)
         self.regimes = RegimeLedger()
         self.groups = JobGroupTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
         self.allocated_s = np.zeros(slots)
@@ -156,17 +154,9 @@ class Ledger:
         """The tables with one row per job; their columns have different names."""
         return self.jobs, self.isolated, self.runs
 
-    def _grow_jobs(self, rows: int) -> slice:
-        """Make room for more jobs, but for their regimes; return where they are."""
-        at = self.jobs.grow(rows)
-        self.isolated.grow(rows)
-        self.runs.grow(rows)
-        return at
-
     def _keep_jobs(self, rows: Ints, since: int = 0) -> None:
         """Keep these jobs, in this order; the first ``since`` of them stay where they are."""
-        for table in self.job_tables:
-            table.keep(rows, since)
+        self.jobs.keep(rows, since)
         self.regimes.keep(rows, since)
 
     @property
@@ -209,7 +199,7 @@ class Ledger:
         if self.all_pairs:
             others = np.flatnonzero(jobs.scale == job.scale_factor)
         row = jobs.n
-        at = self._grow_jobs(1).start
+        at = self.jobs.grow(1).start
         jobs.id[at] = job.id
         self._ids.add(job.id)
         jobs.arrival_s[at] = time_s
@@ -300,10 +290,17 @@ class Ledger:
             classes.setdefault(key, len(classes)) for key in zip(job_type, weight, strict=True)
         ]
 
+    def set_rates(self, rate: Floats, colocated_rate: Floats | None) -> None:
+        """Take another table's rates; job groups do not follow yet. They are copied: kernels take arrays that
+        can be written, and nobody can write those of a table."""
+        self.job_type_rate: Floats = rate.copy()  # (rows, slots)
+        # (rows, rows, slots)
+        self.colocated_rate = None if colocated_rate is None else colocated_rate.copy()
+
     def learn(self, rate: Floats, colocated_rate: Floats | None, capacity: Floats | None) -> None:
         """Job groups follow another table. rate, colocated_rate: of job types and beliefs; capacity: (slots,)
         devices in all, where a job may be offered no slot type with fewer than it needs."""
-        self.job_type_rate, self.colocated_rate = rate, colocated_rate
+        self.set_rates(rate, colocated_rate)
         self.follow(np.ones(self.jobs.n, np.bool_), capacity)
 
     def follow(self, some: Bools, capacity: Floats | None) -> None:
@@ -328,7 +325,7 @@ class Ledger:
         """Take over jobs, with their steps, accounts and shares, to where their ids belong; they are to
         be removed there. rows: (jobs,) of the other. Returns the new row of every old job group here."""
         jobs, groups, before = self.jobs, self.groups, self.groups.n
-        at = self._grow_jobs(len(rows))
+        at = self.jobs.grow(len(rows))
         for mine, theirs in zip(self.job_tables, other.job_tables, strict=True):
             for name in mine.columns:
                 getattr(mine, name)[at] = getattr(theirs, name)[rows]
@@ -353,7 +350,7 @@ class Ledger:
         """Jobs, ids ascending, into an empty ledger, and their job groups, with no accounts. columns: of
         the tables of jobs, of whose job_class only the order counts; regimes: of a ``RegimeTable``."""
         jobs, groups = self.jobs, self.groups
-        at = self._grow_jobs(len(adaptation))
+        at = self.jobs.grow(len(adaptation))
         for table in self.job_tables:
             for name in table.columns.keys() & columns.keys():
                 getattr(table, name)[at] = columns[name]

@@ -8,7 +8,7 @@ from fairlead.model.commands import (
     EndJobs,
     JobEnd,
 )
-from fairlead.model.plan import Accounts, Change, KeepsAccounts
+from fairlead.model.plan import AccountingPlanner, Accounts, Change
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.lifecycle import JobPhase, move, phases_of_ends
 from fairlead.scheduler.core.scheduler_data import SchedulerData
@@ -72,7 +72,7 @@ def resume(s: SchedulerData, named: Ints, time_s: float) -> bool:
 
 def accounts_of(s: SchedulerData, time_s: float) -> Accounts:
     """The accounts as settled at a time, where the planner settles them; nothing changes."""
-    if isinstance(s.planning.planner, KeepsAccounts):
+    if isinstance(s.planning.planner, AccountingPlanner):
         return s.planning.planner.accounts(
             make_snapshot(s, time_s, regimes=False), s.planning.state
         )

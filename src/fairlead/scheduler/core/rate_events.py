@@ -51,8 +51,8 @@ def assign_beliefs(s: SchedulerData, given: dict[int, int], changed: Ints | None
         some[at] = True
         if changed is not None:
             some |= np.isin(jobs.row, changed)
-        pair = None if ledger is s.paused_jobs else s.undominated.colocated_rate
-        ledger.job_type_rate, ledger.colocated_rate = s.undominated.rate, pair
+            pair = None if ledger is s.paused_jobs else s.undominated.colocated_rate
+            ledger.set_rates(s.undominated.rate, pair)
         ledger.follow(some, devices_per_slot(s))
         if some.any():
             s.planning.changed |= Change.REQUIREMENTS

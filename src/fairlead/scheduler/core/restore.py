@@ -6,7 +6,7 @@ from fairlead.errors import ThroughputError
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster, Locality, Node, SlotType
 from fairlead.model.commands import StartRound
-from fairlead.model.plan import Change, Checkpointable, KeepsAccounts
+from fairlead.model.plan import AccountingPlanner, Change, Checkpointable
 from fairlead.scheduler.core.checkpoint import (
     ANYTHING,
     LedgerCheckpoint,
@@ -75,7 +75,7 @@ def _load_planner(s: SchedulerData, state: SchedulerCheckpoint, job_type: Ints) 
         state.slots,
     ):
         s.planning.changed = ANYTHING
-        if isinstance(planner, KeepsAccounts):
+        if isinstance(planner, AccountingPlanner):
             s.planning.state = planner.begin(state.settled_s)
         return
     s.planning.previous = state.previous

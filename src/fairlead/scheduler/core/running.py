@@ -76,14 +76,14 @@ class ActiveRound:
         self.ledger = ledger
         slots = throughputs.slots
         self.site = Site(
-            device_type=cluster.device_type,
-            device_node=cluster.device_node,
+            device_type=cluster.device_type.copy(),
+            device_node=cluster.device_node.copy(),
             works=np.ones(len(cluster.device_type), np.bool_),
             fewest=_fewest_servers(cluster, throughputs),
             accelerator_of_slot=np.array(
                 [cluster.accelerators.index(s.accelerator) for s in slots]
             ),
-            sibling=throughputs.sibling,
+            sibling=throughputs.sibling.copy(),
             scattered=np.array([s.locality is Locality.SCATTERED for s in slots]),
         )
         default_rule = "by_device_id" if settings.gavel.place_by_device_id else "fewest_servers"
@@ -113,7 +113,7 @@ class ActiveRound:
         """Another table, of the same slot types."""
         self.throughputs = throughputs
         self.site = self.site._replace(
-            fewest=_fewest_servers(self.cluster, throughputs), sibling=throughputs.sibling
+            fewest=_fewest_servers(self.cluster, throughputs), sibling=throughputs.sibling.copy()
         )
 
     def renumber(self, row: Ints | None) -> None:
@@ -121,18 +121,19 @@ class ActiveRound:
         if row is not None:
             self.job_group = np.where(self.job_group >= 0, row[self.job_group], -1)
 
-    def place(self, plan: RoundPlan) -> Bools:
+    def place(self, plan: RoundPlan, now_s: float) -> Bools:
         """Choose devices and take note of who runs where; (groups,) who stays on its devices."""
-        before, stakes = self._before(plan), self._stakes(plan)
+        running, stakes = self._still_running(), self._stakes(plan)
+        before = self._with_returned(plan, running) if self.left else running
         rows = PlannedGroups(plan.job_group, plan.slot, self.ledger.groups.scale)
         request = PlacementRequest(rows, before, self.site, stakes)
-        order, first, devices, kept, slot = ask(self.rule, request)
+        order, first, devices, kept, slot = ask(self.rule, request, now_s)
         group, planned = plan.job_group[order], plan.slot[order]
         placed = Placement(first, devices, kept, slot)
         if self.settings.preemption_hysteresis > 0:
             placed = self._go_back(group, placed, before)
         if self.avoids:
-            placed = self._move_away(group, placed, before)
+            placed = self._move_away(group, placed, before, np.isin(group, running.group))
         self.worth = np.ones(len(slot))
         if self.throughputs.locality_matters:
             self.worth = np.where(slot == planned, 1.0, stakes.fallback[order])
@@ -143,13 +144,12 @@ class ActiveRound:
         self.report_mapping = None
         return placed.kept
 
-    def _before(self, plan: RoundPlan) -> PreviousRound:
-        """Who ran where, and may go on there."""
+    def _still_running(self) -> PreviousRound:
+        """Who ran where, and may go on there without a start."""
         group = self.job_group
         if self.report_mapping is not None:  # who has lost its devices in between holds none
             group = np.where(self.slot >= 0, group, -1)
-        before = PreviousRound(group, self.slot, self.first, self.devices)
-        return self._with_returned(plan, before) if self.left else before
+        return PreviousRound(group, self.slot, self.first, self.devices)
 
     def forget(self, jobs: Ints) -> None:
         """Jobs have left: (jobs,) ids."""
@@ -263,8 +263,11 @@ class ActiveRound:
         ).min(axis=1)
         return worth
 
-    def _move_away(self, group: Ints, placed: Placement, before: PreviousRound) -> Placement:
-        """The placement with job groups off the nodes that their jobs avoid. group: (rows,) of the ledger."""
+    def _move_away(
+        self, group: Ints, placed: Placement, before: PreviousRound, running: Bools
+    ) -> Placement:
+        """The placement with job groups off the nodes that their jobs avoid. group: (rows,) of the ledger;
+        running: (rows,) who has devices now."""
         ids, cluster = self.ledger.group_ids()[group], self.cluster
         barred: dict[int, Bools] = {}
         for job, names in self.avoids.items():
@@ -274,7 +277,8 @@ class ActiveRound:
         others = OtherTypes(
             self._speed(group).min(axis=2), self._were_on(group, before, np.arange(len(group)))
         )
-        return move_away(change_types(placed, barred, self.site, others), barred, self.site)
+        changed = change_types(placed, barred, self.site, others)
+        return move_away(changed, barred, self.site, runs_on=changed.kept & running)
 
     def _stakes(self, plan: RoundPlan) -> Stakes:
         """For each row of the plan: the rate on the other slot of its type over that on its own; the

@@ -16,6 +16,7 @@ from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.lifecycle import JobPhase
 from fairlead.scheduler.core.rate_beliefs import RateBeliefs
 from fairlead.scheduler.core.running import ActiveRound
+from fairlead.scheduler.mechanism import planner_calls
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.placement.rule import PlacementRule
 
@@ -122,7 +123,7 @@ def new_data(
         ledger=ledger,
         paused_jobs=ledger.for_paused_jobs(),
         running=ActiveRound(cluster, beliefs.table, settings, ledger, placement),
-        planning=Planning(planner=planner, state=planner.start()),
+        planning=Planning(planner=planner, state=planner_calls.start(planner)),
         round=RoundStatus(),
         deferred=DeferredChanges(),
     )

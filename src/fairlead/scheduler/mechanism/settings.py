@@ -1,6 +1,7 @@
 """Settings of the mechanism, and the profiles: Fairlead's own, and those that imitate a release."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from numbers import Integral
 
 from fairlead.scheduler.mechanism.gavel_reference import switches as gavel_release
 from fairlead.scheduler.mechanism.gavel_reference.switches import GavelSwitches
@@ -26,12 +27,19 @@ class MechanismSettings:
     gavel: GavelSwitches = field(default_factory=GavelSwitches)
     shockwave: ShockwaveSwitches = field(default_factory=ShockwaveSwitches)
 
+    def __post_init__(self) -> None:
+        """An int given for a float would be one in commands too, and a journal reads it as a float."""
+        for name in _FLOATS:
+            if isinstance(value := getattr(self, name), Integral):
+                object.__setattr__(self, name, float(value))
+
     @property
     def imitates_simulator(self) -> bool:
         """Whether a released simulator is imitated, in which time is not that of real nodes."""
         return self.gavel.place_by_device_id or self.shockwave.released_world
 
 
+_FLOATS = tuple(one.name for one in fields(MechanismSettings) if one.type is float)
 DEFAULT = MechanismSettings("default")
 GAVEL = MechanismSettings(
     "gavel",

@@ -86,13 +86,18 @@ def _elsewhere(
     return None
 
 
-def move_away(placed: Placement, barred: Mapping[int, Bools], site: Site) -> Placement:
+def move_away(
+    placed: Placement, barred: Mapping[int, Bools], site: Site, *, runs_on: Bools | None = None
+) -> Placement:
     """The placement with rows moved off the nodes that are barred to them, where other devices of the same
-    type can take them: free ones, else by exchange with a row of the same size and slot, one that has just
-    been placed rather than one that runs on. Where neither is possible a row stays.
+    type can take them: free ones, else by exchange with a row of the same size and slot that has to start as
+    well. Who runs on keeps its devices: a wish of one is worth no other's start. Where neither is possible
+    a row stays.
 
-    barred: row -> (nodes,). The slot of a row does not change.
+    barred: row -> (nodes,). runs_on: (rows,) who need not start; by default those that are kept, but a job
+    that was paused and is back on its devices has to. The slot of a row does not change.
     """
+    runs_on = placed.kept.copy() if runs_on is None else runs_on.copy()
     devices, kept = placed.devices.copy(), placed.kept.copy()
     result = Placement(placed.first, devices, kept, placed.slot)
     free = site.works.copy()
@@ -106,13 +111,13 @@ def move_away(placed: Placement, barred: Mapping[int, Bools], site: Site) -> Pla
             free[mine] = site.works[mine]
             free[found] = False
             mine[:] = found
-            kept[row] = False
+            kept[row] = runs_on[row] = False
             continue
-        other = _partner(result, row, barred, site)
+        other = _partner(result, row, barred, site, runs_on)
         if other is not None:
             theirs = result.of(other)
             mine[:], theirs[:] = theirs.copy(), mine.copy()
-            kept[[row, other]] = False
+            kept[[row, other]] = runs_on[[row, other]] = False
     return result
 
 
@@ -159,16 +164,17 @@ def _some_of(usable: Bools, need: int, nodes: Ints, site: Site) -> Ints:
     return np.sort(found[:need])
 
 
-def _partner(placed: Placement, row: int, barred: Mapping[int, Bools], site: Site) -> int | None:
-    """The row to change places with; of those that are equal, the last of the plan."""
+def _partner(
+    placed: Placement, row: int, barred: Mapping[int, Bools], site: Site, runs_on: Bools
+) -> int | None:
+    """The row to change places with, which does not run yet: the last one of the plan."""
     mine = site.device_node[placed.of(row)]
-    best: tuple[bool, int] | None = None
-    for other in range(len(placed.slot)):
+    for other in reversed(range(len(placed.slot))):
         theirs = site.device_node[placed.of(other)]
         if placed.slot[other] != placed.slot[row] or len(theirs) != len(mine):
             continue
         if barred[row][theirs].any() or (other in barred and barred[other][mine].any()):
             continue
-        rank = (not bool(placed.kept[other]), other)
-        best = rank if best is None or rank > best else best
-    return None if best is None else best[1]
+        if not runs_on[other]:
+            return other
+    return None

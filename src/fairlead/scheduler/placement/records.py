@@ -3,9 +3,8 @@
 A device id is a position; the devices of a node, and the nodes of a type, are neighbours.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from fairlead.model.arrays import Bools, Ints
 from fairlead.model.jit_records import Bools1, Floats1, Ints1, Ints2
 
 
@@ -46,6 +45,16 @@ class Stakes(NamedTuple):
     cost: Floats1  # (running,) device-seconds that a move loses
 
 
-# (order, first, devices, kept, slot): rows of the plan that run, and for each its devices
-# devices[first[k]:first[k + 1]], whether they are those of the round before, and the slot that they make
-Placed: TypeAlias = tuple[Ints, Ints, Ints, Bools, Ints]
+class Placed(NamedTuple):
+    """Who runs where: an answer of a rule of placement. Row order[k] gets devices[first[k]:first[k + 1]].
+
+    order: (placed,) rows of the plan that run, each once. first: (placed + 1,). devices: (devices of all of
+    them,) ids. kept: (placed,) whether they are the devices of the round before. slot: (placed,) the slot
+    types that they make: of the planned accelerator type, the one of where the devices are.
+    """
+
+    order: Ints1
+    first: Ints1
+    devices: Ints1
+    kept: Bools1
+    slot: Ints1

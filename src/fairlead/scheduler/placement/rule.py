@@ -1,13 +1,17 @@
 """What a rule of placement is asked, and the two rules that Fairlead has."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairlead.errors import AllocationError
+from fairlead.model.argument_checks import shown
+from fairlead.model.array_checks import as_whole_numbers
 from fairlead.model.arrays import Ints
+from fairlead.model.foreign_code import calling_others, is_built_in, read_only
 from fairlead.scheduler.placement.gavel_reference.by_device_id import by_device_id
 from fairlead.scheduler.placement.records import (
     Placed,
@@ -21,7 +25,16 @@ from fairlead.scheduler.placement.servers import are_scattered, fewest_servers
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """The job groups of a round, to be given devices. The arrays are the scheduler's: read them only."""
+    """The job groups of a round, to be given devices. Arrays are read-only, and hold until ``place`` returns.
+
+    plan: who is to run, in order of choice: ``group`` (rows,) and ``slot`` (rows,) of each row, the slot
+    types planned; ``scale`` (groups,) devices of all job groups (``needs()`` has those of the rows).
+    before: who held what in the round before (``current_devices()`` has it by row).
+    site: the devices and the slot types. Of device d, ``device_type[d]`` is the index of its accelerator
+    type, ``device_node[d]`` that of its node, ``works[d]`` whether it can be given; of slot type t,
+    ``accelerator_of_slot[t]`` is the accelerator type.
+    stakes: what each row wins by being on few servers, and loses by a move, in device-seconds.
+    """
 
     plan: PlannedGroups
     before: PreviousRound
@@ -33,38 +46,72 @@ class PlacementRequest:
         return np.asarray(self.plan.scale[self.plan.group])
 
     def current_devices(self) -> dict[int, Ints]:
-        """Row -> the devices that its job group held on the same slot in the round before."""
+        """Row -> the devices that its job group held in the round before, where they are of the accelerator
+        type on which it is to run now."""
         row_of = {int(u): row for row, u in enumerate(self.plan.group)}
         first, devices = self.before.first, self.before.devices
+        accelerator, slot = self.site.accelerator_of_slot, self.plan.slot
         return {
             row_of[u]: devices[first[k] : first[k + 1]].copy()
             for k, u in enumerate(self.before.group.tolist())
-            if u in row_of and self.before.slot[k] == self.plan.slot[row_of[u]]
+            if u in row_of and accelerator[self.before.slot[k]] == accelerator[slot[row_of[u]]]
         }
 
     def placed(self, devices: Mapping[int, Ints]) -> Placed:
         """The answer that gives rows these devices; rows that are not named do not run. Slots follow from
         where the devices are. Raises AllocationError for devices that cannot be given."""
-        rows = list(devices)
-        parts = [np.sort(np.asarray(devices[row], np.int64)) for row in rows]
-        first = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
-        order, given = np.array(rows, np.int64), np.concatenate([np.zeros(0, np.int64), *parts])
-        self.check(order, first, given)
-        current_devices, slot, site = (
-            self.current_devices(),
-            np.asarray(self.plan.slot[order]),
-            self.site,
+        if not isinstance(devices, Mapping):
+            raise AllocationError(
+                f"placed(): expected a mapping from rows to their devices, got {shown(devices)}"
+            )
+        order = as_whole_numbers("rows", list(devices))
+        parts = [as_whole_numbers(f"devices of row {row}", devices[row]) for row in devices]
+        return self._placed(order, parts)
+
+    def checked(self, answer: object) -> Placed:
+        """What a rule from outside has answered, with arrays of its own. Raises AllocationError where it
+        cannot be done, or where ``kept`` or ``slot`` is not what follows from the devices."""
+        if not isinstance(answer, tuple) or len(answer) != 5:
+            raise AllocationError(
+                f"expected what PlacementRequest.placed returns, got {shown(answer)}"
+            )
+        order, first, devices = (
+            as_whole_numbers(name, given)
+            for name, given in zip(Placed._fields[:3], answer[:3], strict=True)
         )
+        if len(first) != len(order) + 1 or first[0] != 0 or first[-1] != len(devices):
+            raise AllocationError(
+                f"first must be {len(order) + 1} numbers from 0 to {len(devices)}, got {shown(first)}"
+            )
+        made = self._placed(order, np.split(devices, first[1:-1]) if len(order) else [])
+        for name, given in zip(("kept", "slot"), answer[3:], strict=True):
+            _check_equal(name, given, getattr(made, name), order)
+        return made
+
+    def _placed(self, order: Ints, parts: Sequence[Ints]) -> Placed:
+        parts = [np.sort(part) for part in parts]
+        first = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+        given = np.concatenate([np.zeros(0, np.int64), *parts])
+        self._check(order, first, given)
+        current_devices = self.current_devices()
         kept = [
             row in current_devices and np.array_equal(np.sort(current_devices[row]), part)
-            for row, part in zip(rows, parts, strict=True)
+            for row, part in zip(order.tolist(), parts, strict=True)
         ]
-        scattered = are_scattered(first, given, site.device_type, site.device_node, site.fewest)
-        other = site.sibling[slot]
-        slot = np.where((scattered != site.scattered[slot]) & (other >= 0), other, slot)
-        return order, first, given, np.array(kept, np.bool_), slot
+        return Placed(
+            order, first, given, np.array(kept, np.bool_), self._slot(order, first, given)
+        )
 
-    def check(self, order: Ints, first: Ints, devices: Ints) -> None:
+    def _slot(self, order: Ints, first: Ints, given: Ints) -> Ints:
+        """(placed,) slots by where the devices are."""
+        site, slot = self.site, np.asarray(self.plan.slot[order])
+        tables = (site.device_type, site.device_node, site.fewest)
+        writable = (np.require(table, requirements="W") for table in tables)  # as kernels take them
+        scattered = are_scattered(first, given, *writable)
+        other = site.sibling[slot]
+        return np.where((scattered != site.scattered[slot]) & (other >= 0), other, slot)
+
+    def _check(self, order: Ints, first: Ints, devices: Ints) -> None:
         """AllocationError unless row order[k] can be given devices[first[k]:first[k + 1]]."""
         rows, site = len(self.plan.group), self.site
         known = (order >= 0) & (order < rows)
@@ -88,15 +135,31 @@ class PlacementRequest:
             )
 
 
+def _check_equal(name: str, given: object, expected: NDArray[Any], order: Ints) -> None:
+    """AllocationError unless an array of an answer is what follows from the devices."""
+    array = np.asarray(given)
+    if array.shape != expected.shape:
+        raise AllocationError(f"{name} must have shape {expected.shape}, got {shown(given)}")
+    wrong = np.flatnonzero(array != expected)
+    if len(wrong):
+        k = int(wrong[0])
+        raise AllocationError(
+            f"{name} of row {order[k]} must be {expected[k]} with the devices that it gets, "
+            f"got {array[k]}"
+        )
+
+
 @runtime_checkable
 class PlacementRule(Protocol):
     """Chooses devices for the job groups of each round. It must be deterministic: a replay asks it again."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What reports and errors call it."""
 
     def place(self, request: PlacementRequest) -> Placed:
-        """Devices for rows of the request, as ``PlacementRequest.placed`` returns them."""
+        """Return devices for rows of the request, made by ``PlacementRequest.placed``; rows without do not
+        run."""
 
 
 @dataclass(frozen=True)
@@ -124,20 +187,10 @@ class ByDeviceId:
 BUILT_IN: dict[str, PlacementRule] = {rule.name: rule for rule in (FewestServers(), ByDeviceId())}
 
 
-def ask(rule: PlacementRule, request: PlacementRequest) -> Placed:
-    """The rule's answer. Raises AllocationError with the name of a rule from outside whose devices cannot be
-    given."""
-    if isinstance(rule, FewestServers | ByDeviceId):
+def ask(rule: PlacementRule, request: PlacementRequest, now_s: float) -> Placed:
+    """The rule's answer. Of a rule from outside, it is checked: raises AllocationError with the rule's name
+    and the time where it cannot be done, SolveError where the rule fails."""
+    if is_built_in(rule):
         return rule.place(request)
-    where = f"placement {rule.name!r}"
-    try:
-        found: object = rule.place(request)
-        if not isinstance(found, tuple) or len(found) != 5:
-            raise AllocationError(
-                f"expected what PlacementRequest.placed returns, got {type(found).__name__}"
-            )
-        order, first, devices, kept, slot = found
-        request.check(order, first, devices)
-    except AllocationError as problem:
-        raise AllocationError(f"{where}: {problem}") from None
-    return order, first, devices, kept, slot
+    with calling_others(f"placement {rule.name!r} at {now_s:.0f} s"):
+        return request.checked(rule.place(read_only(request)))

@@ -58,7 +58,9 @@ class _Claim(NamedTuple):
     cost: Floats1  # (rows,) device-seconds that a move of a row loses, if it is on its old devices
 
 
-@kernel("b1[::1](i8[::1], i8[::1], i8[::1], i8[::1], i8[:,::1])")
+@kernel(
+    "b1[::1](i8[::1], i8[::1], Array(i8, 1, 'C', readonly=True), Array(i8, 1, 'C', readonly=True), i8[:,::1])"
+)
 def are_scattered(
     first: Ints, devices: Ints, device_type: Ints, device_node: Ints, fewest: Ints
 ) -> Bools:
@@ -452,7 +454,7 @@ def _place_rest(rows: _Rows, stakes: Stakes, at: _Occupancy) -> None:
             _scatter(i, rows, at)
 
 
-@kernel("Tuple((i8[::1], i8[::1], i8[::1], b1[::1], i8[::1]))(i8[::1], Site, _Rows, _Occupancy)")
+@kernel("Placed(i8[::1], Site, _Rows, _Occupancy)")
 def _result(slot: Ints, site: Site, rows: _Rows, at: _Occupancy) -> Placed:
     """The rows that have devices, in order, as ``fewest_servers`` returns them."""
     first, devices, sibling, fewest = at.first, at.devices, site.sibling, rows.fewest
@@ -468,13 +470,10 @@ def _result(slot: Ints, site: Site, rows: _Rows, at: _Occupancy) -> Placed:
         is_scattered = _servers(i, at) > fewest[i]
         if sibling[slot[i]] >= 0 and site.scattered[slot[i]] != is_scattered:
             real[k] = sibling[slot[i]]
-    return order, starts, owned, at.state[order] == _KEPT, real
+    return Placed(order, starts, owned, at.state[order] == _KEPT, real)
 
 
-@kernel(
-    "Tuple((i8[::1], i8[::1], i8[::1], b1[::1], i8[::1]))"
-    "(PlannedGroups, PreviousRound, Site, Stakes)"
-)
+@kernel("Placed(PlannedGroups, PreviousRound, Site, Stakes)")
 def fewest_servers(
     plan: PlannedGroups, before: PreviousRound, site: Site, stakes: Stakes
 ) -> Placed:

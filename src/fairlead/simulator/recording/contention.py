@@ -15,10 +15,10 @@ from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
 
 # (slots,) seconds that a job with a profile runs alone; None: it runs at one rate.
-AloneRule: TypeAlias = Callable[[Job, Throughputs], Floats | None]
+ExclusiveTime: TypeAlias = Callable[[Job, Throughputs], Floats | None]
 
 
-def profile_alone_s(job: Job, throughputs: Throughputs) -> Floats | None:
+def profile_exclusive_s(job: Job, throughputs: Throughputs) -> Floats | None:
     """(slots,) the epochs of a job's profile, each at its batch size; None where it does not adapt."""
     adaptation = job.adaptation
     if adaptation is None or len(adaptation.schedule) < 2:
@@ -27,7 +27,7 @@ def profile_alone_s(job: Job, throughputs: Throughputs) -> Floats | None:
 
 
 def exclusive_run_s(
-    jobs: Sequence[Job], fastest: Floats, throughputs: Throughputs, rule: AloneRule
+    jobs: Sequence[Job], fastest: Floats, throughputs: Throughputs, rule: ExclusiveTime
 ) -> Floats:
     """(jobs,) seconds that each job takes on the fastest type with nobody else, nan where it cannot run.
 

@@ -9,7 +9,7 @@ import polars as pl
 from fairlead.model.arrays import Floats
 from fairlead.model.commands import JobEnd
 from fairlead.simulator.recording.adaptation_columns import adaptation_columns
-from fairlead.simulator.recording.contention import AloneRule, exclusive_run_s
+from fairlead.simulator.recording.contention import ExclusiveTime, exclusive_run_s
 from fairlead.simulator.recording.job_records import JobRecords
 
 _TYPES: dict[str, Any] = {
@@ -26,23 +26,23 @@ _TYPES: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class JobTableInputs:
     """What the records of jobs do not say."""
 
     devices: float  # of the cluster
-    alone: AloneRule  # running time alone of jobs that adapt
+    exclusive_time: ExclusiveTime  # running time alone of jobs that adapt
     contention: Floats  # (jobs,) mean number of jobs in the system per device, and at least 1
     served: Floats  # (jobs,) part of the rounds that it might have run in in which it ran
 
 
-def job_table(records: JobRecords, around: Surroundings) -> pl.DataFrame:
+def job_table(records: JobRecords, inputs: JobTableInputs) -> pl.DataFrame:
     """The columns that docs/formats.md names, where a number is missing null."""
     col, n, jobs = records.columns.arrays, records.columns.n, records.jobs
     names = {0: "unfinished"} | {int(end): end.name.lower() for end in JobEnd}
     end = col.end[:n]
     jct_s = np.where(end == JobEnd.COMPLETED, col.end_s[:n] - col.arrival_s[:n], np.nan)
     total = np.array([job.total_steps for job in jobs], np.float64)
-    alone_s = _alone_s(records, around.alone)
+    exclusive_s = _exclusive_s(records, inputs.exclusive_time)
     promised = records.promised.given
     table = pl.DataFrame(
         {
@@ -65,9 +65,9 @@ def job_table(records: JobRecords, around: Surroundings) -> pl.DataFrame:
             "restarts": col.restarts[:n],
             "moves": col.moves[:n],
             "restart_lost_s": col.restart_lost_s[:n],
-            **_rho(jct_s, col.isolated_s[:n], alone_s, around),
-            "exclusive_s": alone_s,
-            "served": around.served,
+            **_rho(jct_s, col.isolated_s[:n], exclusive_s, inputs),
+            "exclusive_s": exclusive_s,
+            "served": inputs.served,
             "slo_s": [job.slo_s for job in jobs],
         },
         schema_overrides=_TYPES,
@@ -76,19 +76,19 @@ def job_table(records: JobRecords, around: Surroundings) -> pl.DataFrame:
 
 
 def _rho(
-    jct_s: Floats, isolated_s: Floats, alone_s: Floats, around: Surroundings
+    jct_s: Floats, isolated_s: Floats, exclusive_s: Floats, inputs: JobTableInputs
 ) -> dict[str, Floats]:
     """(jobs,) finish-time fairness by its three definitions. All arrays are (jobs,)."""
     n = len(jct_s)
     none = np.full(n, np.nan)
     return {
         "rho_isolated": np.divide(jct_s, isolated_s, out=none, where=isolated_s > 0),
-        "rho_static": jct_s / (alone_s * max(1.0, n / around.devices)),
-        "rho_themis": jct_s / (alone_s * around.contention),
+        "rho_static": jct_s / (exclusive_s * max(1.0, n / inputs.devices)),
+        "rho_themis": jct_s / (exclusive_s * inputs.contention),
     }
 
 
-def _alone_s(records: JobRecords, rule: AloneRule) -> Floats:
+def _exclusive_s(records: JobRecords, rule: ExclusiveTime) -> Floats:
     """(jobs,) running time alone on the fastest type."""
     table = records.throughputs
     fastest = np.array(

@@ -1,6 +1,6 @@
 """The numbers of a run, each with its definition."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,38 @@ from fairlead.simulator.recording.contention import envy
 from fairlead.simulator.recording.recorder import Recorder
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Result:
     """A finished (or interrupted) simulation.
 
-    ``config`` says what was run, ``metrics`` what came out (see ``measure``); ``jobs``, ``rounds`` and
-    ``placement_intervals`` are the tables behind them.
+    config: what was run. jobs, rounds, placement_intervals: the tables behind the metrics. complete: False =
+    interrupted before its end. skipped: rows of the trace that could not be used, and other notes, in words.
+    partial: why averages are of fewer jobs than the trace has, in sentences; empty where they are not.
+
+    metrics: what came out; None where there is nothing to measure. Completion times, queueing delays, rho,
+    envy and deadlines are those of all jobs or, with ``measured_jobs``, of these; all else of the whole run.
+
+    makespan_s: time of the last event. avg_jct_s, jct_percentiles_s, avg_jct_by_scale_s: of completed jobs,
+    finish - arrival. avg_queueing_delay_s: first start - arrival.
+    utilization, utilization_by_type: device-seconds in use over device-seconds that there were, from the
+    first arrival on; gavel_utilization: Gavel's definition, in its profile (from time 0, idle gaps charged to
+    the next round). spread_share: of the device-seconds in use, those of jobs on more servers than they need.
+    cost: $ for devices in use, lost rounds included; Gavel's in its profile.
+    rho: of completed jobs; isolated, JCT over the time that the same steps would have taken on an isolated
+    1/n share, n taken at every solve (Gavel); static, JCT over running time alone on the fastest type x
+    max(1, jobs / devices) (Shockwave), only over all jobs; themis, the same with the mean number of jobs in
+    the system over the job's rounds. envy: |a_i - a_j| over pairs of jobs, a being the part of the rounds
+    between a job's arrival and its end in which it ran (Shockwave).
+    preemptions, moves, restarts: how many; moves_per_job_hour, restarts_per_job_hour: over the run time of
+    all jobs. restart_lost_s, lost_share: run time that went into starting, and its share.
+    slo_jobs: jobs with a deadline; slo_violations: those that ended later than arrival + SLO or were still
+    there then.
+    n_jobs, n_measured, n_completed, n_dropped, n_killed, n_cancelled, n_unfinished, n_rounds, n_solves:
+    counts; n_forced: completed jobs that were ended with steps left, for they had run longer than the
+    profile's ``overtime`` allows; n_refused: by the admission rule, if there is one.
+    cpu_s: CPU time of the simulation. solve_s: wall-clock time of all solves; solve_gap, solve_violation: the
+    largest gap between objective and bound, and the largest excess over a constraint, of an answer.
+    journal_sha256: of the journal, if one was written.
     """
 
     config: dict[str, Any]
@@ -25,30 +51,45 @@ class Result:
     jobs: pl.DataFrame
     rounds: pl.DataFrame
     placement_intervals: pl.DataFrame
-    complete: bool = True  # False: interrupted before its end
-    skipped: tuple[str, ...] = field(
-        default=()
-    )  # rows of the trace that could not be used, in words
+    complete: bool = True
+    skipped: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """One line: what was run, the numbers that matter most, and what they leave out."""
+        metrics, jct_s = self.metrics, self.metrics.get("avg_jct_s")
+        said = [
+            f"{self.config.get('policy')} on {self.config.get('trace')}",
+            f"{metrics.get('n_completed', 0):,} of {metrics.get('n_jobs', 0):,} jobs completed",
+            *([] if jct_s is None else [f"average JCT {jct_s:,.0f} s"]),
+            *([] if self.complete else ["interrupted"]),
+            *self.partial,
+        ]
+        return f"Result({'; '.join(said)})"
+
+
+def unfinished_note(jobs: pl.DataFrame, measured_jobs: tuple[int, int] | None) -> str | None:
+    """A sentence where averages lack jobs that have not ended; None where they do not. measured_jobs: as of
+    ``measure``."""
+    expected, which, of = len(jobs), "jobs", jobs
+    if measured_jobs is not None:
+        first, stop = measured_jobs
+        expected, which, of = stop - first, "measured jobs", jobs.slice(first, stop - first)
+    left = expected - of.filter(pl.col("end") != "unfinished").height
+    if not left:
+        return None
+    completed = of.filter(pl.col("end") == "completed").height
+    return (
+        f"{left:,} of {expected:,} {which} have not ended: averages are of the {completed:,} that were "
+        "completed"
+    )
 
 
 def measure(
     recorder: Recorder, jobs: pl.DataFrame, measured_jobs: tuple[int, int] | None, gavel: bool
 ) -> dict[str, Any]:
-    """Metrics of a run over all jobs or, with ``measured_jobs`` (s, e), over jobs s .. e-1 by order of
-    submission.
-
-    makespan_s: time of the last event. jct_s: finish - arrival of completed jobs. queueing_delay_s:
-    first start - arrival. utilization: device-seconds in use over device-seconds that there were, from
-    the first arrival on; gavel_utilization: Gavel's definition (from time 0, idle gaps charged to the
-    next round). cost: $ for devices in use, lost rounds included; Gavel's in its profile. rho.isolated:
-    JCT over the time that the same steps would have taken on an isolated 1/n share, n taken at every
-    solve (Gavel); rho.static: JCT over running time alone on the fastest type x max(1, jobs / devices)
-    (Shockwave), only over all jobs; rho.themis: the same with the mean number of jobs in the system
-    over the job's rounds. envy: |a_i - a_j| over pairs of jobs, a being the part of the rounds between a
-    job's arrival and its end in which it ran (Shockwave). n_forced: completed jobs that were ended with
-    steps left, for they had run longer than the profile's ``overtime`` allows. slo_violations: jobs that
-    ended later than arrival + SLO or were still there then.
-    """
+    """Metrics of a run, as ``Result`` names them, over all jobs or, with ``measured_jobs`` (s, e), over jobs
+    s .. e-1 by order of submission. gavel: with Gavel's utilization and cost."""
     measured = jobs
     if measured_jobs is not None:
         measured = jobs.slice(measured_jobs[0], measured_jobs[1] - measured_jobs[0])

@@ -27,10 +27,10 @@ from fairlead.model.events import (
     Solved,
 )
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.recording.contention import AloneRule, contention, profile_alone_s
+from fairlead.simulator.recording.contention import ExclusiveTime, contention, profile_exclusive_s
 from fairlead.simulator.recording.device_time import DeviceTime
 from fairlead.simulator.recording.job_records import JobRecords
-from fairlead.simulator.recording.job_table import Surroundings, job_table
+from fairlead.simulator.recording.job_table import JobTableInputs, job_table
 from fairlead.simulator.recording.round_columns import RoundColumns, RoundRow
 from fairlead.simulator.recording.running_groups import ChargingRules, RunningGroups
 
@@ -45,17 +45,17 @@ class Recorder:
         charging: ChargingRules,
         *,
         solves: bool,
-        alone: AloneRule = profile_alone_s,
+        exclusive_time: ExclusiveTime = profile_exclusive_s,
         keep_intervals: bool = True,
     ) -> None:
         """solves: does the planner ask for solves? (If so, isolated rates are taken at each of them, as
-        Gavel does; if not, whenever jobs come or go.) alone: how the running time alone of jobs that
+        Gavel does; if not, whenever jobs come or go.) exclusive_time: how the running time alone of jobs that
         adapt is found. keep_intervals: if not, their table stays empty, and a long run needs a fraction of
         the memory."""
         rates = throughputs.columns(cluster.slots)
         self.cluster = cluster
         self.solves = solves
-        self.alone = alone
+        self.exclusive_time = exclusive_time
         self.n_solves = 0
         self.now_s = 0.0
         self.records = JobRecords(rates)
@@ -153,13 +153,13 @@ class Recorder:
 
     def job_table(self) -> pl.DataFrame:
         """One row per submitted job."""
-        around = Surroundings(
+        inputs = JobTableInputs(
             devices=float(self.cluster.capacity.sum()),
-            alone=self.alone,
+            exclusive_time=self.exclusive_time,
             contention=self._contention(),
             served=self._served(),
         )
-        return job_table(self.records, around)
+        return job_table(self.records, inputs)
 
     def _contention(self) -> Floats:
         """(jobs,) mean number of jobs in the system while each was there, per device, and at least 1."""

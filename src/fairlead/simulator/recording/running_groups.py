@@ -64,6 +64,9 @@ class RunningGroups:
         self.in_force = False  # is the round not over?
         self._cluster = cluster
         self._charging = charging
+        self._price: Floats = (
+            cluster.price.copy()
+        )  # a kernel's record: an array that can be written
         self._fewest = cluster.fewest_servers(
             max(one.scale_factor for one in throughputs.job_types)
         )
@@ -98,7 +101,7 @@ class RunningGroups:
             start_s=start_s,
         )
         charged = Charging(
-            price=self._cluster.price,
+            price=self._price,
             busy_s=busy,
             charged_s=time.charged_s,
             from_s=self._last_end_s if charging.idle_gaps else start_s,

@@ -77,7 +77,7 @@ def released_exclusive_s(
     return last
 
 
-def released_alone_s(job: Job, throughputs: Throughputs) -> Floats | None:
+def released_job_exclusive_s(job: Job, throughputs: Throughputs) -> Floats | None:
     """(slots,) running time alone by the profile; None for a job without one."""
     if job.adaptation is None:
         return None

@@ -34,7 +34,7 @@ from fairlead.model.adaptation import Adaptation, Mode
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.batch_size_rules import (
     ACCORDION,
-    LARGEST,
+    MAX_BATCH_SIZES,
     growth,
 )
 from fairlead.model.job import Job
@@ -78,7 +78,7 @@ def _reachable(job: Job, adaptation: Adaptation, first: int) -> tuple[int, ...]:
     model = job.job_type.family
     match adaptation.mode:
         case Mode.ACCORDION:
-            largest = LARGEST.get(model, first)
+            largest = MAX_BATCH_SIZES.get(model, first)
             return (first, largest) if largest > first else (first,)
         case Mode.GNS:
             return tuple(batch for _, batch in growth(model, first, job.scale_factor))

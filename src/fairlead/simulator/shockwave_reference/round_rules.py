@@ -26,7 +26,7 @@ from fairlead.simulator.shockwave_reference.rescaling import (
 from fairlead.simulator.true_jobs import JobArrays
 
 LOSS = RestartCosts(20.0)  # unless others are named
-SPARED_S = 5.0  # a job that runs for no longer than the round less this loses nothing
+LOSSLESS_MARGIN_S = 5.0  # a job that runs for no longer than the round less this loses nothing
 
 _FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(RoundOutcome.ENDED)
 

@@ -14,14 +14,22 @@ from fairlead.model.limits import (
 from fairlead.simulator.traces.source import Source
 
 
-def number(source: Source, line: int, name: str, value: object, most: float = MAX_NUMBER) -> float:
-    """A number from -most to most."""
+def number(
+    source: Source,
+    line: int,
+    name: str,
+    value: object,
+    most: float = MAX_NUMBER,
+    *,
+    expected: str = "number",
+) -> float:
+    """A number from -most to most. expected: what a message calls it."""
     try:
         if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
             raise ValueError  # Python would read True and 1_000 as numbers
         result = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise source.fault(line, f"{name}: expected a number, got {shown(value)}") from None
+        raise source.fault(line, f"{name}: expected a {expected}, got {shown(value)}") from None
     except OverflowError:
         raise source.fault(line, f"{name}: must be <= {most:g}, got {shown(value)}") from None
     if not isfinite(result):
@@ -74,7 +82,7 @@ def weight(source: Source, line: int, name: str, value: object) -> float:
 
 def whole(source: Source, line: int, name: str, value: object, least: int) -> int:
     """A whole number >= least; ``4`` and ``4.0`` both are."""
-    result = number(source, line, name, value, 2.0**53)
+    result = number(source, line, name, value, 2.0**53, expected="whole number")
     if result != int(result):
         raise source.fault(line, f"{name}: expected a whole number, got {shown(value)}")
     if result < least:

@@ -6,7 +6,7 @@ from fairlead.errors import TraceError
 from fairlead.model.argument_checks import (
     PATH,
     TEXT,
-    WHOLE,
+    WHOLE_NUMBER,
     check_arguments,
     is_a,
     or_none,
@@ -27,10 +27,13 @@ FORMATS: tuple[Format, ...] = (
 _TYPES = {
     "path": PATH,
     "throughputs": (is_a(Throughputs), "Throughputs"),
-    "seed": WHOLE,
+    "seed": WHOLE_NUMBER,
     "vc": or_none(TEXT),
 }
-NEAR = 0.5  # of a format's columns, so many may be missing at most where it was probably meant
+# Characters that a message takes to name formats, alone and with their columns
+MAX_LISTED, MAX_LISTED_COLUMNS = 180, 640
+# Of a format's columns, so many may be missing at most where it was probably meant
+MAX_MISSING_COLUMNS = 0.5
 
 
 def read_trace(
@@ -69,7 +72,7 @@ def _unknown(source: Source, line: int, head: bytes) -> Exception:
     missing = {one: [c for c in one.columns.split(",") if c not in names] for one in FORMATS}
     lacks = {one: len(missing[one]) / len(one.columns.split(",")) for one in FORMATS}
     nearest = min(FORMATS, key=lambda one: lacks[one])
-    if lacks[nearest] < NEAR:
+    if lacks[nearest] < MAX_MISSING_COLUMNS:
         return source.fault(
             line,
             f"column {missing[nearest][0]!r} is missing; a trace in the format {nearest.name} needs "
@@ -80,5 +83,14 @@ def _unknown(source: Source, line: int, head: bytes) -> Exception:
         return source.fault(line, f"expected 7, 10 or 12 tab-separated columns, got {count}")
     header = "," in text  # else only names: what it lacks is not a column
     known = [f"{one.name} ({one.columns})" if header else one.name for one in FORMATS]
-    listed = "; ".join(known)
+    listed = _listed(known, MAX_LISTED_COLUMNS if header else MAX_LISTED)
     return source.fault(line, f"not a trace: the first line is {shown(text)}; known are {listed}")
+
+
+def _listed(known: list[str], most: int) -> str:
+    """The first of them, as many as that many characters hold, and how many more there are."""
+    some = known
+    while len("; ".join(some)) > most:
+        some = some[:-1]
+    more = len(known) - len(some)
+    return "; ".join([*some, f"{more} more"] if more else some)

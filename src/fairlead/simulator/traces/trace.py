@@ -8,9 +8,19 @@ from fairlead.errors import TraceError
 from fairlead.model.argument_checks import TEXT, check_fields, several, shown
 from fairlead.model.batch_size_rules import adaptation_fault
 from fairlead.model.cluster import Cluster
+from fairlead.model.foreign_code import calling_others
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.job_type import JobType
-from fairlead.model.limits import MAX_NUMBER, MAX_SECONDS, MIN_POSITIVE, is_duration, is_weight
+from fairlead.model.limits import (
+    MAX_JOBS,
+    MAX_NUMBER,
+    MAX_SECONDS,
+    MAX_WEIGHT,
+    MIN_POSITIVE,
+    MIN_WEIGHT,
+    is_duration,
+    is_weight,
+)
 from fairlead.model.throughputs import Throughputs
 
 LARGEST_ID = 2**53  # what a float holds exactly
@@ -45,12 +55,27 @@ class Trace:
         check_fields(self, _TYPES, TraceError)
 
 
+def iterated(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
+    """The same arrivals; TraceError where others' code that gives them fails."""
+    with calling_others("trace", TraceError):
+        for arrival in arrivals:  # noqa: UP028 # it would close their generator with this one
+            yield arrival
+
+
 def checked(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
     """The same arrivals, each checked as a reader checks the rows of a file; TraceError names the job."""
     time_s, seen = 0.0, set[int]()
-    for number, arrival in enumerate(arrivals):
-        if not isinstance(arrival, Arrival) or not isinstance(arrival.job, Job):
+    for number, arrival in enumerate(iterated(arrivals)):
+        if not isinstance(arrival, Arrival):
             raise TraceError(f"trace: arrival {number}: expected an Arrival, got {shown(arrival)}")
+        if not isinstance(arrival.job, Job):
+            raise TraceError(
+                f"trace: arrival {number}: job: expected a Job, got {shown(arrival.job)}"
+            )
+        if number == MAX_JOBS:
+            raise TraceError(
+                f"trace: more than {MAX_JOBS} jobs: what has no end needs measured_jobs or stop_at_s"
+            )
         try:
             _check(arrival, number, time_s, seen)
         except (AttributeError, TypeError):
@@ -69,16 +94,33 @@ def _check(arrival: Arrival, number: int, after_s: float, seen: set[int]) -> Non
             f"{where}: time must be a number from {after_s}, that of the one before, to "
             f"{MAX_SECONDS:g}, got {arrival.time_s}"
         )
-    for name, value, holds in (
-        ("total_steps", job.total_steps, MIN_POSITIVE <= job.total_steps <= MAX_NUMBER),
-        ("scale_factor", job.scale_factor, 1 <= job.scale_factor < LARGEST_ID),
-        ("weight", job.weight, is_weight(job.weight)),
-        ("slo_s", job.slo_s, job.slo_s is None or 0 < job.slo_s <= MAX_SECONDS),
-        ("duration_s", job.duration_s, job.duration_s is None or is_duration(job.duration_s)),
-        ("id", job.id, 0 <= job.id < LARGEST_ID and job.id not in seen),
+    for name, value, holds, expected in (
+        (
+            "total_steps",
+            job.total_steps,
+            MIN_POSITIVE <= job.total_steps <= MAX_NUMBER,
+            f"a number from {MIN_POSITIVE:g} to {MAX_NUMBER:g}",
+        ),
+        ("scale_factor", job.scale_factor, 1 <= job.scale_factor < LARGEST_ID, "at least 1"),
+        ("weight", job.weight, is_weight(job.weight), f"from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"),
+        (
+            "slo_s",
+            job.slo_s,
+            job.slo_s is None or 0 < job.slo_s <= MAX_SECONDS,
+            f"above 0 and at most {MAX_SECONDS:g} s, or None",
+        ),
+        (
+            "duration_s",
+            job.duration_s,
+            job.duration_s is None or is_duration(job.duration_s),
+            f"from 0 to {MAX_SECONDS:g} s, or None",
+        ),
+        ("id", job.id, 0 <= job.id < LARGEST_ID, "from 0 to 2**53 - 1"),
     ):
         if not holds:
-            raise TraceError(f"{where}: {name} cannot be {value}")
+            raise TraceError(f"{where}: {name} must be {expected}, got {value}")
+    if job.id in seen:
+        raise TraceError(f"{where}: id: an arrival before it has it too")
     for name, text in (("family", job.family), ("tenant", job.tenant)):
         if not isinstance(text, str):
             raise TraceError(f"{where}: {name}: expected text, got {shown(text)}")
@@ -147,7 +189,7 @@ class _Obstacles:
 
     def reason(self, job: Job) -> str | None:
         """Why this job cannot run, at one of its batch sizes, or None if it can at all of them."""
-        found = self._of(job.job_type)
+        found = self._of(job.job_type) or self._lasts_too_long(job)
         if found is not None or job.adaptation is None:
             return found
         for batch in job.adaptation.batches:
@@ -155,6 +197,17 @@ class _Obstacles:
             if found is not None:
                 return f"{found}, which {job.family} changes to"
         return None
+
+    def _lasts_too_long(self, job: Job) -> str | None:
+        """Why a job could run, but would not end."""
+        row = self.table.row(job.job_type)
+        fastest = 0.0 if row is None else float(self.table.fastest[row])
+        if job.total_steps <= fastest * MAX_SECONDS:
+            return None
+        named = f"{job.family} at scale factor {job.scale_factor}"
+        return (
+            f"{named} would run for more than {MAX_SECONDS:g} s at its fastest, {fastest:g} steps/s"
+        )
 
     def _of(self, job_type: JobType) -> str | None:
         if job_type not in self.known:

@@ -57,7 +57,7 @@ from fairlead.analysis.report.chart import Chart
 AT_ONCE = 0.0  # seconds between solves
 SEED = 0  # of the published numbers
 ISOLATED = CurveLine("isolated", "isolated")
-OURS = ", default profile"
+DEFAULT_PROFILE = ", default profile"
 
 SINGLE_RATES = grid_rates(0.4, 6.0)
 # At low load and near saturation, where policies part: for the default profile, FIFO, and jobs of several
@@ -183,7 +183,7 @@ FIFO_MULTI = Study(
     max_h=310.0,
 )
 
-HOW = (
+METHOD = (
     "The published numbers are of seed 0 and are compared with ours of that seed. Some were made "
     "by a version of "
     "the release that let jobs wait less: at 4.8 jobs/h they are those of the gavel profile with "
@@ -195,7 +195,7 @@ HOW = (
     "A rate is sustained while the mean JCT is at most twice that at the lowest rate. Near saturation JCTs "
     "depend on the seed, on the window and on every detail; sustainable rates do not.",
 )
-SMALL = (
+SMALL_SCALE_NOTE = (
     f"Small scale: few rates, seed {SEED}, and jobs {SMALL_WINDOW} in place of 4000:5000, before which "
     "queues near saturation are still short. Only at the paper's scale do the numbers compare with the "
     "published ones."
@@ -284,8 +284,8 @@ def findings(bench: ExperimentContext, study: Study, words: Sequence[str] = ()) 
         ),
         FindingTable(f"{study.title}: means", mean_rows(list(curves.values()), rates)),
     ]
-    small = () if bench.scale == "paper" else (SMALL,)
-    return Findings(tuple(tables), _charts(study, curves), (*words, *HOW, *small))
+    small = () if bench.scale == "paper" else (SMALL_SCALE_NOTE,)
+    return Findings(tuple(tables), _charts(study, curves), (*words, *METHOD, *small))
 
 
 def joined(*parts: Findings) -> Findings:
@@ -299,7 +299,7 @@ def joined(*parts: Findings) -> Findings:
 
 def _ours(study: Study) -> list[CurveLine]:
     return [
-        under(line, line.name + OURS, profile="default")
+        under(line, line.name + DEFAULT_PROFILE, profile="default")
         for line in study.lines
         if line.name in study.ours
     ]
@@ -318,12 +318,12 @@ def _measured(bench: ExperimentContext, study: Study) -> dict[str, tuple[Loads, 
 def _of_ours(study: Study) -> list[tuple[str, str, float]]:
     """The ratios in the default profile, and how much better it is than the release."""
     both = [
-        (over + OURS, base + OURS, rate)
+        (over + DEFAULT_PROFILE, base + DEFAULT_PROFILE, rate)
         for over, base, rate in study.ratios
         if {over, base} <= set(study.ours)
     ]
     rate = max((rate for _, _, rate in study.ratios), default=0.0)
-    return [*both, *((name, name + OURS, rate) for name in study.ours)]
+    return [*both, *((name, name + DEFAULT_PROFILE, rate) for name in study.ours)]
 
 
 def _at_once(bench: ExperimentContext, study: Study) -> list[LoadCurve]:
@@ -356,7 +356,7 @@ def _table(
 
 def _charts(study: Study, curves: Mapping[str, LoadCurve]) -> tuple[Chart, ...]:
     released = [curves[line.name] for line in study.lines]
-    shown = [one for name in study.ours for one in (curves[name], curves[name + OURS])]
+    shown = [one for name in study.ours for one in (curves[name], curves[name + DEFAULT_PROFILE])]
     chart = partial(_chart, study)
     return (
         chart(f"{study.title}, as released", released, study.published),

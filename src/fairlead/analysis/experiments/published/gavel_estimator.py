@@ -29,18 +29,18 @@ CLUSTER = "v100=4,p100=4,k80=4"
 ESTIMATOR = "gavel:references=16,profiling=0.2"
 DEFECT = f"{ESTIMATOR},defect"
 
-KNOWN, NO_PACKING = "Packing, rates of pairs known", "No packing"
+KNOWN_PAIRS, NO_PACKING = "Packing, rates of pairs known", "No packing"
 ESTIMATED, AS_RELEASED = "Packing, estimated", "Packing, estimated with the release's defect"
-OURS = ", default profile"
+DEFAULT_PROFILE = ", default profile"
 
 # Hours by jobs per hour, read off the plot of figure 14, good to a tenth. The estimated curve has the defect.
 PUBLISHED: Mapping[str, Mapping[float, float]] = {
-    KNOWN: {0.6: 20.0, 0.7: 25.0},
+    KNOWN_PAIRS: {0.6: 20.0, 0.7: 25.0},
     AS_RELEASED: {0.6: 22.0, 0.7: 37.0},
     NO_PACKING: {0.6: 34.0},
 }
 PAPER = Loads((0.4, 0.6, 0.7), cluster=CLUSTER)
-SMALL = Loads((0.4, 0.6), (0,), "200:400", cluster=CLUSTER)
+SMALL_LOADS = Loads((0.4, 0.6), (0,), "200:400", cluster=CLUSTER)
 
 REMARKS = (
     "LAS with packing on 4 V100, 4 P100 and 4 K80, jobs of one device. A new job is run beside each of 16 of "
@@ -53,7 +53,7 @@ REMARKS = (
     "Twelve devices are few: a single long job shifts a curve, so seeds differ by a large part of "
     "the mean. Without packing, 0.6 jobs/h are just below saturation.",
 )
-SMALL_WORDS = (
+SMALL_SCALE_NOTE = (
     "Small scale: two rates, seed 0, jobs 200:400 in place of 4000:5000. Queues are still short then; only "
     "curves of one scale compare with each other."
 )
@@ -75,31 +75,31 @@ class Estimated:
 
 
 LINES = (
-    Estimated(CurveLine(KNOWN, "las_packed")),
+    Estimated(CurveLine(KNOWN_PAIRS, "las_packed")),
     Estimated(CurveLine(ESTIMATED, "las_packed"), ESTIMATOR),
     Estimated(CurveLine(AS_RELEASED, "las_packed"), DEFECT),
     Estimated(CurveLine(NO_PACKING, "las_aware")),
-    Estimated(CurveLine(KNOWN + OURS, "las_packed", "default")),
-    Estimated(CurveLine(ESTIMATED + OURS, "las_packed", "default"), ESTIMATOR),
+    Estimated(CurveLine(KNOWN_PAIRS + DEFAULT_PROFILE, "las_packed", "default")),
+    Estimated(CurveLine(ESTIMATED + DEFAULT_PROFILE, "las_packed", "default"), ESTIMATOR),
 )
 PAIRS = (
-    (ESTIMATED, KNOWN),
-    (AS_RELEASED, KNOWN),
-    (NO_PACKING, KNOWN),
-    (ESTIMATED + OURS, KNOWN + OURS),
+    (ESTIMATED, KNOWN_PAIRS),
+    (AS_RELEASED, KNOWN_PAIRS),
+    (NO_PACKING, KNOWN_PAIRS),
+    (ESTIMATED + DEFAULT_PROFILE, KNOWN_PAIRS + DEFAULT_PROFILE),
 )
 
 
 def run(bench: ExperimentContext) -> Findings:
     """Gavel, figure 14: rates from the throughput estimator."""
     paper = bench.scale == "paper"
-    loads = PAPER if paper else SMALL
+    loads = PAPER if paper else SMALL_LOADS
     outcomes = iter(bench.run([point for one in LINES for point in one.points(loads)]))
     curves = []
     for one in LINES:
         grid = {(rate, seed): next(outcomes) for rate in loads.rates for seed in loads.seeds}
         curves.append(curve(one.line.name, loads, grid))
-    return findings(curves, REMARKS if paper else (*REMARKS, SMALL_WORDS))
+    return findings(curves, REMARKS if paper else (*REMARKS, SMALL_SCALE_NOTE))
 
 
 def findings(curves: Sequence[LoadCurve], words: Sequence[str] = ()) -> Findings:
@@ -135,8 +135,8 @@ def _ratios(curves: Mapping[str, LoadCurve], rates: Sequence[float]) -> tuple[Fi
     rows = []
     for over, base in PAIRS:
         for rate in rates:
-            ours = _over(curves[over].mean_at(rate), curves[base].mean_at(rate))
-            theirs = _over(PUBLISHED.get(over, {}).get(rate), PUBLISHED.get(base, {}).get(rate))
+            ours = _ratio(curves[over].mean_at(rate), curves[base].mean_at(rate))
+            theirs = _ratio(PUBLISHED.get(over, {}).get(rate), PUBLISHED.get(base, {}).get(rate))
             why = "" if ours is not None else "not every run is complete"
             rows.append(
                 FindingRow(
@@ -158,7 +158,7 @@ def _ratios_of_seeds(curves: Mapping[str, LoadCurve], over: str, base: str, rate
     return "by seed " + " / ".join(f"{one:.3f}" for one in a / b)
 
 
-def _over(above: float | None, below: float | None) -> float | None:
+def _ratio(above: float | None, below: float | None) -> float | None:
     return above / below if above is not None and below else None
 
 

@@ -26,7 +26,7 @@ from fairlead.simulator.inputs import Input
 
 FIFO, GANDIVA, GAVEL, PACKED = "FIFO", "Gandiva", "Gavel", "Gavel with packing"
 FASTEST_ONLY, FIFO_AWARE = "FIFO on the V100s alone", "FIFO, fastest type first"
-OURS = ", default profile"
+DEFAULT_PROFILE = ", default profile"
 
 # Hours, by number of jobs: the release's notebook of makespans.
 PUBLISHED: Mapping[str, Mapping[int, float]] = {
@@ -36,7 +36,7 @@ PUBLISHED: Mapping[str, Mapping[int, float]] = {
     PACKED: {100: 163.6, 300: 161.2, 500: 168.1, 700: 226.2},
 }
 RATIOS = ((FIFO, GAVEL), (FASTEST_ONLY, GAVEL), (GANDIVA, GAVEL), (GAVEL, PACKED))
-STANDS_FOR = {FASTEST_ONLY: FIFO}  # whose published numbers stand beside it too
+PUBLISHED_STAND_IN = {FASTEST_ONLY: FIFO}  # whose published numbers stand beside it too
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ LINES = (
     MakespanLine(FIFO_AWARE, "fifo_aware"),
     MakespanLine(GANDIVA, "gandiva"),
     MakespanLine(GAVEL, "makespan_aware"),
-    MakespanLine(GAVEL + OURS, "makespan_aware", "default"),
+    MakespanLine(GAVEL + DEFAULT_PROFILE, "makespan_aware", "default"),
     MakespanLine(PACKED, "makespan_packed", "default"),
 )
 PAPER_JOBS, PAPER_SEEDS = (100, 300, 500, 700), (0, 1, 2)
@@ -82,7 +82,9 @@ REMARKS = (
     "With packing, ours is the default profile: the gavel profile takes the middle of the best shares of all "
     "pairs of jobs, which takes very long for hundreds of jobs that all differ in what they have left.",
 )
-SMALL = "Small scale: up to 300 jobs and one seed. The ratios are published for 700 jobs."
+SMALL_SCALE_NOTE = (
+    "Small scale: up to 300 jobs and one seed. The ratios are published for 700 jobs."
+)
 
 
 def run(bench: ExperimentContext) -> Findings:
@@ -91,7 +93,7 @@ def run(bench: ExperimentContext) -> Findings:
     jobs, seeds = (PAPER_JOBS, PAPER_SEEDS) if paper else (SMALL_JOBS, SMALL_SEEDS)
     points = [line.point(n, seed) for line in LINES for n in jobs for seed in seeds]
     outcomes = bench.run(points)
-    words = REMARKS if paper else (*REMARKS, SMALL)
+    words = REMARKS if paper else (*REMARKS, SMALL_SCALE_NOTE)
     hours = np.array([_hours(one) for one in outcomes]).reshape(len(LINES), len(jobs), len(seeds))
     return findings(
         jobs, {line.name: hours[i] for i, line in enumerate(LINES)}, words + _gone(outcomes)
@@ -100,7 +102,7 @@ def run(bench: ExperimentContext) -> Findings:
 
 def findings(jobs: Sequence[int], hours: Makespans, words: Sequence[str] = ()) -> Findings:
     """The tables and the chart."""
-    known = {name: PUBLISHED.get(STANDS_FOR.get(name, name), {}) for name in hours}
+    known = {name: PUBLISHED.get(PUBLISHED_STAND_IN.get(name, name), {}) for name in hours}
     rows = tuple(
         _row(f"{name}, {n} jobs", hours[name][k], known[name].get(n))
         for name in hours
@@ -161,7 +163,9 @@ def _ratios(jobs: Sequence[int], hours: Makespans) -> tuple[FindingRow, ...]:
     rows = []
     for over, base in RATIOS:
         ours = float(hours[over][-1].mean() / hours[base][-1].mean())
-        a, b = (PUBLISHED[STANDS_FOR.get(name, name)].get(jobs[-1]) for name in (over, base))
+        a, b = (
+            PUBLISHED[PUBLISHED_STAND_IN.get(name, name)].get(jobs[-1]) for name in (over, base)
+        )
         rows.append(
             FindingRow(
                 f"{over} over {base}, {jobs[-1]} jobs",

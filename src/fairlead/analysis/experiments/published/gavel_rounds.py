@@ -15,7 +15,7 @@ from fairlead.analysis.experiments.published.gavel_continuous import (
     AT_ONCE,
     COARSE_SINGLE_RATES,
     SEED,
-    SMALL,
+    SMALL_SCALE_NOTE,
 )
 from fairlead.analysis.experiments.published.gavel_curves import (
     CurveLine,
@@ -33,7 +33,7 @@ from fairlead.analysis.report.chart import Chart, Series
 
 IDEAL = 0.0  # seconds: no rounds at all
 SATURATED = 6.0  # jobs per hour
-OURS_S = (IDEAL, 360.0, 2880.0)  # lengths that are run in the default profile too
+DEFAULT_PROFILE_ROUNDS_S = (IDEAL, 360.0, 2880.0)  # lengths that are run in the default profile too
 
 
 def round_length(bench: ExperimentContext) -> Findings:
@@ -41,7 +41,7 @@ def round_length(bench: ExperimentContext) -> Findings:
     small = Loads((2.0, SATURATED), (SEED,), "1000:1300")
     loads = Loads(COARSE_SINGLE_RATES) if bench.scale == "paper" else small
     lines = {length_s: _rounds(length_s) for length_s in ROUND_LENGTH}
-    ours = [_in_default(lines[length_s]) for length_s in OURS_S]
+    ours = [_in_default(lines[length_s]) for length_s in DEFAULT_PROFILE_ROUNDS_S]
     grids = measure(bench, [*lines.values(), *ours], loads)
     curves = {s: curve(line.name, loads, grids[line.name]) for s, line in lines.items()}
     default = [curve(line.name, loads, grids[line.name]) for line in ours]
@@ -65,7 +65,7 @@ def round_length(bench: ExperimentContext) -> Findings:
             f"{SATURATED:g} jobs/h are at the edge of what the cluster carries: seeds differ by a factor of "
             "two, and the longer the rounds, the more: with those of 1,440 s and more some jobs starve, and "
             "their runs are ended once four times as many jobs have come as are needed.",
-            *(() if bench.scale == "paper" else (SMALL,)),
+            *(() if bench.scale == "paper" else (SMALL_SCALE_NOTE,)),
         ),
     )
 

@@ -17,7 +17,7 @@ from fairlead.analysis.experiments.point import (
     PointResult,
     Status,
 )
-from fairlead.analysis.experiments.published.gavel_continuous import SEED, SMALL
+from fairlead.analysis.experiments.published.gavel_continuous import SEED, SMALL_SCALE_NOTE
 from fairlead.analysis.experiments.published.gavel_curves import (
     RATES,
     SEEDS,
@@ -70,7 +70,7 @@ def share_of_fast(bench: ExperimentContext) -> Findings:
             "draws the order of types anew every round, its jobs come to all of them. In the default profile "
             "jobs stay where they are, and a long one that has begun on k80 may end there: up to twice the "
             "makespan, where the aware policy has the same in both.",
-            *(() if bench.scale == "paper" else (SMALL,)),
+            *(() if bench.scale == "paper" else (SMALL_SCALE_NOTE,)),
         ),
     )
 

@@ -72,7 +72,7 @@ REMARKS = (
     "Simulations: jobs come at 6.4 per hour, or all 700 (of one or several devices) at the beginning, on 32 "
     "devices of each type, seed 1, in the gavel profile.",
 )
-SMALL = (
+SMALL_SCALE_NOTE = (
     "Small scale: fewer jobs in the solves; for the JCT jobs 200:400 in place of 4000:5000, which compares "
     "between parts only."
 )
@@ -107,7 +107,7 @@ def run(bench: ExperimentContext) -> Findings:
     outcomes = iter(bench.run([point for line in points.values() for point in line]))
     hours = {name: [hours_of(name, next(outcomes)) for _ in line] for name, line in points.items()}
     table, modelled = rates(bench)
-    words = (*(REMARKS if paper else (*REMARKS, SMALL)), *modelled)
+    words = (*(REMARKS if paper else (*REMARKS, SMALL_SCALE_NOTE)), *modelled)
     return findings(solves(cases(table, sizes, distinct_jobs)), hours, words, comparable=paper)
 
 

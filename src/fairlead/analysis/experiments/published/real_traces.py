@@ -91,10 +91,10 @@ def realism(bench: ExperimentContext) -> Findings:
         tables += [overview(load.name, outcomes), by_size(load.name, outcomes)]
         charts += [_cdf(load.name, outcomes), _bars(load.name, outcomes)]
         remarks += caveats
-    return Findings(tuple(tables), tuple(charts), (*remarks, *_HOW))
+    return Findings(tuple(tables), tuple(charts), (*remarks, *_METHOD))
 
 
-_HOW = (
+_METHOD = (
     "The traces state neither models nor rates. A job's family is drawn with equal chances from those that "
     "the built-in catalogue has measured, at its number of devices, on two of the cluster's accelerator "
     f"types or more; jobs of one tenant and size that come within {SWEEP_S:.0f} s of one another are a sweep "
@@ -135,7 +135,7 @@ def prepared(bench: ExperimentContext, load: TraceLoad) -> tuple[Input, tuple[st
     else:
         if bench.scale == "small":
             arrivals = _slice(arrivals)
-    jobs = embodied(arrivals, rates, cluster.capacity)
+    jobs = with_families(arrivals, rates, cluster.capacity)
     write_trace(Trace(load.name, "realism", jobs), trace)
     given = Input(
         trace=str(trace),
@@ -194,7 +194,7 @@ def _generated(rates: Throughputs) -> list[Arrival]:
     return list(bursty_arrivals(rates, mean_interarrival_s=150.0, rng=rng, jobs=3_000))
 
 
-def embodied(
+def with_families(
     arrivals: Sequence[Arrival], rates: Throughputs, capacity: Floats, seed: int = 0
 ) -> list[Arrival]:
     """The same jobs with families and steps, as the remarks have it. capacity: (types,) devices."""

@@ -17,14 +17,14 @@ from scipy.linalg import lu_factor, lu_solve
 from fairlead.model.arrays import Floats
 
 TOLERANCE = 1e-8
-LOOSE = 1e-4  # an answer this near to the optimum is an answer where rounding keeps it from coming nearer
+LOOSE_TOLERANCE = 1e-4  # of an answer that rounding keeps from coming nearer to the optimum
 STEPS = 100
 ROUNDS = 3  # of scaling
 _STEP = 0.99  # part of the way to the boundary
-_LEAST = 1e-4  # of the products, what a step keeps at least
+_MIN_PRODUCT = 1e-4  # of the products, what a step keeps at least
 _REGULAR = 1e-12  # keeps the system from being singular,
-_FLAT = 1e-14  # and so does this, the least ratio of a slack to its price
-_GONE = 1e-9  # where tau is as small there is no answer on the path
+_MIN_RATIO = 1e-14  # and so does this, the least ratio of a slack to its price
+_MIN_TAU = 1e-9  # where tau is as small there is no answer on the path
 
 
 def minimise(g: Floats, h: Floats, c: Floats) -> Floats | None:
@@ -82,9 +82,9 @@ class _Embedding:
 
     def solve(self) -> Floats | None:
         """The answer, or the nearest to one that was passed."""
-        at, best, nearest = self._start(), None, LOOSE
+        at, best, nearest = self._start(), None, LOOSE_TOLERANCE
         for _ in range(STEPS):
-            off = self._off(at)
+            off = self._violation(at)
             if off < nearest:
                 best, nearest = at.x / at.tau, off
             if off < TOLERANCE:
@@ -102,7 +102,7 @@ class _Embedding:
         _, z = self._solve(-self.c, np.zeros(self.rows))
         return _Point(x, _lifted(self.h - self.g @ x), _lifted(z), 1.0, 1.0)
 
-    def _off(self, at: _Point) -> float:
+    def _violation(self, at: _Point) -> float:
         """The largest of the gap and what is missing to feasibility, relative."""
         value = abs(float(self.c @ at.x)) / at.tau
         gap = float(at.s @ at.z) / at.tau**2 / max(1.0, value)
@@ -113,14 +113,14 @@ class _Embedding:
 
     def _step(self, at: _Point) -> _Point | None:
         """The next point; None where rounding has eaten up the direction."""
-        ratio = np.maximum(at.s / at.z, _FLAT)
+        ratio = np.maximum(at.s / at.z, _MIN_RATIO)
         if not np.isfinite(ratio).all():
             return None
         self._factor(ratio)
         self._ahead = self._solve(-self.c, self.h)
         mean = (at.s @ at.z + at.tau * at.kappa) / (self.rows + 1)
         way = self._direction(at, 1.0, at.s * at.z, at.tau * at.kappa)
-        damping = min(1.0, max((1 - at.max_step(way)) ** 3, _LEAST))
+        damping = min(1.0, max((1 - at.max_step(way)) ** 3, _MIN_PRODUCT))
         way = self._direction(
             at,
             1 - damping,
@@ -128,7 +128,7 @@ class _Embedding:
             at.tau * at.kappa + way.tau * way.kappa - damping * mean,
         )
         after = at.moved(way, _STEP * at.max_step(way))
-        fine = np.isfinite(after.x).all() and after.tau > _GONE
+        fine = np.isfinite(after.x).all() and after.tau > _MIN_TAU
         return after if fine else None
 
     def _direction(self, at: _Point, part: float, products: Floats, last: float) -> _Point:

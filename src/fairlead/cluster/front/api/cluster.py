@@ -32,7 +32,7 @@ from fairlead.errors import InputError
 
 router = APIRouter(prefix="/v1", tags=["cluster"])
 MAX_ADDED, MAX_TYPES, MAX_DEVICES = 100, 100, 100_000
-LONGEST_POLICY = 200  # characters
+MAX_POLICY = 200  # characters
 Since = Annotated[
     float,
     Query(ge=0, le=1e12, allow_inf_nan=False, description="Only samples after this time (s)."),
@@ -148,7 +148,7 @@ def backup(context: Context) -> Response:
 
 
 def _check_policy(policy: str) -> None:
-    if len(policy) > LONGEST_POLICY or not policy.isprintable():
+    if len(policy) > MAX_POLICY or not policy.isprintable():
         raise InputError(f"policy: {shown(policy)} is no name of a policy")
 
 

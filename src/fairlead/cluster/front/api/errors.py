@@ -26,7 +26,7 @@ _STATUS: tuple[tuple[type[FairleadError], int], ...] = (
     (InputError, 400),
     (FairleadError, 503),  # nothing wrong with the request: the disk is full, a solver failed
 )
-_KNOWN = {
+_SENTENCES = {
     404: "there is nothing at this address",
     405: "this address does not take this method",
 }
@@ -61,7 +61,7 @@ async def _parameter(_request: Request, error: Exception) -> Response:
 
 async def _http(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    sentence = _KNOWN.get(error.status_code, str(error.detail))
+    sentence = _SENTENCES.get(error.status_code, str(error.detail))
     return problem(error.status_code, sentence, dict(error.headers or {}))
 
 

@@ -28,9 +28,9 @@ from fairlead.errors import FairleadError
 from fairlead.model.duration_text import DASH, ago, duration
 
 ATTEMPTS = 50  # newest attempts in the table
-STORY = "Why, and until when"
+EXPLANATION_TITLE = "Why, and until when"
 EVENTS = 200  # newest events in the list
-PIECE = 1 << 20  # bytes of a log that are asked for at a time
+CHUNK_BYTES = 1 << 20  # bytes of a log that are asked for at a time
 TAIL = 64_000  # characters of a log that the page begins with
 
 
@@ -140,7 +140,7 @@ def _later(job: JobView) -> Section:
     whole = address(f"/jobs/{job.id}", all=1)
     without = tag("noscript", link(whole, "Show why it is here and when it will end"))
     waiting = tag("p", "The forecast is being made.", class_="note", data_later=True)
-    return Section("story", STORY, join(waiting, without), SLOW)
+    return Section("story", EXPLANATION_TITLE, join(waiting, without), SLOW)
 
 
 def _story(forecasts: Forecasts, caller: Caller, job: JobView, now_s: float) -> Section:
@@ -150,7 +150,7 @@ def _story(forecasts: Forecasts, caller: Caller, job: JobView, now_s: float) -> 
     except NotFoundError:
         raise
     except FairleadError as problem:
-        return Section("story", STORY, note(f"No forecast: {problem}"), SLOW)
+        return Section("story", EXPLANATION_TITLE, note(f"No forecast: {problem}"), SLOW)
     return attempt_history(explanation, now_s)
 
 
@@ -164,7 +164,7 @@ def attempt_history(explanation: Explanation, now_s: float) -> Section:
     if events:
         parts.append(tag("h3", "Events, newest first"))
         parts.append(tag("ul", *items, class_="events", tabindex="0", aria_label="Events"))
-    return Section("story", STORY, join(*parts), SLOW)
+    return Section("story", EXPLANATION_TITLE, join(*parts), SLOW)
 
 
 def _finish(explanation: Explanation) -> tuple[object, ...]:
@@ -174,6 +174,8 @@ def _finish(explanation: Explanation) -> tuple[object, ...]:
         return ("No end is forecast: nobody knows how long its script takes after the last step.",)
     if explanation.stands_still:
         return ("No end is forecast: it stands still.",)
+    if explanation.waits_for_node:
+        return ("No end is forecast: its node is silent.",)
     if not explanation.rate_known:
         return ("No end is forecast: its rate is not known, neither stated nor measured yet.",)
     if explanation.forecast_kind == "none yet":

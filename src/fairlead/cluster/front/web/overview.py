@@ -35,7 +35,7 @@ from fairlead.model.duration_text import DASH, duration
 QUEUE = 40  # jobs shown here
 CELLS = 400  # devices up to which each is a field with its job's number
 SPANS = {"hour": 3600.0, "6h": 21600.0, "day": 86400.0, "all": float("inf")}  # s
-_WORDS = {"hour": "1 h", "6h": "6 h", "day": "24 h", "all": "all"}
+_WINDOW_LABELS = {"hour": "1 h", "6h": "6 h", "day": "24 h", "all": "all"}
 
 
 def overview(facade: Facade, ask: PageRequest) -> Page:
@@ -195,7 +195,7 @@ def _in_order(tenants: Iterable[TenantView]) -> list[TenantView]:
 
 
 def _choices(span: str) -> Iterable[Html]:
-    for key, words in _WORDS.items():
+    for key, words in _WINDOW_LABELS.items():
         chosen = "true" if key == span else None
         yield join(link(f"/?span={key}#pictures", words, aria_current=chosen), " ")
 

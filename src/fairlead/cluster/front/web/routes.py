@@ -19,7 +19,7 @@ from fairlead.cluster.front.facade import (
 )
 from fairlead.cluster.front.web import session
 from fairlead.cluster.front.web.forecasts import Forecasts
-from fairlead.cluster.front.web.job_page import PIECE, job_page
+from fairlead.cluster.front.web.job_page import CHUNK_BYTES, job_page
 from fairlead.cluster.front.web.layout import (
     FAST,
     SLOW,
@@ -41,7 +41,7 @@ from fairlead.errors import FairleadError, InputError
 
 LARGEST_FORM = 1 << 18  # bytes
 MAX_FIELDS = 20
-GUESS_S = 0.5  # what a wrong token costs
+WRONG_TOKEN_DELAY_S = 0.5  # what a wrong token costs
 SEE_OTHER = 303
 
 Show: TypeAlias = Callable[[Facade, PageRequest], Page]
@@ -104,7 +104,7 @@ class PageRoutes:
             if not session.same_origin(request):
                 return _foreign()
             try:
-                ask = await _asked(request, caller)
+                ask = await _page_request(request, caller)
                 target = await run_in_threadpool(change, self.facade, ask)
             except FairleadError as refused:
                 return _whole(_refusal(refused), caller)
@@ -119,8 +119,10 @@ class PageRoutes:
             return _to_login(request)
         cursor = request.query_params.get("cursor", "")
         try:
-            job = (await _asked(request, caller)).job
-            text, behind = await run_in_threadpool(self.facade.log, caller, job, cursor, PIECE)
+            job = (await _page_request(request, caller)).job
+            text, behind = await run_in_threadpool(
+                self.facade.log, caller, job, cursor, CHUNK_BYTES
+            )
         except FairleadError as refused:
             return _headed(PlainTextResponse(str(refused), _refusal(refused).status))
         return _headed(PlainTextResponse(strip_escapes(text), headers={"x-cursor": behind}))
@@ -147,7 +149,7 @@ class PageRoutes:
         caller = await self._known(token)
         if caller is None:
             self._throttle.failed(address)
-            await asyncio.sleep(GUESS_S)
+            await asyncio.sleep(WRONG_TOKEN_DELAY_S)
             return _whole(login_page(target, "This token is not known.", 403), None)
         response = RedirectResponse(target, SEE_OTHER)
         session.log_in(request, response, token)
@@ -173,7 +175,7 @@ class PageRoutes:
 
     async def _page(self, show: Show, request: Request, caller: Caller) -> Page:
         try:
-            ask = await _asked(request, caller)
+            ask = await _page_request(request, caller)
             return await run_in_threadpool(show, self.facade, ask)
         except FairleadError as refused:
             return _refusal(refused)
@@ -213,7 +215,7 @@ CHANGES: dict[str, Change] = {
 }
 
 
-async def _asked(request: Request, caller: Caller) -> PageRequest:
+async def _page_request(request: Request, caller: Caller) -> PageRequest:
     form = await _form(request) if request.method == "POST" else {}
     return PageRequest(caller, request.path_params, request.query_params, form)
 

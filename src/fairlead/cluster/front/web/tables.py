@@ -316,7 +316,7 @@ def _attempt_row(attempt: AttemptView, now_s: float) -> list[TableCell]:
         TableCell(where),
         TableCell(ago(attempt.began_s, now_s), f"{attempt.began_s:.1f}"),
         TableCell(duration(took), f"{took:.1f}"),
-        TableCell(count(steps), steps),
+        TableCell("?" if attempt.is_step_unknown else count(steps), steps),
         *(_part(value) for value in _parts(attempt)),
         TableCell(count(attempt.lost_steps), attempt.lost_steps),
         TableCell(attempt.why or "runs"),

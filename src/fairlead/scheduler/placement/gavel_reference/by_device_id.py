@@ -122,7 +122,7 @@ def _assign_lowest(
     return out, device
 
 
-@kernel("Tuple((i8[::1], i8[::1], i8[::1], b1[::1], i8[::1]))(PlannedGroups, PreviousRound, Site)")
+@kernel("Placed(PlannedGroups, PreviousRound, Site)")
 def _by_device_id(plan: PlannedGroups, before: PreviousRound, site: Site) -> Placed:
     to = _nothing_given(plan, before, site)
     slot = plan.slot
@@ -139,7 +139,7 @@ def _by_device_id(plan: PlannedGroups, before: PreviousRound, site: Site) -> Pla
             out, device = _assign_lowest(begin, end, size, out, device, to)
             size = _largest(plan, begin, end, size)
         begin = end
-    return to.order, to.first, to.given, to.kept, slot[to.order]
+    return Placed(to.order, to.first, to.given, to.kept, slot[to.order])
 
 
 def by_device_id(

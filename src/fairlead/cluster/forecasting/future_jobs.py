@@ -11,7 +11,7 @@ from fairlead.model.job import Arrival, Job
 from fairlead.scheduler.core.scheduler import Scheduler
 
 
-class JobsToCome:
+class FutureJobs:
     """Jobs that are expected: of kinds that the scheduler knows, with ids above all others."""
 
     def __init__(
@@ -36,13 +36,13 @@ class JobsToCome:
     def arrivals(self) -> Iterator[Arrival]:
         """By time; none where no job of the history could run here, for the stream of them has no end."""
         past = (job for _, batch in self._history.batches for job in batch)
-        if not any(map(self._runs_here, past)):
+        if not any(map(self._can_run, past)):
             return
         for one in self._history.expected(self._now_s, self._seed, self.first_id):
-            if self._runs_here(one.job):
+            if self._can_run(one.job):
                 yield one
 
-    def _runs_here(self, job: Job) -> bool:
+    def _can_run(self, job: Job) -> bool:
         """Whether the table knows the job's type, and a type has enough devices that work."""
         known = self._table.row(job.job_type) is not None
         return known and job.scale_factor <= self._most

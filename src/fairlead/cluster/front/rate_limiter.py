@@ -13,7 +13,7 @@ BURST = 20  # that need not wait after a pause
 MAX_WAIT_S = 1.0  # that one waits
 
 
-class QuestionPace:
+class RateLimiter:
     """Who asks waits until it is their turn; after a pause nobody does."""
 
     def __init__(

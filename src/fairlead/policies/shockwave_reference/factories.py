@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from fairlead.model.plan import Policy
 from fairlead.policies.allox import AlloX
-from fairlead.policies.gavel_reference import makers
-from fairlead.policies.request import Maker, PolicyRequest
+from fairlead.policies.gavel_reference import factories
+from fairlead.policies.request import PolicyFactory, PolicyRequest
 from fairlead.policies.shockwave_reference.allox import ReleasedAlloX
 from fairlead.policies.simple_share import SimpleShare
 
@@ -14,8 +14,8 @@ def _allox(request: PolicyRequest) -> Policy:
     return ReleasedAlloX(alpha=AlloX.of(request.argument or "0.2").alpha)
 
 
-MAKERS: Mapping[str, Maker] = {
-    **makers.MAKERS,
+FACTORIES: Mapping[str, PolicyFactory] = {
+    **factories.FACTORIES,
     "allox": _allox,
     "gandiva_fair": lambda _: SimpleShare(),
 }

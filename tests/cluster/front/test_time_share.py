@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fairlead.cluster.front.part_of_time import MAX_WAIT_S, PART, PartOfTime
+from fairlead.cluster.front.time_share import MAX_WAIT_S, PART, TimeShare
 
 
 class Clock:
@@ -23,12 +23,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def part(clock: Clock) -> PartOfTime:
-    return PartOfTime(lambda: clock.now, clock.pass_)
+def part(clock: Clock) -> TimeShare:
+    return TimeShare(lambda: clock.now, clock.pass_)
 
 
 def test_whoever_asks_without_a_pause_gets_a_part_of_the_time(
-    clock: Clock, part: PartOfTime
+    clock: Clock, part: TimeShare
 ) -> None:
     for _ in range(100):
         with part.turn():
@@ -36,7 +36,7 @@ def test_whoever_asks_without_a_pause_gets_a_part_of_the_time(
     assert clock.now - 100.0 == pytest.approx(0.3 / PART, rel=0.02)
 
 
-def test_after_a_pause_nobody_waits(clock: Clock, part: PartOfTime) -> None:
+def test_after_a_pause_nobody_waits(clock: Clock, part: TimeShare) -> None:
     with part.turn():
         clock.pass_(0.003)
     clock.pass_(0.1)
@@ -45,7 +45,7 @@ def test_after_a_pause_nobody_waits(clock: Clock, part: PartOfTime) -> None:
         assert clock.now == before
 
 
-def test_a_long_answer_holds_up_the_next_for_a_bounded_time(clock: Clock, part: PartOfTime) -> None:
+def test_a_long_answer_holds_up_the_next_for_a_bounded_time(clock: Clock, part: TimeShare) -> None:
     with part.turn():
         clock.pass_(3.0)
     before = clock.now
@@ -53,7 +53,7 @@ def test_a_long_answer_holds_up_the_next_for_a_bounded_time(clock: Clock, part: 
         assert clock.now == pytest.approx(before + MAX_WAIT_S)
 
 
-def test_what_fails_counts_and_gives_the_turn_back(clock: Clock, part: PartOfTime) -> None:
+def test_what_fails_counts_and_gives_the_turn_back(clock: Clock, part: TimeShare) -> None:
     def fail() -> None:
         with part.turn():
             clock.pass_(0.01)
@@ -66,7 +66,7 @@ def test_what_fails_counts_and_gives_the_turn_back(clock: Clock, part: PartOfTim
         assert clock.now == pytest.approx(before + 0.01 * (1 / PART - 1))
 
 
-def test_one_thread_at_a_time(clock: Clock, part: PartOfTime) -> None:
+def test_one_thread_at_a_time(clock: Clock, part: TimeShare) -> None:
     inside: list[int] = []
 
     def ask(number: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fairlead.client.messages import (
-    HEAD,
+    HEADER,
     FromAgent,
     FromRank,
     Grant,
@@ -22,7 +22,7 @@ from fairlead.client.messages import (
     RankFrames,
     frame,
 )
-from fairlead.cluster.agent.newcomers import MAX_NEWCOMERS, allowed
+from fairlead.cluster.agent.pending_connections import MAX_PENDING, allowed
 from fairlead.cluster.agent.rank_server import Key, RankConnections, RankServer
 
 WAIT_S = 180.0
@@ -35,7 +35,7 @@ class Handler:
     def admit(self, hello: Hello) -> str:
         return ""
 
-    def hear(self, key: Key, message: FromRank) -> None:
+    def handle(self, key: Key, message: FromRank) -> None:
         pass
 
     def greet(self, key: Key) -> list[FromAgent]:
@@ -88,7 +88,7 @@ def test_silent_connections_are_few_and_ranks_get_in(
                     except BlockingIOError:  # the backlog is full
                         await asyncio.sleep(0.01)
             assert await greeted(server.path) == GRANT
-            while len(os.listdir("/proc/self/fd")) > before + len(silent) + MAX_NEWCOMERS:
+            while len(os.listdir("/proc/self/fd")) > before + len(silent) + MAX_PENDING:
                 await asyncio.sleep(0.01)
         finally:
             for one in silent:
@@ -104,7 +104,7 @@ def test_silent_connections_are_few_and_ranks_get_in(
 def test_a_first_message_is_short(tmp_path: Path) -> None:
     async def scenario(server: RankServer) -> None:
         reader, writer = await asyncio.open_unix_connection(server.path)
-        writer.write(HEAD.pack(30_000))  # and nothing of it
+        writer.write(HEADER.pack(30_000))  # and nothing of it
         assert await reader.read() == b""
         writer.close()
         await writer.wait_closed()
@@ -126,7 +126,7 @@ def test_without_descriptors_it_waits_and_says_so_once(
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             return await accept(listening)
 
-        monkeypatch.setattr("fairlead.cluster.agent.rank_server._SCARCE_S", 0.01)
+        monkeypatch.setattr("fairlead.cluster.agent.rank_server._RETRY_DELAY_S", 0.01)
         monkeypatch.setattr(loop, "sock_accept", refuse)
         assert await greeted(server.path) == GRANT  # taken by the call that was under way
         assert await greeted(server.path) == GRANT
@@ -137,7 +137,7 @@ def test_without_descriptors_it_waits_and_says_so_once(
 
 
 def test_few_where_few_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    for files, most in ((1 << 20, MAX_NEWCOMERS), (256, 32), (8, 4), (-1, MAX_NEWCOMERS)):
+    for files, most in ((1 << 20, MAX_PENDING), (256, 32), (8, 4), (-1, MAX_PENDING)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, n=files: (n, n))
         assert allowed() == most
 

@@ -10,39 +10,41 @@ import struct
 import time
 from collections import Counter
 
-MAX_NEWCOMERS = 64  # at once
+MAX_PENDING = 64  # at once
 _PART = 8  # of the descriptors that this process may open, at most one in so many
-_COMPLAIN_S = 60.0  # between two complaints
+_WARN_INTERVAL_S = 60.0  # between two complaints
 _CREDENTIALS = struct.Struct("3i")  # pid, user, group
 _log = logging.getLogger(__name__)
 
 
-class Complaint:
+class ThrottledWarning:
     """A warning that is logged once in a while, however often there is reason for it."""
 
     def __init__(self) -> None:
         self._next = 0.0
-        self._unsaid = 0
+        self._suppressed = 0
 
     def __call__(self, text: str) -> None:
         """Log it, or count it."""
         now = time.monotonic()
         if now < self._next:
-            self._unsaid += 1
+            self._suppressed += 1
             return
-        more = f" ({self._unsaid:,} more of the kind since the last)" if self._unsaid else ""
+        more = (
+            f" ({self._suppressed:,} more of the kind since the last)" if self._suppressed else ""
+        )
         _log.warning("%s%s", text, more)
-        self._next, self._unsaid = now + _COMPLAIN_S, 0
+        self._next, self._suppressed = now + _WARN_INTERVAL_S, 0
 
 
-class Newcomers:
+class PendingConnections:
     """Open connections without a Hello."""
 
     def __init__(self, most: int | None = None) -> None:
         """most: connections; None = 64, or less where this process may open few files."""
         self._most = allowed() if most is None else most
         self._groups: dict[asyncio.StreamWriter, int] = {}  # oldest first -> process group
-        self._complain = Complaint()
+        self._warn = ThrottledWarning()
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -56,7 +58,7 @@ class Newcomers:
         oldest = next(one for one, of in self._groups.items() if of == group)
         del self._groups[oldest]
         oldest.transport.abort()
-        self._complain(
+        self._warn(
             f"process group {group} holds {connections} connections to this agent on which nothing is said; "
             "they are closed"
         )
@@ -71,9 +73,7 @@ def allowed() -> int:
     """So many connections that the files of this process do not run out."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
-        MAX_NEWCOMERS
-        if files == resource.RLIM_INFINITY
-        else max(min(MAX_NEWCOMERS, files // _PART), 4)
+        MAX_PENDING if files == resource.RLIM_INFINITY else max(min(MAX_PENDING, files // _PART), 4)
     )
 
 

@@ -11,10 +11,10 @@ from typing import NoReturn
 
 _SESSION, _INSIDE, _FAILED = b"s", b"d", b"!"
 _RESET = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
-_LARGEST = 1 << 16
+_MAX_READ = 1 << 16
 
 
-class Newborn:
+class PendingExec:
     """It has a session of its own. pipe: readable when there is something to ``read``."""
 
     def __init__(self, pid: int, pipe: int, argv: Sequence[str], cwd: str, limit_s: float) -> None:
@@ -26,7 +26,7 @@ class Newborn:
     def read(self) -> str | None:
         """None = it has not come to its program yet; "" = it runs, or was killed; else why it cannot."""
         try:
-            while data := os.read(self.pipe, _LARGEST):
+            while data := os.read(self.pipe, _MAX_READ):
                 self._output += data
         except BlockingIOError:
             return None
@@ -53,7 +53,7 @@ def fork_rank(
     output: int,
     keep: Sequence[int],
     limit_s: float,
-) -> Newborn:
+) -> PendingExec:
     """Fork a process that becomes the leader of a session and executes a program, without waiting for that.
     For processes with one thread. output: its stdout and stderr; keep: descriptors that it inherits.
     Raises OSError."""
@@ -72,7 +72,7 @@ def fork_rank(
         os.close(theirs)
     os.read(ours, 1)  # at once: from here on its group can be signalled
     os.set_blocking(ours, False)
-    return Newborn(pid, ours, argv, cwd, limit_s)
+    return PendingExec(pid, ours, argv, cwd, limit_s)
 
 
 def _become(
@@ -121,5 +121,5 @@ def _inherit(output: int, keep: Sequence[int], pipe: int) -> None:
 
 
 def _fail(pipe: int, why: str) -> NoReturn:
-    os.write(pipe, _FAILED + why.encode(errors="replace")[: _LARGEST >> 1])
+    os.write(pipe, _FAILED + why.encode(errors="replace")[: _MAX_READ >> 1])
     os._exit(127)

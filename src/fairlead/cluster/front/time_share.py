@@ -13,7 +13,7 @@ PART = 0.1  # of the time
 MAX_WAIT_S = 0.5  # that the next one waits
 
 
-class PartOfTime:
+class TimeShare:
     """Lets one thread at a time compute, for a part of the time. Who comes after a pause does not wait."""
 
     def __init__(

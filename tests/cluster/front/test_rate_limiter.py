@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead.cluster.front.question_pace import BURST, MAX_WAIT_S, PER_S, QuestionPace
+from fairlead.cluster.front.rate_limiter import BURST, MAX_WAIT_S, PER_S, RateLimiter
 
 
 class Clock:
@@ -19,7 +19,7 @@ class Clock:
 
 def test_whoever_asks_without_a_pause_gets_so_many_answers_a_second() -> None:
     clock = Clock()
-    pace = QuestionPace(lambda: clock.now, clock.sleep)
+    pace = RateLimiter(lambda: clock.now, clock.sleep)
     for _ in range(500):
         pace.wait()
     assert clock.now - 100.0 == pytest.approx((499 - BURST) / PER_S)
@@ -27,7 +27,7 @@ def test_whoever_asks_without_a_pause_gets_so_many_answers_a_second() -> None:
 
 def test_after_a_pause_some_are_not_held_up() -> None:
     clock = Clock()
-    pace = QuestionPace(lambda: clock.now, clock.sleep)
+    pace = RateLimiter(lambda: clock.now, clock.sleep)
     for _ in range(100):
         pace.wait()
     clock.now += 10.0
@@ -41,7 +41,7 @@ def test_after_a_pause_some_are_not_held_up() -> None:
 
 def test_nobody_waits_longer_than_a_bound_however_many_ask_at_once() -> None:
     asked: list[float] = []
-    pace = QuestionPace(lambda: 100.0, asked.append)
+    pace = RateLimiter(lambda: 100.0, asked.append)
     for _ in range(1_000):
         pace.wait()
     assert max(asked) == pytest.approx(MAX_WAIT_S)

@@ -32,10 +32,10 @@ from fairlead.policies.gavel_reference.water_filling import (
     ReleasedWaterFilling,
 )
 from fairlead.policies.nash import StrategyProof
-from fairlead.policies.request import Maker
+from fairlead.policies.request import PolicyFactory
 from fairlead.policies.water_filling import SpaceSharingWaterFilling
 
-MAKERS: Mapping[str, Maker] = {
+FACTORIES: Mapping[str, PolicyFactory] = {
     "fifo": lambda request: FifoShares(seed=request.seed),
     "fifo_aware": lambda _: FastestFirstFifo(),
     "fifo_packed": lambda _: GavelSpaceSharingFifo(),

@@ -1,0 +1,72 @@
+"""What is called of others in a run: it gets nothing that it can spoil, and its errors name it."""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fairlead.errors import FairleadError, SolveError
+
+T = TypeVar("T")
+
+_OUR_FILES = f"{Path(__file__).parents[1]}/"
+
+
+def is_built_in(made: object) -> bool:
+    """Whether an object is of one of Fairlead's own classes, which are tested and asked as they are."""
+    return type(made).__module__.startswith("fairlead.")
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """What is raised within and Fairlead's own begins with where, once."""
+    try:
+        yield
+    except FairleadError as problem:
+        if str(problem).startswith(f"{where}:"):
+            raise
+        raise type(problem)(f"{where}: {problem}") from None
+
+
+@contextmanager
+def calling_others(where: str, error: type[FairleadError] = SolveError) -> Iterator[None]:
+    """Whatever is raised within is one sentence that begins with where. What is not Fairlead's own becomes
+    ``error``, and the sentence ends with the line of code."""
+    with naming(where):
+        try:
+            yield
+        except FairleadError:
+            raise
+        except Exception as problem:
+            raise error(f"{where}: {_sentence(problem)}") from problem
+
+
+def _sentence(problem: Exception) -> str:
+    """What was raised, and the last line of others' code that led to it, if it got that far."""
+    what = " ".join(f"{type(problem).__name__}: {problem}".split())
+    # Methods that Python makes itself, as those of dataclasses, have no file but "<string>".
+    theirs = [
+        frame
+        for frame in traceback.extract_tb(problem.__traceback__)
+        if not frame.filename.startswith((_OUR_FILES, "<"))
+    ]
+    return f"{what} ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else what
+
+
+def read_only(record: T) -> T:
+    """The same record with views of its arrays, and of those of records in it, that cannot be written to."""
+    if isinstance(record, np.ndarray):
+        view: Any = record.view()
+        view.flags.writeable = False
+        return view  # type: ignore[no-any-return]
+    if isinstance(record, tuple) and hasattr(record, "_fields"):
+        return type(record)(*map(read_only, record))
+    if not is_dataclass(record) or isinstance(record, type):
+        return record
+    views = {field.name: read_only(getattr(record, field.name)) for field in fields(record)}
+    changed = {name: view for name, view in views.items() if view is not getattr(record, name)}
+    return replace(record, **changed) if changed else record

@@ -1,0 +1,76 @@
+"""A forecast is told only of the situation that the job is in now."""
+
+from pathlib import Path
+
+from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
+
+from fairlead.cli.job_history import end
+from fairlead.cluster.protocol.api_models import Explanation
+
+LONG_S = 600.0
+
+
+def _explain(cluster: EngineNodes, job: int) -> Explanation:
+    return cluster.service.explain(ADMIN, job)
+
+
+def _forecast(cluster: EngineNodes) -> tuple[PlayedNode, int]:
+    """A node, and a job that trains there, whose end is forecast."""
+    node = cluster.node("one")
+    job = cluster.submit(total_steps=1_000)
+    node.register()
+    cluster.begin(node, job)
+    cluster.until(lambda: _explain(cluster, job).finish_s is not None)
+    return node, job
+
+
+def _made_s(cluster: EngineNodes, told: Explanation) -> float:
+    """Cluster's time of the state that the forecast is of, at the latest."""
+    assert told.forecast_age_s is not None
+    return cluster.service.engine.state.now_s() - told.forecast_age_s
+
+
+def test_no_end_is_told_that_rests_on_devices_which_are_gone(tmp_path: Path) -> None:
+    """Neither of the job that has lost them, nor of one that waited for them."""
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        _, job = _forecast(cluster)
+        waits = cluster.submit(total_steps=1_000)
+        cluster.until(lambda: _explain(cluster, waits).finish_s is not None)
+        cluster.service.drain(ADMIN, "one")
+        cluster.until(lambda: cluster.service.attempts(ADMIN, job)[0].ended_s is not None)
+        assert _explain(cluster, waits).finish_s is None
+        told = _explain(cluster, job)
+        ended_s = cluster.service.attempts(ADMIN, job)[0].ended_s
+        assert ended_s is not None
+        assert told.finish_s is None
+        if told.forecasts:  # made meanwhile
+            assert _made_s(cluster, told) >= ended_s
+        else:
+            assert end(told) == "The forecast is being made: ask again in a moment."
+
+
+def test_of_a_job_on_a_silent_node_no_end_is_told(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node, job = _forecast(cluster)
+        cluster.silence(node)
+        cluster.until(lambda: "silent" in _explain(cluster, job).why_here)
+        told = _explain(cluster, job)
+        assert (told.finish_s, told.forecasts, told.waits_for_node) == (None, 0, True)
+        assert end(told) == "No end is forecast: its node is silent."
+
+
+def test_a_rate_that_is_shown_is_known_to_forecasts(tmp_path: Path) -> None:
+    """Progress alone is no news: it is taken over at the end of the round, and asked for before."""
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node = cluster.node("one")
+        job = cluster.submit(unmanaged=True, rates={}, total_steps=1_000)
+        node.register()
+        cluster.until(lambda: (job, 1) in node.statuses)
+        node.run(job, 1, loaded_step=0, step=0, trained_s=0.0)
+        cluster.until(
+            lambda: cluster.do(lambda: cluster.service.engine.state.registry.jobs[job].tells_steps)
+        )
+        assert not _explain(cluster, job).rate_known
+        node.run(job, 1, loaded_step=0, step=40, trained_s=20.0, ran_s=20.0)
+        cluster.until(lambda: cluster.job(job).measured_rate == 2.0)
+        assert _explain(cluster, job).rate_known
