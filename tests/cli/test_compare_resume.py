@@ -181,8 +181,10 @@ def test_a_policy_that_fails_does_not_keep_the_others_from_the_table(
     assert re.fullmatch(
         r"fairlead: policy 'greedy' at \d+ s: \w+: \d.\d+ devices shared out of 3", last
     )
-    assert call("compare", "--resume", "partly") == 1, "as long as the policy is as it was"
-    capsys.readouterr()
+    assert call("compare", "--resume", "partly", "--json") == 1, "while the policy is as it was"
+    message = json.loads(capsys.readouterr().out)
+    assert list(message["runs"]) == list(message["ratios"]) == ["fifo", "las"]
+    assert message["failed"] == {"greedy": last.removeprefix("fairlead: ")}
     greedy.write_text(GREEDY.replace("TIMES", "0.01"))
     del sys.modules["greedy"]
     importlib.invalidate_caches()
@@ -199,3 +201,7 @@ def test_where_no_policy_comes_to_its_end_there_is_the_error_alone(
     message = capsys.readouterr()
     assert message.out == ""
     assert "policy 'greedy' at" in message.err
+    assert call("compare", "--resume", "none", "--json") == 1
+    message = json.loads(capsys.readouterr().out)
+    assert message["runs"] == {}
+    assert "policy 'greedy' at" in message["failed"]["greedy"]

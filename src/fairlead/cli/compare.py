@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -152,17 +153,19 @@ def _run_comparison(
         runs = comparison.finish(folder, prepared)
         for line in runs.skipped:
             print(f"fairlead: {line}", file=sys.stderr)
-        if runs.plotted:
-            _show(runs.plotted, runs.reference(comparison.reference), folder, json)
-        _raise_first(runs.errors)
+        failed = {label: _labelled(label, str(error)) for label, error in runs.errors.items()}
+        reference = runs.reference(comparison.reference)
+        if runs.plotted or json:
+            _show(runs.plotted, reference, folder, json=json, failed=failed)
+        _raise_first(runs.errors, failed)
     except KeyboardInterrupt:
         print(f"fairlead: interrupted. Go on with: {command_to_resume(folder)}", file=sys.stderr)
         raise typer.Exit(130) from None
 
 
-def _raise_first(errors: Mapping[str, FairleadError]) -> None:
-    """Raise the first error, and print the others, each with the label of its run. No error: do nothing."""
-    sentences = {label: _labelled(label, str(problem)) for label, problem in errors.items()}
+def _raise_first(errors: Mapping[str, FairleadError], sentences: Mapping[str, str]) -> None:
+    """Raise the first error, and print the others, as the sentences by the labels of their runs have them.
+    No error: do nothing."""
     for label in list(errors)[1:]:
         print(f"fairlead: {sentences[label]}", file=sys.stderr)
     for label, problem in errors.items():
@@ -193,12 +196,34 @@ def _compare_folders(
         raise ConfigError(f"compare: expected two runs or more, got only {folders[0]}")
     labels = [run.label for run in named]
     reference = _reference(labels, [str(run.config.get("policy")) for run in named], relative_to)
-    _show(named, reference, o.new_folder(out, "compare"), json)
+    _show(named, reference, o.new_folder(out, "compare"), json=json)
 
 
-def _show(named: list["PlottedRun"], reference: int | None, folder: Path, json: bool) -> None:
-    """Write the page, print the tables."""
+def _show(
+    named: list["PlottedRun"],
+    reference: int | None,
+    folder: Path,
+    *,
+    json: bool,
+    failed: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Write the page, print the tables. failed: label -> why there is no such run."""
+    if named:
+        _write_page(named, reference, folder)
+    if json:
+        form = _machine_form(named, reference)
+        o.print_json({**form, "failed": dict(failed), "out": str(folder)})
+        return
     from fairlead.analysis.report import terminal_tables as tables
+
+    shown = [(run.label, run.metrics) for run in named]
+    tables.show(tables.comparison_table(shown, tables.terminal_width()))
+    if reference is not None:
+        tables.show(tables.ratio_table(shown, reference))
+    print(f"Report: {folder / 'report.html'}")
+
+
+def _write_page(named: list["PlottedRun"], reference: int | None, folder: Path) -> None:
     from fairlead.analysis.report.comparison_report import comparison_report
     from fairlead.simulator.traces.atomic_write import write_atomically
 
@@ -207,14 +232,6 @@ def _show(named: list["PlottedRun"], reference: int | None, folder: Path, json: 
     )
     with write_atomically(folder / "report.html") as partial:
         partial.write_text(page, encoding="utf-8")
-    if json:
-        o.print_json({**_machine_form(named, reference), "out": str(folder)})
-        return
-    shown = [(run.label, run.metrics) for run in named]
-    tables.show(tables.comparison_table(shown, tables.terminal_width()))
-    if reference is not None:
-        tables.show(tables.ratio_table(shown, reference))
-    print(f"Report: {folder / 'report.html'}")
 
 
 def _names(one_by_one: list[str] | None, together: str | None) -> list[str]:
