@@ -43,13 +43,14 @@ class PlayedNode:
         self.leased: set[tuple[int, int]] = set()  # starts that were ever granted a lease
         self.seq = 0
         self.follows = -1  # the orders that it knows
+        self.ending = False  # its agent was told to end
 
     def register(self, **more: Any) -> Welcome:
         self.follows = -1
         message = Register(
             protocol=PROTOCOL, version="0", node=self.name, incarnation=self.incarnation,
             host="h", accelerator="v100", devices=self.devices, simulated_devices=True,
-            holds=self.holds(), **more,
+            holds=self.holds(), ending=self.ending, **more,
         )  # fmt: skip
         return self.cluster.service.register(message).result(WAIT_S)
 
@@ -69,10 +70,11 @@ class PlayedNode:
         orders = self.say(**more)
         self.follows = orders.seq
         wanted = {(a.job, a.attempt) for a in orders.desired}
-        for job, attempt in wanted - self.statuses.keys():
+        new = set() if self.ending else wanted - self.statuses.keys()
+        for job, attempt in new:
             self.statuses[job, attempt] = AttemptStatus(job=job, attempt=attempt, state="starting")
         for key in [key for key in self.statuses if key not in wanted]:
-            self.end(*key, exit_code=0)
+            self.end(*key, exit_code=0, reason="agent leaves" if self.ending else "")
         for key in orders.forget:
             self.statuses.pop(key, None)
         return orders
@@ -83,7 +85,7 @@ class PlayedNode:
         orders = self.cluster.front.report(
             NodeReport(
                 node=self.name, incarnation=self.incarnation, seq=self.seq,
-                holds=self.holds(), orders_seq=self.follows, **more,
+                holds=self.holds(), orders_seq=self.follows, ending=self.ending, **more,
             )
         )  # fmt: skip
         self.leased |= {(a.job, a.attempt) for a in orders.desired if a.job in orders.leases}

@@ -14,6 +14,8 @@ from tests.cluster.server_nodes import (
 
 from fairlead.errors import ConfigError
 
+ENDING = "its agent is being ended in order; its jobs save, and go elsewhere"
+
 
 def test_a_cordoned_node_is_given_no_jobs_and_says_why(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
@@ -93,6 +95,70 @@ def test_what_a_node_was_ordered_as_it_left_begins_elsewhere(tmp_path: Path) -> 
         assert cluster.view("one").state == "offline"
         cluster.service.remove_node(ADMIN, "one")
         assert [node.name for node in cluster.service.nodes(ADMIN)] == ["two"]
+
+
+def test_a_node_whose_agent_is_being_ended_is_given_nothing_more(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one, job = _running(cluster)
+        two = cluster.node("two", devices=2)
+        two.register()
+        one.ending = True
+        one.stopping(job, 1)
+        cluster.until(lambda: cluster.view("one").state == "offline")
+        assert cluster.view("one").reason == ENDING
+        more = cluster.submit()
+        cluster.until(lambda: more in two.jobs)
+        assert (more, 1) not in one.statuses, "nothing new is ordered of it"
+        cluster.until(lambda: job in two.jobs)
+        assert cluster.job(job).failures == 0
+        assert cluster.service.store.attempts(job)[0].why == "agent leaves"
+
+
+def test_an_agent_that_registers_while_it_is_being_ended_is_given_nothing(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.ending = True
+        one.register()
+        assert cluster.view("one").state == "offline"
+        job = cluster.submit()
+        two = cluster.node("two")
+        two.register()
+        cluster.until(lambda: job in two.jobs)
+        assert one.jobs == set()
+
+
+def test_a_start_that_an_ending_agent_does_not_begin_is_no_failure(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        cluster.silence(one)
+        job = cluster.submit()
+        desired = cluster.service.engine.state.fleet.nodes["one"].desired
+        cluster.until(lambda: job in {a.job for a in desired.published.desired})
+        one.ending = True
+        one.follows = desired.published.seq  # it has them, and holds nothing of them
+        one.say()
+        two = cluster.node("two")
+        two.register()
+        cluster.until(lambda: job in two.jobs)
+        assert cluster.job(job).failures == 0
+        first = cluster.service.store.attempts(job)[0]
+        assert (first.end, first.why) == ("agent left", "agent leaves")
+
+
+def test_a_gang_is_started_elsewhere_when_an_agent_of_it_is_being_ended(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one, two = cluster.node("one"), cluster.node("two")
+        for node in (one, two):
+            node.register()
+        job = cluster.submit(scale_factor=2)
+        cluster.until(lambda: job in one.jobs and job in two.jobs)
+        one.ending = True
+        del one.statuses[job, 1]  # it has never begun it
+        three = cluster.node("three")
+        three.register()
+        cluster.until(lambda: (job, 2) in two.statuses and (job, 2) in three.statuses)
+        assert cluster.job(job).failures == 0
 
 
 def _take_over(cluster: EngineNodes, old: PlayedNode, **more: object) -> PlayedNode:

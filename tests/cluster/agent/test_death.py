@@ -48,6 +48,34 @@ def test_a_leaving_agent_lets_its_jobs_save_and_says_so(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_an_agent_says_at_once_that_it_is_being_ended(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            await server.order(plain(1, *STUBBORN, grace_s=1000.0))
+            await server.until_output(1, "up")
+            assert not server.registered[0].ending
+            os.kill(agent.pid, signal.SIGTERM)
+            await server.until(lambda: server.newest is not None and server.newest.ending)
+            assert server.newest is not None
+            assert not server.newest.leaving
+            assert server.statuses[1, 1].state == "stopping"
+            await server.order(plain(1, *STUBBORN), plain(2, "true"))
+            await server.until(
+                lambda: server.newest is not None and server.newest.orders_seq == server.orders.seq
+            )
+            assert (2, 1) not in server.statuses, "it begins nothing"
+            wanted = server.orders.desired
+            server.registered.clear()  # the server has forgotten all
+            server.orders = type(server.orders)(seq=0, desired=wanted)
+            await server.until(lambda: server.registered)
+            assert server.registered[0].ending
+            os.kill(agent.pid, signal.SIGTERM)
+            assert await agent.wait() == 0
+            assert server.newest.leaving
+
+    asyncio.run(scenario())
+
+
 def test_a_second_signal_kills_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path / "s") as (server, agent):

@@ -13,6 +13,7 @@ from fairlead.cluster.server.live_node import Hold, LiveNode
 from fairlead.cluster.server.node_condition import condition, usable
 
 LEFT_S = 1_700_000_000.0
+ENDING = "its agent is being ended in order; its jobs save, and go elsewhere"
 LEFT = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(LEFT_S))
 
 
@@ -41,6 +42,20 @@ def _node(more: dict[str, object]) -> LiveNode:
             f"its agent was ended in order, {LEFT}",
         ),
         ({"agent.left_s": LEFT_S, "drained": True}, "drained", "drained by an administrator"),
+        ({"agent.ending": True}, "offline", ENDING),
+        ({"agent.ending": True, "health.problems": ("disk full",)}, "offline", ENDING),
+        ({"agent.ending": True, "drained": True}, "drained", "drained by an administrator"),
+        (
+            {"agent.ending": True, "agent.left_s": LEFT_S},
+            "offline",
+            f"its agent was ended in order, {LEFT}",
+        ),
+        (
+            {"agent.ending": True, "suspect": True},
+            "suspect",
+            "silent for 10 s; its lease ends in 30 s",
+        ),
+        ({"agent.ending": True, "lost": True, "leases.until": 95.0}, "lost", "silent for 10 s"),
         ({"health.cordoned": "3 jobs failed there"}, "unhealthy", "3 jobs failed there"),
         ({"health.problems": ("disk full", "clock wrong")}, "unhealthy", "disk full; clock wrong"),
         ({"health.problems": ("x",), "health.cordoned": "y"}, "unhealthy", "x; y"),

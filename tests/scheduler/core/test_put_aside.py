@@ -55,3 +55,15 @@ def test_nothing_is_noted_of_jobs_that_leave() -> None:
     assert set(core.data.running.left) == {2}
     run(core, JobsCancelled(7.0, (JobId(2),)))
     assert not core.data.running.left
+
+
+def test_it_comes_back_while_the_round_of_the_last_other_job_has_yet_to_end() -> None:
+    core = scheduler("las_aware", a=1, b=1)
+    first = start(run(core, submit(1, 2)))
+    run(core, hold(5.0, 2))
+    second = start(run(core, ended(first, 6.0, 0.0)))
+    run(core, JobsCancelled(6.5, (JobId(1),)))
+    run(core, hold(7.0, 2, held=False))
+    third = start(run(core, ended(second, 8.0, 0.0)))
+    assert third.job_groups.tolist() == [[2]]
+    invariants.check(core)

@@ -58,6 +58,7 @@ class NodeReports:
             cleared=self._spawner.cleared[-_MAX_REPORTED:],
             seen=self._memory.position,
             halted_runs=self._memory.halted_runs,
+            ending=self._node.orders.leaving,
         )
 
     def next(self) -> NodeReport:
@@ -76,5 +77,6 @@ class NodeReports:
             health_known=bool(spawner_problem) or self._health.report is not None,
             checked=self._trials.result.number,
             check_problem=one_line(self._trials.result.problem),
+            ending=self._node.orders.leaving,
             leaving=self.leaving,
         )

@@ -44,6 +44,7 @@ class OrderFollower:
     ) -> None:
         self.identity: NodeIdentity | None = None
         self.seq = -1  # the newest orders that are followed
+        self.leaving = False  # the agent was told to end, and nothing is begun any more
         self._attempts = attempts
         self._launcher = launcher
         self._ending = ending
@@ -51,7 +52,6 @@ class OrderFollower:
         self._changed = changed
         self._lease_s = 0.0
         self._rate_bound = 0.0
-        self._leaving = False
 
     def welcome(self, welcome: Welcome) -> None:
         """Registered: the orders of this server count from here."""
@@ -77,7 +77,8 @@ class OrderFollower:
 
     def leave(self) -> float:
         """The agent is told to end: stop everything, start nothing. Returns the longest grace, seconds."""
-        self._leaving = True
+        self.leaving = True
+        self._changed()  # the server shall give it nothing more
         for start in self._attempts:
             self._ending.stop(start, AGENT_LEAVES)
         return max((start.grace_s for start in self._attempts), default=0.0)
@@ -115,7 +116,7 @@ class OrderFollower:
             if (known := self._attempts.get(key)) is not None:
                 if known.is_of(assignment):
                     _update(known, assignment)
-            elif not self._leaving and self._attempts.is_new(assignment):
+            elif not self.leaving and self._attempts.is_new(assignment):
                 self._hold(assignment)
 
     def _hold(self, assignment: Assignment) -> None:

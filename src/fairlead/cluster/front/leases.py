@@ -59,7 +59,8 @@ class LeasedNode:
     lease_until: float = 0.0  # every lease that it was granted is over by then
     granted: set[AttemptKey] = field(default_factory=set)  # starts that ever got a lease
     statuses: tuple[AttemptStatus, ...] = ()  # all that it holds, as it said last
-    health: tuple[object, ...] = ((), (), 0)  # what it said last of problems and test starts
+    # What it said last of problems, of test starts, and of its agent's end
+    health: tuple[object, ...] = ((), (), 0)
     contested: int = 0  # registrations of another incarnation that are being decided
     holds: dict[AttemptKey, tuple[object, ...]] = field(default_factory=dict)  # without progress
 
@@ -120,7 +121,13 @@ class LeaseTable:
             node.awaited = None
         node.answered = node.orders.seq
         changed = self._take(node, message.holds) or follows or message.leaving
-        health = (message.health_known, message.problems, message.dead, message.checked)
+        health = (
+            message.health_known,
+            message.problems,
+            message.dead,
+            message.checked,
+            message.ending,
+        )
         changed, node.health = changed or health != node.health, health
         leases = self._renew(node)
         if leases:
@@ -140,6 +147,7 @@ class LeaseTable:
                 checked=message.checked,
                 check_problem=message.check_problem,
                 health_known=message.health_known,
+                ending=message.ending,
                 leaving=message.leaving,
                 report=msgspec.Raw(msgspec.msgpack.encode(message)),
             )

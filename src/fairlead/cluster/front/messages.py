@@ -251,11 +251,12 @@ class Reported(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     lease_until: float
     changed: bool  # is there more to it than progress?
     granted: tuple[tuple[int, int], ...]  # starts that ever got a lease
-    problems: tuple[str, ...] = ()  # these six: as in ``NodeReport``
+    problems: tuple[str, ...] = ()  # these seven: as in ``NodeReport``
     dead: tuple[int, ...] = ()
     checked: int = 0
     check_problem: str = ""
     health_known: bool = True
+    ending: bool = False
     leaving: bool = False
     report: msgspec.Raw  # as the node sent it
 

@@ -89,6 +89,7 @@ class Register(msgspec.Struct, frozen=True, kw_only=True):
     halted_runs: Annotated[
         tuple[Name, ...], Meta(max_length=64)
     ] = ()  # run ids of servers that halted
+    ending: bool = False  # as in ``NodeReport``
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,7 +195,8 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     health_known: bool = (
         True  # False: its checks have not come back yet, and ``problems`` says nothing
     )
-    leaving: bool = False  # it was told to end: nothing runs there any more, and nothing will
+    ending: bool = False  # it was told to end: it stops what it holds, and begins nothing
+    leaving: bool = False  # that is done: nothing runs there any more, and nothing will
 
 
 class StartCheck(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, get_args
 # unhealthy: answers, but a check fails or it was cordoned. waiting: taken over by another agent while jobs
 # of the one before may still run, or the cluster was restored and jobs it does not know may, or it is halted.
 # drained: an administrator wants nothing there, or it is no longer in the cluster file. offline: its agent
-# was told to end, and has ended all jobs.
+# was told to end, and ends all jobs or has ended them.
 # lost: silent for so long that nothing runs there any more.
 NodeState: TypeAlias = Literal[
     "up", "suspect", "unhealthy", "waiting", "drained", "offline", "lost", "never seen"

@@ -79,9 +79,8 @@ class Detention:
         if attempt.key not in node.leases.granted and attempt.key not in node.agent.inherited:
             self._withdraw(node, attempt)
             return False
-        if (
-            node.agent.left_s
-        ):  # nothing runs there: its end has been told, and is about to be booked
+        # Its end has been told, and is about to be booked; or its agent stops it, as a drained node would.
+        if node.agent.left_s or (node.agent.ending and not node.suspect):
             return False
         mine = {device for rank in attempt.nodes[node.name] for device in rank.devices}
         if not node.suspect and (

@@ -111,6 +111,7 @@ class Fleet:
             node.observed.receive(message)
             node.health.receive(message)
             recovered, node.suspect = node.suspect, False
+            node.agent.ending = message.ending
             node.agent.left_s = (node.agent.left_s or time.time()) if message.leaving else 0.0
         if message.changed or recovered:
             self.on_change(message.node)
@@ -211,7 +212,7 @@ class Fleet:
             node.agent.machine = message.machine
             node.accelerator, node.devices = message.accelerator, message.devices
             node.host, node.simulated_devices = message.host, message.simulated_devices
-            node.agent.incarnation = message.incarnation
+            node.agent.incarnation, node.agent.ending = message.incarnation, message.ending
             node.agent.registration += 1
             node.observed.seq = node.observed.followed = -1
             node.lost = node.suspect = False

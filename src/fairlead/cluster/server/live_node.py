@@ -40,6 +40,7 @@ class AgentHistory:
     inherited: dict[AttemptKey, Inherited] = field(default_factory=dict)
     registration: int = 0  # how often it has registered with this server
     settled: int = 0  # the registration of which the front has told what was granted before
+    ending: bool = False  # it says that it was told to end, and begins nothing
     left_s: float = 0.0  # wall clock; when it ended in order, 0 = it did not
 
     @property

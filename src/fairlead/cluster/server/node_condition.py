@@ -42,6 +42,10 @@ def condition(node: LiveNode, now: float) -> NodeCondition:
         )
     if node.suspect:
         return NodeCondition("suspect", _silence(node, now))
+    if node.agent.ending:
+        return NodeCondition(
+            "offline", "its agent is being ended in order; its jobs save, and go elsewhere"
+        )
     health = node.health
     if health.problems or health.cordoned:
         return NodeCondition(

@@ -3,7 +3,8 @@
 import math
 from typing import Protocol
 
-from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
+from fairlead.cluster.protocol.messages import AGENT_LEAVES, AttemptStatus
 from fairlead.cluster.protocol.plausible import within
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.attempt_orders import AttemptOrders
@@ -66,9 +67,17 @@ class ReportIntake:
             if status is not None:
                 self._apply_status(attempt, node, status)
             elif fleet.will_never_begin(node, attempt.key):
-                attempt.gone.add(node)
+                self._never_begins(attempt, node)
             if node in attempt.gone and len(attempt.gone) == len(attempt.nodes):
                 self._ends.end(attempt)
+
+    def _never_begins(self, attempt: Attempt, node: str) -> None:
+        """A node has its order, and does not begin it. If its agent is being ended, no job has failed."""
+        agent = self._state.fleet.nodes[node].agent
+        if (agent.ending or agent.left_s) and not (attempt.stopping or attempt.lost):
+            attempt.loss = AttemptEnd.AGENT_LEFT, AGENT_LEAVES
+            self._ends.stop_broken([attempt], AGENT_LEAVES, node)
+        attempt.gone.add(node)
 
     def _set_aside(self, node: str) -> None:
         """Attempts in whose place the node holds another one, of another copy of the state: nothing that it

@@ -119,7 +119,9 @@ class ActiveRound:
     def renumber(self, row: Ints | None) -> None:
         """Follow job groups to new rows of the ledger, -1 = gone; None: nothing has moved."""
         if row is not None:
-            self.job_group = np.where(self.job_group >= 0, row[self.job_group], -1)
+            group, there = self.job_group.copy(), self.job_group >= 0
+            group[there] = row[group[there]]  # of an empty ledger all are -1, and ``row`` has none
+            self.job_group = group
 
     def place(self, plan: RoundPlan, now_s: float) -> Bools:
         """Choose devices and take note of who runs where; (groups,) who stays on its devices."""
