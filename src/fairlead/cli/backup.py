@@ -61,7 +61,7 @@ def backup(
 
     The file holds jobs, starts, nodes, users (hashes of their tokens) and the journal; not checkpoints, the
     output of jobs, the samples of the plots, or tokens in the clear. It is verified before it gets its name;
-    a file of that name is replaced then.
+    an older backup of that name is replaced then.
     """
     if len(paths) > 2:
         raise ConfigError(f"backup: expected [DIR] OUT, got {len(paths)} paths")
@@ -125,7 +125,7 @@ def check(
         if not path.is_file():
             raise RunError(f"{path}: there is no such file or directory")
         with backups.judged_as_backup(path):
-            _check(path, None)
+            _check(path, backups.marker_beside(path))
         return
     marker = path / MARKER
     try:

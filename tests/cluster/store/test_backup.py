@@ -1,6 +1,8 @@
 """Backups of a cluster's state, restored: nothing that was done since runs twice, no number comes again."""
 
 import os
+import re
+import shutil
 import sqlite3
 import sys
 import threading
@@ -16,7 +18,7 @@ from tests.cluster.cluster import (
     until,
 )
 from tests.cluster.server_nodes import ADMIN, engine_nodes
-from tests.cluster.store.test_damage import content, fill
+from tests.cluster.store.test_damage import Content, content, fill
 from tests.cluster.store.test_store import row
 
 from fairlead.cli.main import main
@@ -39,7 +41,7 @@ from fairlead.cluster.store.backup import (
 from fairlead.cluster.store.marker import Marker
 from fairlead.cluster.store.store import Store
 from fairlead.cluster.store.verification import verify_file
-from fairlead.errors import RunError
+from fairlead.errors import ConfigError, RunError
 
 
 def run(*arguments: object) -> int:
@@ -133,6 +135,75 @@ def test_restore_refuses_what_it_must(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "there is no such file" in capsys.readouterr().err
     with Store(tmp_path / "state") as store:
         assert content(store) == expected
+
+
+def killed(state: Path, copy: Path, jobs: int) -> Content:
+    """A copy of a state as a server that was killed leaves it: with a log. Returns what it holds."""
+    with Store(state) as store:
+        fill(store, range(jobs))
+        shutil.copytree(state, copy)
+        assert (copy / "state.db-wal").stat().st_size > 0
+        return content(store)
+
+
+@pytest.mark.parametrize("jobs", [1, 20])
+def test_restore_takes_what_is_in_the_log_of_a_server_that_was_killed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs: int
+) -> None:
+    expected = killed(tmp_path / "state", tmp_path / "copy", jobs)
+    copied = [tmp_path / "copy" / name for name in ("state.db", "state.db-wal", "state.mark")]
+    before = [path.read_bytes() for path in copied]
+    assert run("restore", tmp_path / "copy" / "state.db", tmp_path / "new") == 0
+    assert f"{jobs} jobs" in capsys.readouterr().out
+    assert [path.read_bytes() for path in copied] == before
+    assert run("restore", "--replace", tmp_path / "copy" / "state.db", tmp_path / "copy") == 0
+    for directory in ("new", "copy"):
+        assert run("check", tmp_path / directory) == 0
+        with Store(tmp_path / directory) as store:
+            assert content(store)["jobs"] == expected["jobs"]
+            assert content(store)["attempts"] == expected["attempts"]
+
+
+def test_a_state_whose_log_is_cut_is_no_backup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed(tmp_path / "state", tmp_path / "copy", 20)
+    log = tmp_path / "copy" / "state.db-wal"
+    os.truncate(log, log.stat().st_size // 2)
+    for command in (("check",), ("restore",)):
+        to = (tmp_path / "new",) if command == ("restore",) else ()
+        assert run(*command, tmp_path / "copy" / "state.db", *to) == 2
+        err = capsys.readouterr().err
+        assert re.search(
+            r"state.db: ends at commit \d+ .* missing; it cannot be restored from", err
+        )
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_backup_replaces_nothing_but_a_backup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(tmp_path / "state") as store:
+        fill(store, range(3))
+        thesis, pipe = tmp_path / "thesis.tex", tmp_path / "pipe"
+        thesis.write_text("all of it")
+        os.mkfifo(pipe)
+        for out, message in (
+            (store.path, "is the state of a server, so no backup replaces it"),
+            (thesis, "holds something else than a backup, so none replaces it"),
+            (pipe, "is not a regular file, so no backup replaces it"),
+            (Path("/dev/full"), "is not a regular file, so no backup replaces it"),
+        ):
+            assert run("backup", store.directory, out) == 2
+            assert f"fairlead: {out}: {message}" in capsys.readouterr().err
+            with pytest.raises(ConfigError, match=message):
+                receive([b"piece"], out)
+        assert thesis.read_text() == "all of it"
+        old = tmp_path / "old"
+        assert run("backup", store.directory, old) == 0
+        fill(store, range(3, 4))
+        assert run("backup", store.directory, old) == 0
+        assert "4 jobs" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

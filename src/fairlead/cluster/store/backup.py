@@ -9,12 +9,11 @@ A cluster that begins from a backup does not know what was done since. What it n
 """
 
 import os
-import shutil
 import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,7 +27,7 @@ from fairlead.cluster.store.database import (
 )
 from fairlead.cluster.store.history import CLAIMED, HALTED, HISTORY, StoreHistory
 from fairlead.cluster.store.marker import NAME as MARKER
-from fairlead.cluster.store.marker import Mark, Marker
+from fairlead.cluster.store.marker import Mark, Marker, MarkerContent
 from fairlead.cluster.store.replay import replay_newest
 from fairlead.cluster.store.restore_note import RESTORED, Restored
 from fairlead.cluster.store.schema import Commit, newest_commit
@@ -43,6 +42,8 @@ from fairlead.cluster.store.verification import (
     Verified,
     keep_empty,
     state_layout,
+    unreadable,
+    verify,
     verify_file,
 )
 from fairlead.errors import ConfigError, RunError
@@ -51,6 +52,7 @@ LAST_BACKUP_FILE = "last-backup.json"  # in the state directory
 _SENT = ".backup-"  # beginning of the name of a backup that is about to be sent
 _CHUNK_BYTES = 1 << 20  # bytes
 _TAILS = ("", "-wal", "-shm")
+_SQLITE_MAGIC = b"SQLite format 3\0"  # the first bytes of every database
 
 
 class LastBackup(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +71,8 @@ def back_up(directory: Path, out: Path) -> Verified:
     partial = _partial(out)
     try:
         found = Marker(directory / MARKER).read()  # first: what comes later may be in it, too
-        _copy(source, partial)
+        with closing(reader(source)) as connection:
+            _copy(connection, source, partial)
         verified = verify_file(partial, found)
         _check_newest(partial, source)
         _settle(partial, out)
@@ -91,10 +94,10 @@ def last_backup(directory: Path) -> LastBackup | None:
 
 
 def restore(backup: Path, directory: Path, *, replace: bool) -> Verified:
-    """Make a backup the state of a cluster. replace: set a state that is there aside. Raises RunError."""
+    """Make a backup, or a state directory's ``state.db`` with its log, the state of a cluster. replace: set
+    a state that is there aside. Raises RunError."""
     partial = directory / f"{NAME}.new"
-    verified = _verify_backup(backup)
-    with _owned(directory):
+    with _verified_backup(backup) as (source, verified), _owned(directory):
         there = [name for name in (NAME, MARKER) if (directory / name).exists()]
         if there and not replace:
             raise ConfigError(
@@ -102,8 +105,7 @@ def restore(backup: Path, directory: Path, *, replace: bool) -> Verified:
             )
         try:
             _remove(partial)
-            shutil.copyfile(backup, partial)
-            partial.chmod(0o600)
+            _copy(source, backup, partial)
             commit = _begin_anew(partial)
             _set_aside(directory)
             _settle(partial, directory / NAME)
@@ -178,14 +180,26 @@ def receive(pieces: Iterable[bytes], out: Path) -> Verified:
 
 
 def _partial(out: Path) -> Path:
+    """The file that becomes ``out`` when it is whole. Raises ConfigError where ``out`` is nothing that a
+    backup may replace: only an older backup may be."""
+    if os.path.lexists(out):
+        if not out.is_file():
+            raise ConfigError(f"{out}: is not a regular file, so no backup replaces it")
+        if out.name == NAME and out.with_name(MARKER).exists():
+            raise ConfigError(f"{out}: is the state of a server, so no backup replaces it")
+        with out.open("rb") as file:
+            first = file.read(len(_SQLITE_MAGIC))
+        if first and first != _SQLITE_MAGIC:
+            raise ConfigError(f"{out}: holds something else than a backup, so none replaces it")
     return out.with_name(f".{out.name}.{os.getpid()}.partial")
 
 
-def _copy(source: Path, target: Path) -> None:
-    """One committed state of a database, as a file without a log."""
+def _copy(old: sqlite3.Connection, source: Path, target: Path) -> None:
+    """One committed state of a database, with what is in its log, as a file without one. source: the file
+    that ``old`` reads."""
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        with closing(reader(source)) as old, closing(sqlite3.connect(target)) as new:
+        with closing(sqlite3.connect(target)) as new:
             new.execute("PRAGMA synchronous = OFF")  # the file is synced when it is whole
             old.backup(new)
             new.execute("PRAGMA journal_mode = DELETE")
@@ -217,6 +231,34 @@ def _verify_backup(path: Path) -> Verified:
         raise RunError(f"{path}: there is no such file")
     with judged_as_backup(path):
         return verify_file(path, None)
+
+
+@contextmanager
+def _verified_backup(path: Path) -> Iterator[tuple[sqlite3.Connection, Verified]]:
+    """A connection that goes on reading what was verified, whatever is written to the file meanwhile."""
+    if not path.is_file():
+        raise RunError(f"{path}: there is no such file")
+    with ExitStack() as stack:
+        with judged_as_backup(path):
+            try:
+                connection = stack.enter_context(closing(reader(path)))
+                connection.execute("BEGIN")
+                verified = verify(connection, path, marker_beside(path))
+            except DATABASE_ERRORS as problem:
+                raise unreadable(path, problem) from None
+        yield connection, verified
+
+
+def marker_beside(path: Path) -> MarkerContent | None:
+    """The marker of a database within a state directory, None for a backup, which has none. Raises RunError
+    where it cannot be read."""
+    marker = path.with_name(MARKER)
+    if path.name != NAME or not marker.exists():
+        return None
+    try:
+        return Marker(marker).read()
+    except OSError as problem:
+        raise RunError(f"{marker}: cannot be read ({problem.strerror})") from None
 
 
 @contextmanager
