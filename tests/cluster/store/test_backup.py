@@ -158,7 +158,6 @@ def test_restore_takes_what_is_in_the_log_of_a_server_that_was_killed(
     assert [path.read_bytes() for path in copied] == before
     assert run("restore", "--replace", tmp_path / "copy" / "state.db", tmp_path / "copy") == 0
     for directory in ("new", "copy"):
-        assert run("check", tmp_path / directory) == 0
         with Store(tmp_path / directory) as store:
             assert content(store)["jobs"] == expected["jobs"]
             assert content(store)["attempts"] == expected["attempts"]
