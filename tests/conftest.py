@@ -1,6 +1,7 @@
 """Fixtures that every test may use."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,9 @@ os.environ.setdefault("FAIRLEAD_CHECK_RECORDS", "1")  # read when fairlead.model
 # Where no kernels are kept, the first command to need one says that it compiles: whichever test that is in
 # would find a line more on stderr. Tests of that line unset it.
 os.environ["FAIRLEAD_TOLD_OF_COMPILING"] = "1"
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as of what a shell runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests' programs are interrupted
 
 # The same examples each time, so that a change is to blame when a test fails; scripts/explore looks further.
 # How fast a machine draws them is no test of ours.

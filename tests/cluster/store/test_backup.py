@@ -1,5 +1,7 @@
 """Backups of a cluster's state, restored: nothing that was done since runs twice, no number comes again."""
 
+import errno
+import itertools
 import os
 import re
 import shutil
@@ -9,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,7 +43,7 @@ from fairlead.cluster.store.backup import (
 )
 from fairlead.cluster.store.marker import Marker
 from fairlead.cluster.store.store import Store
-from fairlead.cluster.store.verification import verify_file
+from fairlead.cluster.store.verification import DamageError, verify_file
 from fairlead.errors import ConfigError, RunError
 
 
@@ -333,6 +336,81 @@ def test_a_restore_that_was_killed_is_refused_until_it_is_done_again(tmp_path: P
     with Store(tmp_path / "b") as store:
         assert store.last_job() == 2
     assert Marker(tmp_path / "b" / "state.mark").read().damaged is False
+
+
+def killed_at(operation: int, action: Callable[[], object]) -> bool:
+    """Do it in a process that dies before its n-th change of a name or sync of a file. Returns whether it
+    died."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    left = operation
+
+    def counted(function: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **options: object) -> object:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                os._exit(9)
+            return function(*arguments, **options)
+
+        return call
+
+    for name in ("fsync", "rename", "replace", "unlink", "mkdir", "pwrite"):
+        setattr(os, name, counted(getattr(os, name)))
+    try:
+        action()
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def test_a_restore_killed_anywhere_leaves_no_state_that_a_server_takes_for_a_new_one(
+    tmp_path: Path,
+) -> None:
+    with Store(tmp_path / "before") as store:
+        fill(store, range(3))
+        back_up(store.directory, tmp_path / "backup")
+        fill(store, range(3, 5))
+    died = True
+    for operation in itertools.count():
+        state = tmp_path / str(operation)
+        shutil.copytree(tmp_path / "before", state)
+        again = partial(restore, tmp_path / "backup", state, replace=True)
+        died = killed_at(operation, again)
+        if not died:
+            break
+        try:
+            with Store(state) as store:
+                assert store.last_job() in (2, 4), operation
+        except DamageError:  # which says how to restore
+            pass
+        again()
+        with Store(state) as store:
+            assert store.last_job() == 2
+    assert operation > 8
+
+
+def test_a_restore_that_fails_after_the_state_was_set_aside_leaves_what_it_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(tmp_path / "state") as store:
+        fill(store, range(3))
+        back_up(store.directory, tmp_path / "backup")
+
+    def refused(path: Path, target: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    for _ in range(2):  # the second time no state is there any more
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", refused)
+            with pytest.raises(RunError, match="cannot be written"):
+                restore(tmp_path / "backup", tmp_path / "state", replace=True)
+        with pytest.raises(RunError, match="a restore was begun, and not completed"):
+            Store(tmp_path / "state").open()
+    restore(tmp_path / "backup", tmp_path / "state", replace=False)
+    with Store(tmp_path / "state") as store:
+        assert store.last_job() == 2
 
 
 def test_numbers_of_a_restored_cluster_are_above_all_that_may_have_been_given_out(

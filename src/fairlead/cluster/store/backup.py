@@ -33,6 +33,7 @@ from fairlead.cluster.store.restore_note import RESTORED, Restored
 from fairlead.cluster.store.schema import Commit, newest_commit
 from fairlead.cluster.store.store import (
     NAME,
+    RESTORING,
     lock,
     sync,
 )
@@ -96,24 +97,28 @@ def last_backup(directory: Path) -> LastBackup | None:
 def restore(backup: Path, directory: Path, *, replace: bool) -> Verified:
     """Make a backup, or a state directory's ``state.db`` with its log, the state of a cluster. replace: set
     a state that is there aside. Raises RunError."""
-    partial = directory / f"{NAME}.new"
+    partial = directory / RESTORING
     with _verified_backup(backup) as (source, verified), _owned(directory):
         there = [name for name in (NAME, MARKER) if (directory / name).exists()]
         if there and not replace:
             raise ConfigError(
                 f"{directory}: has a state already ({there[0]}); --replace sets it aside"
             )
+        unfinished = partial.exists()  # by a restore that was killed
         try:
             _remove(partial)
             _copy(source, backup, partial)
             commit = _begin_anew(partial)
+            _sync_file(partial)
             _set_aside(directory)
-            _settle(partial, directory / NAME)
+            partial.replace(directory / NAME)
+            sync(directory)
             _mark(directory, commit)
         except OSError as problem:
             raise RunError(f"{directory}: cannot be written ({problem.strerror})") from None
-        finally:
-            _remove(partial)
+        finally:  # where the state has been set aside it stays: without it a server would begin an empty one
+            if not (there or unfinished) or (directory / NAME).exists():
+                _remove(partial)
         note(directory, verified.newest)
     return verified
 
@@ -217,13 +222,17 @@ def _check_newest(partial: Path, source: Path) -> None:
 
 def _settle(partial: Path, path: Path) -> None:
     """A whole file takes its name, durably."""
-    file = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
+    _sync_file(partial)
+    partial.replace(path)
+    sync(path.parent)
+
+
+def _sync_file(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)
     finally:
         os.close(file)
-    partial.replace(path)
-    sync(path.parent)
 
 
 def _verify_backup(path: Path) -> Verified:

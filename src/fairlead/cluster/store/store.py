@@ -79,6 +79,7 @@ from fairlead.cluster.store.verification import (
 from fairlead.errors import RunError, StoreError
 
 NAME = "state.db"
+RESTORING = "state.db.new"  # what a restore makes ``state.db`` of
 LOCK = "server.lock"
 _CHUNK = 256  # journal records read at once
 
@@ -170,6 +171,8 @@ class Store:
             fresh = not found.exists or (found.mark is not None and found.mark.number == 0)
             if not fresh or (log.exists() and log.stat().st_size > 0):
                 raise missing(self.path, found.mark)
+            if self.path.with_name(RESTORING).exists():
+                raise DamageError(self.path, "is missing: a restore was begun, and not completed")
             return 0
         return self._schema_of_file(found)
 
