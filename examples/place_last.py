@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import fairlead
-from fairlead import Placed, PlacementRequest
+from fairlead import Placement, PlacementRequest
 
 
 @dataclass(frozen=True)
@@ -17,19 +17,21 @@ class LastFree:
 
     name: str = "last_free"
 
-    def place(self, request: PlacementRequest) -> Placed:
+    def place(self, request: PlacementRequest) -> Placement:
         """Devices for every row of the plan, of the accelerator type that it names."""
-        free, given = request.site.works.copy(), {}
-        for row, devices in request.current_devices().items():
+        free, given = request.topology.usable.copy(), {}
+        for row, devices in request.previous_devices().items():
             if free[devices].all():
                 given[row] = devices
                 free[devices] = False
-        for row, count in enumerate(request.needs().tolist()):
+        for row, count in enumerate(request.device_counts().tolist()):
             if row not in given:
-                wanted = request.site.accelerator_of_slot[request.plan.slot[row]]
-                given[row] = np.flatnonzero(free & (request.site.device_type == wanted))[-count:]
+                wanted = request.topology.accelerator_of_slot[request.plan.slot[row]]
+                given[row] = np.flatnonzero(free & (request.topology.device_type == wanted))[
+                    -count:
+                ]
                 free[given[row]] = False
-        return request.placed(given)
+        return request.placement(given)
 
 
 def main() -> None:

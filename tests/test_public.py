@@ -36,7 +36,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Observer",
         "Options",
         "PartialResultWarning",
-        "Placed",
+        "Placement",
         "PlacementRequest",
         "PlacementRule",
         "Planner",

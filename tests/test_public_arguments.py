@@ -74,10 +74,10 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         fairlead.Accounts,
         dict.fromkeys(("received_s", "deficit_s", "allocated_s"), SHARE),
     ),
-    "Placed": (fairlead.Placed, dict.fromkeys(fairlead.Placed._fields, SHARE)),
+    "Placement": (fairlead.Placement, dict.fromkeys(fairlead.Placement._fields, SHARE)),
     "PlacementRequest": (
         fairlead.PlacementRequest,
-        dict.fromkeys(("plan", "before", "site", "stakes")),
+        dict.fromkeys(("plan", "before", "topology", "tradeoffs")),
     ),
     "PolicyRequest": (fairlead.PolicyRequest, {"argument": None, "seed": 0, "profile": "default"}),
     "RestartCosts": (

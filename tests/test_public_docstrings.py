@@ -15,7 +15,7 @@ RECORDS = (
     fairlead.AdmissionState,
     fairlead.Options,
     fairlead.PlacementRequest,
-    fairlead.Placed,
+    fairlead.Placement,
     fairlead.Result,
     fairlead.RoundPlan,
     fairlead.Schedule,

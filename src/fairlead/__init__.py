@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from fairlead.policies.request import PolicyRequest
     from fairlead.policies.rounds_only import RoundsOnlyPlanner
     from fairlead.scheduler.driver import Observer
-    from fairlead.scheduler.placement.records import Placed
+    from fairlead.scheduler.placement.records import Placement
     from fairlead.scheduler.placement.rule import PlacementRequest, PlacementRule
     from fairlead.simulator.admission import AdmissionRule, AdmissionState
     from fairlead.simulator.environment import Environment
@@ -112,7 +112,7 @@ __all__ = [
     "Observer",
     "Options",
     "PartialResultWarning",
-    "Placed",
+    "Placement",
     "PlacementRequest",
     "PlacementRule",
     "Planner",
@@ -178,7 +178,7 @@ _MODULE = {
     "Observer": "scheduler.driver",
     "Options": "simulator.options",
     "PartialResultWarning": "errors",
-    "Placed": "scheduler.placement.records",
+    "Placement": "scheduler.placement.records",
     "PlacementRequest": "scheduler.placement.rule",
     "PlacementRule": "scheduler.placement.rule",
     "Planner": "model.plan",

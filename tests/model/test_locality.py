@@ -20,7 +20,7 @@ def test_a_type_has_a_spread_slot_where_servers_make_a_difference() -> None:
         assert TABLE.on(cluster).slots == cluster.slots
     cluster = Cluster.of({"a": 8, "b": 8}, 4)
     assert TABLE.on(cluster, scattered=False).slots == cluster.slots
-    assert TABLE.on(cluster).sibling.tolist() == [1, 0, -1]
+    assert TABLE.on(cluster).other_locality.tolist() == [1, 0, -1]
 
 
 def test_jobs_of_one_device_are_never_spread() -> None:

@@ -89,7 +89,7 @@ def test_nobody_can_write_a_table() -> None:
         (JobType("third"),), SLOTS, np.array([[1.0, 2.0]]), NETS, np.ones((1, 2, 2, 2))
     )
     for one in (made, more, made.columns(SLOTS[::-1]), made.undominated()):
-        for array in (one.rate, one.colocated_rate, one.fastest, one.sibling):
+        for array in (one.rate, one.colocated_rate, one.fastest, one.other_locality):
             assert array is not None
             with pytest.raises(ValueError, match="read-only"):
                 array[:] = 0

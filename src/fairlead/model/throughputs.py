@@ -218,10 +218,10 @@ class Throughputs:
     @cached_property
     def locality_matters(self) -> bool:
         """Whether any slot type has one of the other locality."""
-        return bool((self.sibling >= 0).any())
+        return bool((self.other_locality >= 0).any())
 
     @cached_property
-    def sibling(self) -> Ints:
+    def other_locality(self) -> Ints:
         """(slots,) the column of the same accelerator type in the other locality, -1 = none."""
         at = {slot: i for i, slot in enumerate(self.slots)}
         other = {
@@ -235,18 +235,18 @@ class Throughputs:
         """The same with rate 0 where nobody gains by being spread: with a spread rate that is not above
         the consolidated one, for both draw on the same devices. Policies need to look no further."""
         is_scattered = np.array([s.locality is Locality.SCATTERED for s in self.slots]) & (
-            self.sibling >= 0
+            self.other_locality >= 0
         )
         idle = np.zeros_like(self.rate, np.bool_)
         idle[:, is_scattered] = (
-            self.rate[:, is_scattered] <= self.rate[:, self.sibling[is_scattered]]
+            self.rate[:, is_scattered] <= self.rate[:, self.other_locality[is_scattered]]
         )
         if self.colocated_rate is None or not is_scattered.any():
             return self._without(idle, None)
         lower = np.zeros_like(self.colocated_rate, np.bool_)
         lower[:, :, is_scattered] = (
             self.colocated_rate[:, :, is_scattered]
-            <= self.colocated_rate[:, :, self.sibling[is_scattered]]
+            <= self.colocated_rate[:, :, self.other_locality[is_scattered]]
         )
         return self._without(idle, lower & lower.transpose(1, 0, 2))
 

@@ -170,7 +170,7 @@ class SimulatedRounds:
         scattered = are_scattered(
             first, devices, cluster.device_type, cluster.device_node, self._fewest
         )
-        other = self.throughputs.sibling[column]
+        other = self.throughputs.other_locality[column]
         return np.where(scattered & (other >= 0), other, column)
 
     def end(self, time_s: float, lost: Bools) -> tuple[RoundEnded, RequirementsChanged | None]:

@@ -8,12 +8,12 @@ import numpy as np
 from fairlead.model.arrays import Ints
 from fairlead.scheduler.placement.gavel_reference.by_device_id import by_device_id
 from fairlead.scheduler.placement.records import (
+    MoveTradeoffs,
     PlannedGroups,
     PreviousRound,
-    Site,
-    Stakes,
+    Topology,
 )
-from fairlead.scheduler.placement.servers import fewest_servers
+from fairlead.scheduler.placement.servers import place_on_fewest_servers
 
 NODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3])  # two servers of four, two of two
 TYPES = np.array([0] * 8 + [1] * 4)
@@ -23,7 +23,7 @@ NOBODY = PreviousRound(NONE, NONE, np.zeros(1, np.int64), NONE)
 
 
 @dataclass
-class Placed:
+class Placement:
     """What a rule gave: devices, whether they were kept, and the slot, by job group."""
 
     where: dict[int, list[int]]
@@ -32,10 +32,12 @@ class Placed:
     old: PreviousRound  # the same as the round before of the next call
 
 
-def _placed(group: Ints, order: Ints, first: Ints, devices: Ints, kept: Any, slot: Ints) -> Placed:
+def _placement(
+    group: Ints, order: Ints, first: Ints, devices: Ints, kept: Any, slot: Ints
+) -> Placement:
     names = group[order].tolist()
     held = [devices[first[n] : first[n + 1]].tolist() for n in range(len(order))]
-    return Placed(
+    return Placement(
         dict(zip(names, held, strict=True)),
         dict(zip(names, kept.tolist(), strict=True)),
         dict(zip(names, slot.tolist(), strict=True)),
@@ -47,26 +49,28 @@ def _ints(values: Any) -> Ints:
     return np.array(values, np.int64)
 
 
-def site(works: Any = None, apart: bool = False) -> Site:
+def topology(usable: Any = None, apart: bool = False) -> Topology:
     """The cluster above. With ``apart``, slots 0 and 1 are its first type, consolidated and scattered; else
     its two types."""
-    return Site(
+    return Topology(
         device_type=TYPES,
         device_node=NODES,
-        works=np.ones(12, np.bool_) if works is None else works,
-        fewest=FEWEST,
+        usable=np.ones(12, np.bool_) if usable is None else usable,
+        fewest_servers=FEWEST,
         accelerator_of_slot=_ints([0, 0] if apart else [0, 1]),
-        sibling=_ints([1, 0] if apart else [-1, -1]),
+        other_locality=_ints([1, 0] if apart else [-1, -1]),
         scattered=np.array([False, apart]),
     )
 
 
-def by_number(group: Any, slot: Any, scale: Any, old: PreviousRound, works: Any = None) -> Placed:
+def by_number(
+    group: Any, slot: Any, scale: Any, old: PreviousRound, usable: Any = None
+) -> Placement:
     """``by_device_id`` on the cluster above; slot 0 and 1 are its two types."""
     plan = PlannedGroups(_ints(group), _ints(slot), _ints(scale))
     nothing = np.zeros(len(plan.group))
-    found = by_device_id(plan, old, site(works), Stakes(nothing, nothing, nothing))
-    return _placed(plan.group, *found)
+    found = by_device_id(plan, old, topology(usable), MoveTradeoffs(nothing, nothing, nothing))
+    return _placement(plan.group, *found)
 
 
 def on_servers(
@@ -74,19 +78,22 @@ def on_servers(
     slot: Any,
     scale: Any,
     old: PreviousRound = NOBODY,
-    works: Any = None,
+    usable: Any = None,
     fallback: Any = None,
     gain: Any = 1000.0,
     cost: Any = 10.0,
-) -> Placed:
-    """``fewest_servers`` on the cluster above. Without ``fallback``, slots 0 and 1 are its two types;
-    with it, the first type consolidated and spread. Numbers count for every row of the plan alike."""
+) -> Placement:
+    """``place_on_fewest_servers`` on the cluster above. Without ``fallback``, slots 0 and 1 are its two
+    types; with it, the first type consolidated and scattered. Numbers count for every row of the
+    plan alike."""
     plan = PlannedGroups(_ints(group), _ints(slot), _ints(scale))
     apart = fallback is not None
-    stakes = Stakes(
+    tradeoffs = MoveTradeoffs(
         *(
             np.broadcast_to(np.asarray(x, np.float64), len(plan.group)).copy()
             for x in (0.0 if fallback is None else fallback, gain, cost)
         )
     )
-    return _placed(plan.group, *fewest_servers(plan, old, site(works, apart), stakes))
+    return _placement(
+        plan.group, *place_on_fewest_servers(plan, old, topology(usable, apart), tradeoffs)
+    )

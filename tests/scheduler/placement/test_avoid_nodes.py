@@ -2,57 +2,60 @@
 
 import numpy as np
 from tests.scheduler.placement.places import (
-    site,
+    topology,
 )
 
 from fairlead.model.arrays import Bools
 from fairlead.scheduler.placement.avoid_nodes import (
-    Placement,
+    DeviceAssignment,
     move_away,
 )
 
-SITE = site()
-STRICT = SITE._replace(sibling=np.array([1, 0]))
+TOPOLOGY = topology()
+STRICT = TOPOLOGY._replace(other_locality=np.array([1, 0]))
 
 
-def barred(*nodes: int) -> Bools:
+def avoided(*nodes: int) -> Bools:
     return np.isin(np.arange(4), nodes)
 
 
-def placed(*devices: list[int], kept: bool = False, slot: int = 0) -> Placement:
+def placed(*devices: list[int], kept: bool = False, slot: int = 0) -> DeviceAssignment:
     first = np.cumsum([0, *map(len, devices)])
     rows = len(devices)
-    return Placement(
+    return DeviceAssignment(
         first, np.concatenate(devices), np.full(rows, kept), np.full(rows, slot, np.int64)
     )
 
 
-def rows(result: Placement) -> list[list[int]]:
+def rows(result: DeviceAssignment) -> list[list[int]]:
     return [result.of(row).tolist() for row in range(len(result.slot))]
 
 
 def test_a_row_takes_free_devices_of_the_fullest_node_that_holds_it() -> None:
     before = placed([0, 1], [4], kept=True)
-    result = move_away(before, {0: barred(0)}, SITE)
+    result = move_away(before, {0: avoided(0)}, TOPOLOGY)
     assert rows(result) == [[5, 6], [4]]
     assert result.kept.tolist() == [False, True]
     assert rows(before) == [[0, 1], [4]]  # untouched
 
 
 def test_a_row_elsewhere_stays_where_it_is() -> None:
-    assert rows(move_away(placed([4, 5], kept=True), {0: barred(0)}, SITE)) == [[4, 5]]
+    assert rows(move_away(placed([4, 5], kept=True), {0: avoided(0)}, TOPOLOGY)) == [[4, 5]]
 
 
 def test_devices_of_another_type_do_not_serve() -> None:
-    assert rows(move_away(placed([0], [4, 5, 6, 7]), {0: barred(0)}, SITE)) == [[0], [4, 5, 6, 7]]
+    assert rows(move_away(placed([0], [4, 5, 6, 7]), {0: avoided(0)}, TOPOLOGY)) == [
+        [0],
+        [4, 5, 6, 7],
+    ]
 
 
 def test_where_nothing_is_free_rows_of_one_size_change_places() -> None:
     before = placed([0], [1, 2], [3], [4, 5], [6], [7])
     kept = before.kept.copy()
     kept[5] = True
-    before = Placement(before.first, before.devices, kept, before.slot)
-    result = move_away(before, {0: barred(0)}, SITE)
+    before = DeviceAssignment(before.first, before.devices, kept, before.slot)
+    result = move_away(before, {0: avoided(0)}, TOPOLOGY)
     assert rows(result) == [
         [6],
         [1, 2],
@@ -68,27 +71,27 @@ def test_where_nothing_is_free_rows_of_one_size_change_places() -> None:
 def test_who_runs_on_is_not_displaced() -> None:
     """What a job avoids is its own affair: nobody pays for it with another start."""
     before = placed([0], [4], [5], [6], [7], [8], [9], [10], [11], kept=True)
-    full = SITE._replace(works=np.isin(np.arange(12), before.devices))
-    assert rows(move_away(before, {0: barred(0)}, full)) == rows(before)
+    full = TOPOLOGY._replace(usable=np.isin(np.arange(12), before.devices))
+    assert rows(move_away(before, {0: avoided(0)}, full)) == rows(before)
 
 
 def test_nobody_is_moved_to_a_node_that_it_avoids_itself() -> None:
     before = placed([0, 1, 2, 3], [4, 5, 6, 7])
-    assert rows(move_away(before, {0: barred(0), 1: barred(0)}, SITE)) == rows(before)
+    assert rows(move_away(before, {0: avoided(0), 1: avoided(0)}, TOPOLOGY)) == rows(before)
 
 
 def test_a_gang_is_not_torn_apart_where_locality_matters() -> None:
     before = placed([8, 9], [10])
-    assert rows(move_away(before, {0: barred(2)}, STRICT)) == rows(before)
+    assert rows(move_away(before, {0: avoided(2)}, STRICT)) == rows(before)
 
 
 def test_a_gang_may_take_the_emptiest_nodes_where_it_does_not() -> None:
     before = placed([8, 9], [10])
-    assert rows(move_away(before, {0: barred(2)}, SITE)) == rows(before)  # one device is free
-    assert rows(move_away(placed([4, 8]), {0: barred(1)}, SITE))[0] == [0, 1]
+    assert rows(move_away(before, {0: avoided(2)}, TOPOLOGY)) == rows(before)  # one device is free
+    assert rows(move_away(placed([4, 8]), {0: avoided(1)}, TOPOLOGY))[0] == [0, 1]
 
 
 def test_broken_devices_are_no_refuge() -> None:
-    works = np.ones(12, np.bool_)
-    works[4:8] = False
-    assert rows(move_away(placed([0]), {0: barred(0)}, site(works))) == [[0]]
+    usable = np.ones(12, np.bool_)
+    usable[4:8] = False
+    assert rows(move_away(placed([0]), {0: avoided(0)}, topology(usable))) == [[0]]

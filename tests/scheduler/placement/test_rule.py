@@ -10,12 +10,17 @@ import pytest
 from tests.small import TABLE, job
 
 import fairlead
-from fairlead import Placed, PlacementRequest
+from fairlead import Placement, PlacementRequest
 from fairlead.errors import AllocationError, ConfigError
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.journal import replay
-from fairlead.scheduler.placement.records import PlannedGroups, PreviousRound, Site, Stakes
+from fairlead.scheduler.placement.records import (
+    MoveTradeoffs,
+    PlannedGroups,
+    PreviousRound,
+    Topology,
+)
 from fairlead.scheduler.placement.rule import FewestServers
 
 CLUSTER = Cluster.of({"fast": 4, "slow": 2}, 2, {"fast": 3.0, "slow": 1.0})
@@ -43,7 +48,7 @@ def test_a_rule_of_ones_own_gives_the_devices() -> None:
     assert got.config["placement"] == "last_free"
     plain = simulate(None)
     assert got.metrics["restarts"] == plain.metrics["restarts"], (
-        "current_devices() says who can stay"
+        "previous_devices() says who can stay"
     )
     assert not got.placement_intervals.equals(plain.placement_intervals), "on other devices"
 
@@ -93,11 +98,15 @@ class Answers:
 
 
 def _all_on(devices: list[int]) -> Callable[[PlacementRequest], object]:
-    return lambda asked: asked.placed({0: np.array(devices[: asked.needs()[0]], np.int64)})
+    return lambda asked: asked.placement(
+        {0: np.array(devices[: asked.device_counts()[0]], np.int64)}
+    )
 
 
 def _twice(asked: PlacementRequest) -> object:
-    return asked.placed({row: np.array([0] * n) for row, n in enumerate(asked.needs().tolist())})
+    return asked.placement(
+        {row: np.array([0] * n) for row, n in enumerate(asked.device_counts().tolist())}
+    )
 
 
 def _changed(**fields: Callable[[Any], Any]) -> Callable[[PlacementRequest], Any]:
@@ -111,13 +120,13 @@ def _changed(**fields: Callable[[Any], Any]) -> Callable[[PlacementRequest], Any
 
 
 def _given(devices: Any) -> Callable[[PlacementRequest], Any]:
-    return lambda asked: asked.placed(devices)
+    return lambda asked: asked.placement(devices)
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (lambda _: None, "expected what PlacementRequest.placed returns, got None"),
+        (lambda _: None, "expected what PlacementRequest.placement returns, got None"),
         (lambda _: (None,) * 5, "order must be whole numbers in one dimension, got None"),
         (_all_on([]), "row 0 needs 1 devices, got 0"),
         (_all_on([99, 98]), "device 99 is not there, or does not work"),
@@ -128,7 +137,7 @@ def _given(devices: Any) -> Callable[[PlacementRequest], Any]:
         (_given({0: [0.5]}), "devices of row 0 must be whole numbers in one dimension, got [0.5]"),
         (_given({0: [[0]]}), "devices of row 0 must be whole numbers in one dimension, got [[0]]"),
         (_given({"a": "b"}), "rows must be whole numbers in one dimension, got ['a']"),
-        (_given([1]), "placed(): expected a mapping from rows to their devices, got [1]"),
+        (_given([1]), "placement(): expected a mapping from rows to their devices, got [1]"),
         (_changed(kept=np.ones_like), "kept of row 0 must be False with the devices that it gets"),
         (_changed(kept=lambda a: a[:0]), "kept must have shape (1,), got array([], dtype=bool)"),
         (_changed(kept=lambda _: None), "kept must have shape (1,), got None"),
@@ -163,8 +172,8 @@ def _arrays(part: str, record: Any) -> list[tuple[str, str]]:
     [
         *_arrays("plan", PlannedGroups),
         *_arrays("before", PreviousRound),
-        *_arrays("site", Site),
-        *_arrays("stakes", Stakes),
+        *_arrays("topology", Topology),
+        *_arrays("tradeoffs", MoveTradeoffs),
     ],
 )
 def test_a_rule_cannot_write_to_what_it_is_shown(part: str, name: str) -> None:
@@ -178,9 +187,9 @@ def test_a_rule_cannot_write_to_what_it_is_shown(part: str, name: str) -> None:
 
 def test_what_a_rule_keeps_of_its_answer_is_not_what_runs() -> None:
     """Arrays of an answer are its own; the scheduler goes on with copies."""
-    kept: list[Placed] = []
+    kept: list[Placement] = []
 
-    def answer(asked: PlacementRequest) -> Placed:
+    def answer(asked: PlacementRequest) -> Placement:
         for old in kept:
             old.devices[:] = 0
             old.slot[:] = 1
@@ -197,7 +206,7 @@ def test_the_rule_of_the_default_profile_passes_as_one_from_outside(policy: str)
     """It says of rows, slots and who stays what follows from the devices, also where locality matters."""
 
     def answer(asked: PlacementRequest) -> Any:
-        parts = (asked.plan, asked.before, asked.site, asked.stakes)
+        parts = (asked.plan, asked.before, asked.topology, asked.tradeoffs)
         own: list[Any] = [type(part)(*map(np.copy, part)) for part in parts]  # type: ignore[arg-type]
         return FewestServers().place(PlacementRequest(*own))
 

@@ -103,10 +103,10 @@ def test_whatever_happens_devices_and_slots_are_true(seed: int) -> None:
     fallback = rng.choice([0.0, 0.5, 1.2], 8)
     old = NOBODY
     for _ in range(4):
-        works = rng.random(12) < 0.95
+        usable = rng.random(12) < 0.95
         group: list[int] = []
         slot: list[int] = []
-        left = int(works[:8].sum())
+        left = int(usable[:8].sum())
         for u in rng.permutation(8).tolist():
             if scale[u] <= left:
                 left -= scale[u]
@@ -117,14 +117,14 @@ def test_whatever_happens_devices_and_slots_are_true(seed: int) -> None:
             slot,
             scale,
             old,
-            works,
+            usable,
             fallback=fallback[group],
             gain=rng.choice([0.0, 15.0, 1000.0], len(group)),
             cost=rng.choice([0.0, 10.0], len(group)),
         )
         used = [d for mine in placed.where.values() for d in mine]
         assert len(used) == len(set(used))
-        assert works[used].all()
+        assert usable[used].all()
         assert all(len(mine) == scale[u] for u, mine in placed.where.items())
         spread = are_scattered(placed.old.first, placed.old.devices, TYPES, NODES, FEWEST)
         assert [bool(s) for s in spread] == placed.old[1].astype(bool).tolist()
@@ -132,7 +132,7 @@ def test_whatever_happens_devices_and_slots_are_true(seed: int) -> None:
             if u not in placed.where:
                 assert t == TOGETHER
                 assert fallback[u] == 0
-        if works.all() and slot and slot[0] == TOGETHER:
+        if usable.all() and slot and slot[0] == TOGETHER:
             assert group[0] in placed.where, "the first of the plan always runs"
         old = placed.old
 

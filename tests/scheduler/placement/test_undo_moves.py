@@ -2,41 +2,43 @@
 
 import numpy as np
 
-from fairlead.scheduler.placement.avoid_nodes import Placement
-from fairlead.scheduler.placement.undo_moves import go_back, swap_back
+from fairlead.scheduler.placement.avoid_nodes import DeviceAssignment
+from fairlead.scheduler.placement.undo_moves import move_back, swap_back
 
 
-def placed(*devices: list[int]) -> Placement:
+def placed(*devices: list[int]) -> DeviceAssignment:
     n = len(devices)
     first = np.cumsum([0, *map(len, devices)])
-    return Placement(first, np.concatenate(devices), np.zeros(n, np.bool_), np.zeros(n, np.int64))
+    return DeviceAssignment(
+        first, np.concatenate(devices), np.zeros(n, np.bool_), np.zeros(n, np.int64)
+    )
 
 
 def old(*devices: int) -> tuple[int, np.ndarray]:
     return 1, np.array(devices)
 
 
-def rows(result: Placement) -> list[list[int]]:
+def rows(result: DeviceAssignment) -> list[list[int]]:
     return [result.of(row).tolist() for row in range(len(result.slot))]
 
 
 def test_a_row_goes_back_to_devices_that_are_free() -> None:
     before = placed([0], [1])
-    result = go_back(before, {1: old(5)})
+    result = move_back(before, {1: old(5)})
     assert rows(result) == [[0], [5]]
     assert (result.kept.tolist(), result.slot.tolist()) == ([False, True], [0, 1])
     assert rows(before) == [[0], [1]]
 
 
 def test_rows_that_change_places_both_go_back() -> None:
-    assert rows(go_back(placed([0, 1], [2, 3]), {0: old(2, 3), 1: old(0, 1)})) == [[2, 3], [0, 1]]
+    assert rows(move_back(placed([0, 1], [2, 3]), {0: old(2, 3), 1: old(0, 1)})) == [[2, 3], [0, 1]]
 
 
 def test_a_row_on_whose_devices_another_is_placed_does_not_and_neither_does_who_waits_for_it() -> (
     None
 ):
     before = placed([0], [1], [2])
-    assert go_back(before, {1: old(0), 2: old(1)}) is before
+    assert move_back(before, {1: old(0), 2: old(1)}) is before
 
 
 def test_a_row_changes_places_with_one_that_is_as_fast_there() -> None:

@@ -61,14 +61,14 @@ def fluid_jobs(s: Scheduler) -> FluidJobs:
     rate, share = np.zeros((jobs.n, types)), np.zeros((jobs.n, types))
     running_on = np.full(jobs.n, -1)
     steps = s.data.throughputs.rate[jobs.row]
-    for slot, type_ in enumerate(s.data.running.site.accelerator_of_slot.tolist()):
+    for slot, type_ in enumerate(s.data.running.topology.accelerator_of_slot.tolist()):
         rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
         for group_member in groups.members.T:
             there = group_member >= 0
             np.add.at(share[:, type_], group_member[there], groups.share[there, slot])
     for group_member in groups.members.T:
         runs = (group_member >= 0) & (groups.running_on >= 0)
-        running_on[group_member[runs]] = s.data.running.site.accelerator_of_slot[
+        running_on[group_member[runs]] = s.data.running.topology.accelerator_of_slot[
             groups.running_on[runs]
         ]
     capacity = s.data.capacity

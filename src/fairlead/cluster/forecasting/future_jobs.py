@@ -54,7 +54,7 @@ class FutureJobs:
         rows = [s.data.throughputs.row(one.job.job_type) or 0 for one in found]
         steps = s.data.throughputs.rate[np.array(rows, np.int64)]
         rate = np.zeros((len(found), len(s.data.capacity)))
-        for slot, type_ in enumerate(s.data.running.site.accelerator_of_slot.tolist()):
+        for slot, type_ in enumerate(s.data.running.topology.accelerator_of_slot.tolist()):
             rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
         return FluidJobs(
             job=np.array([one.job.id for one in found], np.int64),

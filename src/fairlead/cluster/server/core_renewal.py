@@ -77,7 +77,9 @@ class CoreRenewal:
         assert core is not None
         announced = {event.node for event in self._state.events if isinstance(event, NodeLost)}
         for index, node in enumerate(core.data.cluster.nodes):
-            job_on_device = core.data.running.site.works[core.data.cluster.device_node == index]
+            job_on_device = core.data.running.topology.usable[
+                core.data.cluster.device_node == index
+            ]
             if node.name in self._state.lost_nodes - announced and job_on_device.any():
                 self._state.emit(NodeLost(now, node.name))
 

@@ -48,7 +48,7 @@ class PreemptionState:
         return PreemptionState(
             time_s=now_s,
             hysteresis=settings.preemption_hysteresis,
-            accelerator=data.running.site.accelerator_of_slot.copy(),
+            accelerator=data.running.topology.accelerator_of_slot.copy(),
             scale=groups.scale.copy(),
             share=groups.share.copy(),
             owed_s=np.where(groups.share > 0, owed_s, 0.0) * groups.scale[:, None],

@@ -113,7 +113,7 @@ def _load_core(state: ClusterState, parts: Collaborators) -> None:
     state.lost_nodes = {
         node.name
         for i, node in enumerate(core.data.cluster.nodes)
-        if not core.data.running.site.works[core.data.cluster.device_node == i].all()
+        if not core.data.running.topology.usable[core.data.cluster.device_node == i].all()
     }
     for job, row in state.registry.jobs.items():
         if JobId(job) in core.data.ledger:

@@ -105,8 +105,8 @@ def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
     """What a scheduler knows now; it is not changed, and shares no memory with the result. The answer to
     a ``Solve`` that is under way is no part of it."""
     job_types = _job_types_of(s)
-    node, works = s.cluster.device_node, s.running.site.works
-    lost = sorted(set(node[~works].tolist()))
+    node, usable = s.cluster.device_node, s.running.topology.usable
+    lost = sorted(set(node[~usable].tolist()))
     pair = s.undominated.colocated_rate if s.planning.planner.space_sharing else None
     planner = s.planning.planner
     return SchedulerCheckpoint(

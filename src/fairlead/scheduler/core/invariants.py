@@ -33,12 +33,12 @@ def _check_devices(s: Scheduler) -> None:
             raise InvariantError(
                 f"round {s.data.round.number}: job group {group} holds {len(mine)} devices"
             )
-        accelerator_index = s.data.running.site.accelerator_of_slot[s.data.running.slot[i]]
+        accelerator_index = s.data.running.topology.accelerator_of_slot[s.data.running.slot[i]]
         if (s.data.cluster.device_type[mine] != accelerator_index).any():
             raise InvariantError(
                 f"round {s.data.round.number}: job group {group} holds devices of another type"
             )
-    if s.data.running.site.scattered.any():
+    if s.data.running.topology.scattered.any():
         _check_locality(s)
 
 
@@ -48,9 +48,9 @@ def _check_locality(s: Scheduler) -> None:
     slot = s.data.running.slot[rows]
     first = np.append(s.data.running.first[rows], len(s.data.running.devices))
     places = (first, s.data.running.devices, cluster.device_type, cluster.device_node)
-    scattered = are_scattered(*places, s.data.running.site.fewest)
-    mismatch = (scattered != s.data.running.site.scattered[slot]) & (
-        s.data.throughputs.sibling[slot] >= 0
+    scattered = are_scattered(*places, s.data.running.topology.fewest_servers)
+    mismatch = (scattered != s.data.running.topology.scattered[slot]) & (
+        s.data.throughputs.other_locality[slot] >= 0
     )
     if mismatch.any():
         raise InvariantError(

@@ -49,7 +49,7 @@ def pause(s: SchedulerData, named: list[int], time_s: float) -> None:
     rows = s.ledger.single_job_rows()[gone]
     s.paused_jobs.groups.received_s[mine] = accounts.received_s[rows]
     s.paused_jobs.groups.deficit_s[mine] = accounts.deficit_s[rows]
-    s.running.put_aside(jobs.id[gone], rows)
+    s.running.remember_devices(jobs.id[gone], rows)
     s.running.renumber(s.ledger.remove(gone))
     s.planning.changed |= Change.JOBS
 

@@ -258,8 +258,8 @@ def _locate(s: SchedulerData) -> None:
     sizes = np.diff(running.first)[rows]
     first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     places = (first, running.devices, cluster.device_type, cluster.device_node)
-    scattered = are_scattered(*places, running.site.fewest)
+    scattered = are_scattered(*places, running.topology.fewest_servers)
     slot = running.slot[rows]
-    other = s.throughputs.sibling[slot]
-    mismatch = (scattered != running.site.scattered[slot]) & (other >= 0)
+    other = s.throughputs.other_locality[slot]
+    mismatch = (scattered != running.topology.scattered[slot]) & (other >= 0)
     running.slot[rows] = np.where(mismatch, other, slot)

@@ -12,19 +12,24 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.placement.avoid_nodes import (
-    OtherTypes,
-    Placement,
+    AlternativeTypes,
+    DeviceAssignment,
     change_types,
     move_away,
 )
 from fairlead.scheduler.placement.records import (
+    MoveTradeoffs,
     PlannedGroups,
     PreviousRound,
-    Site,
-    Stakes,
+    Topology,
 )
 from fairlead.scheduler.placement.rule import BUILT_IN, PlacementRequest, PlacementRule, ask
-from fairlead.scheduler.placement.undo_moves import Old, go_back, rates_equal, swap_back
+from fairlead.scheduler.placement.undo_moves import (
+    SlotAndDevices,
+    move_back,
+    rates_equal,
+    swap_back,
+)
 
 RATE_TOLERANCE = 0.01  # relative difference of rates that are taken for equal
 
@@ -75,15 +80,15 @@ class ActiveRound:
         self.settings = settings
         self.ledger = ledger
         slots = throughputs.slots
-        self.site = Site(
+        self.topology = Topology(
             device_type=cluster.device_type.copy(),
             device_node=cluster.device_node.copy(),
-            works=np.ones(len(cluster.device_type), np.bool_),
-            fewest=_fewest_servers(cluster, throughputs),
+            usable=np.ones(len(cluster.device_type), np.bool_),
+            fewest_servers=_fewest_servers(cluster, throughputs),
             accelerator_of_slot=np.array(
                 [cluster.accelerators.index(s.accelerator) for s in slots]
             ),
-            sibling=throughputs.sibling.copy(),
+            other_locality=throughputs.other_locality.copy(),
             scattered=np.array([s.locality is Locality.SCATTERED for s in slots]),
         )
         default_rule = "by_device_id" if settings.gavel.place_by_device_id else "fewest_servers"
@@ -95,7 +100,9 @@ class ActiveRound:
         self.first: Ints = np.zeros(1, np.int64)  # job group u holds devices[first[u]:first[u + 1]]
         self.report_mapping: ReportMapping | None = None  # None: the report has the rows of this
         self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
-        self.left: dict[int, Old] = {}  # paused job -> slot and devices that it had alone
+        self.paused_on: dict[
+            int, SlotAndDevices
+        ] = {}  # paused job -> slot and devices that it had alone
 
     def reported(self) -> int:
         """How many rows the report of the round has."""
@@ -112,8 +119,9 @@ class ActiveRound:
     def learn(self, throughputs: Throughputs) -> None:
         """Another table, of the same slot types."""
         self.throughputs = throughputs
-        self.site = self.site._replace(
-            fewest=_fewest_servers(self.cluster, throughputs), sibling=throughputs.sibling.copy()
+        self.topology = self.topology._replace(
+            fewest_servers=_fewest_servers(self.cluster, throughputs),
+            other_locality=throughputs.other_locality.copy(),
         )
 
     def renumber(self, row: Ints | None) -> None:
@@ -125,26 +133,26 @@ class ActiveRound:
 
     def place(self, plan: RoundPlan, now_s: float) -> Bools:
         """Choose devices and take note of who runs where; (groups,) who stays on its devices."""
-        running, stakes = self._still_running(), self._stakes(plan)
-        before = self._with_returned(plan, running) if self.left else running
+        running, tradeoffs = self._still_running(), self._tradeoffs(plan)
+        before = self._with_resumed(plan, running) if self.paused_on else running
         rows = PlannedGroups(plan.job_group, plan.slot, self.ledger.groups.scale)
-        request = PlacementRequest(rows, before, self.site, stakes)
+        request = PlacementRequest(rows, before, self.topology, tradeoffs)
         order, first, devices, kept, slot = ask(self.rule, request, now_s)
         group, planned = plan.job_group[order], plan.slot[order]
-        placed = Placement(first, devices, kept, slot)
+        assignment = DeviceAssignment(first, devices, kept, slot)
         if self.settings.preemption_hysteresis > 0:
-            placed = self._go_back(group, placed, before)
+            assignment = self._undo_moves(group, assignment, before)
         if self.avoids:
-            placed = self._move_away(group, placed, before, np.isin(group, running.group))
+            assignment = self._move_away(group, assignment, before, np.isin(group, running.group))
         self.worth = np.ones(len(slot))
         if self.throughputs.locality_matters:
-            self.worth = np.where(slot == planned, 1.0, stakes.fallback[order])
-        if placed.slot is not slot:
-            self.worth = self._worth(group, slot, placed.slot, self.worth)
+            self.worth = np.where(slot == planned, 1.0, tradeoffs.fallback_rate[order])
+        if assignment.slot is not slot:
+            self.worth = self._worth(group, slot, assignment.slot, self.worth)
         self.job_group, self.planned = group, planned
-        self.slot, self.first, self.devices = placed.slot, first, placed.devices
+        self.slot, self.first, self.devices = assignment.slot, first, assignment.devices
         self.report_mapping = None
-        return placed.kept
+        return assignment.kept
 
     def _still_running(self) -> PreviousRound:
         """Who ran where, and may go on there without a start."""
@@ -155,11 +163,11 @@ class ActiveRound:
 
     def forget(self, jobs: Ints) -> None:
         """Jobs have left: (jobs,) ids."""
-        for job in jobs.tolist() if self.avoids or self.left else ():
+        for job in jobs.tolist() if self.avoids or self.paused_on else ():
             self.avoids.pop(job, None)
-            self.left.pop(job, None)
+            self.paused_on.pop(job, None)
 
-    def put_aside(self, jobs: Ints, rows: Ints) -> None:
+    def remember_devices(self, jobs: Ints, rows: Ints) -> None:
         """Jobs are paused: note where they run, for they may come back. rows: (jobs,) of their own job
         groups."""
         at = {row: k for k, row in enumerate(self.job_group.tolist()) if row >= 0}
@@ -167,16 +175,16 @@ class ActiveRound:
             k = at.get(row)
             if k is not None and self.slot[k] >= 0:
                 devices = self.devices[self.first[k] : self.first[k + 1]].copy()
-                self.left[job] = int(self.slot[k]), devices
+                self.paused_on[job] = int(self.slot[k]), devices
 
-    def _with_returned(self, plan: RoundPlan, before: PreviousRound) -> PreviousRound:
+    def _with_resumed(self, plan: RoundPlan, before: PreviousRound) -> PreviousRound:
         """Who ran where, with jobs of the plan that were paused meanwhile, unless others are there now."""
         group, slot, first, devices = before
         ids, known = self.ledger.group_ids()[plan.job_group], set(group.tolist())
         taken = set(devices[np.repeat(group >= 0, np.diff(first))].tolist())
         for row, members in zip(plan.job_group.tolist(), ids.tolist(), strict=True):
             solo = [job for job in members if job >= 0]
-            found = self.left.pop(solo[0], None) if len(solo) == 1 else None
+            found = self.paused_on.pop(solo[0], None) if len(solo) == 1 else None
             if found is None or row in known or taken.intersection(found[1].tolist()):
                 continue
             group, slot = np.append(group, row), np.append(slot, found[0])
@@ -184,7 +192,9 @@ class ActiveRound:
             devices = np.append(devices, found[1])
         return PreviousRound(group, slot, first, devices)
 
-    def _go_back(self, group: Ints, placed: Placement, before: PreviousRound) -> Placement:
+    def _undo_moves(
+        self, group: Ints, assignment: DeviceAssignment, before: PreviousRound
+    ) -> DeviceAssignment:
         """Undo moves to another type where a job group is no faster and its old devices cost no more: such a
         move is not worth a start. A job group that is placed on them and runs as fast on the new ones takes
         those. Where all jobs run no other wants these devices, so it takes them also where they are free.
@@ -192,19 +202,19 @@ class ActiveRound:
         groups, jobs, running = self.ledger.groups, self.ledger.jobs, len(group)
         if self.ledger.width > 1:  # no job is in two that run
             running = int(np.count_nonzero(groups.members[group] >= 0))
-        slot, of_slot = self._old_slots(group, before), self.site.accelerator_of_slot
-        rows = np.flatnonzero((slot >= 0) & (of_slot[slot] != of_slot[placed.slot]))
+        slot, of_slot = self._previous_slots(group, before), self.topology.accelerator_of_slot
+        rows = np.flatnonzero((slot >= 0) & (of_slot[slot] != of_slot[assignment.slot]))
         if not len(rows):
-            return placed
+            return assignment
         rows = rows[
-            rates_equal(self._speed(group[rows]), placed.slot[rows], slot[rows], RATE_TOLERANCE)
+            rates_equal(self._speed(group[rows]), assignment.slot[rows], slot[rows], RATE_TOLERANCE)
         ]
         if not len(rows):
-            return placed
-        old, works = self._were_on(group, before, rows), self.site.works
-        back = {row: old[row] for row in rows.tolist() if works[old[row][1]].all()}
+            return assignment
+        old, usable = self._previous_devices(group, before, rows), self.topology.usable
+        back = {row: old[row] for row in rows.tolist() if usable[old[row][1]].all()}
         if not back:
-            return placed
+            return assignment
         speed = self._speed(group)
 
         def fits(row: int, one: int, other: int) -> bool:
@@ -214,7 +224,7 @@ class ActiveRound:
                 )[0]
             )
 
-        swapped = swap_back(placed, back, fits)
+        swapped = swap_back(assignment, back, fits)
         if running < jobs.n:
             return swapped
         price = self.cluster.price[of_slot]
@@ -223,22 +233,24 @@ class ActiveRound:
             for row, where in back.items()
             if groups.share[group[row], where[0]] > 0 or price[where[0]] <= price[swapped.slot[row]]
         }
-        return go_back(swapped, pairs)
+        return move_back(swapped, pairs)
 
-    def _old_slots(self, group: Ints, before: PreviousRound) -> Ints:
+    def _previous_slots(self, group: Ints, before: PreviousRound) -> Ints:
         """(rows,) the slot of a job group in the round before, -1 = it did not run. group: ledger rows."""
         slot: Ints = np.full(self.ledger.groups.n, -1, np.int64)
-        was_running = before.group >= 0
-        slot[before.group[was_running]] = before.slot[was_running]
+        ran = before.group >= 0
+        slot[before.group[ran]] = before.slot[ran]
         return slot[group]
 
-    def _were_on(self, group: Ints, before: PreviousRound, rows: Ints) -> dict[int, Old]:
+    def _previous_devices(
+        self, group: Ints, before: PreviousRound, rows: Ints
+    ) -> dict[int, SlotAndDevices]:
         """Row of a plan -> slot and devices of its job group in the round before, of those among ``rows``
         that ran. group: ledger rows."""
         was, slot, first, devices = before
         position: Ints = np.full(self.ledger.groups.n, -1, np.int64)
-        was_running = np.flatnonzero((was >= 0) & (slot >= 0))
-        position[was[was_running]] = was_running
+        ran = np.flatnonzero((was >= 0) & (slot >= 0))
+        position[was[ran]] = ran
         there = position[group[rows]]
         return {
             row: (int(slot[k]), devices[first[k] : first[k + 1]].copy())
@@ -258,63 +270,64 @@ class ActiveRound:
         if not len(other):
             return worth
         speed, row = self._speed(group[other]), np.arange(len(other))
-        default_rule, there = speed[row, planned[other]], speed[row, slot[other]]
+        planned_rate, there = speed[row, planned[other]], speed[row, slot[other]]
         worth = worth.copy()
         worth[other] = np.divide(
-            there, default_rule, out=np.ones_like(default_rule), where=default_rule > 0
+            there, planned_rate, out=np.ones_like(planned_rate), where=planned_rate > 0
         ).min(axis=1)
         return worth
 
     def _move_away(
-        self, group: Ints, placed: Placement, before: PreviousRound, running: Bools
-    ) -> Placement:
+        self, group: Ints, assignment: DeviceAssignment, before: PreviousRound, running: Bools
+    ) -> DeviceAssignment:
         """The placement with job groups off the nodes that their jobs avoid. group: (rows,) of the ledger;
         running: (rows,) who has devices now."""
         ids, cluster = self.ledger.group_ids()[group], self.cluster
-        barred: dict[int, Bools] = {}
+        avoided: dict[int, Bools] = {}
         for job, names in self.avoids.items():
             nodes = np.array([node.name in names for node in cluster.nodes], np.bool_)
             for row in np.flatnonzero((ids == job).any(axis=1)).tolist():
-                barred[row] = barred[row] | nodes if row in barred else nodes
-        others = OtherTypes(
-            self._speed(group).min(axis=2), self._were_on(group, before, np.arange(len(group)))
+                avoided[row] = avoided[row] | nodes if row in avoided else nodes
+        alternatives = AlternativeTypes(
+            self._speed(group).min(axis=2),
+            self._previous_devices(group, before, np.arange(len(group))),
         )
-        changed = change_types(placed, barred, self.site, others)
-        return move_away(changed, barred, self.site, runs_on=changed.kept & running)
+        changed = change_types(assignment, avoided, self.topology, alternatives)
+        return move_away(changed, avoided, self.topology, keeps_running=changed.kept & running)
 
-    def _stakes(self, plan: RoundPlan) -> Stakes:
+    def _tradeoffs(self, plan: RoundPlan) -> MoveTradeoffs:
         """For each row of the plan: the rate on the other slot of its type over that on its own; the
         device-seconds that its own wins over it, at most over the horizon, and over all of that where it
         can run on no other; and the device-seconds that a move costs."""
         none: Floats = np.zeros(len(plan.job_group))
         if not self.throughputs.locality_matters:
-            return Stakes(none, none, none)
-        other = self.throughputs.sibling[plan.slot]
+            return MoveTradeoffs(none, none, none)
+        other = self.throughputs.other_locality[plan.slot]
         if (other < 0).all():
-            return Stakes(none, none, none)
+            return MoveTradeoffs(none, none, none)
         jobs, groups = self.ledger.jobs, self.ledger.groups
         group_members, scale = (
             groups.members[plan.job_group],
             groups.scale[plan.job_group].astype(np.float64),
         )
         there = group_members >= 0
-        default_rule = self._rate_on(group_members, plan.slot)
-        runs = there & (default_rule > 0)
+        planned_rate = self._rate_on(group_members, plan.slot)
+        runs = there & (planned_rate > 0)
         ratio = np.divide(
             self._rate_on(group_members, other),
-            default_rule,
-            out=np.ones_like(default_rule),
+            planned_rate,
+            out=np.ones_like(planned_rate),
             where=runs,
         )
-        fallback = np.where(other >= 0, ratio.min(axis=1), 0.0)
+        fallback_rate = np.where(other >= 0, ratio.min(axis=1), 0.0)
         steps = (jobs.total - jobs.done)[group_members]
-        left_s = np.divide(steps, default_rule, out=np.zeros_like(default_rule), where=runs).max(
+        left_s = np.divide(steps, planned_rate, out=np.zeros_like(planned_rate), where=runs).max(
             axis=1
         )
-        lasts_s = np.minimum(np.where(fallback > 0, left_s, np.inf), self.settings.horizon_s)
+        lasts_s = np.minimum(np.where(fallback_rate > 0, left_s, np.inf), self.settings.horizon_s)
         restart_s = np.where(there, jobs.restart_s[group_members], 0.0).max(axis=1)
-        gain = scale * lasts_s * np.maximum(1.0 - fallback, 0.0)
-        return Stakes(fallback, gain, np.asarray(scale * restart_s))
+        gain = scale * lasts_s * np.maximum(1.0 - fallback_rate, 0.0)
+        return MoveTradeoffs(fallback_rate, gain, np.asarray(scale * restart_s))
 
     def _rate_on(self, group_members: Ints, slot: Ints) -> Floats:
         """(groups, width) steps/s on a slot for each job group, whether it is offered or not.

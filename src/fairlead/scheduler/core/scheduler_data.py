@@ -147,11 +147,11 @@ def fits(s: SchedulerData, scale: int) -> Bools | None:
     """(slots,) where a job of this scale factor may be offered devices; None = everywhere."""
     if s.options.settings.gavel.allow_undersized:
         return None
-    return np.asarray(s.cluster.capacity[s.running.site.accelerator_of_slot] >= scale)
+    return np.asarray(s.cluster.capacity[s.running.topology.accelerator_of_slot] >= scale)
 
 
 def devices_per_slot(s: SchedulerData) -> Floats | None:
     """(slots,) devices in all, where a job may be offered no slot type with fewer than it needs."""
     if s.options.settings.gavel.allow_undersized:
         return None
-    return s.cluster.capacity[s.running.site.accelerator_of_slot]
+    return s.cluster.capacity[s.running.topology.accelerator_of_slot]

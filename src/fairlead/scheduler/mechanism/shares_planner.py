@@ -140,17 +140,17 @@ def _until_misfit(snapshot: Snapshot, order: Ints, entries: Entries) -> Entries:
     first, second, third, eligible = entries
     eligible = eligible.copy()
     left = snapshot.capacity.copy()
-    was_running = np.zeros(len(eligible), np.bool_)
-    stopped = False
+    taken = np.zeros(len(eligible), np.bool_)
+    blocked = False
     for t in order.tolist():
         accelerator_index = snapshot.accelerator_of_slot[t]
         for u in np.lexsort((-third[:, t], -second[:, t], -first[:, t])).tolist():
-            if not eligible[u, t] or was_running[u]:
+            if not eligible[u, t] or taken[u]:
                 continue
-            stopped = stopped or bool(0 < left[accelerator_index] < snapshot.scale[u])
-            if stopped or left[accelerator_index] == 0:
+            blocked = blocked or bool(0 < left[accelerator_index] < snapshot.scale[u])
+            if blocked or left[accelerator_index] == 0:
                 eligible[u, t] = False
                 continue
             left[accelerator_index] -= snapshot.scale[u]
-            was_running[u] = True
+            taken[u] = True
     return entries._replace(eligible=eligible)

@@ -25,27 +25,29 @@ class PreviousRound(NamedTuple):
     devices: Ints1  # (devices of all of them,)
 
 
-class Site(NamedTuple):
-    """What there is to place on. A slot type is an accelerator type with a locality."""
+class Topology(NamedTuple):
+    """The devices to place on, by server and type. A slot type is an accelerator type with a locality."""
 
     device_type: Ints1  # (devices,) index of the accelerator type, non-decreasing
     device_node: Ints1  # (devices,) non-decreasing
-    works: Bools1  # (devices,)
-    fewest: Ints2  # as ``Cluster.fewest_servers``
+    usable: Bools1  # (devices,)
+    fewest_servers: Ints2  # as ``Cluster.fewest_servers``
     accelerator_of_slot: Ints1  # (slots,) index of the accelerator type
-    sibling: Ints1  # (slots,) the slot of the other locality, -1 = locality does not matter
+    other_locality: Ints1  # (slots,) the slot of the other locality, -1 = locality does not matter
     scattered: Bools1  # (slots,) is it that of job groups on more servers than they need?
 
 
-class Stakes(NamedTuple):
+class MoveTradeoffs(NamedTuple):
     """What each row of the plan wins and loses by a move."""
 
-    fallback: Floats1  # (running,) rate on the sibling over rate on the slot, 0 = cannot run there
-    gain: Floats1  # (running,) device-seconds won by being consolidated
-    cost: Floats1  # (running,) device-seconds that a move loses
+    fallback_rate: (
+        Floats1  # (running,) rate with the other locality over rate on the slot, 0 = cannot run so
+    )
+    consolidation_gain: Floats1  # (running,) device-seconds won by being consolidated
+    move_cost: Floats1  # (running,) device-seconds that a move loses
 
 
-class Placed(NamedTuple):
+class Placement(NamedTuple):
     """Who runs where: an answer of a rule of placement. Row order[k] gets devices[first[k]:first[k + 1]].
 
     order: (placed,) rows of the plan that run, each once. first: (placed + 1,). devices: (devices of all of

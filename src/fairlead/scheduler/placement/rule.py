@@ -14,13 +14,13 @@ from fairlead.model.arrays import Ints
 from fairlead.model.foreign_code import calling_others, is_built_in, read_only
 from fairlead.scheduler.placement.gavel_reference.by_device_id import by_device_id
 from fairlead.scheduler.placement.records import (
-    Placed,
+    MoveTradeoffs,
+    Placement,
     PlannedGroups,
     PreviousRound,
-    Site,
-    Stakes,
+    Topology,
 )
-from fairlead.scheduler.placement.servers import are_scattered, fewest_servers
+from fairlead.scheduler.placement.servers import are_scattered, place_on_fewest_servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,107 +28,107 @@ class PlacementRequest:
     """The job groups of a round, to be given devices. Arrays are read-only, and hold until ``place`` returns.
 
     plan: who is to run, in order of choice: ``group`` (rows,) and ``slot`` (rows,) of each row, the slot
-    types planned; ``scale`` (groups,) devices of all job groups (``needs()`` has those of the rows).
-    before: who held what in the round before (``current_devices()`` has it by row).
-    site: the devices and the slot types. Of device d, ``device_type[d]`` is the index of its accelerator
+    types planned; ``scale`` (groups,) devices of all job groups (``device_counts()`` has those of the rows).
+    before: who held what in the round before (``previous_devices()`` has it by row).
+    topology: the devices and the slot types. Of device d, ``device_type[d]`` is the index of its accelerator
     type, ``device_node[d]`` that of its node, ``works[d]`` whether it can be given; of slot type t,
     ``accelerator_of_slot[t]`` is the accelerator type.
-    stakes: what each row wins by being on few servers, and loses by a move, in device-seconds.
+    tradeoffs: what each row wins by being on few servers, and loses by a move, in device-seconds.
     """
 
     plan: PlannedGroups
     before: PreviousRound
-    site: Site
-    stakes: Stakes
+    topology: Topology
+    tradeoffs: MoveTradeoffs
 
-    def needs(self) -> Ints:
+    def device_counts(self) -> Ints:
         """(rows,) devices that each row of the plan uses."""
         return np.asarray(self.plan.scale[self.plan.group])
 
-    def current_devices(self) -> dict[int, Ints]:
+    def previous_devices(self) -> dict[int, Ints]:
         """Row -> the devices that its job group held in the round before, where they are of the accelerator
         type on which it is to run now."""
         row_of = {int(u): row for row, u in enumerate(self.plan.group)}
         first, devices = self.before.first, self.before.devices
-        accelerator, slot = self.site.accelerator_of_slot, self.plan.slot
+        accelerator, slot = self.topology.accelerator_of_slot, self.plan.slot
         return {
             row_of[u]: devices[first[k] : first[k + 1]].copy()
             for k, u in enumerate(self.before.group.tolist())
             if u in row_of and accelerator[self.before.slot[k]] == accelerator[slot[row_of[u]]]
         }
 
-    def placed(self, devices: Mapping[int, Ints]) -> Placed:
+    def placement(self, devices: Mapping[int, Ints]) -> Placement:
         """The answer that gives rows these devices; rows that are not named do not run. Slots follow from
         where the devices are. Raises AllocationError for devices that cannot be given."""
         if not isinstance(devices, Mapping):
             raise AllocationError(
-                f"placed(): expected a mapping from rows to their devices, got {shown(devices)}"
+                f"placement(): expected a mapping from rows to their devices, got {shown(devices)}"
             )
         order = as_whole_numbers("rows", list(devices))
         parts = [as_whole_numbers(f"devices of row {row}", devices[row]) for row in devices]
-        return self._placed(order, parts)
+        return self._placement(order, parts)
 
-    def checked(self, answer: object) -> Placed:
+    def checked(self, answer: object) -> Placement:
         """What a rule from outside has answered, with arrays of its own. Raises AllocationError where it
         cannot be done, or where ``kept`` or ``slot`` is not what follows from the devices."""
         if not isinstance(answer, tuple) or len(answer) != 5:
             raise AllocationError(
-                f"expected what PlacementRequest.placed returns, got {shown(answer)}"
+                f"expected what PlacementRequest.placement returns, got {shown(answer)}"
             )
         order, first, devices = (
             as_whole_numbers(name, given)
-            for name, given in zip(Placed._fields[:3], answer[:3], strict=True)
+            for name, given in zip(Placement._fields[:3], answer[:3], strict=True)
         )
         if len(first) != len(order) + 1 or first[0] != 0 or first[-1] != len(devices):
             raise AllocationError(
                 f"first must be {len(order) + 1} numbers from 0 to {len(devices)}, got {shown(first)}"
             )
-        made = self._placed(order, np.split(devices, first[1:-1]) if len(order) else [])
+        made = self._placement(order, np.split(devices, first[1:-1]) if len(order) else [])
         for name, given in zip(("kept", "slot"), answer[3:], strict=True):
             _check_equal(name, given, getattr(made, name), order)
         return made
 
-    def _placed(self, order: Ints, parts: Sequence[Ints]) -> Placed:
+    def _placement(self, order: Ints, parts: Sequence[Ints]) -> Placement:
         parts = [np.sort(part) for part in parts]
         first = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
         given = np.concatenate([np.zeros(0, np.int64), *parts])
         self._check(order, first, given)
-        current_devices = self.current_devices()
+        previous_devices = self.previous_devices()
         kept = [
-            row in current_devices and np.array_equal(np.sort(current_devices[row]), part)
+            row in previous_devices and np.array_equal(np.sort(previous_devices[row]), part)
             for row, part in zip(order.tolist(), parts, strict=True)
         ]
-        return Placed(
+        return Placement(
             order, first, given, np.array(kept, np.bool_), self._slot(order, first, given)
         )
 
     def _slot(self, order: Ints, first: Ints, given: Ints) -> Ints:
         """(placed,) slots by where the devices are."""
-        site, slot = self.site, np.asarray(self.plan.slot[order])
-        tables = (site.device_type, site.device_node, site.fewest)
+        topology, slot = self.topology, np.asarray(self.plan.slot[order])
+        tables = (topology.device_type, topology.device_node, topology.fewest_servers)
         writable = (np.require(table, requirements="W") for table in tables)  # as kernels take them
         scattered = are_scattered(first, given, *writable)
-        other = site.sibling[slot]
-        return np.where((scattered != site.scattered[slot]) & (other >= 0), other, slot)
+        other = topology.other_locality[slot]
+        return np.where((scattered != topology.scattered[slot]) & (other >= 0), other, slot)
 
     def _check(self, order: Ints, first: Ints, devices: Ints) -> None:
         """AllocationError unless row order[k] can be given devices[first[k]:first[k + 1]]."""
-        rows, site = len(self.plan.group), self.site
+        rows, topology = len(self.plan.group), self.topology
         known = (order >= 0) & (order < rows)
         if not known.all() or len(np.unique(order)) != len(order):
             raise AllocationError("rows must be some of those asked for, each once")
-        sizes, needs = np.diff(first), self.needs()[order]
+        sizes, needs = np.diff(first), self.device_counts()[order]
         if (sizes != needs).any():
             i = int(np.flatnonzero(sizes != needs)[0])
             raise AllocationError(f"row {order[i]} needs {needs[i]} devices, got {sizes[i]}")
-        there = (devices >= 0) & (devices < len(site.works))
-        there[there] = site.works[devices[there]]
+        there = (devices >= 0) & (devices < len(topology.usable))
+        there[there] = topology.usable[devices[there]]
         if not there.all():
             raise AllocationError(f"device {devices[~there][0]} is not there, or does not work")
         if len(np.unique(devices)) != len(devices):
             raise AllocationError("a device is given to two job groups")
-        expected = np.repeat(site.accelerator_of_slot[self.plan.slot[order]], sizes)
-        other = np.flatnonzero(site.device_type[devices] != expected)
+        expected = np.repeat(topology.accelerator_of_slot[self.plan.slot[order]], sizes)
+        other = np.flatnonzero(topology.device_type[devices] != expected)
         if len(other):
             raise AllocationError(
                 f"device {devices[other[0]]} is not of the accelerator type that was planned"
@@ -157,20 +157,23 @@ class PlacementRule(Protocol):
     def name(self) -> str:
         """What reports and errors call it."""
 
-    def place(self, request: PlacementRequest) -> Placed:
-        """Return devices for rows of the request, made by ``PlacementRequest.placed``; rows without do not
+    def place(self, request: PlacementRequest) -> Placement:
+        """Return devices for rows of the request, made by ``PlacementRequest.placement``; rows without do not
         run."""
 
 
 @dataclass(frozen=True)
 class FewestServers:
-    """Devices on as few servers as possible; whoever can stay stays. See ``servers.fewest_servers``."""
+    """Devices on as few servers as possible; whoever can stay stays. See
+    ``servers.place_on_fewest_servers``."""
 
     name: str = "fewest_servers"
 
-    def place(self, request: PlacementRequest) -> Placed:
+    def place(self, request: PlacementRequest) -> Placement:
         """As the kernel has it."""
-        return fewest_servers(request.plan, request.before, request.site, request.stakes)
+        return place_on_fewest_servers(
+            request.plan, request.before, request.topology, request.tradeoffs
+        )
 
 
 @dataclass(frozen=True)
@@ -179,15 +182,15 @@ class ByDeviceId:
 
     name: str = "by_device_id"
 
-    def place(self, request: PlacementRequest) -> Placed:
+    def place(self, request: PlacementRequest) -> Placement:
         """As the kernel has it."""
-        return by_device_id(request.plan, request.before, request.site, request.stakes)
+        return by_device_id(request.plan, request.before, request.topology, request.tradeoffs)
 
 
 BUILT_IN: dict[str, PlacementRule] = {rule.name: rule for rule in (FewestServers(), ByDeviceId())}
 
 
-def ask(rule: PlacementRule, request: PlacementRequest, now_s: float) -> Placed:
+def ask(rule: PlacementRule, request: PlacementRequest, now_s: float) -> Placement:
     """The rule's answer. Of a rule from outside, it is checked: raises AllocationError with the rule's name
     and the time where it cannot be done, SolveError where the rule fails."""
     if is_built_in(rule):

@@ -5,19 +5,23 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from fairlead.model.arrays import Ints
-from fairlead.scheduler.placement.avoid_nodes import Placement
+from fairlead.scheduler.placement.avoid_nodes import DeviceAssignment
 
-Old = tuple[int, Ints]  # slot and devices of a row in the round before
+SlotAndDevices = tuple[int, Ints]  # slot and devices of a row in the round before
 
 
 def swap_back(
-    placed: Placement, old: Mapping[int, Old], fits: Callable[[int, int, int], bool]
-) -> Placement:
+    assignment: DeviceAssignment,
+    old: Mapping[int, SlotAndDevices],
+    fits: Callable[[int, int, int], bool],
+) -> DeviceAssignment:
     """The placement with rows on the devices that they had, where one other row, alone, is placed on just
-    these: it takes the row's place in return. old: as in ``go_back``; fits: (row, one slot, another) whether
-    the row runs as fast on one as on the other."""
-    result = Placement(placed.first, placed.devices.copy(), placed.kept.copy(), placed.slot.copy())
-    holder = {device: row for row in range(len(placed.slot)) for device in placed.of(row).tolist()}
+    these: it takes the row's place in return. old: as in ``move_back``; fits: (row, one slot, another)
+    whether the row runs as fast on one as on the other."""
+    result = assignment.copied()
+    holder = {
+        device: row for row in range(len(assignment.slot)) for device in assignment.of(row).tolist()
+    }
     for row in sorted(old):
         slot, devices = old[row]
         mine = result.of(row).copy()
@@ -36,10 +40,12 @@ def swap_back(
     return result
 
 
-def go_back(placed: Placement, old: Mapping[int, Old]) -> Placement:
+def move_back(assignment: DeviceAssignment, old: Mapping[int, SlotAndDevices]) -> DeviceAssignment:
     """The placement with rows on the devices that they had, as far as no other row is placed on them, or
     only rows that go back themselves. old: row -> where it was; no two rows were on one device."""
-    holder = {device: row for row in range(len(placed.slot)) for device in placed.of(row).tolist()}
+    holder = {
+        device: row for row in range(len(assignment.slot)) for device in assignment.of(row).tolist()
+    }
     back, more = set(old), True
     while more:
         stuck = {
@@ -49,8 +55,8 @@ def go_back(placed: Placement, old: Mapping[int, Old]) -> Placement:
         }
         back, more = back - stuck, bool(stuck)
     if not back:
-        return placed
-    result = Placement(placed.first, placed.devices.copy(), placed.kept.copy(), placed.slot.copy())
+        return assignment
+    result = assignment.copied()
     for row in sorted(back):
         slot, devices = old[row]
         result.of(row)[:] = devices

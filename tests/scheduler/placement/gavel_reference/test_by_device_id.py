@@ -11,7 +11,7 @@ from tests.scheduler.placement.places import (
     NOBODY,
     NODES,
     TYPES,
-    Placed,
+    Placement,
     by_number,
     on_servers,
 )
@@ -26,7 +26,7 @@ def test_gavels_rule_takes_the_lowest_free_devices_big_jobs_first() -> None:
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_devices_are_given_once_and_kept_where_possible(
-    rule: Callable[..., Placed], seed: int
+    rule: Callable[..., Placement], seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     scale = rng.choice([1, 2, 4], 8)
@@ -56,6 +56,6 @@ def test_devices_are_given_once_and_kept_where_possible(
 
 
 def test_a_server_that_is_down_is_not_used() -> None:
-    works = NODES != 0
+    usable = NODES != 0
     for rule in (by_number, on_servers):
-        assert rule([0], [0], [2], NOBODY, works=works).where == {0: [4, 5]}
+        assert rule([0], [0], [2], NOBODY, usable=usable).where == {0: [4, 5]}

@@ -10,7 +10,13 @@ import numpy as np
 from fairlead.model.arrays import Bools, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1, Ints1
-from fairlead.scheduler.placement.records import Placed, PlannedGroups, PreviousRound, Site, Stakes
+from fairlead.scheduler.placement.records import (
+    MoveTradeoffs,
+    Placement,
+    PlannedGroups,
+    PreviousRound,
+    Topology,
+)
 
 _ANY_SIZE = 2**62  # more devices than a job group can need
 
@@ -21,40 +27,42 @@ class _Dispatch(NamedTuple):
 
     plan: PlannedGroups
     before: PreviousRound
-    site: Site
-    was: Ints1  # (groups,) position of a job group in the round before, -1 = it did not run
+    topology: Topology
+    previous: Ints1  # (groups,) position of a job group in the round before, -1 = it did not run
     order: Ints1  # (running,) rows of the plan
     first: Ints1  # (running + 1,)
     given: Ints1  # (devices of all rows,)
     kept: Bools1  # (running,) are they those of the round before?
-    placed: Bools1  # (running,) by row of the plan: has it been dispatched?
+    dispatched: Bools1  # (running,) by row of the plan: has it been dispatched?
     used: Bools1  # (devices of the cluster,)
 
 
-@kernel("_Dispatch(PlannedGroups, PreviousRound, Site)")
-def _nothing_given(plan: PlannedGroups, before: PreviousRound, site: Site) -> _Dispatch:
+@kernel("_Dispatch(PlannedGroups, PreviousRound, Topology)")
+def _nothing_dispatched(
+    plan: PlannedGroups, before: PreviousRound, topology: Topology
+) -> _Dispatch:
     """No row has been dispatched."""
     n, old_group = len(plan.group), before.group
-    was = np.full(len(plan.scale), -1, np.int64)
+    previous = np.full(len(plan.scale), -1, np.int64)
     for k in range(len(old_group)):
         if old_group[k] >= 0:
-            was[old_group[k]] = k
+            previous[old_group[k]] = k
     return _Dispatch(
         plan=plan,
         before=before,
-        site=site,
-        was=was,
+        topology=topology,
+        previous=previous,
         order=np.empty(n, np.int64),
         first=np.zeros(n + 1, np.int64),
         given=np.empty(np.sum(plan.scale[plan.group]), np.int64),
         kept=np.zeros(n, np.bool_),
-        placed=np.zeros(n, np.bool_),
-        used=np.zeros(len(site.device_type), np.bool_),
+        dispatched=np.zeros(n, np.bool_),
+        used=np.zeros(len(topology.device_type), np.bool_),
     )
 
 
 @kernel("i8(PlannedGroups, i8, i8, i8)")
-def _largest(plan: PlannedGroups, begin: int, end: int, below: int) -> int:
+def _largest_scale(plan: PlannedGroups, begin: int, end: int, below: int) -> int:
     """The most devices, fewer than ``below``, that one of the rows begin .. end-1 needs; 0 = none."""
     group, scale = plan.group, plan.scale
     size = 0
@@ -65,11 +73,11 @@ def _largest(plan: PlannedGroups, begin: int, end: int, below: int) -> int:
 
 
 @kernel("b1(i8[::1], b1[::1], b1[::1])")
-def _are_free(old: Ints, works: Bools, used: Bools) -> bool:
+def _are_free(old: Ints, usable: Bools, used: Bools) -> bool:
     """Whether all these devices work and none of them has been given out."""
     free = True
     for d in old:
-        free = free and works[d] and not used[d]
+        free = free and usable[d] and not used[d]
     return free
 
 
@@ -79,16 +87,22 @@ def _keep_old(begin: int, end: int, size: int, out: int, to: _Dispatch) -> int:
     before. out: rows dispatched so far; returns it after this."""
     group, slot, scale = to.plan
     _, old_slot, old_first, old_devices = to.before
-    works, was, first, given, used = to.site.works, to.was, to.first, to.given, to.used
-    order, kept, placed = to.order, to.kept, to.placed
+    usable, previous, first, given, used = (
+        to.topology.usable,
+        to.previous,
+        to.first,
+        to.given,
+        to.used,
+    )
+    order, kept, dispatched = to.order, to.kept, to.dispatched
     for i in range(begin, end):
-        k = was[group[i]]
+        k = previous[group[i]]
         if scale[group[i]] != size or k < 0 or old_slot[k] != slot[i]:
             continue
         old = old_devices[old_first[k] : old_first[k + 1]]
-        if not _are_free(old, works, used):
+        if not _are_free(old, usable, used):
             continue
-        order[out], kept[out], placed[i] = i, True, True
+        order[out], kept[out], dispatched[i] = i, True, True
         for n in range(len(old)):
             used[old[n]] = True
             given[first[out] + n] = old[n]
@@ -104,15 +118,15 @@ def _assign_lowest(
     """Dispatch the others of the rows begin .. end-1 with so many devices to the lowest free ids from
     ``device`` on. out: rows dispatched so far; returns it and the next device to look at."""
     group, _, scale = to.plan
-    works, first, given, used = to.site.works, to.first, to.given, to.used
-    order, placed = to.order, to.placed
+    usable, first, given, used = to.topology.usable, to.first, to.given, to.used
+    order, dispatched = to.order, to.dispatched
     for i in range(begin, end):
-        if scale[group[i]] != size or placed[i]:
+        if scale[group[i]] != size or dispatched[i]:
             continue
-        order[out], placed[i] = i, True
+        order[out], dispatched[i] = i, True
         got = 0
         while got < size:
-            if not used[device] and works[device]:
+            if not used[device] and usable[device]:
                 used[device] = True
                 given[first[out] + got] = device
                 got += 1
@@ -122,33 +136,33 @@ def _assign_lowest(
     return out, device
 
 
-@kernel("Placed(PlannedGroups, PreviousRound, Site)")
-def _by_device_id(plan: PlannedGroups, before: PreviousRound, site: Site) -> Placed:
-    to = _nothing_given(plan, before, site)
+@kernel("Placement(PlannedGroups, PreviousRound, Topology)")
+def _by_device_id(plan: PlannedGroups, before: PreviousRound, topology: Topology) -> Placement:
+    to = _nothing_dispatched(plan, before, topology)
     slot = plan.slot
     out = begin = 0
     while begin < len(slot):  # the plan comes slot by slot
         end = begin
         while end < len(slot) and slot[end] == slot[begin]:
             end += 1
-        accelerator_index = site.accelerator_of_slot[slot[begin]]
-        device = np.searchsorted(site.device_type, accelerator_index)
-        size = _largest(plan, begin, end, _ANY_SIZE)
+        accelerator_index = topology.accelerator_of_slot[slot[begin]]
+        device = np.searchsorted(topology.device_type, accelerator_index)
+        size = _largest_scale(plan, begin, end, _ANY_SIZE)
         while size > 0:
             out = _keep_old(begin, end, size, out, to)
             out, device = _assign_lowest(begin, end, size, out, device, to)
-            size = _largest(plan, begin, end, size)
+            size = _largest_scale(plan, begin, end, size)
         begin = end
-    return Placed(to.order, to.first, to.given, to.kept, slot[to.order])
+    return Placement(to.order, to.first, to.given, to.kept, slot[to.order])
 
 
 def by_device_id(
     plan: PlannedGroups,
     before: PreviousRound,
-    site: Site,
-    stakes: Stakes,  # noqa: ARG001
-) -> Placed:
+    topology: Topology,
+    tradeoffs: MoveTradeoffs,  # noqa: ARG001
+) -> Placement:
     """Gavel's rule (its worker assignment): big job groups first; of one size, first those that keep the
     devices which they had, then the others on the lowest free ids after the last one given. Everybody of
     the plan, which comes slot by slot, gets devices, whatever is at stake."""
-    return _by_device_id(plan, before, site)
+    return _by_device_id(plan, before, topology)
