@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from fairlead.scheduler.mechanism.gavel_reference.type_by_type import select_type_by_type
-from fairlead.scheduler.mechanism.selection import Candidates, Entries, select
+from fairlead.scheduler.mechanism.selection import Candidates, Priorities, select
 
 
 def by_sorting(
@@ -18,15 +18,15 @@ def by_sorting(
     type_by_type: bool,
 ) -> list[tuple[int, int]]:
     """Selection as it is described: sort all entries, take what fits."""
-    left, chosen = capacity.copy(), []
+    left, selection = capacity.copy(), []
     taken: set[int] = set()
     groups = range(len(scale))
     queue = []
     for t in order.tolist():
-        entries = [(u, t) for u in groups if eligible[u, t]]
+        priorities = [(u, t) for u in groups if eligible[u, t]]
         if type_by_type:
-            entries.sort(key=lambda e: [-k[e] for k in keys])
-        queue += entries
+            priorities.sort(key=lambda e: [-k[e] for k in keys])
+        queue += priorities
     if not type_by_type:
         queue.sort(key=lambda e: [-k[e] for k in keys])
     for u, t in queue:
@@ -35,8 +35,8 @@ def by_sorting(
             continue
         left[t] -= scale[u]
         taken |= jobs
-        chosen.append((u, t))
-    return chosen
+        selection.append((u, t))
+    return selection
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -57,9 +57,9 @@ def test_selection_equals_a_stable_sort(seed: int, type_by_type: bool, packed: b
     eligible = rng.random((len(table), slots)) < 0.8
     capacity = rng.integers(0, 12, slots)
     order = rng.permutation(slots)
-    entries = Entries(keys[0], keys[1], keys[2], eligible)
+    priorities = Priorities(keys[0], keys[1], keys[2], eligible)
     candidates = Candidates(table, scale, np.arange(slots))
     rule = select_type_by_type if type_by_type else select
-    group, slot = rule(entries, candidates, capacity, order, jobs)
+    group, slot = rule(priorities, candidates, capacity, order, jobs)
     expected = by_sorting(keys, eligible, table, scale, capacity, order, type_by_type)
     assert list(zip(group.tolist(), slot.tolist(), strict=True)) == expected

@@ -25,8 +25,7 @@ import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
-from fairlead.policies.solve.analytic_centre import SparseColumns as Entries
-from fairlead.policies.solve.analytic_centre import analytic_centre
+from fairlead.policies.solve.analytic_centre import SparseColumns, analytic_centre
 from fairlead.policies.solve.candidate_pairs import proven_time_price
 from fairlead.policies.solve.configurations import LinearObjective
 from fairlead.policies.solve.program import ConstraintRow, ExtraColumns, Program, ProgramSolution
@@ -124,7 +123,7 @@ def sum_analytic_centre(problem: ShareProblem, value: Floats, demand: RateDemand
     gain = count[first] * value[first, slot] * problem.rate[first, slot]
     there = entry != 0
     start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-    columns = Entries(start, row[there], entry[there])
+    columns = SparseColumns(start, row[there], entry[there])
     found = analytic_centre(columns, b, gain / (gain.max(initial=0.0) or 1.0))
     if found is None:
         return None

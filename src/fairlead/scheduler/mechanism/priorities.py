@@ -8,7 +8,7 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Floats1, Floats2, Floats3, Ints1, Ints2
 from fairlead.model.snapshot import Snapshot
-from fairlead.scheduler.mechanism.selection import Entries
+from fairlead.scheduler.mechanism.selection import Priorities
 
 
 class GroupBalances(NamedTuple):
@@ -53,12 +53,12 @@ def can_run(members: Ints, rate: Floats, u: int, t: int) -> bool:
     return runs
 
 
-@kernel("void(GroupBalances, f8, Entries)")
-def _enter_deficits(balances: GroupBalances, until_s: float, into: Entries) -> None:
+@kernel("void(GroupBalances, f8, Priorities)")
+def _enter_deficits(balances: GroupBalances, until_s: float, into: Priorities) -> None:
     """Where job groups can run, the device-seconds that they are owed there, and their relative speeds.
     until_s: from the last settling of accounts to the end of the round."""
     members, scale, rate, share, received_s, deficit_s, _ = balances
-    first, _, relative, eligible = into
+    primary, _, relative, eligible = into
     groups, slots = share.shape
     for u in range(groups):
         best = 0.0
@@ -73,22 +73,22 @@ def _enter_deficits(balances: GroupBalances, until_s: float, into: Entries) -> N
             best = max(best, relative[u, t])
             if share[u, t] > 0:
                 deficit = deficit_s[u, t] + share[u, t] * until_s - received_s[u, t]
-                first[u, t] = max(deficit, 0.0) * scale[u]
+                primary[u, t] = max(deficit, 0.0) * scale[u]
         if best > 0:
             for t in range(slots):
                 relative[u, t] /= best
 
 
-@kernel("void(GroupBalances, JobsToRun, f8, Entries)")
+@kernel("void(GroupBalances, JobsToRun, f8, Priorities)")
 def _add_start_worth(
-    balances: GroupBalances, jobs: JobsToRun, preemption_hysteresis: float, into: Entries
+    balances: GroupBalances, jobs: JobsToRun, preemption_hysteresis: float, into: Priorities
 ) -> None:
     """Add what the start of another job group is worth to what those that run are owed, and those of which a
     member has done nothing yet."""
     members, rate, share = balances.members, balances.rate, balances.share
     running_on = balances.running_on
     restart_s, steps_left, total_steps = jobs
-    first, here, _, eligible = into
+    primary, here, _, eligible = into
     groups, slots = share.shape
     for u in range(groups):
         worth_s, new = 0.0, False
@@ -106,15 +106,15 @@ def _add_start_worth(
                 for k in range(members.shape[1]):
                     if members[u, k] >= 0:
                         left_s = max(left_s, steps_left[members[u, k]] / rate[u, t, k])
-                first[u, t] += np.inf if left_s < worth_s else worth_s
+                primary[u, t] += np.inf if left_s < worth_s else worth_s
             elif new and share[u, t] > 0:
-                first[u, t] += worth_s
+                primary[u, t] += worth_s
 
 
-@kernel("Entries(GroupBalances, JobsToRun, f8, f8)")
+@kernel("Priorities(GroupBalances, JobsToRun, f8, f8)")
 def deficit_priorities(
     balances: GroupBalances, jobs: JobsToRun, until_s: float, preemption_hysteresis: float
-) -> Entries:
+) -> Priorities:
     """What each job group is owed by the end of the coming round, on slots where it has a share; what is
     left over goes to whoever runs fastest there relative to its best.
 
@@ -126,12 +126,12 @@ def deficit_priorities(
     The keys: device-seconds owed, runs there now (0 or 1), relative speed.
     """
     groups, slots = balances.share.shape
-    entries = Entries(
-        first=np.zeros((groups, slots)),
-        second=np.zeros((groups, slots)),
-        third=np.zeros((groups, slots)),
+    priorities = Priorities(
+        primary=np.zeros((groups, slots)),
+        secondary=np.zeros((groups, slots)),
+        tertiary=np.zeros((groups, slots)),
         eligible=np.zeros((groups, slots), np.bool_),
     )
-    _enter_deficits(balances, until_s, entries)
-    _add_start_worth(balances, jobs, preemption_hysteresis, entries)
-    return entries
+    _enter_deficits(balances, until_s, priorities)
+    _add_start_worth(balances, jobs, preemption_hysteresis, priorities)
+    return priorities

@@ -9,7 +9,7 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.plan import Accounts, Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.mechanism.priorities import JobsToRun, balances_of, deficit_priorities
-from fairlead.scheduler.mechanism.selection import Candidates, Entries, select
+from fairlead.scheduler.mechanism.selection import Candidates, Priorities, select
 
 Selected: TypeAlias = tuple[Ints, Ints]  # job groups and their slots, in the order of choice
 
@@ -20,13 +20,15 @@ class FillingRule(Protocol):
     def order(self, slots: Ints, policy: Policy) -> Ints:
         """(slots,) slots as they are filled in this round. slots: the same by name."""
 
-    def entries(self, snapshot: Snapshot, elapsed_s: float) -> Entries:
-        """The keys by which entries are chosen. elapsed_s: since the accounts were settled."""
+    def priorities(self, snapshot: Snapshot, elapsed_s: float) -> Priorities:
+        """The keys by which job groups are chosen, per slot. elapsed_s: since the accounts were settled."""
 
-    def select(self, entries: Entries, snapshot: Snapshot, order: Ints, policy: Policy) -> Selected:
+    def select(
+        self, priorities: Priorities, snapshot: Snapshot, order: Ints, policy: Policy
+    ) -> Selected:
         """The job groups that run."""
 
-    def owed_again_s(self, entries: Entries, snapshot: Snapshot, elapsed_s: float) -> float:
+    def until_owed_s(self, priorities: Priorities, snapshot: Snapshot, elapsed_s: float) -> float:
         """Seconds from now, where nothing runs, until a job group with a share that is owed nothing is owed
         something again; inf where none will be. Whole rounds, at least one."""
 
@@ -52,7 +54,7 @@ class LargestDeficitFirst:
         """As they are."""
         return slots
 
-    def entries(self, snapshot: Snapshot, elapsed_s: float) -> Entries:
+    def priorities(self, snapshot: Snapshot, elapsed_s: float) -> Priorities:
         """Device-seconds owed, runs there now, relative speed."""
         jobs = JobsToRun(snapshot.restart_s, snapshot.steps_left, snapshot.total_steps)
         return deficit_priorities(
@@ -61,19 +63,19 @@ class LargestDeficitFirst:
 
     def select(
         self,
-        entries: Entries,
+        priorities: Priorities,
         snapshot: Snapshot,
         order: Ints,
         policy: Policy,  # noqa: ARG002
     ) -> Selected:
         """The best entries for which there are devices."""
         free = snapshot.capacity.astype(np.int64)
-        return select(entries, candidates_of(snapshot), free, order, len(snapshot.jobs))
+        return select(priorities, candidates_of_snapshot(snapshot), free, order, len(snapshot.jobs))
 
-    def owed_again_s(self, entries: Entries, snapshot: Snapshot, elapsed_s: float) -> float:
+    def until_owed_s(self, priorities: Priorities, snapshot: Snapshot, elapsed_s: float) -> float:
         """When time due by the shares exceeds time received, by the end of the round that begins then."""
         fits = snapshot.scale[:, None] <= snapshot.capacity[snapshot.accelerator_of_slot]
-        waits = entries.eligible & (entries.first <= 0) & (snapshot.share > 0) & fits
+        waits = priorities.eligible & (priorities.primary <= 0) & (snapshot.share > 0) & fits
         too_much_s = (snapshot.received_s - snapshot.deficit_s)[waits]
         rest_s = too_much_s / snapshot.share[waits] - elapsed_s - self.round_s
         rounds = np.floor(rest_s.min(initial=np.inf) / self.round_s) + 1
@@ -97,7 +99,7 @@ class CarriedAccounts:
         return settled_s
 
 
-def candidates_of(snapshot: Snapshot) -> Candidates:
+def candidates_of_snapshot(snapshot: Snapshot) -> Candidates:
     """The snapshot's job groups, views of its arrays."""
     return Candidates(snapshot.group_members, snapshot.scale, snapshot.accelerator_of_slot)
 

@@ -13,12 +13,12 @@ from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1, Bools2, Floats1, Floats2, Ints1, Ints2
 
 
-class Entries(NamedTuple):
-    """The order in which entries are chosen: by falling keys, ``first`` before ``second`` and ``third``."""
+class Priorities(NamedTuple):
+    """The keys by which entries are chosen, larger ones first; the next key breaks ties."""
 
-    first: Floats2  # (groups, slots)
-    second: Floats2  # (groups, slots)
-    third: Floats2  # (groups, slots)
+    primary: Floats2  # (groups, slots)
+    secondary: Floats2  # (groups, slots)
+    tertiary: Floats2  # (groups, slots)
     eligible: Bools2  # (groups, slots) may the job group run there?
 
 
@@ -30,10 +30,10 @@ class Candidates(NamedTuple):
     accelerator_of_slot: Ints1  # (slots,)
 
 
-class Chosen(NamedTuple):
+class Selection(NamedTuple):
     """What has been chosen so far, and what is left. Filled in place."""
 
-    left: Ints1  # (types,) free devices
+    free: Ints1  # (types,) devices
     taken: Bools1  # (jobs,) is the job in a job group that runs?
     group: Ints1  # (jobs,) job groups in the order in which they were chosen
     slot: Ints1  # (jobs,) where
@@ -46,27 +46,29 @@ class _EntryQueue(NamedTuple):
     heap: Ints1  # (entries,) numbers of entries, the best in front
     group: Ints1  # (entries,)
     slot: Ints1  # (entries,)
-    first: Floats1  # (entries,)
-    second: Floats1  # (entries,)
-    third: Floats1  # (entries,)
+    primary: Floats1  # (entries,)
+    secondary: Floats1  # (entries,)
+    tertiary: Floats1  # (entries,)
     waiting: Ints2  # (types, largest scale + 1) entries in the heap
 
 
 @kernel("b1(i8, i8, f8[::1], f8[::1], f8[::1])", inline="always")
-def _before(a: int, b: int, first: Floats, second: Floats, third: Floats) -> bool:
+def _before(a: int, b: int, primary: Floats, secondary: Floats, tertiary: Floats) -> bool:
     """Does entry a come before entry b? Larger keys first, then the lower entry number."""
-    if first[a] != first[b]:
-        return first[a] > first[b]  # type: ignore[no-any-return]
-    if second[a] != second[b]:
-        return second[a] > second[b]  # type: ignore[no-any-return]
-    if third[a] != third[b]:
-        return third[a] > third[b]  # type: ignore[no-any-return]
+    if primary[a] != primary[b]:
+        return primary[a] > primary[b]  # type: ignore[no-any-return]
+    if secondary[a] != secondary[b]:
+        return secondary[a] > secondary[b]  # type: ignore[no-any-return]
+    if tertiary[a] != tertiary[b]:
+        return tertiary[a] > tertiary[b]  # type: ignore[no-any-return]
     return a < b
 
 
 @kernel("void(i8[::1], i8, i8, f8[::1], f8[::1], f8[::1])")
-def _sift(heap: Ints, start: int, size: int, first: Floats, second: Floats, third: Floats) -> None:
-    """Restore a heap of so many entries below a position."""
+def _sift(
+    heap: Ints, start: int, size: int, primary: Floats, secondary: Floats, tertiary: Floats
+) -> None:
+    """Restore the heap order below a position. size: entries in the heap."""
     i = start
     entry = heap[i]
     while True:
@@ -74,9 +76,9 @@ def _sift(heap: Ints, start: int, size: int, first: Floats, second: Floats, thir
         if child >= size:
             break
         right = child + 1
-        if right < size and _before(heap[right], heap[child], first, second, third):
+        if right < size and _before(heap[right], heap[child], primary, secondary, tertiary):
             child = right
-        if not _before(heap[child], entry, first, second, third):
+        if not _before(heap[child], entry, primary, secondary, tertiary):
             break
         heap[i] = heap[child]
         i = child
@@ -104,34 +106,38 @@ def _empty_queue(candidates: Candidates, slots: int, types: int) -> _EntryQueue:
         heap=np.empty(most, np.int64),
         group=np.empty(most, np.int64),
         slot=np.empty(most, np.int64),
-        first=np.empty(most),
-        second=np.empty(most),
-        third=np.empty(most),
+        primary=np.empty(most),
+        secondary=np.empty(most),
+        tertiary=np.empty(most),
         waiting=np.zeros((types, largest + 1), np.int64),
     )
 
 
-@kernel("i8(_EntryQueue, i8[::1], Entries, Candidates, Chosen)")
+@kernel("i8(_EntryQueue, i8[::1], Priorities, Candidates, Selection)")
 def _enqueue(
-    queue: _EntryQueue, order: Ints, entries: Entries, candidates: Candidates, chosen: Chosen
+    queue: _EntryQueue,
+    order: Ints,
+    priorities: Priorities,
+    candidates: Candidates,
+    selection: Selection,
 ) -> int:
-    """Put in order those entries on the slots of ``order`` for which there are devices; how many they are."""
+    """Fill the heap with the entries on the slots of ``order`` for which there are devices; how many."""
     heap, group, slot, key, tie, last, waiting = queue
-    first, second, third, eligible = entries
+    primary, secondary, tertiary, eligible = priorities
     members, scale, accelerator_of_slot = candidates
-    left, taken = chosen.left, chosen.taken
+    free, taken = selection.free, selection.taken
     size = 0
     for t in order:
         accelerator = accelerator_of_slot[t]
-        free = left[accelerator]
-        if free == 0:
+        available = free[accelerator]
+        if available == 0:
             continue
         for u in range(len(scale)):
-            if not eligible[u, t] or scale[u] > free:
+            if not eligible[u, t] or scale[u] > available:
                 continue
             if _is_free(u, members, taken):
                 heap[size], group[size], slot[size] = size, u, t
-                key[size], tie[size], last[size] = first[u, t], second[u, t], third[u, t]
+                key[size], tie[size], last[size] = primary[u, t], secondary[u, t], tertiary[u, t]
                 waiting[accelerator, scale[u]] += 1
                 size += 1
     for i in range(size // 2 - 1, -1, -1):
@@ -140,11 +146,11 @@ def _enqueue(
 
 
 @kernel("b1(i8[:,::1], i8[::1])")
-def _any_fits(waiting: Ints, left: Ints) -> bool:
+def _any_fits(waiting: Ints, free: Ints) -> bool:
     """Whether there are devices for an entry that waits."""
     largest = waiting.shape[1] - 1
-    for q in range(len(left)):
-        for s in range(1, min(largest, left[q]) + 1):
+    for q in range(len(free)):
+        for s in range(1, min(largest, free[q]) + 1):
             if waiting[q, s] > 0:
                 return True
     return False
@@ -161,60 +167,60 @@ def _take(u: int, members: Ints, taken: Bools) -> int:
     return jobs
 
 
-@kernel("i8(i8[::1], i8, Entries, Candidates, Chosen)")
-def choose(
-    order: Ints, count: int, entries: Entries, candidates: Candidates, chosen: Chosen
+@kernel("i8(i8[::1], i8, Priorities, Candidates, Selection)")
+def select_into(
+    order: Ints, count: int, priorities: Priorities, candidates: Candidates, selection: Selection
 ) -> int:
     """Choose the best entries on the slots of ``order``, which breaks ties, until nothing fits. count: job
     groups that run already; returns it after this."""
-    left, taken, out_group, out_slot = chosen
+    free, taken, out_group, out_slot = selection
     members, scale, accelerator_of_slot = candidates
-    queue = _empty_queue(candidates, len(order), len(left))
-    heap, group, slot, first, second, third, waiting = queue
-    size = _enqueue(queue, order, entries, candidates, chosen)
+    queue = _empty_queue(candidates, len(order), len(free))
+    heap, group, slot, primary, secondary, tertiary, waiting = queue
+    size = _enqueue(queue, order, priorities, candidates, selection)
     untaken = len(taken) - np.sum(taken)
     while size > 0:
         entry = heap[0]
         size -= 1
         if size > 0:
             heap[0] = heap[size]
-            _sift(heap, 0, size, first, second, third)
+            _sift(heap, 0, size, primary, secondary, tertiary)
         u, t = group[entry], slot[entry]
         accelerator = accelerator_of_slot[t]
         waiting[accelerator, scale[u]] -= 1
-        if scale[u] <= left[accelerator]:
+        if scale[u] <= free[accelerator]:
             if not _is_free(u, members, taken):
                 continue
-            left[accelerator] -= scale[u]
+            free[accelerator] -= scale[u]
             untaken -= _take(u, members, taken)
             out_group[count], out_slot[count] = u, t
             count += 1
         # Stop when nothing that is left fits, instead of emptying the queue.
-        if untaken == 0 or not _any_fits(waiting, left):
+        if untaken == 0 or not _any_fits(waiting, free):
             break
     return count
 
 
-@kernel("Chosen(i8[::1], i8)")
-def nothing_chosen(capacity: Ints, jobs: int) -> Chosen:
+@kernel("Selection(i8[::1], i8)")
+def empty_selection(capacity: Ints, jobs: int) -> Selection:
     """All devices are free. capacity: (types,)."""
-    return Chosen(
-        left=capacity.copy(),
+    return Selection(
+        free=capacity.copy(),
         taken=np.zeros(jobs, np.bool_),
         group=np.empty(jobs, np.int64),
         slot=np.empty(jobs, np.int64),
     )
 
 
-@kernel("Tuple((i8[::1], i8[::1]))(Entries, Candidates, i8[::1], i8[::1], i8)")
+@kernel("Tuple((i8[::1], i8[::1]))(Priorities, Candidates, i8[::1], i8[::1], i8)")
 def select(
-    entries: Entries, candidates: Candidates, capacity: Ints, order: Ints, jobs: int
+    priorities: Priorities, candidates: Candidates, capacity: Ints, order: Ints, jobs: int
 ) -> tuple[Ints, Ints]:
     """The job groups that run and their slots, in the order in which they were chosen: one queue for all.
 
     capacity: (types,) free devices; order: (slots,) slots, the first one wins a tie; jobs: how many there
     are.
     """
-    chosen = nothing_chosen(capacity, jobs)
-    count = choose(order, 0, entries, candidates, chosen)
-    return chosen.group[:count].copy(), chosen.slot[:count].copy()
+    selection = empty_selection(capacity, jobs)
+    count = select_into(order, 0, priorities, candidates, selection)
+    return selection.group[:count].copy(), selection.slot[:count].copy()

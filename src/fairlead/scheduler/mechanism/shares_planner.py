@@ -11,7 +11,7 @@ from fairlead.model.plan import Accounts, Change, PlannerAnswer, Policy, RoundPl
 from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.mechanism.checking import ask
 from fairlead.scheduler.mechanism.rules import AccountingRule, FillingRule
-from fairlead.scheduler.mechanism.selection import Entries
+from fairlead.scheduler.mechanism.selection import Priorities
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 
 
@@ -110,16 +110,18 @@ class SharesPlanner:
             none: Ints = np.zeros(0, np.int64)
             return RoundPlan(none, none), state
         elapsed_s = snapshot.now_s - state.settled_s
-        entries = every = self.filling.entries(snapshot, elapsed_s)
+        priorities = every = self.filling.priorities(snapshot, elapsed_s)
         if not self.policy.work_conserving:
-            entries = entries._replace(eligible=entries.eligible & (entries.first > 0))
+            priorities = priorities._replace(
+                eligible=priorities.eligible & (priorities.primary > 0)
+            )
         order = self.filling.order(self._slots(snapshot, state), self.policy)
         if optional_traits(self.policy).strict:
-            entries = _until_misfit(snapshot, order, entries)
-        group, slot = self.filling.select(entries, snapshot, order, self.policy)
+            priorities = _until_misfit(snapshot, order, priorities)
+        group, slot = self.filling.select(priorities, snapshot, order, self.policy)
         wait_s = np.inf
         if not len(group) and not self.policy.work_conserving:
-            wait_s = self.filling.owed_again_s(every, snapshot, elapsed_s)
+            wait_s = self.filling.until_owed_s(every, snapshot, elapsed_s)
         return RoundPlan(group, slot, snapshot.now_s + wait_s), state
 
     def _slots(self, snapshot: Snapshot, state: SharesState) -> Ints:
@@ -134,17 +136,17 @@ class SharesPlanner:
         return state.slots
 
 
-def _until_misfit(snapshot: Snapshot, order: Ints, entries: Entries) -> Entries:
+def _until_misfit(snapshot: Snapshot, order: Ints, priorities: Priorities) -> Priorities:
     """The entries without those after the first job group that does not fit, slot after slot in this order.
     For policies that would rather leave devices idle than let a job group overtake another."""
-    first, second, third, eligible = entries
+    primary, secondary, tertiary, eligible = priorities
     eligible = eligible.copy()
     left = snapshot.capacity.copy()
     taken = np.zeros(len(eligible), np.bool_)
     blocked = False
     for t in order.tolist():
         accelerator_index = snapshot.accelerator_of_slot[t]
-        for u in np.lexsort((-third[:, t], -second[:, t], -first[:, t])).tolist():
+        for u in np.lexsort((-tertiary[:, t], -secondary[:, t], -primary[:, t])).tolist():
             if not eligible[u, t] or taken[u]:
                 continue
             blocked = blocked or bool(0 < left[accelerator_index] < snapshot.scale[u])
@@ -153,4 +155,4 @@ def _until_misfit(snapshot: Snapshot, order: Ints, entries: Entries) -> Entries:
                 continue
             left[accelerator_index] -= snapshot.scale[u]
             taken[u] = True
-    return entries._replace(eligible=eligible)
+    return priorities._replace(eligible=eligible)

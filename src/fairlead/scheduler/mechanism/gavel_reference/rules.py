@@ -12,8 +12,8 @@ from fairlead.scheduler.mechanism.gavel_reference.type_by_type import (
     gavel_priorities,
     select_type_by_type,
 )
-from fairlead.scheduler.mechanism.rules import FillingRule, Selected, candidates_of
-from fairlead.scheduler.mechanism.selection import Entries, select
+from fairlead.scheduler.mechanism.rules import FillingRule, Selected, candidates_of_snapshot
+from fairlead.scheduler.mechanism.selection import Priorities, select
 
 
 class Shuffler(Protocol):
@@ -38,21 +38,23 @@ class TypeByType:
         self.shuffler.shuffle(order)
         return np.array(order, np.int64)
 
-    def entries(self, snapshot: Snapshot, elapsed_s: float) -> Entries:  # noqa: ARG002
+    def priorities(self, snapshot: Snapshot, elapsed_s: float) -> Priorities:  # noqa: ARG002
         """Gavel's priorities."""
         return gavel_priorities(snapshot)
 
-    def select(self, entries: Entries, snapshot: Snapshot, order: Ints, policy: Policy) -> Selected:
+    def select(
+        self, priorities: Priorities, snapshot: Snapshot, order: Ints, policy: Policy
+    ) -> Selected:
         """The best entries type by type; in one queue for policies recorded with Gavel's option
         --enable_global_queue, and then put in order of the slots."""
-        free, candidates = snapshot.capacity.astype(np.int64), candidates_of(snapshot)
+        free, candidates = snapshot.capacity.astype(np.int64), candidates_of_snapshot(snapshot)
         if not optional_traits(policy).global_queue:
-            return select_type_by_type(entries, candidates, free, order, len(snapshot.jobs))
-        group, slot = select(entries, candidates, free, order, len(snapshot.jobs))
+            return select_type_by_type(priorities, candidates, free, order, len(snapshot.jobs))
+        group, slot = select(priorities, candidates, free, order, len(snapshot.jobs))
         by_slot = np.argsort(slot, kind="stable")
         return group[by_slot], slot[by_slot]
 
-    def owed_again_s(self, entries: Entries, snapshot: Snapshot, elapsed_s: float) -> float:  # noqa: ARG002
+    def until_owed_s(self, priorities: Priorities, snapshot: Snapshot, elapsed_s: float) -> float:  # noqa: ARG002
         """Whoever has a share may run at any time."""
         return np.inf
 
@@ -67,19 +69,21 @@ class OnlyAllocated:
         """The other rule's."""
         return self.rule.order(slots, policy)
 
-    def entries(self, snapshot: Snapshot, elapsed_s: float) -> Entries:
+    def priorities(self, snapshot: Snapshot, elapsed_s: float) -> Priorities:
         """The other rule's."""
-        return self.rule.entries(snapshot, elapsed_s)
+        return self.rule.priorities(snapshot, elapsed_s)
 
-    def select(self, entries: Entries, snapshot: Snapshot, order: Ints, policy: Policy) -> Selected:
+    def select(
+        self, priorities: Priorities, snapshot: Snapshot, order: Ints, policy: Policy
+    ) -> Selected:
         """The other rule's, without job groups that are in no allocation."""
-        group, slot = self.rule.select(entries, snapshot, order, policy)
+        group, slot = self.rule.select(priorities, snapshot, order, policy)
         known = snapshot.allocated[group]
         return group[known], slot[known]
 
-    def owed_again_s(self, entries: Entries, snapshot: Snapshot, elapsed_s: float) -> float:
+    def until_owed_s(self, priorities: Priorities, snapshot: Snapshot, elapsed_s: float) -> float:
         """The other rule's."""
-        return self.rule.owed_again_s(entries, snapshot, elapsed_s)
+        return self.rule.until_owed_s(priorities, snapshot, elapsed_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.mechanism.priorities import can_run
 from fairlead.scheduler.mechanism.selection import (
     Candidates,
-    Entries,
-    choose,
-    nothing_chosen,
+    Priorities,
+    empty_selection,
+    select_into,
 )
 
 
@@ -29,7 +29,7 @@ class _Received(NamedTuple):
     deficit_s: Floats2  # (groups, slots)
 
 
-def gavel_priorities(snapshot: Snapshot) -> Entries:
+def gavel_priorities(snapshot: Snapshot) -> Priorities:
     """Gavel's keys: the share over the fraction of the slot's time that the job group has received, then
     the time owed from before, then the share."""
     return _priorities(
@@ -45,8 +45,8 @@ def gavel_priorities(snapshot: Snapshot) -> Entries:
     )
 
 
-@kernel("Entries(_Received)")
-def _priorities(given: _Received) -> Entries:
+@kernel("Priorities(_Received)")
+def _priorities(given: _Received) -> Priorities:
     share, received_s, allocated_s = given.share, given.received_s, given.allocated_s
     groups, slots = share.shape
     first = np.zeros((groups, slots))
@@ -60,17 +60,17 @@ def _priorities(given: _Received) -> Entries:
                 continue
             fraction = received_s[u, t] / allocated_s[t] if allocated_s[t] != 0 else 0.0
             first[u, t] = share[u, t] / fraction if fraction > 0 else share[u, t] * 1e9
-    return Entries(first, given.deficit_s, share, runs)
+    return Priorities(first, given.deficit_s, share, runs)
 
 
-@kernel("Tuple((i8[::1], i8[::1]))(Entries, Candidates, i8[::1], i8[::1], i8)")
+@kernel("Tuple((i8[::1], i8[::1]))(Priorities, Candidates, i8[::1], i8[::1], i8)")
 def select_type_by_type(
-    entries: Entries, candidates: Candidates, capacity: Ints, order: Ints, jobs: int
+    priorities: Priorities, candidates: Candidates, capacity: Ints, order: Ints, jobs: int
 ) -> tuple[Ints, Ints]:
     """As ``selection.select``, but the slots are filled one after the other in this order, each from a queue
     of its own."""
-    chosen = nothing_chosen(capacity, jobs)
+    selection = empty_selection(capacity, jobs)
     count = 0
     for q in range(len(order)):
-        count = choose(order[q : q + 1], count, entries, candidates, chosen)
-    return chosen.group[:count].copy(), chosen.slot[:count].copy()
+        count = select_into(order[q : q + 1], count, priorities, candidates, selection)
+    return selection.group[:count].copy(), selection.slot[:count].copy()
