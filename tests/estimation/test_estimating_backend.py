@@ -363,7 +363,7 @@ def test_a_feed_that_comes_late_takes_jobs_up() -> None:
     told = late.next()
     assert isinstance(told, RatesLearned)
     core.handle(told)
-    assert (core.data.ledger.jobs.row == core.data.ledger.jobs.job_type).all()
+    assert (core.data.ledger.jobs.rate_row == core.data.ledger.jobs.job_type).all()
     drive(core, late)
     assert sorted(made.gone) == sorted(n for n in made.job_types)
     assert made.heard

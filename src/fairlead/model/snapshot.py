@@ -17,8 +17,8 @@ class Regimes:
     batch: Ints  # (jobs, batches) samples per step, 0 = none
     job_type: Ints  # (jobs, batches) row of the throughput table, -1 = none
     steps_per_epoch: Floats  # (jobs, batches)
-    seen: Floats  # (jobs, batches) epochs trained at each so far
-    now: Ints  # (jobs,) column in force
+    epochs_trained: Floats  # (jobs, batches) epochs trained at each so far
+    current: Ints  # (jobs,) column in force
     epochs: Floats  # (jobs,) of the whole job
     announced: tuple[
         Adaptation | None, ...

@@ -70,7 +70,7 @@ def _core(state: Path) -> Scheduler:
 
 
 def _rate(core: Scheduler, job: int) -> float:
-    row = core.data.ledger.jobs.row[core.data.ledger.row(JobId(job))]
+    row = core.data.ledger.jobs.rate_row[core.data.ledger.row(JobId(job))]
     assert core.data.beliefs.of_row(int(row)) >= 0
     return float(core.data.throughputs.rate[row].max())
 

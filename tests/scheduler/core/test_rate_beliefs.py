@@ -286,7 +286,7 @@ def test_beliefs_outlive_a_change_of_the_cluster_and_of_the_policy() -> None:
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (learned({1: 0}, {}), "belief 0: nobody has said what it is"),
+        (learned({1: 0}, {}), "belief 0: no event has said what it is"),
         (learned({}, {0: [1.0, -1.0]}), "a rate must be a number >= 0, got -1.0"),
         (learned({}, {0: [1.0, np.nan]}), "a rate must be a number >= 0, got nan"),
         (learned({}, {-1: [1.0, 1.0]}), "must be >= 0 and differ"),
@@ -295,7 +295,7 @@ def test_beliefs_outlive_a_change_of_the_cluster_and_of_the_policy() -> None:
             "no rate for 'who' at scale factor 1",
         ),
         (learned({}, {0: [1.0, 1.0]}, rate=np.ones((1, 3))), r"rate has shape \(1, 3\)"),
-        (learned({}, {}, {(0, 1): [[1, 1], [1, 1]]}), "belief 0: nobody has said"),
+        (learned({}, {}, {(0, 1): [[1, 1], [1, 1]]}), "belief 0: no event has said"),
     ],
 )
 def test_beliefs_that_cannot_be_are_refused(event: RatesLearned, words: str) -> None:

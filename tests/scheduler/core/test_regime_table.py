@@ -43,7 +43,7 @@ def test_jobs_go_from_one_ledger_to_another() -> None:
     one.add(None, 8, 50.0, row_at)
     other.add(None, 8, 50.0, row_at)
     other.add(adapting(4), 4, 100.0, row_at)
-    one.receive(other, np.array([1, 0]))
+    one.take_over(other, np.array([1, 0]))
     assert one.used
     assert one.table.epochs.tolist() == [1.0, 4.0, 1.0]
     assert one.table.batch[1].tolist() == [4, 8]

@@ -60,7 +60,7 @@ def fluid_jobs(s: Scheduler) -> FluidJobs:
     types = len(s.data.capacity)
     rate, share = np.zeros((jobs.n, types)), np.zeros((jobs.n, types))
     running_on = np.full(jobs.n, -1)
-    steps = s.data.throughputs.rate[jobs.row]
+    steps = s.data.throughputs.rate[jobs.rate_row]
     for slot, type_ in enumerate(s.data.running.topology.accelerator_of_slot.tolist()):
         rate[:, type_] = np.maximum(rate[:, type_], steps[:, slot])
         for group_member in groups.members.T:

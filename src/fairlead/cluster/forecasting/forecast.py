@@ -198,7 +198,7 @@ def _learn_rates(scheduler: Scheduler, now_s: float, measured: Mapping[int, floa
     numbers: dict[tuple[int, float], int] = {}
     name: dict[int, int] = {}
     for ledger in (data.ledger, data.paused_jobs):
-        for job, row in zip(ledger.jobs.id.tolist(), ledger.jobs.row.tolist(), strict=True):
+        for job, row in zip(ledger.jobs.id.tolist(), ledger.jobs.rate_row.tolist(), strict=True):
             if job in measured:
                 alike = row, float(f"{measured[job]:.3g}")
                 name[job] = numbers.setdefault(alike, len(numbers))
@@ -421,11 +421,12 @@ def _end_round_early(s: Scheduler, now_s: float, starts: Mapping[int, _NextStart
 def _rates(s: Scheduler, rows: list[int], slot: int) -> list[float]:
     """Steps/s of the members of a unit on a slot; rows: of jobs, -1 = none."""
     table = s.data.throughputs
-    job_types = [int(s.data.ledger.jobs.row[row]) for row in rows if row >= 0]
+    job_types = [int(s.data.ledger.jobs.rate_row[row]) for row in rows if row >= 0]
     if len(job_types) == 2 and table.colocated_rate is not None:
         return [float(table.colocated_rate[job_types[k], job_types[1 - k], slot]) for k in (0, 1)]
     return [
-        float(table.rate[s.data.ledger.jobs.row[row], slot]) if row >= 0 else 0.0 for row in rows
+        float(table.rate[s.data.ledger.jobs.rate_row[row], slot]) if row >= 0 else 0.0
+        for row in rows
     ]
 
 
@@ -439,7 +440,7 @@ def _job(s: Scheduler, row: int) -> Job:
     looked up in the scheduler's table. A job that adapts goes by its kinds."""
     jobs = s.data.ledger.jobs
     adapts = s.data.ledger.regimes.adaptation[row] is not None
-    job_type = s.data.throughputs.job_types[jobs.job_type[row] if adapts else jobs.row[row]]
+    job_type = s.data.throughputs.job_types[jobs.job_type[row] if adapts else jobs.rate_row[row]]
     return Job(
         JobId(int(jobs.id[row])),
         job_type.name,

@@ -195,6 +195,8 @@ class AttemptEnds:
         unpaired, at = core.data.ledger.isolated, core.data.ledger.row(JobId(row.id))
         isolated_s = float(unpaired.isolated_s[at])
         if unpaired.isolated_rate[at] > 0:
-            isolated_s += (row.total_steps - unpaired.done_then[at]) / unpaired.isolated_rate[at]
+            isolated_s += (row.total_steps - unpaired.done_at_settle[at]) / unpaired.isolated_rate[
+                at
+            ]
         if isolated_s > 0:
             row.rho = float((now - row.submitted_s) / isolated_s)

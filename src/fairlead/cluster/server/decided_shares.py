@@ -45,7 +45,7 @@ class DecidedShares:
             solved=s.data.planning.previous is not None,
             job=jobs.id.copy(),
             scale=jobs.scale.copy(),
-            row=jobs.row.copy(),
+            row=jobs.rate_row.copy(),
             group_member=groups.members.copy(),
             share=groups.share.copy(),
             allocated=groups.allocated.astype(np.int64),

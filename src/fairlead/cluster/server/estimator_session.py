@@ -142,7 +142,7 @@ class EstimatorSession:
         self._beliefs = {n: known.table.rate[row] for n, row in known.row.items()}
         self._state.learned_rates = {}
         for table in (core.data.ledger, core.data.paused_jobs):
-            for job, row in zip(table.jobs.id.tolist(), table.jobs.row.tolist(), strict=True):
+            for job, row in zip(table.jobs.id.tolist(), table.jobs.rate_row.tolist(), strict=True):
                 if known.of_row(row) >= 0:
                     self._state.learned_rates[job] = known.table.rate[row]
 

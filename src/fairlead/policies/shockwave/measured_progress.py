@@ -46,7 +46,7 @@ class MeasuredProgress:
         rate = snapshot.solo_rate[running, snapshot.running_on[running]]
         batch = np.ones(len(running))
         if snapshot.regimes is not None:
-            batch = snapshot.regimes.batch[running, snapshot.regimes.now[running]].astype(
+            batch = snapshot.regimes.batch[running, snapshot.regimes.current[running]].astype(
                 np.float64
             )
         new.samples[running] += batch * rate * snapshot.round_s * (ended - new.round[running])

@@ -85,8 +85,8 @@ def _single(snapshot: Snapshot) -> Regimes:
         batch=np.zeros((n, 1), np.int64),
         job_type=snapshot.job_type[:, None],
         steps_per_epoch=snapshot.total_steps[:, None],
-        seen=(1.0 - snapshot.steps_left / snapshot.total_steps)[:, None],
-        now=np.zeros(n, np.int64),
+        epochs_trained=(1.0 - snapshot.steps_left / snapshot.total_steps)[:, None],
+        current=np.zeros(n, np.int64),
         epochs=np.ones(n),
         announced=(None,) * n,
     )
@@ -118,7 +118,9 @@ def _run_time(snapshot: Snapshot, regimes: Regimes, epoch_s: Floats, tolerance: 
         received[:, accelerator_index] += snapshot.received_s[: len(received), t]
     part = received / np.maximum(received.sum(axis=1), 1e-9)[:, None]
     mean_s = 1.0 / np.maximum(np.einsum("jbt,jt->jb", 1.0 / epoch_s, part), 1e-15)
-    predicted = np.where(regimes.seen > 0, regimes.seen * mean_s, 0.0).sum(axis=1)
+    predicted = np.where(regimes.epochs_trained > 0, regimes.epochs_trained * mean_s, 0.0).sum(
+        axis=1
+    )
     ran_s = snapshot.ran_s  # accounts may have a head start
     known = (ran_s > 0) & (predicted > 0)
     factor = np.divide(ran_s, predicted, out=np.ones(len(ran_s)), where=known)
@@ -131,7 +133,7 @@ def _progress(
     """(jobs,) epochs done, and epochs left. In whole epochs nothing may be left of a job that still has
     steps to do, unless ``capped``."""
     rows = np.arange(len(snapshot.jobs))
-    per_epoch = regimes.steps_per_epoch[rows, regimes.now]
+    per_epoch = regimes.steps_per_epoch[rows, regimes.current]
     if not options.whole_epochs:
         left = np.maximum(snapshot.steps_left / per_epoch, regimes.epochs * _MIN_REMAINING)
         return np.maximum(regimes.epochs - left, 0.0), np.minimum(left, regimes.epochs)
@@ -164,9 +166,9 @@ def _seen(regimes: Regimes, progress: Floats, options: ShockwaveOptions) -> Floa
     """(jobs, batches) epochs observed at each batch size."""
     if options.whole_epochs:  # by the profile, the present epoch included
         return _scheduled(regimes, progress, 1.0)
-    total = regimes.seen.sum(axis=1)
+    total = regimes.epochs_trained.sum(axis=1)
     factor = np.divide(progress, total, out=np.zeros(len(total)), where=total > 0)
-    return np.asarray(regimes.seen * factor[:, None])
+    return np.asarray(regimes.epochs_trained * factor[:, None])
 
 
 def _spent(regimes: Regimes, progress: Floats, options: ShockwaveOptions) -> Floats:
@@ -204,7 +206,7 @@ def _scaled(regimes: Regimes, ahead: Floats, left: Floats) -> Floats:
     """The same parts with sum ``left``; all at the present batch size where there are no parts."""
     total = ahead.sum(axis=1)
     rows = np.flatnonzero(total <= 0)
-    ahead[rows, regimes.now[rows]] = 1.0
+    ahead[rows, regimes.current[rows]] = 1.0
     total[rows] = 1.0
     return np.asarray(ahead * (left / total)[:, None])
 
@@ -217,14 +219,14 @@ def _present(
     ahead: Floats,
 ) -> Floats:
     """(jobs, types) seconds of an epoch in the window."""
-    rows = np.arange(len(regimes.now))
+    rows = np.arange(len(regimes.current))
     if which is EpochTime.PRESENT:
-        return np.asarray(epoch_s[rows, regimes.now])
+        return np.asarray(epoch_s[rows, regimes.current])
     if which is EpochTime.AHEAD:
         total = np.maximum(ahead.sum(axis=1), 1e-12)
         return np.asarray(np.einsum("jb,jbt->jt", ahead, epoch_s) / total[:, None])
     count = seen.sum(axis=1)
     first = np.zeros_like(seen)
-    first[rows, regimes.now] = 1.0
+    first[rows, regimes.current] = 1.0
     weight = np.where(count[:, None] > 0, seen, first)
     return np.asarray(np.einsum("jb,jbt->jt", weight, epoch_s) / weight.sum(axis=1, keepdims=True))

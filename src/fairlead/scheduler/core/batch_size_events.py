@@ -12,9 +12,9 @@ from fairlead.model.rates import isolated_rate
 from fairlead.scheduler.core.rate_events import assign_beliefs
 from fairlead.scheduler.core.scheduler_data import (
     SchedulerData,
-    fits,
     ledger_of,
     running_jobs,
+    slots_that_fit,
 )
 from fairlead.scheduler.core.snapshots import take_snapshot
 
@@ -48,7 +48,7 @@ def adapt(s: SchedulerData, changes: dict[int, tuple[int, float, float]], time_s
             total=total,
             done=done,
             row_at=partial(row_at_batch_size, s, job_type),
-            fits=fits(s, job_type.scale_factor),
+            fits=slots_that_fit(s, job_type.scale_factor),
             settled=settles,
         )
     here = {job: s.deferred.expected.pop(job) for job in changes if job in s.deferred.expected}

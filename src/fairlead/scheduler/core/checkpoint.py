@@ -33,7 +33,7 @@ class LedgerCheckpoint:
 
     jobs: Mapping[
         str, NDArray[Any]
-    ]  # (jobs,) columns of ``Ledger.job_tables``; no row, but belief: a number
+    ]  # (jobs,) columns of ``Ledger.job_tables``; no rate_row, but belief: a number
     regimes: Mapping[str, NDArray[Any]]  # (jobs,) or (jobs, batches), of ``RegimeTable``
     adaptation: tuple[Adaptation | None, ...]  # (jobs,)
     received_s: Floats  # (jobs, slots)
@@ -61,7 +61,7 @@ class RoundCheckpoint:
     counts: Bools  # (groups, width) is the member still there to be credited?
     slot: Ints  # (groups,)
     planned: Ints  # (groups,) the slot before placement, -1 = it is gone
-    worth: Floats  # (groups,) a second on slot over one on planned
+    relative_rate: Floats  # (groups,) rate on slot over that on planned
     kept: Bools  # (groups,) did it run on from the round before?
     first: Ints  # (groups + 1,) job group u holds devices first[u]:first[u + 1]
     node: Ints  # (devices of all groups,) -1 = the device is gone
@@ -144,7 +144,7 @@ def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
 
 def _rows_in_use(s: SchedulerData) -> set[int]:
     """Rows of the table by which jobs go, those still to come included."""
-    used = set(s.ledger.jobs.row.tolist()) | set(s.paused_jobs.jobs.row.tolist())
+    used = set(s.ledger.jobs.rate_row.tolist()) | set(s.paused_jobs.jobs.rate_row.tolist())
     return used | {s.beliefs.row[name] for name in s.deferred.expected.values() if name >= 0}
 
 
@@ -160,7 +160,7 @@ def _ledger_of(ledger: Ledger, job_types: Ints, beliefs: RateBeliefs) -> LedgerC
     jobs = {
         name: getattr(table, name).copy() for table in ledger.job_tables for name in table.columns
     }
-    row = jobs.pop("row")
+    row = jobs.pop("rate_row")
     if beliefs.row:
         jobs["belief"] = np.array([beliefs.of_row(r) for r in row.tolist()], np.int64)
     table = ledger.regimes.table
@@ -203,8 +203,8 @@ def _round_of(s: SchedulerData) -> RoundCheckpoint:
     whole, one = there & (group_members < 0), there & (group_members >= 0)
     counts[row[whole]] = command.job_groups[row[whole]] >= 0
     counts[row[one], group_members[one]] = True
-    planned, worth = np.full(n, -1), np.ones(n)
-    planned[row], worth[row] = running.planned, running.worth
+    planned, relative_rate = np.full(n, -1), np.ones(n)
+    planned[row], relative_rate[row] = running.planned, running.relative_rate
     device = np.maximum(command.devices, 0)
     gone = command.devices < 0
     node = s.cluster.device_node[device]
@@ -219,7 +219,7 @@ def _round_of(s: SchedulerData) -> RoundCheckpoint:
         counts=counts,
         slot=command.slot.copy(),
         planned=planned,
-        worth=worth,
+        relative_rate=relative_rate,
         kept=command.kept.copy(),
         first=command.first.copy(),
         node=np.where(gone, -1, node),

@@ -11,7 +11,7 @@ from fairlead.model.plan import Change
 from fairlead.model.rates import isolated_rate
 from fairlead.scheduler.core.job_groups import find_groups, rows_of_groups
 from fairlead.scheduler.core.lifecycle import start_round
-from fairlead.scheduler.core.paused_jobs import ended
+from fairlead.scheduler.core.paused_jobs import end_jobs
 from fairlead.scheduler.core.scheduler_data import (
     SchedulerData,
 )
@@ -120,7 +120,7 @@ def retire(s: SchedulerData, end: Ints, end_s: Floats, time_s: float) -> list[Co
     gone = end > 0
     if not gone.any():
         return []
-    command = ended(s.ledger, end, end_s, time_s)
+    command = end_jobs(s.ledger, end, end_s, time_s)
     s.running.forget(command.jobs)
     s.running.renumber(s.ledger.remove(gone))
     s.planning.changed |= Change.JOBS

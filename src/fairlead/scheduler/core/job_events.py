@@ -24,9 +24,9 @@ from fairlead.scheduler.core.paused_jobs import pause, resume, retire_paused
 from fairlead.scheduler.core.rate_events import assign_beliefs
 from fairlead.scheduler.core.scheduler_data import (
     SchedulerData,
-    fits,
     ledger_of,
     running_jobs,
+    slots_that_fit,
 )
 
 
@@ -55,10 +55,10 @@ def _admit(s: SchedulerData, job: Job, time_s: float) -> None:
         row_at=partial(row_at_batch_size, s, job.job_type),
         restart_s=s.options.restart_costs.of(job),
         limit_s=_limit_s(s, job),
-        fits=fits(s, job.scale_factor),
+        fits=slots_that_fit(s, job.scale_factor),
     )
     if ledger is not s.ledger:  # it waited outside: to where its id belongs
-        s.running.renumber(s.ledger.receive(ledger, np.zeros(1, np.int64)))
+        s.running.renumber(s.ledger.take_over(ledger, np.zeros(1, np.int64)))
 
 
 def _limit_s(s: SchedulerData, job: Job) -> float:

@@ -25,13 +25,13 @@ class JobTable(GrowableTable):
         "deadline_s": np.float64,  # absolute; inf = none
         "scale": np.int64,
         "job_type": np.int64,  # row of the throughput table that its family and scale factor have
-        "row": np.int64,  # row whose rates are believed of it: that of its job type, or of a belief
+        "rate_row": np.int64,  # row whose rates are believed of it: that of its job type, or of a belief
         "job_class": np.int64,
         "tenant": np.int64,  # position in Ledger.tenants
         "restart_s": np.float64,
         "total": np.float64,  # steps
         "done": np.float64,  # steps
-        "state": np.int64,  # of lifecycle.State
+        "state": np.int64,  # of lifecycle.JobPhase
     }
     id: Ints
     arrival_s: Floats
@@ -39,7 +39,7 @@ class JobTable(GrowableTable):
     deadline_s: Floats
     scale: Ints
     job_type: Ints
-    row: Ints
+    rate_row: Ints
     job_class: Ints
     tenant: Ints
     restart_s: Floats
@@ -54,11 +54,11 @@ class IsolatedTable(GrowableTable):
     columns: ClassVar[dict[str, Any]] = {
         "isolated_s": np.float64,  # up to the last solve
         "isolated_rate": np.float64,  # steps/s on an n-th of the cluster as it was then; 0 = never solved
-        "done_then": np.float64,  # steps done then
+        "done_at_settle": np.float64,  # steps done at the last solve
     }
     isolated_s: Floats
     isolated_rate: Floats
-    done_then: Floats
+    done_at_settle: Floats
 
 
 class RunTable(GrowableTable):
@@ -100,8 +100,8 @@ class JobGroupTable(GrowableTable):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """The numbers of classes and tenants, in order of their first job."""
+class Numbering:
+    """The numbers of job classes and tenants, in order of their first job."""
 
     classes: dict[tuple[int, float], int] = field(default_factory=dict)
     tenants: dict[str, int] = field(default_factory=dict)
@@ -119,11 +119,11 @@ class Ledger:
         head_start_s: float,
         rate: Floats,
         colocated_rate: Floats | None,
-        names: Names | None = None,
+        numbering: Numbering | None = None,
     ) -> None:
         """all_pairs: whether each pair of jobs of equal scale factor is a job group; head_start_s: received
         time that a job begins with; rate, colocated_rate: of job types and beliefs, as in ``Throughputs``;
-        names: another ledger's, so that jobs can go from one to the other."""
+        numbering: another ledger's, so that jobs can go from one to the other."""
         self.width = 2 if space_sharing else 1
         self.all_pairs = space_sharing and all_pairs
         self.head_start_s = head_start_s
@@ -133,8 +133,8 @@ class Ledger:
         self.regimes = RegimeLedger()
         self.groups = JobGroupTable(width=(self.width,), slots=(slots,), rate=(slots, self.width))
         self.allocated_s = np.zeros(slots)
-        self.names = names or Names()
-        self._classes, self._tenants = self.names.classes, self.names.tenants
+        self.numbering = numbering or Numbering()
+        self._classes, self._tenants = self.numbering.classes, self.numbering.tenants
         self._ids: set[int] = set()
 
     def for_paused_jobs(self) -> "Ledger":
@@ -146,7 +146,7 @@ class Ledger:
             head_start_s=0.0,
             rate=self.job_type_rate,
             colocated_rate=None,
-            names=self.names,
+            numbering=self.numbering,
         )
 
     @property
@@ -206,7 +206,7 @@ class Ledger:
         jobs.weight[at] = job.weight
         jobs.deadline_s[at] = np.inf if job.slo_s is None else time_s + job.slo_s
         jobs.scale[at] = job.scale_factor
-        jobs.job_type[at] = jobs.row[at] = job_type
+        jobs.job_type[at] = jobs.rate_row[at] = job_type
         jobs.job_class[at] = self._classes.setdefault((job_type, job.weight), len(self._classes))
         jobs.tenant[at] = self._tenants.setdefault(job.tenant, len(self._tenants))
         jobs.restart_s[at] = restart_s
@@ -238,7 +238,7 @@ class Ledger:
 
     def _rate_pairs(self, rows: Ints) -> None:
         """Set the rates of job groups that are pairs."""
-        groups, job_type = self.groups, self.jobs.row
+        groups, job_type = self.groups, self.jobs.rate_row
         if self.colocated_rate is None:
             return
         first, second = groups.members[rows, 0], groups.members[rows, 1]
@@ -262,13 +262,13 @@ class Ledger:
         not settled, the steps by which its remainder shrinks count as done, as Shockwave's release has it.
         """
         jobs, groups = self.jobs, self.groups
-        done_then, shrunk = self.isolated.done_then, 0.0
+        done_at_settle, shrunk = self.isolated.done_at_settle, 0.0
         if not settled:
-            shrunk = (jobs.total[row] - done_then[row]) - (total - done)
+            shrunk = (jobs.total[row] - done_at_settle[row]) - (total - done)
         job_type = self.regimes.change(row, batch, jobs.done[row], done, total, row_at)
-        jobs.job_type[row] = jobs.row[row] = job_type
+        jobs.job_type[row] = jobs.rate_row[row] = job_type
         jobs.total[row], jobs.done[row] = total, done
-        done_then[row] = done - shrunk
+        done_at_settle[row] = done - shrunk
         key = (job_type, float(jobs.weight[row]))
         jobs.job_class[row] = self._classes.setdefault(key, len(self._classes))
         mine = np.flatnonzero((groups.members == row).any(axis=1))
@@ -284,7 +284,7 @@ class Ledger:
 
     def classify(self, rows: Ints) -> None:
         """Set the classes of jobs by their rates and weights."""
-        job_type, weight = self.jobs.row[rows].tolist(), self.jobs.weight[rows].tolist()
+        job_type, weight = self.jobs.rate_row[rows].tolist(), self.jobs.weight[rows].tolist()
         classes = self._classes
         self.jobs.job_class[rows] = [
             classes.setdefault(key, len(classes)) for key in zip(job_type, weight, strict=True)
@@ -297,18 +297,20 @@ class Ledger:
         # (rows, rows, slots)
         self.colocated_rate = None if colocated_rate is None else colocated_rate.copy()
 
-    def learn(self, rate: Floats, colocated_rate: Floats | None, capacity: Floats | None) -> None:
+    def refresh_rates(
+        self, rate: Floats, colocated_rate: Floats | None, capacity: Floats | None
+    ) -> None:
         """Job groups follow another table. rate, colocated_rate: of job types and beliefs; capacity: (slots,)
         devices in all, where a job may be offered no slot type with fewer than it needs."""
         self.set_rates(rate, colocated_rate)
-        self.follow(np.ones(self.jobs.n, np.bool_), capacity)
+        self.refresh_group_rates(np.ones(self.jobs.n, np.bool_), capacity)
 
-    def follow(self, some: Bools, capacity: Floats | None) -> None:
+    def refresh_group_rates(self, some: Bools, capacity: Floats | None) -> None:
         """The job groups of these jobs, alone and in pairs, follow the table. some: (jobs,)."""
         groups, jobs = self.groups, self.jobs
         rows = np.flatnonzero(some)
         solo = self.single_job_rows()[rows]
-        groups.rate[solo, :, 0] = self.job_type_rate[jobs.row[rows]]
+        groups.rate[solo, :, 0] = self.job_type_rate[jobs.rate_row[rows]]
         if capacity is not None:
             groups.rate[solo] *= (capacity >= jobs.scale[rows, None])[:, :, None]
         if self.width > 1:
@@ -321,7 +323,7 @@ class Ledger:
             return np.arange(self.jobs.n)
         return np.flatnonzero(self.groups.members[:, 1] < 0)
 
-    def receive(self, other: "Ledger", rows: Ints) -> Ints:
+    def take_over(self, other: "Ledger", rows: Ints) -> Ints:
         """Take over jobs, with their steps, accounts and shares, to where their ids belong; they are to
         be removed there. rows: (jobs,) of the other. Returns the new row of every old job group here."""
         jobs, groups, before = self.jobs, self.groups, self.groups.n
@@ -330,7 +332,7 @@ class Ledger:
             for name in mine.columns:
                 getattr(mine, name)[at] = getattr(theirs, name)[rows]
         self._ids.update(jobs.id[at].tolist())
-        self.regimes.receive(other.regimes, rows)
+        self.regimes.take_over(other.regimes, rows)
         old, new = other.single_job_rows()[rows], groups.grow(len(rows))
         groups.members[new] = -1
         groups.members[new, 0] = np.arange(at.start, at.stop)
@@ -436,10 +438,10 @@ class Ledger:
         for itself. Source: Gavel (OSDI'20), finish-time fairness.
         """
         isolated, done = self.isolated, self.jobs.done
-        steps = done - isolated.done_then
+        steps = done - isolated.done_at_settle
         known = isolated.isolated_rate > 0
         isolated.isolated_s[known] += steps[known] / isolated.isolated_rate[known]
-        isolated.done_then[:] = done
+        isolated.done_at_settle[:] = done
         isolated.isolated_rate[:] = rate
 
     def remove(self, gone: Bools) -> Ints:

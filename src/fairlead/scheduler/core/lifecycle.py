@@ -29,7 +29,7 @@ class JobPhase(IntEnum):
     CANCELLED = 6
 
 
-_TABLE: dict[JobPhase, tuple[JobPhase, ...]] = {
+_TRANSITIONS: dict[JobPhase, tuple[JobPhase, ...]] = {
     # Who does not run is completed by a correction of its steps.
     JobPhase.WAITING: (
         JobPhase.WAITING,
@@ -55,7 +55,7 @@ _TABLE: dict[JobPhase, tuple[JobPhase, ...]] = {
     ),
 }
 ALLOWED: Bools = np.zeros((len(JobPhase), len(JobPhase)), np.bool_)  # [from, to]
-for _state, _next in _TABLE.items():
+for _state, _next in _TRANSITIONS.items():
     ALLOWED[_state, list(_next)] = True
 
 PHASE_OF_END: dict[JobEnd, JobPhase] = {
@@ -71,8 +71,8 @@ def phases_of_ends(end: Ints) -> Ints:
     return np.array([PHASE_OF_END[JobEnd(one)] for one in end.tolist()], np.int64)
 
 
-def move(state: Ints, to: Ints, jobs: Ints) -> None:
-    """Set (jobs,) states in place; ProtocolError names the first job whose move is not in the table."""
+def transition(state: Ints, to: Ints, jobs: Ints) -> None:
+    """Set (jobs,) states in place; ProtocolError names the first job whose transition is not in the table."""
     bad = np.flatnonzero(~ALLOWED[state, to])
     if bad.size:
         i = int(bad[0])
@@ -100,7 +100,7 @@ class _Advance(NamedTuple):
 
 @kernel("i8(_Advance)")
 def _advance(jobs: _Advance) -> int:
-    """Set phases in place; the first job whose move is not allowed, -1 = none."""
+    """Set phases in place; the first job whose transition is not allowed, -1 = none."""
     state, members, allowed = jobs.state, jobs.members, jobs.allowed
     runs = np.zeros(len(state), np.bool_)
     for u in jobs.running:
@@ -116,8 +116,8 @@ def _advance(jobs: _Advance) -> int:
 
 
 def start_round(state: Ints, group_members: Ints, run_group: Ints, jobs: Ints) -> None:
-    """Set (jobs,) states in place for a round: whoever is a member of run_unit's rows runs, the others
-    wait. ProtocolError if the table forbids a move."""
+    """Set (jobs,) states in place for a round: members of the job groups in run_group run, the others
+    wait. ProtocolError if the table of transitions forbids it."""
     bad = _advance(_Advance(state, group_members, run_group, ALLOWED))
     if bad >= 0:
         raise ProtocolError(

@@ -1,4 +1,4 @@
-"""Held jobs: in the system, out of sight of planners."""
+"""Paused jobs: in the system, out of sight of planners."""
 
 import numpy as np
 
@@ -10,41 +10,41 @@ from fairlead.model.commands import (
 )
 from fairlead.model.plan import AccountingPlanner, Accounts, Change
 from fairlead.scheduler.core.ledger import Ledger
-from fairlead.scheduler.core.lifecycle import JobPhase, move, phases_of_ends
+from fairlead.scheduler.core.lifecycle import JobPhase, phases_of_ends, transition
 from fairlead.scheduler.core.scheduler_data import SchedulerData
 from fairlead.scheduler.core.snapshots import make_snapshot
 
 
-def ended(ledger: Ledger, end: Ints, end_s: Floats, time_s: float) -> EndJobs:
+def end_jobs(ledger: Ledger, end: Ints, end_s: Floats, time_s: float) -> EndJobs:
     """Jobs end, those whose end is not 0; they are still to be removed. end, end_s: (jobs,)."""
     jobs, gone = ledger.jobs, np.flatnonzero(end > 0)
     ids, why = jobs.id[gone], end[gone]
     state = jobs.state[gone]
-    move(state, phases_of_ends(why), ids)
+    transition(state, phases_of_ends(why), ids)
     jobs.state[gone] = state
     return EndJobs(time_s, ids, why, end_s[gone])
 
 
 def retire_paused(s: SchedulerData, gone: Bools, end: JobEnd, time_s: float) -> list[Command]:
-    """Held jobs end. gone: (held jobs,)."""
+    """Paused jobs end. gone: (paused jobs,)."""
     if not gone.any():
         return []
     ends = np.where(gone, int(end), 0)
-    command = ended(s.paused_jobs, ends, np.full(len(ends), time_s), time_s)
+    command = end_jobs(s.paused_jobs, ends, np.full(len(ends), time_s), time_s)
     s.running.forget(command.jobs)
     s.paused_jobs.remove(gone)
     return [command]
 
 
 def pause(s: SchedulerData, named: list[int], time_s: float) -> None:
-    """Hold jobs, none of them running, with what they are owed now."""
+    """Pause jobs, none of them running, with what they are owed now."""
     if not named:
         return
     jobs = s.ledger.jobs
     gone = np.isin(jobs.id, named)
     accounts = accounts_of(s, time_s)
     jobs.state[gone & (jobs.state == JobPhase.RUNNING)] = JobPhase.PREEMPTED
-    s.paused_jobs.receive(s.ledger, np.flatnonzero(gone))
+    s.paused_jobs.take_over(s.ledger, np.flatnonzero(gone))
     mine = np.isin(s.paused_jobs.jobs.id, named)
     rows = s.ledger.single_job_rows()[gone]
     s.paused_jobs.groups.received_s[mine] = accounts.received_s[rows]
@@ -55,15 +55,15 @@ def pause(s: SchedulerData, named: list[int], time_s: float) -> None:
 
 
 def resume(s: SchedulerData, named: Ints, time_s: float) -> bool:
-    """Put those of these jobs that are held back among the others. Returns whether there was one."""
+    """Put those of these jobs that are paused back among the others. Returns whether there was one."""
     gone = np.isin(s.paused_jobs.jobs.id, named)
     if not gone.any():
         return False
-    s.running.renumber(s.ledger.receive(s.paused_jobs, np.flatnonzero(gone)))
+    s.running.renumber(s.ledger.take_over(s.paused_jobs, np.flatnonzero(gone)))
     back = np.isin(s.ledger.jobs.id, s.paused_jobs.jobs.id[gone])
     s.paused_jobs.remove(gone)
     groups, rows = s.ledger.groups, s.ledger.single_job_rows()[back]
-    # Time since the accounts were settled is not owed to those that were held.
+    # Time since the accounts were settled is not owed to those that were paused.
     since_s = accounts_of(s, time_s).deficit_s[rows] - groups.deficit_s[rows]
     groups.deficit_s[rows] -= np.where(groups.share[rows] > 0, np.maximum(since_s, 0.0), 0.0)
     s.planning.changed |= Change.JOBS

@@ -21,14 +21,16 @@ class BeliefState:
     job_types: tuple[JobType, ...]
     job_type: Ints  # (beliefs,) position in job types
     rate: Floats  # (beliefs, slots)
-    colocated_rate: Floats | None  # (beliefs, beliefs, slots) of the first beside the second
+    colocated_rate: (
+        Floats | None
+    )  # (beliefs, beliefs, slots) of the first co-located with the second
 
 
 class RateBeliefs:
     """A table of job types and beliefs, and what of it planners are shown."""
 
     def __init__(self, table: Throughputs, space_sharing: bool) -> None:
-        """packed: are pairs of any use? If not, there are none once there are beliefs."""
+        """space_sharing: whether pairs are of any use; if not, there are none once there are beliefs."""
         self.space_sharing = space_sharing
         self.known = table  # job types alone, with their pairs
         self.table = table
@@ -211,7 +213,7 @@ def _check(event: RatesLearned, slots: int, known: dict[int, int]) -> None:
         ("job_type", event.job_type, (n,)),
         ("rate", event.rate, (n, slots)),
         ("pair", event.pair, (pairs, 2)),
-        ("beside", event.colocated_rate, (pairs, slots, 2)),
+        ("colocated_rate", event.colocated_rate, (pairs, slots, 2)),
     ):
         if array.shape != shape:
             raise ProtocolError(f"beliefs: {name} has shape {array.shape}, expected {shape}")
@@ -224,4 +226,4 @@ def _check(event: RatesLearned, slots: int, known: dict[int, int]) -> None:
     there = known.keys() | set(event.belief.tolist())
     for number in [*event.name[event.name >= 0].tolist(), *event.pair.reshape(-1).tolist()]:
         if number not in there:
-            raise ProtocolError(f"belief {number}: nobody has said what it is")
+            raise ProtocolError(f"belief {number}: no event has said what it is")

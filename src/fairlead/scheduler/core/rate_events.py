@@ -25,7 +25,7 @@ def job_types_learned(s: SchedulerData, event: JobTypesLearned) -> list[Command]
 def rates_learned(s: SchedulerData, event: RatesLearned) -> list[Command]:
     """Beliefs about single jobs; they are no reason for a decision."""
     changed = s.beliefs.learn(event)
-    s.running.learn(s.throughputs)
+    s.running.use_table(s.throughputs)
     given = dict(zip(event.jobs.tolist(), event.name.tolist(), strict=True))
     here: dict[int, int] = {}
     for job, name in given.items():
@@ -45,22 +45,22 @@ def assign_beliefs(s: SchedulerData, given: dict[int, int], changed: Ints | None
         name = [given[job] for job in ids.tolist()]
         row = s.beliefs.row
         job_type = jobs.job_type[at].tolist()
-        jobs.row[at] = [k if n < 0 else row[n] for k, n in zip(job_type, name, strict=True)]
+        jobs.rate_row[at] = [k if n < 0 else row[n] for k, n in zip(job_type, name, strict=True)]
         ledger.classify(at)
         some = np.zeros(jobs.n, np.bool_)
         some[at] = True
         if changed is not None:
-            some |= np.isin(jobs.row, changed)
+            some |= np.isin(jobs.rate_row, changed)
             pair = None if ledger is s.paused_jobs else s.undominated.colocated_rate
             ledger.set_rates(s.undominated.rate, pair)
-        ledger.follow(some, devices_per_slot(s))
+        ledger.refresh_group_rates(some, devices_per_slot(s))
         if some.any():
             s.planning.changed |= Change.REQUIREMENTS
 
 
 def follow_table(s: SchedulerData) -> None:
     """Bring the rates of all job groups up to the table."""
-    s.running.learn(s.throughputs)
+    s.running.use_table(s.throughputs)
     devices = devices_per_slot(s)
-    s.ledger.learn(s.undominated.rate, s.undominated.colocated_rate, devices)
-    s.paused_jobs.learn(s.undominated.rate, None, devices)
+    s.ledger.refresh_rates(s.undominated.rate, s.undominated.colocated_rate, devices)
+    s.paused_jobs.refresh_rates(s.undominated.rate, None, devices)

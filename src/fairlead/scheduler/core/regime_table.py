@@ -1,4 +1,4 @@
-"""The ledger's books on batch sizes: what each job may use, uses now, and has trained at each."""
+"""The ledger's account of batch sizes: what each job may use, uses now, and has trained at each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -20,20 +20,20 @@ class RegimeTable(GrowableTable):
 
     columns: ClassVar[dict[str, Any]] = {
         "epochs": np.float64,  # of the whole job
-        "now": np.int64,  # column in force
-        "done_then": np.float64,  # steps done when it came into force
+        "current": np.int64,  # column in force
+        "done_at_change": np.float64,  # steps done when it came into force
         "batch": (np.int64, "width"),  # 0 = none
         "job_type": (np.int64, "width"),  # row of the throughput table
         "steps_per_epoch": (np.float64, "width"),
-        "seen": (np.float64, "width"),  # epochs trained at each before the one in force
+        "epochs_trained": (np.float64, "width"),  # epochs trained at each before the one in force
     }
     epochs: Floats
-    now: Ints
-    done_then: Floats
+    current: Ints
+    done_at_change: Floats
     batch: Ints
     job_type: Ints
     steps_per_epoch: Floats
-    seen: Floats
+    epochs_trained: Floats
 
 
 class RegimeLedger:
@@ -77,7 +77,7 @@ class RegimeLedger:
         table.batch[row, :n] = adaptation.batches
         table.job_type[row, :n] = [row_at(b) for b in adaptation.batches]
         table.steps_per_epoch[row, :n] = adaptation.steps_per_epoch
-        table.now[row] = adaptation.batches.index(batch)
+        table.current[row] = adaptation.batches.index(batch)
 
     def change(
         self,
@@ -92,10 +92,10 @@ class RegimeLedger:
         found: Ints = np.flatnonzero(self.table.batch[row] == batch)
         column = int(found[0]) if len(found) else self._column_for(row, batch, total, row_at)
         table = self.table
-        old = table.now[row]
-        trained = (done - table.done_then[row]) / table.steps_per_epoch[row, old]
-        table.seen[row, old] += max(trained, 0.0)
-        table.now[row], table.done_then[row] = column, new_done
+        old = table.current[row]
+        trained = (done - table.done_at_change[row]) / table.steps_per_epoch[row, old]
+        table.epochs_trained[row, old] += max(trained, 0.0)
+        table.current[row], table.done_at_change[row] = column, new_done
         return int(table.job_type[row, column])
 
     def _column_for(self, row: int, batch: int, total: float, row_at: RowAtBatchSize) -> int:
@@ -115,9 +115,9 @@ class RegimeLedger:
         new.grow(old.n)
         have = old.batch.shape[1]
         new.job_type[:], new.steps_per_epoch[:] = -1, 1.0
-        for name in ("epochs", "now", "done_then"):
+        for name in ("epochs", "current", "done_at_change"):
             getattr(new, name)[:] = getattr(old, name)
-        for name in ("batch", "job_type", "steps_per_epoch", "seen"):
+        for name in ("batch", "job_type", "steps_per_epoch", "epochs_trained"):
             getattr(new, name)[:, :have] = getattr(old, name)
         self._table, self.used = new, True
 
@@ -131,7 +131,7 @@ class RegimeLedger:
         self.table.keep(rows, since)
         self.adaptation = [self.adaptation[i] for i in rows.tolist()]
 
-    def receive(self, other: "RegimeLedger", rows: Ints) -> None:
+    def take_over(self, other: "RegimeLedger", rows: Ints) -> None:
         """Take over jobs, at the end. rows: (jobs,) of the other."""
         self.append(
             {name: getattr(other.table, name)[rows] for name in RegimeTable.columns},
@@ -175,15 +175,15 @@ class RegimeLedger:
             job_types, steps = job_types.copy(), steps.copy()
             job_types[unmodified, 0], steps[unmodified, 0] = job_type[unmodified], total[unmodified]
         rows = np.arange(table.n)
-        seen = table.seen.copy()
-        trained = (done - table.done_then) / steps[rows, table.now]
-        seen[rows, table.now] += np.maximum(trained, 0.0)
+        epochs_trained = table.epochs_trained.copy()
+        trained = (done - table.done_at_change) / steps[rows, table.current]
+        epochs_trained[rows, table.current] += np.maximum(trained, 0.0)
         return Regimes(
             batch=table.batch,
             job_type=job_types,
             steps_per_epoch=steps,
-            seen=seen,
-            now=table.now,
+            epochs_trained=epochs_trained,
+            current=table.current,
             epochs=table.epochs,
             announced=tuple(self.adaptation),
         )

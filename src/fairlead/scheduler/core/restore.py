@@ -38,7 +38,7 @@ def restore_into(s: SchedulerData, state: SchedulerCheckpoint) -> None:
         follow_table(s)
     s.deferred.expected = dict(state.expected)
     for tenant in state.tenants:
-        s.ledger.names.tenants.setdefault(tenant, len(s.ledger.names.tenants))
+        s.ledger.numbering.tenants.setdefault(tenant, len(s.ledger.numbering.tenants))
     s.now_s, s.round.number, s.round.last_end_s = state.time_s, state.round, state.last_end_s
     _load_planner(s, state, job_type)
     row = s.beliefs.row
@@ -89,7 +89,7 @@ def _equal(a: Floats | None, b: Floats | None) -> bool:
 
 def _columns(old: tuple[SlotType, ...], new: tuple[SlotType, ...]) -> Ints:
     """(old slots,) columns of the new ones; where one of the two localities of a type is gone, what was
-    spread goes to the other. -1 = gone."""
+    scattered goes to the other. -1 = gone."""
     at = {slot: i for i, slot in enumerate(new)}
     together = [at.get(SlotType(s.accelerator, Locality.CONSOLIDATED), -1) for s in old]
     found = [at.get(slot, other) for slot, other in zip(old, together, strict=True)]
@@ -119,10 +119,10 @@ def _load_ledger(
 ) -> None:
     """belief: number -> row; elapsed_s: since the accounts were settled."""
     jobs = dict(state.jobs)
-    jobs["job_type"] = jobs["row"] = job_type[state.jobs["job_type"].astype(np.int64)]
+    jobs["job_type"] = jobs["rate_row"] = job_type[state.jobs["job_type"].astype(np.int64)]
     if "belief" in jobs:
         numbers = zip(jobs.pop("belief").tolist(), jobs["job_type"].tolist(), strict=True)
-        jobs["row"] = np.array([k if n < 0 else belief[n] for n, k in numbers], np.int64)
+        jobs["rate_row"] = np.array([k if n < 0 else belief[n] for n, k in numbers], np.int64)
     regimes = dict(state.regimes)
     regimes["job_type"] = job_type[state.regimes["job_type"].astype(np.int64)]
     ledger.load(jobs, regimes, state.adaptation)
@@ -203,7 +203,11 @@ def _load_round(
     of_row = np.split(devices, state.first[1:-1])
     kept = [of_row[r] for r in row[first_of_pair].tolist()]
     running = s.running
-    running.job_group, running.planned, running.worth = group, planned[row], state.worth[row]
+    running.job_group, running.planned, running.relative_rate = (
+        group,
+        planned[row],
+        state.relative_rate[row],
+    )
     running.slot = np.where(first_of_pair, column[row], -1)
     sizes = np.zeros(len(row) + 1, np.int64)
     sizes[1:][first_of_pair] = [len(k) for k in kept]

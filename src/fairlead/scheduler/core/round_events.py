@@ -25,11 +25,11 @@ from fairlead.scheduler.core.scheduler_data import (
 def round_ended(s: SchedulerData, event: RoundEnded) -> list[Command]:
     """Enter the report, do what was put off until then, and decide."""
     _check(s, event)
-    ends = _enter(s, s.running.mapped(event))
+    ends = _enter_report(s, s.running.mapped(event))
     s.round.last_end_s = event.time_s
     s.round.active = s.round.ending = s.round.corrected = False
     left = [] if ends is None else retire(s, *ends, event.time_s)
-    _do_deferred(s, event.time_s)
+    _apply_deferred(s, event.time_s)
     return [*left, *decide(s, event.time_s)]
 
 
@@ -47,7 +47,7 @@ def _check(s: SchedulerData, event: RoundEnded) -> None:
         )
 
 
-def _do_deferred(s: SchedulerData, time_s: float) -> None:
+def _apply_deferred(s: SchedulerData, time_s: float) -> None:
     """Jobs that ran change their batch size or are paused now."""
     if s.deferred.adapting:
         waiting, s.deferred.adapting = s.deferred.adapting, {}
@@ -58,7 +58,7 @@ def _do_deferred(s: SchedulerData, time_s: float) -> None:
         pause(s, [job for job in holding if JobId(job) in s.ledger], time_s)
 
 
-def _enter(s: SchedulerData, event: RoundEnded) -> tuple[Ints, Floats] | None:
+def _enter_report(s: SchedulerData, event: RoundEnded) -> tuple[Ints, Floats] | None:
     """Count what jobs did; (jobs,) how they end, 0 = they do not, and when; None where none ends."""
     jobs, settings = s.ledger.jobs, s.options.settings
     end, end_s = np.zeros(jobs.n, np.int64), np.zeros(jobs.n)
@@ -86,7 +86,7 @@ def _rows_reported(s: SchedulerData, event: RoundEnded) -> RowsReported:
     return RowsReported(
         group=s.running.job_group,
         slot=s.running.planned,
-        worth=s.running.worth,
+        relative_rate=s.running.relative_rate,
         steps=event.steps,
         outcome=event.outcome,
         finish_s=event.finish_s,

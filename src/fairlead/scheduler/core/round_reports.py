@@ -19,7 +19,7 @@ class RowsReported(NamedTuple):
 
     group: Ints1  # (running,) row of the ledger's job groups, -1 = it has left meanwhile
     slot: Ints1  # (running,) as planned; -1 = there is no such slot any more: steps count, time does not
-    worth: Floats1  # (running,) a second on the slot where it ran, in seconds on the planned one
+    relative_rate: Floats1  # (running,) rate on the slot where it ran over that on the planned one
     steps: Floats2  # (running, width)
     outcome: Ints2  # (running, width) of ``RoundOutcome``
     finish_s: Floats1  # (running,)
@@ -129,6 +129,6 @@ def apply_round_report(
             _add_run(j, i, k, lasted_s, rows, jobs)
             ended = ended or jobs.end[j] > 0
         if rows.slot[i] >= 0:
-            groups.received_s[u, rows.slot[i]] += lasted_s * rows.worth[i]
+            groups.received_s[u, rows.slot[i]] += lasted_s * rows.relative_rate[i]
             groups.allocated_s[rows.slot[i]] += lasted_s
     return failure, ended

@@ -96,7 +96,7 @@ class ActiveRound:
         none: Ints = np.zeros(0, np.int64)
         self.job_group, self.slot, self.devices = none, none, none
         self.planned = none  # the slot before placement
-        self.worth: Floats = np.ones(0)  # a second on slot over one on planned
+        self.relative_rate: Floats = np.ones(0)  # rate on the slot over that on the planned one
         self.first: Ints = np.zeros(1, np.int64)  # job group u holds devices[first[u]:first[u + 1]]
         self.report_mapping: ReportMapping | None = None  # None: the report has the rows of this
         self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
@@ -116,7 +116,7 @@ class ActiveRound:
             else self.report_mapping.apply(event, self.ledger.width)
         )
 
-    def learn(self, throughputs: Throughputs) -> None:
+    def use_table(self, throughputs: Throughputs) -> None:
         """Another table, of the same slot types."""
         self.throughputs = throughputs
         self.topology = self.topology._replace(
@@ -144,11 +144,13 @@ class ActiveRound:
             assignment = self._undo_moves(group, assignment, before)
         if self.avoids:
             assignment = self._move_away(group, assignment, before, np.isin(group, running.group))
-        self.worth = np.ones(len(slot))
+        self.relative_rate = np.ones(len(slot))
         if self.throughputs.locality_matters:
-            self.worth = np.where(slot == planned, 1.0, tradeoffs.fallback_rate[order])
+            self.relative_rate = np.where(slot == planned, 1.0, tradeoffs.fallback_rate[order])
         if assignment.slot is not slot:
-            self.worth = self._worth(group, slot, assignment.slot, self.worth)
+            self.relative_rate = self._relative_rate(
+                group, slot, assignment.slot, self.relative_rate
+            )
         self.job_group, self.planned = group, planned
         self.slot, self.first, self.devices = assignment.slot, first, assignment.devices
         self.report_mapping = None
@@ -263,19 +265,21 @@ class ActiveRound:
         groups = self.ledger.groups
         return np.where((groups.members[group] >= 0)[:, None, :], groups.rate[group], 1.0)
 
-    def _worth(self, group: Ints, planned: Ints, slot: Ints, worth: Floats) -> Floats:
+    def _relative_rate(
+        self, group: Ints, planned: Ints, slot: Ints, relative_rate: Floats
+    ) -> Floats:
         """(rows,) with that of rows that are on another slot than placement gave them: their time counts as
         received where it was meant to be."""
         other = np.flatnonzero(planned != slot)
         if not len(other):
-            return worth
+            return relative_rate
         speed, row = self._speed(group[other]), np.arange(len(other))
         planned_rate, there = speed[row, planned[other]], speed[row, slot[other]]
-        worth = worth.copy()
-        worth[other] = np.divide(
+        relative_rate = relative_rate.copy()
+        relative_rate[other] = np.divide(
             there, planned_rate, out=np.ones_like(planned_rate), where=planned_rate > 0
         ).min(axis=1)
-        return worth
+        return relative_rate
 
     def _move_away(
         self, group: Ints, assignment: DeviceAssignment, before: PreviousRound, running: Bools
@@ -332,7 +336,7 @@ class ActiveRound:
     def _rate_on(self, group_members: Ints, slot: Ints) -> Floats:
         """(groups, width) steps/s on a slot for each job group, whether it is offered or not.
         group_members: (job groups, width) rows of jobs; what stands where there is none has no meaning."""
-        table, job_type = self.throughputs, self.ledger.jobs.row[group_members]
+        table, job_type = self.throughputs, self.ledger.jobs.rate_row[group_members]
         rate = np.ones(group_members.shape)
         rate[:, 0] = table.rate[job_type[:, 0], slot]
         if table.colocated_rate is not None and group_members.shape[1] > 1:

@@ -143,7 +143,7 @@ def running_jobs(s: SchedulerData) -> set[int]:
     return set(jobs.id[jobs.state == JobPhase.RUNNING].tolist()) if s.round.active else set()
 
 
-def fits(s: SchedulerData, scale: int) -> Bools | None:
+def slots_that_fit(s: SchedulerData, scale: int) -> Bools | None:
     """(slots,) where a job of this scale factor may be offered devices; None = everywhere."""
     if s.options.settings.gavel.allow_undersized:
         return None
