@@ -149,7 +149,7 @@ def test_a_journal_of_another_version_is_refused_and_not_misread(run: Path, tmp_
         with pytest.raises(
             RunError, match=f"{name} is not known here: another version of Fairlead"
         ):
-            journal.begin([record], "j")
+            journal.read_beginning([record], "j")
 
 
 def test_records_come_back_as_they_were(run: Path) -> None:
@@ -162,7 +162,7 @@ def test_records_come_back_as_they_were(run: Path) -> None:
             assert thing.outcome.dtype == np.int64
         if isinstance(thing, JobsSubmitted | RoundEnded | StartRound):
             assert encode(thing) == record
-    assert {"Setup", "JobsSubmitted", "Asked", "Solved", "StartRound", "RoundEnded"} <= seen
+    assert {"Setup", "JobsSubmitted", "SolveDigest", "Solved", "StartRound", "RoundEnded"} <= seen
     assert {"EndJobs", "NodeLost", "NodeRecovered", "EndRound"} <= seen
 
 

@@ -163,7 +163,7 @@ def test_a_scheduler_is_recovered_wherever_the_journal_was_cut(
 def test_a_solve_without_an_answer_is_told_and_not_made() -> None:
     (segment,) = Run(["las_aware"], 10**9, solve_s=500.0).segments
     kinds = [type(decode(record)).__name__ for record in segment]
-    asked = [i for i, (a, b) in enumerate(pairwise(kinds)) if a == "Asked" and b != "Solved"]
+    asked = [i for i, (a, b) in enumerate(pairwise(kinds)) if a == "SolveDigest" and b != "Solved"]
     assert asked
     first = decode(segment[0])
     for at in asked:

@@ -47,7 +47,7 @@ _HEAD = struct.Struct("<II")
 _BUFFER = 1 << 20  # bytes that are written at once
 
 
-class Asked(msgspec.Struct, frozen=True):
+class SolveDigest(msgspec.Struct, frozen=True):
     """What the journal keeps of a ``Solve``: when, for how many jobs, and a digest of the snapshot."""
 
     time_s: float
@@ -55,7 +55,7 @@ class Asked(msgspec.Struct, frozen=True):
     digest: bytes
 
 
-Record: TypeAlias = Setup | SchedulerCheckpoint | e.Event | c.Command | Asked
+Record: TypeAlias = Setup | SchedulerCheckpoint | e.Event | c.Command | SolveDigest
 
 _KINDS: dict[bytes, Any] = {
     b"H": Setup,
@@ -76,7 +76,7 @@ _KINDS: dict[bytes, Any] = {
     b"d": e.JobsDropped,
     b"a": e.NodesAvoided,
     b"T": SchedulerCheckpoint,
-    b"S": Asked,
+    b"S": SolveDigest,
     b"R": c.StartRound,
     b"C": c.EndRound,
     b"J": c.EndJobs,
@@ -139,7 +139,7 @@ def encode(record: Record) -> bytes:
 
 def encode_any(record: Record) -> bytes:
     """As ``encode``, field by field; what comes each round takes a shorter way there."""
-    thing = _asked(record) if isinstance(record, c.Solve) else record
+    thing = _digest_of_solve(record) if isinstance(record, c.Solve) else record
     return _CODE[type(thing)] + _encoder.encode(thing)
 
 
@@ -164,14 +164,14 @@ def _encode_start(command: c.StartRound) -> bytes | None:
 
 
 def decode(record: bytes) -> Record:
-    """The record behind the bytes; a Solve comes back as ``Asked``. RunError for what is no record."""
+    """The record behind the bytes; a Solve comes back as ``SolveDigest``. RunError for what is no record."""
     try:
         return _decoders[record[:1]].decode(record[1:])  # type: ignore[no-any-return]
     except (KeyError, ValueError, TypeError, struct.error) as problem:  # msgspec's are ValueErrors
         raise RunError(f"a record of the journal is damaged ({problem})") from None
 
 
-def _asked(solve: c.Solve) -> Asked:
+def _digest_of_solve(solve: c.Solve) -> SolveDigest:
     shot: Snapshot = solve.snapshot
     digest = hashlib.blake2b(digest_size=8)
     for array in (
@@ -186,7 +186,7 @@ def _asked(solve: c.Solve) -> Asked:
         shot.deficit_s,
     ):
         digest.update(array.tobytes())
-    return Asked(solve.time_s, len(shot.jobs), digest.digest())
+    return SolveDigest(solve.time_s, len(shot.jobs), digest.digest())
 
 
 class Journal:
@@ -315,7 +315,7 @@ def decode_state(record: bytes) -> SchedulerCheckpoint:
     return state
 
 
-def answers(path: Path) -> Iterator[e.Solved]:
+def recorded_solves(path: Path) -> Iterator[e.Solved]:
     """The allocations of a journal in order: what a run that goes on need not solve again."""
     for record in records(path):
         if record[:1] == b"s":
@@ -340,7 +340,7 @@ def replay(path: Path) -> tuple[int, int]:
             yield record
 
     count = replay_records(measured(), str(path))
-    return count, _left(path, used, count)
+    return count, _torn_bytes(path, used, count)
 
 
 def replay_records(segment: Iterable[bytes], name: str) -> int:
@@ -351,12 +351,12 @@ def replay_records(segment: Iterable[bytes], name: str) -> int:
     first
     command that differs, RunError where the beginning is none.
     """
-    setup, state, remaining = begin(segment, name)
+    setup, state, remaining = read_beginning(segment, name)
     scheduler = build(setup) if state is None else restore(setup, state)
     return _compare(scheduler, remaining, name, 1 if state is None else 2).number
 
 
-def begin(
+def read_beginning(
     segment: Iterable[bytes], name: str
 ) -> tuple[Setup, SchedulerCheckpoint | None, Iterator[bytes]]:
     """What a segment begins with, and the records behind that. Raises RunError where it is no beginning."""
@@ -447,7 +447,7 @@ def _compare_command(found: Recovered, record: bytes, name: str) -> None:
         found.solve = command
 
 
-def _left(path: Path, used: int, count: int) -> int:
+def _torn_bytes(path: Path, used: int, count: int) -> int:
     """Bytes behind the last whole record; RunError if they hold a whole one that is damaged. Zeros to the
     end are no record: a file system may leave them where the machine went down."""
     left = path.stat().st_size - used
@@ -468,7 +468,7 @@ def describe(record: Any) -> str:
 
 
 def _difference(command: c.Command, record: Any) -> str:
-    mine: Any = _asked(command) if isinstance(command, c.Solve) else command
+    mine: Any = _digest_of_solve(command) if isinstance(command, c.Solve) else command
     if type(mine) is not type(record):
         return f"the core commands {describe(mine)}, the journal has {describe(record)}"
     fields = getattr(mine, "__struct_fields__", None) or list(type(mine).__dataclass_fields__)

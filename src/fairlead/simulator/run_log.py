@@ -7,7 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from fairlead.errors import ResumeError, RunError
-from fairlead.scheduler.journal import Journal, answers, decode, encode_any, records
+from fairlead.scheduler.journal import Journal, decode, encode_any, recorded_solves, records
 from fairlead.scheduler.setup import Setup
 
 
@@ -24,7 +24,7 @@ class RunLog(Journal):
         self.setup = setup
         self.resume = resume
         self.old = records(self.final) if resume else iter(())
-        self.answers = answers(self.final) if resume else iter(())
+        self.answers = recorded_solves(self.final) if resume else iter(())
         self.caught_up = not resume
 
     def __enter__(self) -> "RunLog":

@@ -63,7 +63,7 @@ def _core(state: Path) -> Scheduler:
     """As the journal has it, which a replay needs no estimator for."""
     with Store(state) as store:
         _, records = store.segment()
-        setup, before, tail = journal.begin(list(records), "segment")
+        setup, before, tail = journal.read_beginning(list(records), "segment")
         told = [journal.decode(record) for record in store.segment()[1]]
         assert any(isinstance(record, RatesLearned) for record in told)
         return journal.recover(setup, before, tail).scheduler

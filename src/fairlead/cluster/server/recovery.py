@@ -105,7 +105,7 @@ def _load_core(state: ClusterState, parts: Collaborators) -> None:
         parts.jobs.admission.unplaced.update(state.registry.jobs)
         return
     name = f"{state.store.path}: segment {number}"
-    setup, checkpoint, tail = journal.begin(records, name)
+    setup, checkpoint, tail = journal.read_beginning(records, name)
     with repeated_as_start(), judged_as_state(state.store.path, number):
         found = journal.recover(setup, checkpoint, tail, name=name)
     core = found.scheduler
