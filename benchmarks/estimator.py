@@ -32,7 +32,7 @@ from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
 from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 from fairlead.simulator.traces.throughput_tables import builtin_throughputs
 from fairlead.simulator.user_estimates import UserEstimates
 
@@ -50,7 +50,7 @@ def completion(given: argparse.Namespace) -> None:
         "fairlead:known=0.5": {"estimator": "fairlead:known=0.5"},
         "fairlead": {"estimator": "fairlead"},
     }
-    base = Input(
+    base = SimulationInput(
         generate=f"gavel,interarrival={given.interarrival}",
         cluster=given.cluster,
         window=given.window,
@@ -61,7 +61,7 @@ def completion(given: argparse.Namespace) -> None:
     print(f"{'rates':<32}{'JCT h':>8}{'of true':>9}{'CPU s':>8}   by seed")
     for name, way in ways.items():
         runs = [
-            replace(base, seed=seed, **way).run(given.policy, "default").execute().metrics  # type: ignore[arg-type]
+            replace(base, seed=seed, **way).prepare(given.policy, "default").execute().metrics  # type: ignore[arg-type]
             for seed in given.seeds
         ]
         jct = np.array([run["avg_jct_s"] for run in runs]) / 3600

@@ -34,7 +34,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Lease",
         "Node",
         "Observer",
-        "Options",
+        "SimulationOptions",
         "PartialResultWarning",
         "Placement",
         "PlacementRequest",

@@ -69,7 +69,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "JobType.parse": (fairlead.JobType.parse, {"name": "net", "scale_factor": 1}),
     "Node": (fairlead.Node, of_record(CLUSTER.nodes[0])),
-    "Options": (fairlead.Options, of_record(fairlead.Options())),
+    "SimulationOptions": (fairlead.SimulationOptions, of_record(fairlead.SimulationOptions())),
     "Accounts": (
         fairlead.Accounts,
         dict.fromkeys(("received_s", "deficit_s", "allocated_s"), SHARE),

@@ -13,7 +13,7 @@ from tests.small import job, run
 RECORDS = (
     fairlead.Accounts,
     fairlead.AdmissionState,
-    fairlead.Options,
+    fairlead.SimulationOptions,
     fairlead.PlacementRequest,
     fairlead.Placement,
     fairlead.Result,

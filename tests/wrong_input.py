@@ -27,7 +27,7 @@ from fairlead.policies.entities import read_entities
 from fairlead.policies.shockwave.options import read_options
 from fairlead.policies.solve.planning_horizon import solve_counts
 from fairlead.scheduler import journal
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.instances import read_instances
 from fairlead.simulator.traces.planning_problems import read_windows
@@ -271,12 +271,12 @@ def option_case(rng: random.Random, folder: Path) -> object:
     policy = rng.choice(POLICIES)
     if rng.random() < 0.2:
         policy = changed(rng, policy)
-    return _brief(Input(**given), policy, folder)
+    return _brief(SimulationInput(**given), policy, folder)
 
 
-def _brief(given: Input, policy: str, folder: Path) -> object:
+def _brief(given: SimulationInput, policy: str, folder: Path) -> object:
     """A short run; its figures are numbers."""
-    run = given.run(policy, "default")
+    run = given.prepare(policy, "default")
     stop_at_s = min(END_S, run.options.stop_at_s or END_S)
     if run.cluster.capacity.sum() > 1000 or (run.jobs.n or 0) > 1000:
         return None  # takes long by right
@@ -289,7 +289,7 @@ def _brief(given: Input, policy: str, folder: Path) -> object:
 def run_case(rng: random.Random, folder: Path) -> object:
     """A trace that may be used is run."""
     path = write(rng, folder / "a.trace", rng.choice(list(TRACES.values())))
-    return _brief(Input(trace=str(path), cluster="v100=2"), "las", folder)
+    return _brief(SimulationInput(trace=str(path), cluster="v100=2"), "las", folder)
 
 
 def journal_case(rng: random.Random, folder: Path, good: Path) -> object:
@@ -308,7 +308,7 @@ def journal_case(rng: random.Random, folder: Path, good: Path) -> object:
 def record_case(rng: random.Random, folder: Path, good: Path) -> object:
     path = write(rng, folder / "run.json", good.with_name("run.json").read_text())
     begun = msgspec_or_input_error(options.read_json(path))
-    return begun.arguments.input.run(begun.arguments.policy, begun.arguments.profile)
+    return begun.arguments.input.prepare(begun.arguments.policy, begun.arguments.profile)
 
 
 def msgspec_or_input_error(record: dict[str, Any]) -> _ResumedRun:

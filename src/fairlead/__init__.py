@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from fairlead.simulator.generate import generate
     from fairlead.simulator.ground_truth import GroundTruth
     from fairlead.simulator.gym_environment import GymEnvironment
-    from fairlead.simulator.options import Options
+    from fairlead.simulator.options import SimulationOptions
     from fairlead.simulator.recording.metrics import Result
     from fairlead.simulator.traces.cluster_files import parse_cluster
     from fairlead.simulator.traces.read_trace import read_trace
@@ -110,7 +110,6 @@ __all__ = [
     "Lease",
     "Node",
     "Observer",
-    "Options",
     "PartialResultWarning",
     "Placement",
     "PlacementRequest",
@@ -125,6 +124,7 @@ __all__ = [
     "RunError",
     "Schedule",
     "SimulationError",
+    "SimulationOptions",
     "SlotType",
     "Snapshot",
     "SolveError",
@@ -176,7 +176,7 @@ _MODULE = {
     "Lease": "client.lease",
     "Node": "model.cluster",
     "Observer": "scheduler.driver",
-    "Options": "simulator.options",
+    "SimulationOptions": "simulator.options",
     "PartialResultWarning": "errors",
     "Placement": "scheduler.placement.records",
     "PlacementRequest": "scheduler.placement.rule",

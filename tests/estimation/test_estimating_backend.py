@@ -46,8 +46,8 @@ from fairlead.scheduler.setup import (
 )
 from fairlead.simulator.backend import SimBackend
 from fairlead.simulator.ground_truth import GroundTruth
-from fairlead.simulator.inputs import Input
-from fairlead.simulator.options import Options
+from fairlead.simulator.options import SimulationOptions
+from fairlead.simulator.simulation_input import SimulationInput
 from fairlead.simulator.simulation_run import SimulationRun
 
 
@@ -299,7 +299,7 @@ def test_a_run_with_an_estimator_replays_without_it(
 ) -> None:
     monkeypatch.setitem(registry.ESTIMATORS, "gavel", lambda o, table, c, s: Guesses(table))
     cluster = Cluster.of({"fast": 3, "slow": 3}, 1, {})
-    options = Options(throughputs=PAIRED, profile=profile, estimator="gavel")
+    options = SimulationOptions(throughputs=PAIRED, profile=profile, estimator="gavel")
     result = SimulationRun.of(trace(), cluster, policy, options).execute(tmp_path)
     assert result.complete
     records = list(journal.records(tmp_path / "journal"))
@@ -373,13 +373,13 @@ def test_gavels_estimator_serves_a_packing_policy() -> None:
     """4 devices of each type, a job in 100 minutes: some pairs are misjudged, and nothing breaks."""
     jct = {}
     for spec in ("oracle", "gavel", "gavel:references=16,profiling=0.2,defect"):
-        given = Input(
+        given = SimulationInput(
             generate="gavel,interarrival=4000,duration=20000",
             cluster="v100=4,p100=4,k80=4",
             window="0:40",
             estimator=spec,
         )
-        result = given.run("las_packed", "gavel").execute()
+        result = given.prepare("las_packed", "gavel").execute()
         assert result.complete
         jct[spec] = result.metrics["avg_jct_s"]
     assert jct["gavel"] == pytest.approx(jct["oracle"], rel=0.02)

@@ -17,7 +17,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.job import RestartCosts
 from fairlead.scheduler.journal import replay
 from fairlead.simulator.ground_truth import GroundTruth
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 
 def test_a_job_alone_takes_its_steps_over_its_rate() -> None:
@@ -123,9 +123,9 @@ def test_what_is_about_rounds_is_refused(options: dict[str, Any], what: str) -> 
 
 
 def test_jobs_that_change_their_batch_size_are_refused() -> None:
-    given = Input(generate="shockwave,jobs=30,modes=0:0:1", ideal=True)
+    given = SimulationInput(generate="shockwave,jobs=30,modes=0:0:1", ideal=True)
     with pytest.raises(ConfigError, match=r"job \d+: it changes its batch size"):
-        given.run("las_aware", "default").execute()
+        given.prepare("las_aware", "default").execute()
 
 
 def test_from_the_command_line(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from fairlead.model.cluster import SlotType
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.inputs import Input
-from fairlead.simulator.options import Options
+from fairlead.simulator.options import SimulationOptions
+from fairlead.simulator.simulation_input import SimulationInput
 from fairlead.simulator.simulation_run import SimulationRun
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.user_estimates import UserEstimates
@@ -80,14 +80,14 @@ def test_user_estimates_that_cannot_be(text: str, words: str) -> None:
 
 
 def jct_h(**more: str) -> float:
-    given = Input(
+    given = SimulationInput(
         generate="gavel,interarrival=1900,duration=10800",
         cluster="v100=2,p100=2,k80=2",
         window="10:70",
         user_estimates="lognormal=0.7,exaggerating=0.3",
         **more,  # type: ignore[arg-type]
     )
-    jct = given.run("las_aware", "default").execute().metrics["avg_jct_s"]
+    jct = given.prepare("las_aware", "default").execute().metrics["avg_jct_s"]
     return float(jct) / 3600
 
 
@@ -117,7 +117,9 @@ def test_a_user_who_exaggerates_gains_no_more_than_a_round() -> None:
         user_estimates = UserEstimates(
             lognormal=0.0, exaggerating=0.25, factor=factor, users=4, seed=seed
         )
-        options = Options(throughputs=table, estimator=estimator, user_estimates=user_estimates)
+        options = SimulationOptions(
+            throughputs=table, estimator=estimator, user_estimates=user_estimates
+        )
         run = SimulationRun.of(list(arrivals), parse_cluster("only=1"), "srtf", options)
         jobs = run.execute().jobs
         return float(jobs.filter(jobs["job"] == 0)["jct_s"][0])

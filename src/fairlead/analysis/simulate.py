@@ -49,7 +49,7 @@ def simulate(
     admission: one with those of ``AdmissionRule``; placement: one with those of ``PlacementRule``; all
     also by the names of entry points (``fairlead.observers``, ``fairlead.admission``,
     ``fairlead.placement``).
-    The other keywords are the fields of ``Options``.
+    The other keywords are the fields of ``SimulationOptions``.
 
     Raises InputError for what cannot be used and CheckError when ``expect_rounds`` (a recorded run, see
     ``fairlead.simulator.recording.expected_rounds``) does not hold. Returns metrics and tables.

@@ -17,7 +17,7 @@ from fairlead.cli.option_records import takes_records
 from fairlead.cli.run_sources import is_sweep, read_runs
 from fairlead.cli.simulate import RunArguments, remembered
 from fairlead.errors import ConfigError, FairleadError
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 if TYPE_CHECKING:
     from fairlead.analysis.report.run_charts import PlottedRun
@@ -69,7 +69,7 @@ class CompareOptions:
 @takes_records
 @o.takes_input
 def compare(
-    given: Input,
+    given: SimulationInput,
     *,
     folders: Annotated[
         list[Path] | None,
@@ -95,7 +95,7 @@ def compare(
     With folders of runs: compares these, and writes report.html into a new folder. They must be complete.
     """
     if resume is not None:
-        if folders or out is not None or options != CompareOptions() or given != Input():
+        if folders or out is not None or options != CompareOptions() or given != SimulationInput():
             raise ConfigError(
                 "--resume goes on as the comparison began: it takes no other option but --json"
             )
@@ -109,7 +109,7 @@ def compare(
             f"got {str(folders[0])!r} apart"
         )
     if folders:
-        if options != CompareOptions(relative_to=options.relative_to) or given != Input():
+        if options != CompareOptions(relative_to=options.relative_to) or given != SimulationInput():
             raise ConfigError(
                 "compare: folders of runs are compared as they are, without options of a simulation"
             )
@@ -120,7 +120,9 @@ def compare(
     _compare_policies(given, options, out, json)
 
 
-def _compare_policies(given: Input, options: CompareOptions, out: Path | None, json: bool) -> None:
+def _compare_policies(
+    given: SimulationInput, options: CompareOptions, out: Path | None, json: bool
+) -> None:
     """Run the policies one after the other, and compare the runs."""
     names = _names(options.policy, options.policies)
     profiles = list(dict.fromkeys(options.profile or ["default"]))
@@ -129,7 +131,7 @@ def _compare_policies(given: Input, options: CompareOptions, out: Path | None, j
     ]
     reference = _reference(labels, names, options.relative_to)
     chosen = [(name, kind) for kind in profiles for name in names]
-    made = [given.run(*one) for one in chosen]  # says what is wrong with any before one is run
+    made = [given.prepare(*one) for one in chosen]  # says what is wrong with any before one is run
     folder = o.new_folder(out, f"compare-{Path(made[0].jobs.name).stem}")
     runs = tuple(
         ComparedRun(

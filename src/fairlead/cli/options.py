@@ -16,7 +16,7 @@ import typer
 from fairlead.cli.option_records import set_parameters
 from fairlead.errors import RunError
 from fairlead.model.limits import MAX_SEED
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 TraceOption = Annotated[
     str | None,
@@ -185,7 +185,7 @@ JsonOption = Annotated[
 ]
 
 
-# Option of each field of ``Input``.
+# Option of each field of ``SimulationInput``.
 INPUT_OPTIONS: dict[str, Any] = {
     "trace": TraceOption,
     "generate": GenerateOption,
@@ -213,17 +213,17 @@ INPUT_OPTIONS: dict[str, Any] = {
 
 
 def takes_input(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose first parameter is an ``Input`` gets that class's fields as its options."""
-    names = [field.name for field in fields(Input)]
+    """A command whose first parameter is a ``SimulationInput`` gets that class's fields as its options."""
+    names = [field.name for field in fields(SimulationInput)]
     shared = {
         name: parameter.replace(annotation=INPUT_OPTIONS[name])
-        for name, parameter in inspect.signature(Input).parameters.items()
+        for name, parameter in inspect.signature(SimulationInput).parameters.items()
     }
     own_parameters = list(inspect.signature(command).parameters.values())[1:]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        command(Input(**{name: given.pop(name) for name in names}), **given)
+        command(SimulationInput(**{name: given.pop(name) for name in names}), **given)
 
     set_parameters(run, [*shared.values(), *own_parameters])
     return run

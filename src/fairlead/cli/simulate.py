@@ -12,7 +12,7 @@ import typer
 
 from fairlead.cli import options as o
 from fairlead.errors import ConfigError, FairleadError, InputError, ResumeError, RunError
-from fairlead.simulator.inputs import Input, PluginNames
+from fairlead.simulator.simulation_input import PluginNames, SimulationInput
 
 if TYPE_CHECKING:
     from fairlead.simulator.plugins import Plugins
@@ -39,7 +39,7 @@ ProfileOption = Annotated[
 
 @o.takes_input
 def simulate(
-    given: Input,
+    given: SimulationInput,
     policy: PolicyOption = None,
     config: Annotated[
         str | None,
@@ -97,7 +97,7 @@ def simulate(
     """
     if resume is not None:
         other_options = (policy, config, expect_rounds, placement, admission, observers, out)
-        if any(one is not None for one in other_options) or given != Input():
+        if any(one is not None for one in other_options) or given != SimulationInput():
             raise ConfigError(
                 "--resume goes on as the run began: it takes no other option but --json"
             )
@@ -111,7 +111,7 @@ def simulate(
 
     names = PluginNames(placement=placement, admission=admission, observers=tuple(observers or ()))
     plugins = find_plugins(names)
-    run = given.run(policy, profile)
+    run = given.prepare(policy, profile)
     name = f"{Path(run.jobs.name).stem}-{policy.partition(':')[0]}-{profile}"
     folder = o.new_folder(out, name)
     arguments = remembered(given, policy, profile, expect_rounds) | {"plugins": asdict(names)}
@@ -126,7 +126,7 @@ def _configured(policy: str, config: str) -> str:
 
 
 def remembered(
-    given: Input, policy: str, profile: str, expect: Path | None = None
+    given: SimulationInput, policy: str, profile: str, expect: Path | None = None
 ) -> dict[str, Any]:
     """What ``--resume`` needs: the options, and a digest of every file that they name."""
     name, _, argument = policy.partition(":")
@@ -272,7 +272,7 @@ def _print_resume_command(folder: Path, command: str) -> None:
 class RunArguments(msgspec.Struct):
     """What ``remembered`` has written."""
 
-    input: Input
+    input: SimulationInput
     policy: str
     profile: str
     expect_rounds: str | None
@@ -287,7 +287,7 @@ class RunArguments(msgspec.Struct):
                 raise RunError(
                     f"{name}: has changed since the run in {folder} began, it cannot go on"
                 )
-        return self.input.run(self.policy, self.profile)
+        return self.input.prepare(self.policy, self.profile)
 
 
 class _ResumedRun(msgspec.Struct):

@@ -39,7 +39,7 @@ from fairlead.cli.option_records import set_parameters, takes_records
 from fairlead.cli.terminal_views import console
 from fairlead.errors import ConfigError, RunError
 from fairlead.model.duration_text import DASH
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 from fairlead.simulator.traces.atomic_write import write_atomically
 
 SPEC = "spec.json"
@@ -54,18 +54,18 @@ def _option(field: str) -> str:
 
 
 # Keys of a sweep's file are those of the options, with _ for -.
-NAMES = {field.name: _option(field.name)[2:].replace("-", "_") for field in fields(Input)}
+NAMES = {field.name: _option(field.name)[2:].replace("-", "_") for field in fields(SimulationInput)}
 LISTS = ("policies", "profiles", "seeds", "rates", "jobs")
 MAX_LISTED = (
     *(f"--{name}" for name in LISTS),
-    *(_option(f.name) for f in fields(Input) if f.type is not bool),
+    *(_option(f.name) for f in fields(SimulationInput) if f.type is not bool),
 )
 
 
 def _takes_lists(command: Callable[..., None]) -> Callable[..., None]:
     """Give the command every option of a simulation, each with any number of values and none by default."""
     shared = []
-    for field in fields(Input):
+    for field in fields(SimulationInput):
         if field.name == "seed":
             continue
         kind, option = get_args(o.INPUT_OPTIONS[field.name])

@@ -26,7 +26,7 @@ from fairlead.model.job import RestartCosts
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.simulator.ground_truth import GroundTruth
-from fairlead.simulator.options import Options
+from fairlead.simulator.options import SimulationOptions
 from fairlead.simulator.traces.trace import Trace
 from fairlead.simulator.user_estimates import UserEstimates
 
@@ -104,16 +104,16 @@ def check_arguments(function: str, given: Mapping[str, Any]) -> None:
     argument_checks.check_arguments(function, some, ARGUMENTS)
 
 
-def make_options(function: str, given: Mapping[str, Any]) -> Options:
+def make_options(function: str, given: Mapping[str, Any]) -> SimulationOptions:
     """The options; ConfigError names one that there is not, or whose value is of another type."""
-    known = [field.name for field in fields(Options)]
+    known = [field.name for field in fields(SimulationOptions)]
     for name in given:
         if name not in known:
             raise ConfigError(
                 f"{function}(): {name!r} is not an option (there are {', '.join(known)})"
             )
     check_arguments(function, given)
-    return Options(**{name: to_builtin(value) for name, value in given.items()})
+    return SimulationOptions(**{name: to_builtin(value) for name, value in given.items()})
 
 
 def to_builtin(value: Any) -> Any:

@@ -30,7 +30,7 @@ from fairlead.simulator.node_failures import NodeFailures
 from fairlead.simulator.shockwave_reference.round_rules import ReleasedRules
 from fairlead.simulator.simulated_rounds import SimulatedRounds
 from fairlead.simulator.submissions import MeasuredJobs, Submissions
-from fairlead.simulator.true_jobs import Adopted
+from fairlead.simulator.true_jobs import JobUnderWay
 
 
 class SimBackend:
@@ -55,16 +55,16 @@ class SimBackend:
         solve_s: float = 0.0,
         released: ReleasedRules | None = None,
         now_s: float = 0.0,
-        adopted: Iterable[Adopted] = (),
+        jobs_under_way: Iterable[JobUnderWay] = (),
         early_s: float = np.inf,
     ) -> None:
         """throughputs: the true rates before noise; solve: the planner's heavy part; whole_steps: cut
         steps per round to integers and split them over devices, as Gavel does; solve_s: how long a
         solve takes in simulated time; released: what a round does in the world of Shockwave's
         release, whose restart costs are those of the world by its own rule; None = as in the default one;
-        now_s: when the simulation begins; early_s: a round of this age ends when one of its units has, if
-        jobs wait, as on a live cluster; adopted: jobs that the scheduler has by then. Where no command comes
-        first, the first event, a submission of no jobs, makes the core decide about them."""
+        now_s: when the simulation begins; early_s: a round of this age ends when one of its job groups has,
+        if jobs wait, as on a live cluster; jobs_under_way: jobs that the scheduler has by then. Where no
+        command comes first, the first event, a submission of no jobs, makes the core decide about them."""
         truth = ground_truth or GroundTruth()
         self.now_s = now_s
         self.solve = solve
@@ -84,8 +84,8 @@ class SimBackend:
         self._report: RoundEnded | None = None  # to be told next
         self._stalled = False
         self._wake_s = np.inf  # when the core is to decide again though nothing runs
-        for one in adopted:
-            self.rounds.adopt(one)
+        for one in jobs_under_way:
+            self.rounds.add_under_way(one)
             self.submissions.submitted += 1
         self._begins = self.submissions.submitted > 0
 

@@ -13,7 +13,7 @@ from fairlead.simulator.user_estimates import UserEstimates
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SimulationOptions:
     """Everything about a simulation besides trace, cluster and policy; each has its default.
 
     throughputs: the table of rates, or its path; "builtin" = the catalogue. profile: "default", "gavel" or
@@ -45,7 +45,7 @@ class Options:
     solve_interval_s: float | None = None
 
 
-def _named_profile(options: Options) -> MechanismSettings:
+def _named_profile(options: SimulationOptions) -> MechanismSettings:
     if isinstance(options.profile, MechanismSettings):
         return options.profile
     if options.profile in PROFILES:
@@ -54,7 +54,7 @@ def _named_profile(options: Options) -> MechanismSettings:
     raise ConfigError(f"profile {options.profile!r} is not known (choose from {names})")
 
 
-def settings_of(options: Options) -> MechanismSettings:
+def settings_of(options: SimulationOptions) -> MechanismSettings:
     """The mechanism's settings: those of the profile, with what the options give in place of them."""
     profile = _named_profile(options)
     if options.round_s is not None:
@@ -67,7 +67,7 @@ def settings_of(options: Options) -> MechanismSettings:
     return profile if hysteresis is None else replace(profile, preemption_hysteresis=hysteresis)
 
 
-def check_options(options: Options, n_jobs: int | None) -> None:
+def check_options(options: SimulationOptions, n_jobs: int | None) -> None:
     """ConfigError names what is out of its bounds. n_jobs: of the trace; None where nobody can tell."""
     check_seed(options.seed)
     if options.round_s is not None and not 10 <= options.round_s <= MAX_SECONDS:
@@ -107,7 +107,7 @@ def check_options(options: Options, n_jobs: int | None) -> None:
         )
 
 
-def _check_ideal(options: Options) -> None:
+def _check_ideal(options: SimulationOptions) -> None:
     """What is about rounds and starts has no meaning without them."""
     ground_truth = options.ground_truth or GroundTruth()
     given = {

@@ -14,7 +14,7 @@ from fairlead.scheduler.placement.rule import PlacementRule
 from fairlead.scheduler.plugins import check_methods, find_placement, make_plugin
 from fairlead.simulator.admission import AdmissionRule
 from fairlead.simulator.foreign_code import GuardedObserver
-from fairlead.simulator.inputs import PluginNames
+from fairlead.simulator.simulation_input import PluginNames
 
 OBSERVERS = "fairlead.observers"
 ADMISSION = "fairlead.admission"

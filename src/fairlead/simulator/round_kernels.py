@@ -8,7 +8,7 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1, Floats1, Floats2, Floats3, Ints1, Ints2
-from fairlead.simulator.stages import SoloRun, StageTable, advance
+from fairlead.simulator.batch_size_stages import SoloRun, StageTable, advance
 from fairlead.simulator.true_jobs import JobArrays
 
 _FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(RoundOutcome.ENDED)
@@ -92,7 +92,7 @@ def begin(
     n, width = groups.job.shape
     last_s = -np.inf
     for i in range(n):
-        setup_s = _owed_s(groups, i, jobs, start.charge_startup)
+        setup_s = _start_left_s(groups, i, jobs, start.charge_startup)
         forecast.setup_s[i] = setup_s
         available_s = max(start.length_s - setup_s, 0.0)
         work_s = 0.0
@@ -105,7 +105,7 @@ def begin(
             left = min(jobs.total_steps[j], jobs.last_step[j]) - jobs.steps_done[j]
             forecast.rate[i, k] = rate
             forecast.left[i, k] = left
-            if stages.behind[j] > 0 and (width == 1 or groups.job[i, 1 - k] < 0) and rate > 0:
+            if stages.stage_stop[j] > 0 and (width == 1 or groups.job[i, 1 - k] < 0) and rate > 0:
                 run = SoloRun(j, groups.slot[i], jobs.steps_done[j], rate)
                 steps, took_s = advance(run, available_s, left, rates.solo_rate, stages)
                 if start.whole_steps and steps < left:
@@ -126,7 +126,7 @@ def begin(
 
 
 @kernel("f8(RoundGroups, i8, JobArrays, b1)", inline="always")
-def _owed_s(groups: RoundGroups, i: int, jobs: JobArrays, charge_startup: bool) -> float:
+def _start_left_s(groups: RoundGroups, i: int, jobs: JobArrays, charge_startup: bool) -> float:
     """Return the start-up time that unit i spends; book what its jobs owe if they start."""
     setup_s = 0.0
     for k in range(groups.job.shape[1]):
@@ -134,9 +134,9 @@ def _owed_s(groups: RoundGroups, i: int, jobs: JobArrays, charge_startup: bool) 
         if j < 0:
             continue
         if not groups.kept[i]:
-            jobs.owed_s[j] = jobs.restart_s[j] if charge_startup and jobs.started[j] else 0.0
+            jobs.start_left_s[j] = jobs.restart_s[j] if charge_startup and jobs.started[j] else 0.0
             jobs.started[j] = True
-        setup_s = max(setup_s, jobs.owed_s[j])
+        setup_s = max(setup_s, jobs.start_left_s[j])
     return setup_s
 
 
@@ -188,7 +188,11 @@ def finish(
             if forecast.finish_s[i] > end.end_s:
                 work_s = max(end.end_s - end.start_s - forecast.setup_s[i], 0.0)
                 possible = rate * work_s
-                if stages.behind[j] > 0 and (width == 1 or groups.job[i, 1 - k] < 0) and rate > 0:
+                if (
+                    stages.stage_stop[j] > 0
+                    and (width == 1 or groups.job[i, 1 - k] < 0)
+                    and rate > 0
+                ):
                     run = SoloRun(j, groups.slot[i], jobs.steps_done[j], rate)
                     possible = advance(run, work_s, steps, rates.solo_rate, stages)[0]
                 if end.whole_steps:
@@ -204,7 +208,7 @@ def finish(
             j = groups.job[i, k]
             if j < 0:
                 continue
-            jobs.owed_s[j] = max(jobs.owed_s[j] - restart[i], 0.0)
+            jobs.start_left_s[j] = max(jobs.start_left_s[j] - restart[i], 0.0)
             if not good:
                 did[i, k] = 0.0
                 continue

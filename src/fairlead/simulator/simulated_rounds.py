@@ -13,6 +13,7 @@ from fairlead.model.events import RequirementsChanged, RoundEnded
 from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.placement.servers import are_scattered
+from fairlead.simulator.batch_size_stages import BatchSizeStages, change_stages
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.round_kernels import (
     RoundEnd,
@@ -30,8 +31,7 @@ from fairlead.simulator.shockwave_reference.round_rules import (
     ReleasedRules,
     finish_released,
 )
-from fairlead.simulator.stages import Stages, follow
-from fairlead.simulator.true_jobs import Adopted, TrueJobs
+from fairlead.simulator.true_jobs import JobUnderWay, TrueJobs
 
 _NO_PAIRS: Floats = np.zeros((0, 0, 0))
 _Report: TypeAlias = tuple[Floats, Floats, Ints, Floats]  # of ``RoundEnded``
@@ -69,7 +69,7 @@ class SimulatedRounds:
         self.early_s = early_s
         slots, pair = self.throughputs.slots, self.throughputs.colocated_rate
         self.jobs = TrueJobs(len(slots))
-        self.stages = Stages(self.throughputs)
+        self.stages = BatchSizeStages(self.throughputs)
         self._released = released
         self._rates = TrueRates(  # copies: records of kernels have arrays that can be written
             self.throughputs.rate.copy(), _NO_PAIRS if pair is None else pair.copy()
@@ -95,10 +95,10 @@ class SimulatedRounds:
         if self._released is not None:
             self._released.add(job)
 
-    def adopt(self, one: Adopted) -> None:
+    def add_under_way(self, one: JobUnderWay) -> None:
         """A job that was there before, at the end."""
         self.add(one.job, one.steps_done)
-        self.jobs.adopt(one)
+        self.jobs.set_under_way(one)
 
     @property
     def began_s(self) -> float | None:
@@ -205,7 +205,7 @@ class SimulatedRounds:
         report = finish(now.groups, now.forecast, jobs, self._rates, stages.table, end)
         if not stages.used:
             return report, None
-        return report, follow(now.groups.job, jobs, stages.table)
+        return report, change_stages(now.groups.job, jobs, stages.table)
 
     def _finish_released(
         self, now: _Round, time_s: float, lost: Bools, rules: ReleasedRules

@@ -31,7 +31,7 @@ from fairlead.simulator.backend import SimBackend
 from fairlead.simulator.fluid_backend import FluidBackend
 from fairlead.simulator.generate import EndlessArrivals
 from fairlead.simulator.ground_truth import GroundTruth
-from fairlead.simulator.options import Options, check_options, settings_of
+from fairlead.simulator.options import SimulationOptions, check_options, settings_of
 from fairlead.simulator.progress import ProgressObserver, Watch
 from fairlead.simulator.recording.contention import profile_exclusive_s
 from fairlead.simulator.recording.expected_rounds import ExpectRounds
@@ -39,10 +39,10 @@ from fairlead.simulator.recording.fluid_recorder import FluidRecorder
 from fairlead.simulator.recording.metrics import Result, measure, unfinished_note
 from fairlead.simulator.recording.recorder import Recorder
 from fairlead.simulator.recording.running_groups import ChargingRules
-from fairlead.simulator.run_jobs import RunJobs, as_released, read_jobs
 from fairlead.simulator.run_log import RunLog
 from fairlead.simulator.shockwave_reference.profiles import released_job_exclusive_s
 from fairlead.simulator.shockwave_reference.round_rules import LOSS, ReleasedRules
+from fairlead.simulator.simulation_jobs import SimulationJobs, as_released, read_jobs
 from fairlead.simulator.submissions import MeasuredJobs
 from fairlead.simulator.timed_solver import TimedSolver
 from fairlead.simulator.traces.atomic_write import write_atomically
@@ -86,7 +86,7 @@ class _Tables(NamedTuple):
                 table.write_parquet(path, compression="lz4", statistics=False)
 
 
-def _check_costs(costs: RestartCosts, rates: Throughputs, jobs: RunJobs) -> None:
+def _check_costs(costs: RestartCosts, rates: Throughputs, jobs: SimulationJobs) -> None:
     """ConfigError names a family or a job that there is not. Of a stream nobody knows the jobs."""
     for family in costs.by_family:
         if family not in rates.families:
@@ -103,13 +103,13 @@ def _check_costs(costs: RestartCosts, rates: Throughputs, jobs: RunJobs) -> None
 class SimulationRun:
     """A simulation with all its inputs read and checked, ready to execute."""
 
-    jobs: RunJobs
+    jobs: SimulationJobs
     cluster: Cluster
     throughputs: Throughputs
     policy: str
     made: Policy | Planner
     profile: MechanismSettings
-    options: Options
+    options: SimulationOptions
     placement: PlacementRule | None = None  # None: that of the profile
 
     @staticmethod
@@ -117,7 +117,7 @@ class SimulationRun:
         trace: Trace | Iterable[Arrival] | str | Path,
         cluster: Cluster | str,
         policy: str | Policy | Planner,
-        options: Options,
+        options: SimulationOptions,
         name: str = "arrivals",
         placement: PlacementRule | None = None,
     ) -> "SimulationRun":

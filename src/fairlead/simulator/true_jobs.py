@@ -13,14 +13,14 @@ from fairlead.simulator.ground_truth import GroundTruth
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
-    """A job that was there before the simulation begins, as it is now: family and total steps at the
+class JobUnderWay:
+    """A job that runs or waits when the simulation begins, as it is then: family and total steps at the
     batch size in force."""
 
     job: Job
     steps_done: float
-    started: bool  # has it run? Then to start on other devices costs what a restart costs
-    owes_s: float = 0.0  # of a start that is under way, still to be spent
+    started: bool  # has it run? If so, to start on other devices costs what a restart costs
+    start_left_s: float = 0.0  # seconds of a start under way that are still to come
 
 
 class JobArrays(NamedTuple):
@@ -32,10 +32,10 @@ class JobArrays(NamedTuple):
     last_step: Floats1  # at which the job really ends
     steps_done: Floats1
     restart_s: Floats1  # what a start costs
-    owed_s: Floats1  # start-up time still to be spent
+    start_left_s: Floats1  # seconds of start-up still to come
     started: Bools1
     bias: Floats2  # (jobs, slots) factors of the rates in the table
-    ran_in: Ints1  # the last round in which it ran, -2 before
+    last_round: Ints1  # the last round in which it ran, -2 before
 
 
 class TrueJobs:
@@ -50,10 +50,10 @@ class TrueJobs:
             last_step=np.zeros(64),
             steps_done=np.zeros(64),
             restart_s=np.zeros(64),
-            owed_s=np.zeros(64),
+            start_left_s=np.zeros(64),
             started=np.zeros(64, np.bool_),
             bias=np.zeros((64, slots)),
-            ran_in=np.zeros(64, np.int64),
+            last_round=np.zeros(64, np.int64),
         )
 
     def add(self, job: Job, *, table_row: int, truth: GroundTruth, bias: Floats) -> None:
@@ -68,15 +68,15 @@ class TrueJobs:
         jobs.restart_s[i] = truth.restart_costs.of(job)
         jobs.started[i] = truth.first_starts_cost
         jobs.bias[i] = bias
-        jobs.ran_in[i] = -2
+        jobs.last_round[i] = -2
         self.index.add(job.id, i)
         self.n += 1
 
-    def adopt(self, one: Adopted) -> None:
-        """The job at the end is this one."""
+    def set_under_way(self, one: JobUnderWay) -> None:
+        """Give the job added last what it has done already."""
         i, jobs = self.n - 1, self.arrays
-        jobs.steps_done[i], jobs.started[i], jobs.owed_s[i] = (
+        jobs.steps_done[i], jobs.started[i], jobs.start_left_s[i] = (
             one.steps_done,
             one.started,
-            one.owes_s,
+            one.start_left_s,
         )

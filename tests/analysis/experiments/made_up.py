@@ -41,7 +41,7 @@ def complete(point: Point, **metrics: float) -> PointResult:
 
 def run_here(point: Point) -> PointResult:
     """The real thing."""
-    result = point.input.run(point.policy, point.profile).execute()
+    result = point.input.prepare(point.policy, point.profile).execute()
     return PointResult(point, Status.COMPLETE, result.metrics)
 
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 from fairlead.analysis.experiments.point import Point
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 
 def point(seed: int = 0, policy: str = "fifo_aware", **options: Any) -> Point:
     """A handful of jobs on three devices."""
     given = {"generate": "gavel,jobs=6,interarrival=3600", "cluster": "1:1:1"} | options
-    return Point(policy, "default", Input(seed=seed, **given))
+    return Point(policy, "default", SimulationInput(seed=seed, **given))
 
 
 def endless(rate_per_h: float, window: str = "20:30") -> Point:

@@ -36,7 +36,7 @@ from fairlead.analysis.experiments.published.gavel_curves import (
     sustained,
 )
 from fairlead.errors import ConfigError
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 
 @dataclass
@@ -283,7 +283,7 @@ def test_a_run_end_to_end(tmp_path: Path) -> None:
     """On six devices; the real simulator in place of made-up outcomes."""
 
     def of(point: Point) -> PointResult:
-        result = point.input.run(point.policy, point.profile).execute()
+        result = point.input.prepare(point.policy, point.profile).execute()
         return made_up(point, **result.metrics)
 
     tiny = replace(
@@ -304,22 +304,22 @@ def test_a_run_end_to_end(tmp_path: Path) -> None:
 
 
 def test_solving_at_once_solves_more_often() -> None:
-    given = Input(
+    given = SimulationInput(
         generate="gavel,interarrival=1200,duration=7200",
         throughputs="builtin:gavel",
         cluster="v100=4,p100=4,k80=4",
         window="20:40",
     )
     solves = {
-        at: replace(given, solve_interval_s=at).run("las_aware", "gavel").execute().metrics
+        at: replace(given, solve_interval_s=at).prepare("las_aware", "gavel").execute().metrics
         for at in (None, 0.0)
     }
     assert solves[0.0]["n_solves"] > solves[None]["n_solves"]
     wrong = r"solve interval \(solve_interval_s\): must be from 0 to .* seconds, got -1"
     with pytest.raises(ConfigError, match=wrong):
-        replace(given, solve_interval_s=-1.0).run("las_aware", "gavel")
+        replace(given, solve_interval_s=-1.0).prepare("las_aware", "gavel")
     with pytest.raises(ConfigError, match="a solve interval"):
-        replace(given, solve_interval_s=0.0, ideal=True).run("las_aware", "gavel")
+        replace(given, solve_interval_s=0.0, ideal=True).prepare("las_aware", "gavel")
 
 
 def test_a_line_of_the_default_profile_has_no_switches_of_the_release() -> None:

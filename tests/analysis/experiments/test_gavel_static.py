@@ -91,7 +91,7 @@ def test_points_of_makespan_can_be_run(scale: Scale, points: int) -> None:
     assert len(bench.asked) == points
     assert len({point.key("") for point in bench.asked}) == points
     for point in bench.asked[:: 13 if scale == "paper" else 1]:
-        point.input.run(point.policy, point.profile)
+        point.input.prepare(point.policy, point.profile)
 
 
 def test_aware_makespans_are_shorter() -> None:
@@ -175,7 +175,7 @@ def test_points_of_the_estimator_can_be_run() -> None:
     }
     assert {p.input.cluster for p in bench.asked} == {"v100=4,p100=4,k80=4"}
     for point in bench.asked[::7]:
-        point.input.run(point.policy, point.profile)
+        point.input.prepare(point.policy, point.profile)
 
 
 def test_a_tiny_run_with_estimates() -> None:
@@ -215,7 +215,7 @@ def test_simulations_in_parts() -> None:
     policies = [point.policy for point in paper[pop_quality.MAKESPAN]]
     assert policies == ["makespan_aware", *(f"partition:{k}:makespan_aware" for k in (2, 4, 8))]
     for point in (one for line in paper.values() for one in line):
-        point.input.run(point.policy, point.profile)
+        point.input.prepare(point.policy, point.profile)
 
 
 def test_pop_findings_from_made_up_numbers() -> None:

@@ -22,7 +22,7 @@ from fairlead.analysis.experiments.published import real_traces as realism
 from fairlead.errors import ConfigError
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.job_type import JobType
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import read_throughputs
@@ -63,7 +63,7 @@ def test_without_the_traces_small_scale_generates_and_paper_scale_says_what_is_m
     assert "generated" in message[0]
     jobs = read_trace(given.trace or "", RATES)
     assert len(jobs.arrivals) == 3_000
-    assert given.run("las_aware", "default").jobs.n == 3_000  # all can run
+    assert given.prepare("las_aware", "default").jobs.n == 3_000  # all can run
     with pytest.raises(ConfigError, match="philly_jobs"):
         realism.prepared(replace(bench, scale="paper"), realism.PHILLY)
 
@@ -75,7 +75,7 @@ def test_the_tables_say_who_wins(tmp_path: Path) -> None:
         if point.policy == "makespan_aware":
             return PointResult(point, Status.TIMED_OUT, {}, "it took too long")
         short = replace(point.input, stop_at_s=40_000.0)
-        result = short.run(point.policy, point.profile).execute(keep_intervals=False)
+        result = short.prepare(point.policy, point.profile).execute(keep_intervals=False)
         file = tmp_path / f"{point.policy}.parquet"
         result.jobs.write_parquet(file)
         assert result.placement_intervals.is_empty()
@@ -98,7 +98,7 @@ def test_the_tables_say_who_wins(tmp_path: Path) -> None:
     assert min(gain for gain in gains if gain is not None) >= 1.0
     chart = found.charts[0]
     assert all(np.diff(one.x).min() >= 0 and one.y[-1] == 1.0 for one in chart.series)
-    assert isinstance(bench.asked[0].input, Input)
+    assert isinstance(bench.asked[0].input, SimulationInput)
 
 
 @pytest.mark.shared

@@ -40,7 +40,7 @@ from fairlead.analysis.experiments.published.shockwave_runs import REPRODUCTIONS
 from fairlead.errors import ConfigError, TraceError
 from fairlead.model.job import Arrival
 from fairlead.simulator.generate import generate
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import read_throughputs
@@ -71,14 +71,14 @@ class Bench:
         return self.data / name
 
 
-def placed(given: Input) -> Input:
+def placed(given: SimulationInput) -> SimulationInput:
     """With the table where it lies here; tests that need it are skipped where it does not."""
     data = Path(__file__).resolve().parents[4] / "shared" / "data"
     return replace(given, throughputs=str(data / given.throughputs.removeprefix("data:")))
 
 
 def simulated(point: Point, jobs: Path) -> PointResult:
-    result = placed(point.input).run(point.policy, point.profile).execute()
+    result = placed(point.input).prepare(point.policy, point.profile).execute()
     result.jobs.write_parquet(jobs)
     return PointResult(point, Status.COMPLETE, result.metrics, jobs=str(jobs))
 

@@ -33,7 +33,7 @@ from fairlead.analysis.experiments.sweep_description import described
 from fairlead.analysis.experiments.sweep_loads import loads, step_of
 from fairlead.cli.sweep import NAMES
 from fairlead.errors import ConfigError
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 SMALL = ["--cluster", "1:1:1", "--policies", "fifo_aware", "las_aware"]
 
@@ -120,8 +120,10 @@ def test_automatic_rates_go_up_until_all_is_in_use_or_the_queue_grows() -> None:
 
 
 def test_the_automatic_step_goes_with_the_devices() -> None:
-    small = Point("las", input=Input(generate="gavel", cluster="2:2:2", window="0:1"))
-    large = Point("las", input=Input(generate="gavel,multi-gpu", cluster="20:20:20", window="0:1"))
+    small = Point("las", input=SimulationInput(generate="gavel", cluster="2:2:2", window="0:1"))
+    large = Point(
+        "las", input=SimulationInput(generate="gavel,multi-gpu", cluster="20:20:20", window="0:1")
+    )
     assert 0.005 < step_of(small) < 0.05
     assert 3 < step_of(large) / step_of(small) < 10
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 
 @dataclass(frozen=True)
@@ -16,12 +16,12 @@ class Point:
 
     policy: str  # as ``--policy`` takes it
     profile: str = "default"
-    input: Input = field(default_factory=Input)
+    input: SimulationInput = field(default_factory=SimulationInput)
 
     def key(self, version: str) -> str:
         """Names the result: a digest of all that differs from the defaults, and of the code's version. A
         new option with a default leaves the names of old points as they are."""
-        defaults = Input()
+        defaults = SimulationInput()
         given = {k: v for k, v in asdict(self.input).items() if v != getattr(defaults, k)}
         text = msgspec.json.encode([version, self.policy, self.profile, given], order="sorted")
         return hashlib.sha256(text).hexdigest()[:20]

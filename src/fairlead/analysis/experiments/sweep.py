@@ -16,7 +16,7 @@ from fairlead.analysis.experiments.point import (
 from fairlead.analysis.experiments.result_store import code_version
 from fairlead.analysis.experiments.sweep_loads import step_of
 from fairlead.errors import RunError
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 Axis: TypeAlias = Literal["rates", "jobs", "none"]
 SUSTAINED = (
@@ -64,12 +64,14 @@ class Spec:
     cutoffs: dict[str, float] = field(
         default_factory=dict
     )  # of lines, by name: no load from there on
-    input: Input = field(default_factory=Input)  # of all points; ``generate`` without load
+    input: SimulationInput = field(
+        default_factory=SimulationInput
+    )  # of all points; ``generate`` without load
     vary: dict[str, list[str | float | bool | None]] = field(
         default_factory=dict
     )  # by field of the input
 
-    def lines(self) -> dict[str, "tuple[SweepLine, Input]"]:
+    def lines(self) -> dict[str, "tuple[SweepLine, SimulationInput]"]:
         """The curves by name, with the input that their points share."""
         several = len(self.profiles) > 1
         found = {}

@@ -13,12 +13,12 @@ from fairlead.analysis.experiments.sweep_loads import loads
 from fairlead.errors import ClusterError, ConfigError, InputError
 from fairlead.model.toml import read_toml
 from fairlead.policies import registry
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 from fairlead.simulator.traces.cluster_files import parse_cluster
 
 SWEEP_KEYS = ("policies", "profiles", "seeds", "rates", "jobs", "utilization_threshold", "cutoff")
 POLICIES = ("las", "las_aware")
-_TYPES = get_type_hints(Input)
+_TYPES = get_type_hints(SimulationInput)
 _LISTS = ("restart_cost",)  # whose values are lists themselves
 _KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
@@ -50,7 +50,7 @@ class _Reader:
             policies=self._list("policies", str, POLICIES),
             profiles=self._list("profiles", str, ("default",)),
             seeds=self._list("seeds", int, (0,)),
-            input=Input(**fixed),
+            input=SimulationInput(**fixed),
             vary=vary,
         )
         spec = self._with_cutoffs(self._with_loads(spec))
@@ -62,7 +62,7 @@ class _Reader:
     def _input(self) -> dict[str, list[Any]]:
         """The values of each field that is given."""
         found: dict[str, list[Any]] = {}
-        for field in fields(Input):
+        for field in fields(SimulationInput):
             key = self.names[field.name]
             if key not in self.table or field.name == "seed":
                 continue
@@ -195,7 +195,7 @@ class _Reader:
         for name in spec.lines():
             point = spec.point(name, load, spec.seeds[0])
             try:
-                point.input.run(point.policy, point.profile)
+                point.input.prepare(point.policy, point.profile)
             except InputError as problem:
                 raise ConfigError(f"{self.where}: {name}: {problem}") from None
 

@@ -68,7 +68,7 @@ def step_of(point: Point) -> float:
     kind = (point.input.generate or "").split(",")
     options = [part for part in kind if part.partition("=")[0] not in ("interarrival", "jobs")]
     spec = ",".join([*options, "interarrival=1", f"jobs={SAMPLE}"])
-    run = replace(point.input, generate=spec, window=None).run(point.policy, point.profile)
+    run = replace(point.input, generate=spec, window=None).prepare(point.policy, point.profile)
     table, cluster = run.throughputs.columns(run.cluster.slots), run.cluster
     work_s = []  # device-seconds
     for arrival in run.jobs.arrivals:

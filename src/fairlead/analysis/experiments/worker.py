@@ -80,7 +80,7 @@ def answer_for(point: Point, report: ReportProgress) -> PointAnswer:
 def _measured(point: Point, report: ReportProgress) -> PointAnswer:
     from fairlead.analysis.experiments.divergence import DivergenceDetector
 
-    run = point.input.run(point.policy, point.profile)
+    run = point.input.prepare(point.policy, point.profile)
     total = run.n_measured
 
     def watch(done: float, note: str = "") -> None:

@@ -51,7 +51,7 @@ from fairlead.scheduler.setup import Setup, restore
 from fairlead.simulator.backend import SimBackend
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.submissions import MeasuredJobs
-from fairlead.simulator.true_jobs import Adopted
+from fairlead.simulator.true_jobs import JobUnderWay
 
 DAY_S = 86_400.0
 MAX_FUTURE_JOBS, FUTURE_JOBS_PER_JOB = (
@@ -260,7 +260,7 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
         first.append(goes_on)
     elif scheduler.data.round.active:
         first += scheduler.handle(_end_round_early(scheduler, now_s, starts))
-    adopted = _adopted(scheduler, starts)
+    jobs_under_way = _adopted(scheduler, starts)
     future_jobs = FutureJobs(scheduler, asked.history, asked.add_jobs, now_s, seed)
     backend = SimBackend(
         future_jobs.arrivals(),
@@ -268,16 +268,16 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
         _truth(scheduler, setup),
         partial(planner_calls.solve, scheduler.data.planning.planner),
         GroundTruth(costs, asked.rate_noise, asked.rate_bias, seed=seed),
-        measured_jobs=MeasuredJobs(0, len(adopted)),
+        measured_jobs=MeasuredJobs(0, len(jobs_under_way)),
         stop_at_s=now_s + asked.horizon_s,
         now_s=now_s,
-        adopted=adopted,
+        jobs_under_way=jobs_under_way,
         early_s=asked.early_s,
     )
     watch = _Watch(now_s, float(scheduler.data.capacity.sum()), future_jobs.first_id)
     for command in first:
         watch.command(command)
-        if not isinstance(command, EndJobs):  # who has ended by now was not adopted
+        if not isinstance(command, EndJobs):  # who has ended by now was not jobs_under_way
             backend.perform(command)
     to_the_end = True
     with suppress(SimulationError):  # where the rest would wait for ever: not within the horizon
@@ -451,7 +451,7 @@ def _job(s: Scheduler, row: int) -> Job:
     )
 
 
-def _adopted(s: Scheduler, starts: Mapping[int, _NextStart]) -> list[Adopted]:
+def _adopted(s: Scheduler, starts: Mapping[int, _NextStart]) -> list[JobUnderWay]:
     """The jobs that take part, as they are now."""
     jobs, runs = s.data.ledger.jobs, s.data.ledger.runs.ran_s
     found = []
@@ -460,8 +460,8 @@ def _adopted(s: Scheduler, starts: Mapping[int, _NextStart]) -> list[Adopted]:
     ):
         begun = starts.get(job)
         started = ran_s > 0 or begun is not None
-        owes_s = 0.0 if begun is None else begun.left_s
-        found.append(Adopted(_job(s, row), done, started, owes_s))
+        start_left_s = 0.0 if begun is None else begun.left_s
+        found.append(JobUnderWay(_job(s, row), done, started, start_left_s))
     return found
 
 

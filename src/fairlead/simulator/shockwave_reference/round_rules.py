@@ -140,7 +140,7 @@ def finish_released(
             j = groups.job[i, k]
             if j < 0:
                 continue
-            jobs.ran_in[j] = end.round
+            jobs.last_round[j] = end.round
             did[i, k] = forecast.steps[i, k]
             if forecast.finish_s[i] > end.end_s:
                 possible = np.floor(forecast.rate[i, k] * max(end.end_s - end.from_s, 0.0))
@@ -171,6 +171,11 @@ def _lost_s(groups: RoundGroups, i: int, jobs: JobArrays, end: ReleasedEnd, took
     lost_s = 0.0
     for k in range(groups.job.shape[1]):
         j = groups.job[i, k]
-        if j >= 0 and end.round > 0 and jobs.ran_in[j] != end.round - 1 and took_s > end.least_s:
+        if (
+            j >= 0
+            and end.round > 0
+            and jobs.last_round[j] != end.round - 1
+            and took_s > end.least_s
+        ):
             lost_s = max(lost_s, min(jobs.restart_s[j], took_s))
     return lost_s

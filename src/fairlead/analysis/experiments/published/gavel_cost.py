@@ -28,7 +28,7 @@ from fairlead.analysis.experiments.published.gavel_jct_numbers import (
     PAPER,
 )
 from fairlead.analysis.report.chart import Chart, Series
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 PRICES = "v100=0.74,p100=0.43,k80=0.135"  # $ per hour, as the release has them of Google's cloud
 RATE = 2.0  # jobs per hour: no type is full, so that a policy may choose
@@ -97,7 +97,7 @@ def cost_deadlines(bench: ExperimentContext) -> Findings:
 
 
 def _point(one: Contender, jobs: int, seed: int) -> Point:
-    given = Input(
+    given = SimulationInput(
         generate=f"gavel,interarrival={3600 / RATE!r},jobs={jobs},deadlines",
         throughputs=RATES,
         cluster=CLUSTER,

@@ -16,7 +16,7 @@ from fairlead.analysis.experiments.point import (
 from fairlead.analysis.experiments.sweep import SUSTAINED
 from fairlead.analysis.report.chart import Series
 from fairlead.model.arrays import Floats
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 RATES = (
     "builtin:gavel"  # the rates of the release; its generator draws from the families of this table
@@ -54,7 +54,7 @@ class Loads:
 
     def point(self, line: CurveLine, rate: float, seed: int) -> Point:
         """The simulation of a line at a rate, with a seed."""
-        given = Input(
+        given = SimulationInput(
             generate=f"gavel,interarrival={3600 / rate!r}{self.flags}",
             throughputs=RATES,
             cluster=self.cluster,

@@ -22,7 +22,7 @@ from fairlead.analysis.experiments.point import (
 from fairlead.analysis.experiments.published.gavel_curves import CLUSTER, RATES
 from fairlead.analysis.report.chart import Chart, Series
 from fairlead.model.arrays import Floats
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 FIFO, GANDIVA, GAVEL, PACKED = "FIFO", "Gandiva", "Gavel", "Gavel with packing"
 FASTEST_ONLY, FIFO_AWARE = "FIFO on the V100s alone", "FIFO, fastest type first"
@@ -51,7 +51,9 @@ class MakespanLine:
     def point(self, jobs: int, seed: int) -> Point:
         """So many jobs, all there at the beginning."""
         generate = f"gavel,jobs={jobs},interarrival=0,multi-gpu"
-        given = Input(generate=generate, throughputs=RATES, cluster=self.cluster, seed=seed)
+        given = SimulationInput(
+            generate=generate, throughputs=RATES, cluster=self.cluster, seed=seed
+        )
         return Point(self.policy, self.profile, given)
 
 

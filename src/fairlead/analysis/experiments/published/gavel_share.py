@@ -39,7 +39,7 @@ from fairlead.analysis.experiments.published.gavel_jct_numbers import (
 )
 from fairlead.analysis.report.chart import Chart, Series
 from fairlead.model.arrays import Floats
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 DEVICES = 100
 STATIC_JOBS, SMALL_SCALE_JOBS = 500, 100  # at the paper's and at small scale
@@ -84,7 +84,7 @@ def cluster_of(share: float) -> str:
 
 def makespan_point(share: float, seed: int, jobs: int, policy: str, profile: str) -> Point:
     """All jobs there at the start."""
-    given = Input(
+    given = SimulationInput(
         generate=f"gavel,interarrival=0,jobs={jobs}",
         throughputs=RATES,
         cluster=cluster_of(share),

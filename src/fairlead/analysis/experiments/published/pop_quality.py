@@ -34,7 +34,7 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.policies.las import Las, SpaceSharingLas
 from fairlead.policies.makespan import Makespan
 from fairlead.policies.partition import Partition
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 PARTS = (1, 2, 4, 8)
 TYPES = 3
@@ -166,7 +166,7 @@ def simulations(paper: bool) -> dict[str, list[Point]]:
             Point(
                 _in_parts(parts, "las_packed"),
                 "gavel",
-                Input(
+                SimulationInput(
                     generate=f"gavel,interarrival={INTERARRIVAL_S}",
                     throughputs=RATES,
                     cluster=CLUSTER,
@@ -180,7 +180,7 @@ def simulations(paper: bool) -> dict[str, list[Point]]:
             Point(
                 _in_parts(parts, "makespan_aware"),
                 "gavel",
-                Input(
+                SimulationInput(
                     generate=f"gavel,jobs={STATIC_JOBS},interarrival=0{MULTI}",
                     throughputs=RATES,
                     cluster=CLUSTER,

@@ -30,7 +30,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, JobId
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.arrivals import bursty_arrivals
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.read_trace import read_trace
 from fairlead.simulator.traces.throughput_tables import read_throughputs, write_throughputs_csv
@@ -115,7 +115,7 @@ _METHOD = (
 # --- traces --------------------------------------------------------------------------------------
 
 
-def prepared(bench: ExperimentContext, load: TraceLoad) -> tuple[Input, tuple[str, ...]]:
+def prepared(bench: ExperimentContext, load: TraceLoad) -> tuple[SimulationInput, tuple[str, ...]]:
     """The jobs and their rates as files in the bench's folder, and what there is to say about them."""
     cluster = parse_cluster(load.cluster, PER_SERVER)
     rates = todays(read_throughputs("builtin"), cluster)
@@ -137,7 +137,7 @@ def prepared(bench: ExperimentContext, load: TraceLoad) -> tuple[Input, tuple[st
             arrivals = _slice(arrivals)
     jobs = with_families(arrivals, rates, cluster.capacity)
     write_trace(Trace(load.name, "realism", jobs), trace)
-    given = Input(
+    given = SimulationInput(
         trace=str(trace),
         throughputs=str(table),
         cluster=load.cluster,

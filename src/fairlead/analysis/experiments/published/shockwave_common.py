@@ -11,7 +11,7 @@ from fairlead.analysis.experiments.point import Point, PointResult
 from fairlead.analysis.experiments.published.shockwave_numbers import Numbers
 from fairlead.analysis.report.chart import Chart, Series
 from fairlead.model.arrays import Floats
-from fairlead.simulator.inputs import Input
+from fairlead.simulator.simulation_input import SimulationInput
 
 PROFILE = "shockwave"
 OURS, RELEASED = "shockwave", "released"
@@ -42,7 +42,7 @@ class TraceCase:
 
     def point(self, name: str) -> Point:
         """The simulation; name: of ``LABELS``."""
-        given = Input(
+        given = SimulationInput(
             generate=f"shockwave,jobs={self.jobs},interarrival={self.interarrival_s:g},multi-gpu",
             throughputs=self.rates,
             cluster=f"v100={self.devices}",

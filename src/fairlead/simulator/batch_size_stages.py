@@ -2,8 +2,8 @@
 
 A job's progress is counted in steps of the batch size in force. Where it crosses into the next stage of its
 schedule within a round, it goes on at the rate of the new batch size from there on; the steps of that round
-are still counted in the old ones. The change is told at the end of the round. A packed pair runs the whole
-round at the rates of its beginning. The part of a job that is done is never changed by a change.
+are still counted in the old ones. The change is reported at the end of the round. A packed pair runs the
+whole round at the rates of its beginning. The part of a job that is done is never changed by a change.
 """
 
 from typing import NamedTuple
@@ -23,8 +23,8 @@ from fairlead.simulator.true_jobs import JobArrays
 class StageTable(NamedTuple):
     """What kernels see. Stages are positions in the (stages,) arrays; a job that never changes has none."""
 
-    first: Ints1  # (jobs,) first stage
-    behind: Ints1  # (jobs,) stage behind the last, 0 = the job has no stages
+    stage_begin: Ints1  # (jobs,) first stage
+    stage_stop: Ints1  # (jobs,) stage after the last, 0 = the job has no stages
     current: Ints1  # (jobs,) stage in force
     first_epoch: Floats1  # (stages,)
     batch_size: Ints1  # (stages,)
@@ -35,7 +35,7 @@ class StageTable(NamedTuple):
 _EPOCH_TOLERANCE = 1e-9  # epochs before its beginning at which a stage counts as reached
 
 
-class Stages:
+class BatchSizeStages:
     """The stages of every job ever submitted, by order of submission."""
 
     def __init__(self, throughputs: Throughputs) -> None:
@@ -44,8 +44,8 @@ class Stages:
         self.used = False  # has any job several stages?
         self._stages = 0
         self.table = StageTable(
-            first=np.zeros(64, np.int64),
-            behind=np.zeros(64, np.int64),
+            stage_begin=np.zeros(64, np.int64),
+            stage_stop=np.zeros(64, np.int64),
             current=np.zeros(64, np.int64),
             first_epoch=np.zeros(64),
             batch_size=np.zeros(64, np.int64),
@@ -57,13 +57,13 @@ class Stages:
         """(jobs,) batch size in force of jobs that have stages; jobs: positions."""
         return self.table.batch_size[self.table.current[jobs]]
 
-    def add(self, job: Job, follows: bool = True, steps_done: float = 0.0) -> None:
-        """A job at the end; follows: if not, it goes by other rules than its profile; steps_done: at the
-        batch size of its family, where it has begun before. It has no stages either where that is not the
+    def add(self, job: Job, by_profile: bool = True, steps_done: float = 0.0) -> None:
+        """Add a job at the end. by_profile: if not, it goes by other rules than its profile; steps_done: at
+        the batch size of its family, where it has begun before. It has no stages either where that is not the
         batch size of the stage which it has then reached: it goes its own way."""
-        if self.jobs == len(self.table.first):
-            self._double("first", "behind", "current")
-        adaptation = job.adaptation if follows else None
+        if self.jobs == len(self.table.stage_begin):
+            self._double("stage_begin", "stage_stop", "current")
+        adaptation = job.adaptation if by_profile else None
         stage = 0 if adaptation is None else _stage(job, adaptation, steps_done)
         if adaptation is not None and len(adaptation.schedule) > 1 and stage is not None:
             samples, schedule = adaptation.samples, adaptation.schedule
@@ -73,9 +73,9 @@ class Stages:
             table.batch_size[at] = [batch for _, batch in schedule]
             table.table_row[at] = [self._row(job, batch) for _, batch in schedule]
             table.steps_per_epoch[at] = [steps_per_epoch(samples, batch) for _, batch in schedule]
-            table.first[self.jobs] = at.start
+            table.stage_begin[self.jobs] = at.start
             table.current[self.jobs] = at.start + stage
-            table.behind[self.jobs] = at.stop
+            table.stage_stop[self.jobs] = at.stop
             self.used = True
         self.jobs += 1
 
@@ -130,14 +130,14 @@ def advance(
     rates: (rows, slots), to which the true ones of the other stages have the same ratio.
     """
     rate, slot = run.rate, run.slot
-    behind = table.behind[run.job]
+    stage_stop = table.stage_stop[run.job]
     stage = table.current[run.job]
     began_per_epoch = table.steps_per_epoch[stage]
     factor = rate / rates[table.table_row[stage], slot] * began_per_epoch
     steps = 0.0
     spent_s = 0.0
     length = np.inf
-    if stage + 1 < behind:
+    if stage + 1 < stage_stop:
         length = max(table.first_epoch[stage + 1] * began_per_epoch - run.steps_done, 0.0)
     while True:
         needed = min(length, most - steps)
@@ -147,35 +147,35 @@ def advance(
         steps += needed
         spent_s += needed / rate
         stage += 1
-        if length > needed or stage >= behind or steps >= most:
+        if length > needed or stage >= stage_stop or steps >= most:
             return steps, spent_s
         rate = rates[table.table_row[stage], slot] * factor / table.steps_per_epoch[stage]
         if rate <= 0:
             return steps, available_s
         length = np.inf
-        if stage + 1 < behind:
+        if stage + 1 < stage_stop:
             length = (table.first_epoch[stage + 1] - table.first_epoch[stage]) * began_per_epoch
 
 
 @kernel("b1[:,::1](i8[:,::1], JobArrays, StageTable)")
-def follow(index: Ints, jobs: JobArrays, table: StageTable) -> Bools:
+def change_stages(index: Ints, jobs: JobArrays, table: StageTable) -> Bools:
     """Bring jobs into the stages that they have reached, in place, and rescale their steps so that the part
-    of the job that is done stays the same. Return (units, width): whose batch size has changed.
+    of the job that is done stays the same. Return (groups, width): whose batch size has changed.
 
-    index: (units, width) positions of jobs, -1 = none.
+    index: (groups, width) positions of jobs, -1 = none.
     """
     changed = np.zeros(index.shape, np.bool_)
     for i in range(len(index)):
         for k in range(index.shape[1]):
             j = index[i, k]
-            if j < 0 or table.behind[j] == 0:
+            if j < 0 or table.stage_stop[j] == 0:
                 continue
             if jobs.steps_done[j] >= min(jobs.total_steps[j], jobs.last_step[j]):
                 continue
             old = table.current[j]
             progress = jobs.steps_done[j] / table.steps_per_epoch[old] + _EPOCH_TOLERANCE
             new = old
-            while new + 1 < table.behind[j] and table.first_epoch[new + 1] <= progress:
+            while new + 1 < table.stage_stop[j] and table.first_epoch[new + 1] <= progress:
                 new += 1
             if new == old:
                 continue

@@ -22,7 +22,7 @@ class PluginNames:
 
 
 @dataclass(frozen=True)
-class Input:
+class SimulationInput:
     """What ``simulate``, ``compare`` and every point of an experiment take; the command's options say what
     each field means. Plain values, so that ``run.json`` can hold them."""
 
@@ -49,10 +49,10 @@ class Input:
     ideal: bool = False
     solve_interval_s: float | None = None
 
-    def run(self, policy: str, profile: str) -> "SimulationRun":
+    def prepare(self, policy: str, profile: str) -> "SimulationRun":
         """A run with everything read and checked."""
         from fairlead.simulator.generate import generate
-        from fairlead.simulator.options import Options
+        from fairlead.simulator.options import SimulationOptions
         from fairlead.simulator.simulation_run import SimulationRun
         from fairlead.simulator.traces.cluster_files import parse_cluster, parse_prices
         from fairlead.simulator.traces.throughput_tables import read_throughputs
@@ -61,7 +61,7 @@ class Input:
         rates = read_throughputs(self.throughputs)
         prices = None if self.prices is None else parse_prices(self.prices)
         cluster = parse_cluster(self.cluster, self.devices_per_server, prices)
-        options = Options(
+        options = SimulationOptions(
             throughputs=rates,
             profile=profile,
             round_s=self.round_s,

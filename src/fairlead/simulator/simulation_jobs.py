@@ -16,7 +16,7 @@ from fairlead.simulator.traces.trace import Skipped, Trace, checked, only_usable
 
 
 @dataclass(frozen=True, slots=True)
-class RunJobs:
+class SimulationJobs:
     """The jobs of a run, those left out that cannot run on its cluster."""
 
     name: str  # of the trace
@@ -32,7 +32,7 @@ def read_jobs(
     rates: Throughputs,
     cluster: Cluster,
     seed: int,
-) -> RunJobs:
+) -> SimulationJobs:
     """Read and check what was given as a trace. rates: for the accelerator types of the cluster."""
     free = [a for a in cluster.accelerators if a not in cluster.prices]
     warnings = (f"no price for {', '.join(free)}: counted as 0 in the cost",) if free else ()
@@ -48,14 +48,14 @@ def read_jobs(
         first = next(stream, None)
         if first is None:
             raise ConfigError(_no_jobs(name, skipped))
-        return RunJobs(name, chain([first], stream), None, warnings, skipped)
+        return SimulationJobs(name, chain([first], stream), None, warnings, skipped)
     if not trace.arrivals:
         raise ConfigError(f"{trace.name}: there are no jobs")
     trace = usable(trace, rates, cluster)
     if not trace.arrivals:
         raise ConfigError(_no_jobs(trace.name, trace.skipped))
     arrivals = trace.arrivals
-    return RunJobs(
+    return SimulationJobs(
         trace.name, arrivals, len(arrivals), (*trace.notes, *warnings), list(trace.skipped)
     )
 
