@@ -6,7 +6,7 @@ python examples/no_worse_than_alone.py        (needs cvxpy, which is in the extr
 import cvxpy as cp
 import numpy as np
 
-from fairlead import Allocation, Snapshot, SolveReport, allocation, gain_of, isolated_rate
+from fairlead import Allocation, Snapshot, SolveReport, allocation, inverse_rate, isolated_rate
 
 
 class NoWorseThanAlone:
@@ -22,7 +22,7 @@ class NoWorseThanAlone:
         progress = cp.sum(cp.multiply(rate, x), axis=1)
         devices = snapshot.job_scale @ x @ of_type <= snapshot.capacity
         limits = [cp.sum(x, axis=1) <= 1, devices, progress >= 0.9999 * alone]
-        value = cp.Problem(cp.Maximize(gain_of(alone) @ progress), limits).solve()
+        value = cp.Problem(cp.Maximize(inverse_rate(alone) @ progress), limits).solve()
         report = SolveReport("optimal", objective=float(value))
         return allocation(snapshot, np.clip(x.value, 0, 1), report)
 

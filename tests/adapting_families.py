@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from fairlead.model.adaptation import Adaptation, Mode, steps_per_epoch
-from fairlead.model.batch_size_rules import SAMPLES
+from fairlead.model.batch_size_rules import SAMPLES_PER_EPOCH
 
 SIZES = {
     "ResNet-18": (16, 32, 64, 128, 256),
@@ -23,7 +23,7 @@ def name(family: tuple[str, int]) -> str:
 
 
 def steps(family: tuple[str, int], epochs: float) -> float:
-    return epochs * steps_per_epoch(SAMPLES[family[0]], family[1])
+    return epochs * steps_per_epoch(SAMPLES_PER_EPOCH[family[0]], family[1])
 
 
 def batch_at(adaptation: Adaptation, epoch: int) -> int:

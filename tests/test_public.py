@@ -64,7 +64,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "allocation",
         "check_allocation",
         "effective_throughput",
-        "gain_of",
+        "inverse_rate",
         "generate",
         "isolated_rate",
         "parse_cluster",

@@ -121,7 +121,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 # Looked at elsewhere: simulator/test_argument_types.py, client/, cluster/protocol/.
 ELSEWHERE = {"GymEnvironment", "Iterator", "JobSpec", "Lease", "simulate"}
-SUMS = {"gain_of", "isolated_rate"}  # of arrays: NumPy says what it cannot add up
+SUMS = {"inverse_rate", "isolated_rate"}  # of arrays: NumPy says what it cannot add up
 
 
 def test_all_that_can_be_called_is_tried() -> None:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         Schedule,
         Stateful,
     )
-    from fairlead.model.rates import gain_of, isolated_rate
+    from fairlead.model.rates import inverse_rate, isolated_rate
     from fairlead.model.snapshot import Snapshot
     from fairlead.model.throughputs import Throughputs
     from fairlead.policies.common import allocation
@@ -140,8 +140,8 @@ __all__ = [
     "allocation",
     "check_allocation",
     "effective_throughput",
-    "gain_of",
     "generate",
+    "inverse_rate",
     "isolated_rate",
     "parse_cluster",
     "read_throughputs",
@@ -205,7 +205,7 @@ _MODULE = {
     "allocation": "policies.common",
     "check_allocation": "model.allocation_checks",
     "effective_throughput": "model.allocation_checks",
-    "gain_of": "model.rates",
+    "inverse_rate": "model.rates",
     "generate": "simulator.generate",
     "isolated_rate": "model.rates",
     "parse_cluster": "simulator.traces.cluster_files",

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 
-from fairlead.model.child_signals import deaf_to_interrupts
+from fairlead.model.child_signals import interrupts_blocked
 
 # The handler is Python's own also where whoever runs the tests ignores the signal.
 CHILD = (
@@ -28,7 +28,7 @@ def test_a_child_started_in_any_thread_is_not_interrupted() -> None:
     children = []
 
     def start() -> None:
-        with deaf_to_interrupts():
+        with interrupts_blocked():
             children.append(started())
 
     thread = threading.Thread(target=start)
@@ -41,7 +41,7 @@ def test_a_child_started_in_any_thread_is_not_interrupted() -> None:
 
 
 def test_others_are_as_before() -> None:
-    with deaf_to_interrupts():
+    with interrupts_blocked():
         pass
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     with started() as child:

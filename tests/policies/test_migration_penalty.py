@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairlead.model.allocation_checks import check_allocation, effective_throughput
-from fairlead.model.rates import gain_of, proportional_rate
+from fairlead.model.rates import inverse_rate, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import migration_penalty as module
 from fairlead.policies.finish_time import FinishTime
@@ -37,7 +37,7 @@ def test_a_little_is_given_up_for_staying(policy: Las, seed: int) -> None:
     best, steady = policy.allocate(free), policy.allocate(costly)
     assert steady.report.objective == pytest.approx(best.report.objective, rel=1e-9)
     check_allocation(steady, costly)
-    weight = gain_of(proportional_rate(costly)) * costly.solo_rate.max(axis=1)  # of a move
+    weight = inverse_rate(proportional_rate(costly)) * costly.solo_rate.max(axis=1)  # of a move
     moved = [
         weight @ np.maximum(costly.share - made.share[:13], 0.0).sum(axis=1)  # withdrawn
         for made in (best, steady)
@@ -49,7 +49,7 @@ def test_the_objective_is_held_within_a_hundredth() -> None:
     moved = 0
     for seed in range(20):
         snapshot = in_force(seed, 36_000.0)
-        worth = gain_of(proportional_rate(snapshot)) * snapshot.job_scale / snapshot.weight
+        worth = inverse_rate(proportional_rate(snapshot)) * snapshot.job_scale / snapshot.weight
         made = Las().allocate(snapshot)
         level = float(
             (effective_throughput(made, snapshot) * worth).min(where=worth > 0, initial=np.inf)
@@ -62,7 +62,7 @@ def test_the_objective_is_held_within_a_hundredth() -> None:
 
 def test_without_restart_costs_nothing_is_given_up() -> None:
     snapshot = in_force(4, 0.0)
-    worth = gain_of(proportional_rate(snapshot)) * snapshot.job_scale / snapshot.weight
+    worth = inverse_rate(proportional_rate(snapshot)) * snapshot.job_scale / snapshot.weight
     made = Las().allocate(snapshot)
     level = float(
         (effective_throughput(made, snapshot) * worth).min(where=worth > 0, initial=np.inf)

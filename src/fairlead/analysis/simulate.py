@@ -14,11 +14,11 @@ from fairlead.scheduler.placement.rule import PlacementRule
 from fairlead.scheduler.plugins import find_placement
 from fairlead.simulator.admission import AdmissionRule
 from fairlead.simulator.argument_types import check_arguments, make_options
-from fairlead.simulator.foreign_code import guarded
 from fairlead.simulator.plugins import find_admission, find_observers
 from fairlead.simulator.progress import Watch
 from fairlead.simulator.recording.metrics import Result
 from fairlead.simulator.simulation_run import SimulationRun
+from fairlead.simulator.third_party import guarded
 from fairlead.simulator.traces.trace import Trace
 
 

@@ -19,7 +19,7 @@ from fairlead.model.allocation_checks import effective_throughput
 from fairlead.model.arrays import Ints
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.plan import Policy
-from fairlead.model.rates import gain_of, isolated_rate
+from fairlead.model.rates import inverse_rate, isolated_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.partition import part_of
@@ -77,7 +77,9 @@ def problem(
     fresh = fresh_snapshot(cluster, table, kind, kind * 2 + heavy, weight, steps)
     if distinct_rates:
         fresh = _with_distinct_rates(fresh, rng)
-    age_s = rng.uniform(0, MAX_DONE, jobs) * steps * gain_of(isolated_rate(fresh, weighted=True))
+    age_s = (
+        rng.uniform(0, MAX_DONE, jobs) * steps * inverse_rate(isolated_rate(fresh, weighted=True))
+    )
     return replace(fresh, age_s=age_s, isolated_s=age_s)
 
 
@@ -101,7 +103,7 @@ def with_types(table: Throughputs, types: int) -> Throughputs:
         mixed = np.zeros(len(both))
         mixed[both] = rate[a][both] ** part * rate[b][both] ** (1 - part) * noise[both]
         if pair is not None:
-            pair.append(pair[a] * (gain_of(rate[a]) * mixed)[:, None])
+            pair.append(pair[a] * (inverse_rate(rate[a]) * mixed)[:, None])
         rate.append(mixed)
         slots.append(SlotType(f"mix-{number:03}"))
     colocated_rate = None if pair is None else np.stack(pair, axis=2)
@@ -206,7 +208,7 @@ def _changes(
         yield now
         got = effective_throughput(answers[-1], now)
         steps[here] = np.maximum(steps[here] - got * PAUSE_S, 1.0)
-        isolated_s[here] += got * gain_of(isolated_rate(now, weighted=True)) * PAUSE_S
+        isolated_s[here] += got * inverse_rate(isolated_rate(now, weighted=True)) * PAUSE_S
         age_s[here] += PAUSE_S
 
 

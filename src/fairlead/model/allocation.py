@@ -10,8 +10,8 @@ from fairlead.model.argument_checks import (
     WHOLE_NUMBER,
     check_fields,
     is_whole,
+    list_of,
     or_none,
-    several,
 )
 from fairlead.model.arrays import Floats, Ints
 
@@ -27,7 +27,7 @@ _REPORT = {
     "violation": NUMBER,
     "iterations": WHOLE_NUMBER,
     "warm": BOOLEAN,
-    "basis": several(bytes, "a tuple of bytes"),
+    "basis": list_of(bytes, "a tuple of bytes"),
     "unmet": (_are_ids, "ids of jobs"),
 }
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fairlead.errors import AllocationError
 from fairlead.model.allocation import Allocation
 from fairlead.model.allocation_sums import keys_of, tally, throughput
-from fairlead.model.argument_checks import check_arguments, is_a
+from fairlead.model.argument_checks import check_arguments, instance_of
 from fairlead.model.array_checks import as_numbers
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
@@ -53,8 +53,8 @@ def _check_types(call: str, allocation: Allocation, snapshot: Snapshot) -> None:
 
 
 _TYPES = {
-    "allocation": (is_a(Allocation), "an Allocation"),
-    "snapshot": (is_a(Snapshot), "a Snapshot"),
+    "allocation": (instance_of(Allocation), "an Allocation"),
+    "snapshot": (instance_of(Snapshot), "a Snapshot"),
 }
 
 

@@ -21,7 +21,7 @@ def is_whole(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def is_a(*types: type) -> Callable[[Any], bool]:
+def instance_of(*types: type) -> Callable[[Any], bool]:
     """A function that tells whether a value is of one of these types."""
     return lambda value: isinstance(value, types)
 
@@ -32,7 +32,7 @@ def or_none(check: Check) -> Check:
     return lambda value: value is None or holds(value), f"{expected} or None"
 
 
-def several(kind: type, expected: str) -> Check:
+def list_of(kind: type, expected: str) -> Check:
     """A tuple or a list of values of one type."""
 
     def holds(value: object) -> bool:
@@ -41,7 +41,7 @@ def several(kind: type, expected: str) -> Check:
     return holds, expected
 
 
-def numbers_by(holds: Callable[[Any], bool], expected: str) -> Check:
+def mapping_to_numbers(holds: Callable[[Any], bool], expected: str) -> Check:
     """A mapping to numbers from keys of which something holds."""
 
     def both(value: object) -> bool:
@@ -68,8 +68,8 @@ def array_of(dimensions: int) -> Check:
 NUMBER: Check = (is_number, "a number")
 WHOLE_NUMBER: Check = (is_whole, "a whole number")
 PATH: Check = (lambda value: isinstance(value, str | Path) and "\0" not in str(value), "a path")
-TEXT: Check = (is_a(str), "text")
-BOOLEAN: Check = (is_a(bool), "True or False")
+TEXT: Check = (instance_of(str), "text")
+BOOLEAN: Check = (instance_of(bool), "True or False")
 
 
 def check_arguments(
@@ -81,7 +81,7 @@ def check_arguments(
     """Raise ``error`` with the first argument of which its check does not hold, and its value."""
     for name, (holds, expected) in checks.items():
         if name in given and not holds(given[name]):
-            raise error(f"{call}(): {name}: expected {expected}, got {shown(given[name])}")
+            raise error(f"{call}(): {name}: expected {expected}, got {brief_repr(given[name])}")
 
 
 def check_fields(
@@ -92,7 +92,7 @@ def check_fields(
     check_arguments(type(record).__name__, given, checks, error)
 
 
-def shown(value: object) -> str:
+def brief_repr(value: object) -> str:
     """A value as it appears in a message: never longer than a line of text."""
     text = " ".join(repr(value).split("\n"))
     return text if len(text) <= 60 else text[:57] + "..."

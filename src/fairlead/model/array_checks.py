@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.errors import AllocationError
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import brief_repr
 from fairlead.model.arrays import Ints
 
 _DIMENSIONS = {1: "one dimension", 2: "two dimensions"}
@@ -28,6 +28,6 @@ def as_whole_numbers(name: str, given: object, dimensions: int = 1) -> Ints:
     array = as_numbers(name, given, "fiubOUS")
     if array.ndim != dimensions or (array.dtype.kind not in "iu" and array.size):
         raise AllocationError(
-            f"{name} must be whole numbers in {_DIMENSIONS[dimensions]}, got {shown(given)}"
+            f"{name} must be whole numbers in {_DIMENSIONS[dimensions]}, got {brief_repr(given)}"
         )
     return np.array(array, np.int64, order="C")

@@ -27,9 +27,11 @@ from fairlead.model.throughputs import Throughputs
 
 Schedule = tuple[tuple[int, int], ...]  # (first epoch, batch size)
 
-EARLY = 0.3  # part of a job's epochs in which Accordion keeps the first batch size, for accuracy
+ACCORDION_WARMUP = (
+    0.3  # part of a job's epochs in which Accordion keeps the first batch size, for accuracy
+)
 
-SAMPLES: Mapping[str, int] = {  # per epoch, by model: the size of its data set
+SAMPLES_PER_EPOCH: Mapping[str, int] = {  # per epoch, by model: the size of its data set
     "ResNet-18": 50_000,  # CIFAR-10
     "ResNet-50": 100_000,  # of ImageNet
     "Transformer": 10_000,  # Multi30k
@@ -46,35 +48,39 @@ MAX_BATCH_SIZES: Mapping[
     "LM": 80,
     "Recommendation": 8_192,
 }
-LAST_PERIODIC = 600  # epoch from which the profile finds no critical regimes by period
+PERIODIC_UNTIL_EPOCH = 600  # epoch from which the profile finds no critical regimes by period
 
 
 @dataclass(frozen=True, slots=True)
-class Critical:
+class CriticalRegimes:
     """The epochs in which Accordion finds gradients changing fast, and keeps the batch small."""
 
     head: int  # first epochs
-    heads: Mapping[int, int] = field(default_factory=dict)  # the same where a batch size differs
+    head_by_batch: Mapping[int, int] = field(
+        default_factory=dict
+    )  # the same where a batch size differs
     spans: tuple[tuple[int, int], ...] = ()  # [first, last) of later ones
     profiled: tuple[tuple[int, int], ...] = ()  # of those that only the profile knows
     period: int | None = None  # ``head`` epochs of every so many, not only of the first
 
     def within(self, epoch: Ints, batch: int, profile: bool = True) -> Bools:
         """Whether an epoch is critical for a job that started with this batch size."""
-        head = self.heads.get(batch, self.head)
+        head = self.head_by_batch.get(batch, self.head)
         found: Bools = (epoch if self.period is None else epoch % self.period) < head
         for first, last in self.spans + (self.profiled if profile else ()):
             found |= (epoch >= first) & (epoch < last)
         if self.period is not None and profile:
-            found &= epoch < LAST_PERIODIC
+            found &= epoch < PERIODIC_UNTIL_EPOCH
         return found
 
 
-ACCORDION: Mapping[str, Critical] = {
-    "ResNet-18": Critical(10, {256: 20}, spans=((150, 160), (250, 260))),
-    "ResNet-50": Critical(10, period=30),
-    "LM": Critical(10),
-    "Recommendation": Critical(10, {512: 30, 1024: 30, 2048: 40}, profiled=((60, 70), (80, 90))),
+ACCORDION: Mapping[str, CriticalRegimes] = {
+    "ResNet-18": CriticalRegimes(10, {256: 20}, spans=((150, 160), (250, 260))),
+    "ResNet-50": CriticalRegimes(10, period=30),
+    "LM": CriticalRegimes(10),
+    "Recommendation": CriticalRegimes(
+        10, {512: 30, 1024: 30, 2048: 40}, profiled=((60, 70), (80, 90))
+    ),
 }
 # Epochs at which the batch doubles, by model, first batch size and scale factor. What is not listed
 # never adapts.
@@ -194,7 +200,7 @@ def batch_and_samples(family: str, samples: int | None) -> tuple[int, int]:
     if batch is None:
         raise ConfigError(f"{family}: the name states no batch size, as in 'LM (batch size 20)'")
     if samples is None:
-        samples = SAMPLES.get(job_type.family)
+        samples = SAMPLES_PER_EPOCH.get(job_type.family)
     if samples is None:
         raise ConfigError(f"{family}: the number of samples per epoch is not known")
     return batch, samples
@@ -202,8 +208,8 @@ def batch_and_samples(family: str, samples: int | None) -> tuple[int, int]:
 
 def _adaptable(family: str, mode: Mode) -> str:
     model = JobType.parse(family).family
-    if model not in SAMPLES:
-        known = ", ".join(SAMPLES)
+    if model not in SAMPLES_PER_EPOCH:
+        known = ", ".join(SAMPLES_PER_EPOCH)
         raise ConfigError(f"{family}: no rule for mode {mode.value}; there is one for {known}")
     return model
 
@@ -213,6 +219,6 @@ def _accordion(model: str, batch: int, epochs: float) -> Schedule:
     if batch >= MAX_BATCH_SIZES.get(model, 0):
         return ((0, batch),)
     epoch = np.arange(ceil(epochs))
-    large = ~ACCORDION[model].within(epoch, batch) & (epoch > epochs * EARLY)
+    large = ~ACCORDION[model].within(epoch, batch) & (epoch > epochs * ACCORDION_WARMUP)
     starts = [0, *(np.flatnonzero(large[1:] != large[:-1]) + 1).tolist()]
     return tuple((first, MAX_BATCH_SIZES[model] if large[first] else batch) for first in starts)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
+def interrupts_blocked() -> Iterator[None]:
     """Processes that are started in the block never get a SIGINT: their parent decides when they end. A
     handler of their own would come too late, after their imports. Works in any thread."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))

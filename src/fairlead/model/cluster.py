@@ -14,10 +14,10 @@ from fairlead.model.argument_checks import (
     WHOLE_NUMBER,
     check_arguments,
     check_fields,
-    is_a,
+    instance_of,
     is_whole,
-    numbers_by,
-    several,
+    list_of,
+    mapping_to_numbers,
 )
 from fairlead.model.arrays import Floats, Ints, frozen
 from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
@@ -187,7 +187,7 @@ def _check_counts(counts: object, devices_per_server: object) -> None:
     if not is_whole(devices_per_server):
         by_type["devices_per_server"] = devices_per_server
     for name, numbers in by_type.items():
-        expected = {name: (is_a(Mapping), "whole numbers by accelerator type")}
+        expected = {name: (instance_of(Mapping), "whole numbers by accelerator type")}
         check_arguments("Cluster.of", by_type, expected, ClusterError)
         for accelerator, number in cast(Mapping[Any, Any], numbers).items():
             given = {"accelerator type": accelerator, "devices": number}
@@ -195,9 +195,9 @@ def _check_counts(counts: object, devices_per_server: object) -> None:
 
 
 _COUNTS = {"accelerator type": TEXT, "devices": WHOLE_NUMBER}
-_SLOT_TYPE = {"accelerator": TEXT, "locality": (is_a(Locality), "a Locality")}
+_SLOT_TYPE = {"accelerator": TEXT, "locality": (instance_of(Locality), "a Locality")}
 _NODE = {"name": TEXT, "accelerator": TEXT, "devices": WHOLE_NUMBER}
 _CLUSTER = {
-    "nodes": several(Node, "a tuple of Node"),
-    "prices": numbers_by(is_a(str), "$ per device-hour by accelerator type"),
+    "nodes": list_of(Node, "a tuple of Node"),
+    "prices": mapping_to_numbers(instance_of(str), "$ per device-hour by accelerator type"),
 }

@@ -7,7 +7,13 @@ from typing import NewType
 
 from fairlead.errors import ConfigError
 from fairlead.model.adaptation import Adaptation
-from fairlead.model.argument_checks import NUMBER, check_fields, is_a, is_whole, numbers_by
+from fairlead.model.argument_checks import (
+    NUMBER,
+    check_fields,
+    instance_of,
+    is_whole,
+    mapping_to_numbers,
+)
 from fairlead.model.job_type import JobType
 from fairlead.model.limits import MAX_SECONDS, is_duration
 
@@ -71,6 +77,6 @@ class RestartCosts:
 
 _COSTS = {
     "default_s": NUMBER,
-    "by_family": numbers_by(is_a(str), "seconds by name of a family"),
-    "by_job": numbers_by(is_whole, "seconds by id of a job"),
+    "by_family": mapping_to_numbers(instance_of(str), "seconds by name of a family"),
+    "by_job": mapping_to_numbers(is_whole, "seconds by id of a job"),
 }

@@ -10,9 +10,9 @@ from fairlead.model.argument_checks import (
     TEXT,
     WHOLE_NUMBER,
     check_arguments,
-    is_a,
+    instance_of,
+    list_of,
     or_none,
-    several,
 )
 
 _BATCH_SIZE = re.compile(
@@ -38,8 +38,8 @@ _TYPES = {
     "family": TEXT,
     "batch_size": or_none(WHOLE_NUMBER),
     "scale_factor": WHOLE_NUMBER,
-    "accelerators": or_none(several(str, "a tuple of names of accelerator types")),
-    "source": (is_a(RateSource), "a RateSource"),
+    "accelerators": or_none(list_of(str, "a tuple of names of accelerator types")),
+    "source": (instance_of(RateSource), "a RateSource"),
     "variant": TEXT,
 }
 _PARSED = {"name": TEXT, "scale_factor": WHOLE_NUMBER}

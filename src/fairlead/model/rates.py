@@ -51,6 +51,6 @@ def isolated_rate(snapshot: Snapshot, weighted: bool, rate: Floats | None = None
     return np.asarray((proportional_rate(snapshot) if rate is None else rate) * time)
 
 
-def gain_of(rate: Floats) -> Floats:
+def inverse_rate(rate: Floats) -> Floats:
     """1 / rate; 0 where there is no rate."""
     return np.divide(1.0, rate, out=np.zeros_like(rate), where=rate > 0)

@@ -11,16 +11,16 @@ from fairlead.model.argument_checks import (
     array_of,
     check_arguments,
     check_fields,
+    list_of,
     or_none,
-    several,
 )
 from fairlead.model.arrays import Bools, Floats, Ints, frozen
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job_type import JobType
 
 _TYPES = {
-    "slots": several(SlotType, "a tuple of SlotType"),
-    "job_types": several(JobType, "a tuple of JobType"),
+    "slots": list_of(SlotType, "a tuple of SlotType"),
+    "job_types": list_of(JobType, "a tuple of JobType"),
     "rate": array_of(2),
     "colocated_rate": or_none(array_of(3)),
     "source": TEXT,

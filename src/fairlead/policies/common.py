@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.model.allocation import Allocation, SolveReport
-from fairlead.model.argument_checks import array_of, check_arguments, is_a
+from fairlead.model.argument_checks import array_of, check_arguments, instance_of
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.rates import first_slot
 from fairlead.model.snapshot import Snapshot
@@ -22,9 +22,9 @@ def by_slot(snapshot: Snapshot, share_by_type: Floats) -> Floats:
 
 
 _TYPES = {
-    "snapshot": (is_a(Snapshot), "a Snapshot"),
+    "snapshot": (instance_of(Snapshot), "a Snapshot"),
     "share": array_of(2),
-    "report": (is_a(SolveReport), "a SolveReport"),
+    "report": (instance_of(SolveReport), "a SolveReport"),
 }
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats
-from fairlead.model.rates import gain_of, isolated_rate
+from fairlead.model.rates import inverse_rate, isolated_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.parametric_level import (
     Requirements,
@@ -114,6 +114,6 @@ class SpaceSharingFinishTime:
 
 def _requirements(snapshot: Snapshot, rate: Floats) -> Requirements:
     """In time c_i + n_i / I_i; 1 where a job can run nowhere. rate: (jobs,) I_i."""
-    finish_s = snapshot.isolated_s + snapshot.steps_left * gain_of(rate)
+    finish_s = snapshot.isolated_s + snapshot.steps_left * inverse_rate(rate)
     isolated = np.where(finish_s > 0, finish_s, 1.0)
     return Requirements(snapshot.steps_left, snapshot.age_s, isolated)

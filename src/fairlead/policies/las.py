@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import check_allocation, effective_throughput, job_times
 from fairlead.model.arrays import Floats
-from fairlead.model.rates import gain_of, proportional_rate
+from fairlead.model.rates import inverse_rate, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
@@ -55,7 +55,7 @@ class Las:
         share, report = solve(problem, basis_of(snapshot))
         made = allocation(snapshot, share, report)
         if report.objective:
-            least = report.objective * (1 - OBJECTIVE_TOLERANCE) * gain_of(problem.worth)
+            least = report.objective * (1 - OBJECTIVE_TOLERANCE) * inverse_rate(problem.worth)
             made = least_migration(snapshot, made, least)
         return check_allocation(made, snapshot)
 
@@ -123,7 +123,7 @@ class SpaceSharingLas:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.space_sharing``)."""
         problem = ShareProblem.of(snapshot, space_sharing=True)
-        gain = gain_of(proportional_rate(snapshot))
+        gain = inverse_rate(proportional_rate(snapshot))
         worth = gain * snapshot.job_scale / snapshot.weight
         first, basis = problem.classes.first, basis_of(snapshot)
         found = max_min(problem, worth[first], gain[first], PAIR_PENALTY, basis)
@@ -135,7 +135,7 @@ class SpaceSharingLas:
             return replace(made, report=replace(made.report, bound=found.bound, basis=found.basis))
         made = space_sharing_shares(snapshot, problem, found, worth)
         if made.report.objective:
-            least = made.report.objective * (1 - OBJECTIVE_TOLERANCE) * gain_of(worth)
+            least = made.report.objective * (1 - OBJECTIVE_TOLERANCE) * inverse_rate(worth)
             made = least_migration(snapshot, made, least, space_sharing=True)
         return check_allocation(made, snapshot)
 
@@ -151,7 +151,7 @@ def basis_of(snapshot: Snapshot) -> tuple[bytes, ...]:
 
 def las_problem(snapshot: Snapshot) -> MaxMin:
     """The program of ``Las``."""
-    gain = gain_of(proportional_rate(snapshot))
+    gain = inverse_rate(proportional_rate(snapshot))
     scale = snapshot.job_scale.astype(np.float64)
     return MaxMin(
         job_class=snapshot.job_class,
@@ -211,7 +211,7 @@ def space_sharing_shares(
 
 def _worth(snapshot: Snapshot) -> Floats:
     """(jobs,) s_i / (w_i p_i), 0 for a job that can run nowhere."""
-    return gain_of(proportional_rate(snapshot)) * snapshot.job_scale / snapshot.weight
+    return inverse_rate(proportional_rate(snapshot)) * snapshot.job_scale / snapshot.weight
 
 
 def lowest(amount: Floats, worth: Floats) -> float:

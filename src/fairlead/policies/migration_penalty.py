@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation
 from fairlead.model.allocation_checks import tally_allocation
 from fairlead.model.arrays import Floats, Ints
-from fairlead.model.rates import gain_of, proportional_rate
+from fairlead.model.rates import inverse_rate, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
 from fairlead.policies.solve.configurations import LinearObjective
@@ -42,7 +42,7 @@ def least_migration(
     if np.count_nonzero(problem.rate) > MAX_RATES:
         return made
     classes = problem.classes
-    gain = gain_of(proportional_rate(snapshot))[classes.first]
+    gain = inverse_rate(proportional_rate(snapshot))[classes.first]
     restart_s = np.minimum(snapshot.restart_s[classes.first], INTERVAL_S)
     move = restart_s / INTERVAL_S * gain * problem.best
     least = np.minimum(need[classes.first], problem.best)

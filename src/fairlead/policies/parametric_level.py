@@ -9,7 +9,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import check_allocation, effective_throughput, job_times
 from fairlead.model.arrays import Bools, Floats
-from fairlead.model.rates import gain_of, proportional_rate
+from fairlead.model.rates import inverse_rate, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
@@ -35,7 +35,7 @@ class Requirements:
 
     def level(self, rate: Floats, say: Bools) -> float:
         """The largest theta that these rates (jobs,) need, over the jobs that have a say."""
-        level = (self.age + self.steps * gain_of(rate)) / self.isolated
+        level = (self.age + self.steps * inverse_rate(rate)) / self.isolated
         return float(level.max(where=say, initial=0.0))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
@@ -55,7 +55,7 @@ class Requirements:
     def rate(self, level: float) -> Floats:
         """(jobs,) steps/s that each job needs at a level; 0 where it has no steps left."""
         left_s = level * self.isolated - self.age
-        return np.where(left_s > 0, self.steps * gain_of(left_s), 0.0)
+        return np.where(left_s > 0, self.steps * inverse_rate(left_s), 0.0)
 
 
 def parametric_singles(
@@ -77,7 +77,7 @@ def parametric_singles(
         age=need.age,
         isolated=need.isolated,
     )
-    gain = gain_of(proportional_rate(snapshot))
+    gain = inverse_rate(proportional_rate(snapshot))
     previous = None if snapshot.previous is None else snapshot.previous.report
     share, report = solve_level(problem, gain, previous)
     inner = interior(snapshot, rate, False, need, report.objective) if interior else None
@@ -101,7 +101,7 @@ def parametric_pairs(
     problem = ShareProblem.of(snapshot, key.reshape(-1), space_sharing=True)
     first = problem.classes.first
     steps, age, isolated = need.steps[first], need.age[first], need.isolated[first]
-    gain = gain_of(proportional_rate(snapshot))[first]
+    gain = inverse_rate(proportional_rate(snapshot))[first]
     found = min_level(problem, steps, age, isolated, gain, 0.0 if interior else PAIR_PENALTY)
     say = problem.can_run[problem.classes.of] & (need.steps > 0)
     rate = snapshot.solo_rate

@@ -12,7 +12,7 @@ from fairlead.model.allocation_checks import (
     tally_allocation,
 )
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.rates import gain_of, proportional_rate
+from fairlead.model.rates import inverse_rate, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
@@ -60,7 +60,7 @@ class WaterFilling:
         table = _Table.of(snapshot, self.entities)
         jobs = table.jobs(snapshot)
         best = jobs.job_types.best[jobs.job_type]
-        rows = Rows(table.tree, table.classes.count, gain_of(jobs.unit_rate) * best)
+        rows = Rows(table.tree, table.classes.count, inverse_rate(jobs.unit_rate) * best)
         if not rows.cap.any():
             return table.nothing(snapshot)
         previous = () if snapshot.previous is None else snapshot.previous.report.basis
@@ -151,7 +151,7 @@ class SpaceSharingWaterFilling:
                 problem.job_type
             ]
             best = np.where(problem.can_run, np.maximum(best, paired), 0.0)
-        rows = Rows(table.tree, problem.classes.count, best * gain_of(unit_rate))
+        rows = Rows(table.tree, problem.classes.count, best * inverse_rate(unit_rate))
         if not rows.cap.any():
             return table.nothing(snapshot)
         previous = () if snapshot.previous is None else snapshot.previous.report.basis
@@ -162,7 +162,10 @@ class SpaceSharingWaterFilling:
             "optimal", iterations=oracle.iterations, warm=oracle.warm, basis=oracle.basis
         )
         made = by_class(snapshot, problem, solution, report)
-        height, of = effective_throughput(made, snapshot) * gain_of(per_height), problem.classes.of
+        height, of = (
+            effective_throughput(made, snapshot) * inverse_rate(per_height),
+            problem.classes.of,
+        )
         least = np.full(len(unit_rate), np.inf)
         np.minimum.at(least, of, height)
         used, time = tally_allocation(made, snapshot)

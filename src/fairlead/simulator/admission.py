@@ -11,8 +11,8 @@ from fairlead.errors import SimulationError
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import Command, EndJobs, JobEnd
 from fairlead.model.events import Event, JobsSubmitted
-from fairlead.model.foreign_code import calling_others
 from fairlead.model.job import Job, JobId
+from fairlead.model.third_party import third_party_call
 from fairlead.scheduler.driver import Backend
 
 
@@ -68,7 +68,7 @@ class AdmittingBackend:
     def _admits(self, job: Job, time_s: float) -> bool:
         state = AdmissionState(time_s, self.cluster, MappingProxyType(self._jobs))
         where = f"admission {type(self.admission).__name__} at {time_s:.0f} s: job {job.id}"
-        with calling_others(where, SimulationError):
+        with third_party_call(where, SimulationError):
             admitted: object = self.admission.admit(job, state)
         if not isinstance(admitted, bool | np.bool_):
             raise SimulationError(f"{where}: expected True or False, got {admitted!r:.60}")

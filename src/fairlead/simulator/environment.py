@@ -10,7 +10,7 @@ import numpy as np
 from fairlead.errors import AllocationError, ConfigError, RunError
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import check_allocation, typed_allocation
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import brief_repr
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
 from fairlead.model.commands import EndJobs, JobEnd, Solve
@@ -191,10 +191,10 @@ def action_array(action: Any, shape: tuple[int, ...]) -> Floats:
         array = np.asarray(action, np.float64)
     except (TypeError, ValueError):
         raise ConfigError(
-            f"action: expected an array of shape {shape}, got {shown(action)}"
+            f"action: expected an array of shape {shape}, got {brief_repr(action)}"
         ) from None
     if array.shape != shape:
         raise ConfigError(
-            f"action: expected an array of shape {shape}, got {array.shape}: {shown(action)}"
+            f"action: expected an array of shape {shape}, got {array.shape}: {brief_repr(action)}"
         )
     return array

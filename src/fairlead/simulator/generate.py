@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fairlead.errors import ConfigError
-from fairlead.model.argument_checks import TEXT, WHOLE_NUMBER, check_arguments, is_a
+from fairlead.model.argument_checks import TEXT, WHOLE_NUMBER, check_arguments, instance_of
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, check_seed
@@ -32,8 +32,8 @@ _KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
 
 _TYPES = {
     "spec": TEXT,
-    "throughputs": (is_a(Throughputs), "Throughputs"),
-    "cluster": (is_a(Cluster), "a Cluster"),
+    "throughputs": (instance_of(Throughputs), "Throughputs"),
+    "cluster": (instance_of(Cluster), "a Cluster"),
     "seed": WHOLE_NUMBER,
 }
 

@@ -10,7 +10,7 @@ from fairlead.model.argument_checks import (
     NUMBER,
     WHOLE_NUMBER,
     check_fields,
-    is_a,
+    instance_of,
     or_none,
 )
 from fairlead.model.arrays import Floats
@@ -70,7 +70,7 @@ class GroundTruth:
 
 
 _TYPES = {
-    "restart_costs": (is_a(RestartCosts), "RestartCosts"),
+    "restart_costs": (instance_of(RestartCosts), "RestartCosts"),
     "rate_noise": NUMBER,
     "rate_bias": NUMBER,
     "mtbf_s": or_none(NUMBER),

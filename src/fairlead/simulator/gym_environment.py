@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.errors import ConfigError, RunError
-from fairlead.model.argument_checks import is_whole, shown
+from fairlead.model.argument_checks import brief_repr, is_whole
 from fairlead.model.arrays import Bools, Floats
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
@@ -70,7 +70,7 @@ class GymEnvironment(_Base):  # type: ignore[misc] # Any where it is absent
             )
         if not is_whole(max_jobs) or not 1 <= max_jobs <= _MAX_ROWS:
             raise ConfigError(
-                f"max_jobs: expected a whole number from 1 to {_MAX_ROWS}, got {shown(max_jobs)}"
+                f"max_jobs: expected a whole number from 1 to {_MAX_ROWS}, got {brief_repr(max_jobs)}"
             )
         self.environment = Environment(trace, cluster, **options)
         self._snapshot: Snapshot | None = None  # None: before the first reset

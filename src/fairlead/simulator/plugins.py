@@ -13,8 +13,8 @@ from fairlead.scheduler.driver import Observer
 from fairlead.scheduler.placement.rule import PlacementRule
 from fairlead.scheduler.plugins import check_methods, find_placement, make_plugin
 from fairlead.simulator.admission import AdmissionRule
-from fairlead.simulator.foreign_code import GuardedObserver
 from fairlead.simulator.simulation_input import PluginNames
+from fairlead.simulator.third_party import GuardedObserver
 
 OBSERVERS = "fairlead.observers"
 ADMISSION = "fairlead.admission"

@@ -139,8 +139,8 @@ def _window(text: str | None) -> tuple[int, int] | None:
     if not (found and first.isdecimal() and stop.isdecimal()):
         raise ConfigError(f"--window: expected S:E, two whole numbers, got {text!r}")
     if max(len(first), len(stop)) > 18:
-        from fairlead.model.argument_checks import shown
+        from fairlead.model.argument_checks import brief_repr
 
         # Python reads no number of thousands of digits.
-        raise ConfigError(f"--window: at most {MAX_JOBS} jobs, got {shown(text)}")
+        raise ConfigError(f"--window: at most {MAX_JOBS} jobs, got {brief_repr(text)}")
     return int(first), int(stop)

@@ -9,7 +9,7 @@ from tests.job_types import job_types
 from fairlead.model.adaptation import Mode, steps_per_epoch
 from fairlead.model.batch_size_rules import (
     GNS,
-    SAMPLES,
+    SAMPLES_PER_EPOCH,
     batch_schedule,
 )
 from fairlead.model.cluster import SlotType
@@ -41,7 +41,7 @@ def rule(
     model: str, batch: int, mode: Mode, epochs: int = 400, scale: int = 1, rates: Throughputs = ALL
 ) -> RunRule:
     family = f"{model} (batch size {batch})"
-    total = float(epochs * steps_per_epoch(SAMPLES[model], batch))
+    total = float(epochs * steps_per_epoch(SAMPLES_PER_EPOCH[model], batch))
     own = batch_schedule(family, scale, total, mode)
     return run_rule(Job(JobId(0), family, scale, total, adaptation=own), rates)
 
@@ -88,7 +88,7 @@ def test_gns_doubles_if_the_profile_is_larger_now_or_next(
     made = rule(model, batch, Mode.GNS, scale=scale)
     family = f"{model} (batch size {batch})"
     for epoch in (*range(230), 757, 758, 759, 760, 5000):
-        total = max(760, epoch + 2) * steps_per_epoch(SAMPLES[model], batch)
+        total = max(760, epoch + 2) * steps_per_epoch(SAMPLES_PER_EPOCH[model], batch)
         schedule = released_schedule(family, scale, total, Mode.GNS).schedule
         table_says = max(
             [b for first, b in schedule if first <= at][-1] for at in (epoch, epoch + 1)
@@ -161,11 +161,13 @@ def test_the_number_of_epochs_survives_a_change() -> None:
 @given(
     st.integers(1, 10**6),
     st.floats(0, 1),
-    st.sampled_from([(m, a, b) for m in SAMPLES for a in (4, 32, 128) for b in (4, 16, 256)]),
+    st.sampled_from(
+        [(m, a, b) for m in SAMPLES_PER_EPOCH for a in (4, 32, 128) for b in (4, 16, 256)]
+    ),
 )
 def test_a_change_never_loses_steps(total: int, part: float, case: tuple[str, int, int]) -> None:
     model, old, new = case
-    samples = np.array([SAMPLES[model]])
+    samples = np.array([SAMPLES_PER_EPOCH[model]])
     done = float(int(total * part))
     after = rescaled(
         np.array([float(total)]), np.array([done]), samples, np.array([old]), np.array([new])

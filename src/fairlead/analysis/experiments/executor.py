@@ -35,7 +35,7 @@ from fairlead.analysis.experiments.worker import (
     WorkerMessage,
 )
 from fairlead.errors import ConfigError, FairleadError
-from fairlead.model.child_signals import deaf_to_interrupts
+from fairlead.model.child_signals import interrupts_blocked
 
 POLL_S = 0.2  # between two looks at a worker's memory and time
 START_S = 120.0  # to import everything, and to compile it where no compiled kernels are kept
@@ -318,7 +318,7 @@ class _WorkerProcess:
     def start() -> "_WorkerProcess":
         """A new one, which begins at once to import."""
         ours, theirs = socket.socketpair()
-        with theirs, deaf_to_interrupts():
+        with theirs, interrupts_blocked():
             call = [
                 "-m",
                 "fairlead.analysis.experiments.worker",

@@ -10,7 +10,7 @@ import msgspec
 from fairlead.analysis.report import run_report as html
 from fairlead.analysis.report.run_folders import read_json_file
 from fairlead.errors import RunError
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import brief_repr
 from fairlead.simulator.recording.metrics import Result
 from fairlead.simulator.traces.atomic_write import write_atomically
 
@@ -52,7 +52,7 @@ def read_record(folder: Path, config: dict[str, Any]) -> bytes:
     now = msgspec.json.decode(msgspec.json.encode(config))
     for name in sorted({*now, *before} - _NOT_COMPARED):
         if now.get(name) != before.get(name):
-            was, is_now = (shown(one.get(name)) for one in (before, now))
+            was, is_now = (brief_repr(one.get(name)) for one in (before, now))
             raise RunError(f"{folder}: the run there had {name} {was}, this one has {is_now}")
     return path.read_bytes()
 

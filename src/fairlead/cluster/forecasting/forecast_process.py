@@ -26,7 +26,7 @@ from fairlead.cluster.forecasting.forecast import (
 )
 from fairlead.errors import FairleadError
 from fairlead.model.arrays import Floats
-from fairlead.model.child_signals import deaf_to_interrupts
+from fairlead.model.child_signals import interrupts_blocked
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
 from fairlead.scheduler.setup import Setup
 
@@ -147,7 +147,7 @@ class ForecastProcess:
                     name=self.name,
                     daemon=True,
                 )
-                with deaf_to_interrupts():
+                with interrupts_blocked():
                     self._process.start()
                 theirs.close()
             return self._process, self._connection

@@ -32,7 +32,7 @@ from fairlead.cluster.front.messages import (
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.front_link import DriverLink
 from fairlead.errors import ConfigError, FairleadError
-from fairlead.model.child_signals import deaf_to_interrupts
+from fairlead.model.child_signals import interrupts_blocked
 
 RESTART_DELAY_S = 0.5  # before the front is started anew, once it has ended soon after its start
 MIN_UPTIME_S = 5.0
@@ -156,7 +156,7 @@ class FrontSupervisor:
         assert self._http is not None
         # The directory is for people who look at the list of processes.
         arguments = (str(fd), str(os.getpid()), f"{self.directory}/")
-        with deaf_to_interrupts():
+        with interrupts_blocked():
             return subprocess.Popen(
                 [sys.executable, "-m", *FRONT, *arguments],
                 pass_fds=(fd, self._http.fileno()),

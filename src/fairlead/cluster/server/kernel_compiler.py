@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from fairlead.model import jit
-from fairlead.model.child_signals import deaf_to_interrupts
+from fairlead.model.child_signals import interrupts_blocked
 
 _PR_SET_PDEATHSIG = 1
 
@@ -26,7 +26,7 @@ def compile_in_child(modules: Sequence[str]) -> None:
 
 def _compile_in_child(modules: Sequence[str]) -> None:
     command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), *modules]
-    with deaf_to_interrupts():
+    with interrupts_blocked():
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     try:
         child.wait()

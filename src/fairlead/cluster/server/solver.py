@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 
 from fairlead.cluster.server.solver_child import READY, SolveTask
 from fairlead.errors import SolveError
-from fairlead.model.child_signals import deaf_to_interrupts
+from fairlead.model.child_signals import interrupts_blocked
 from fairlead.model.plan import PlannerAnswer, PlannerState
 from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.mechanism.settings import MechanismSettings
@@ -191,7 +191,7 @@ class _SolverProcess:
         call = (
             f"from {__package__}.solver_child import main; main({theirs.fileno()}, {os.getpid()})"
         )
-        with theirs, deaf_to_interrupts():
+        with theirs, interrupts_blocked():
             process = subprocess.Popen(
                 [sys.executable, "-c", call], stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),)
             )

@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import tally_allocation
 from fairlead.model.arrays import Floats
-from fairlead.model.rates import gain_of
+from fairlead.model.rates import inverse_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
 from fairlead.policies.parametric_level import Requirements
@@ -31,7 +31,9 @@ def level_analytic_centre(
     """The analytic centre of the shares that reach the level, if there is one and it was found."""
     if not level:
         return None
-    return analytic_centre_allocation(snapshot, rate, space_sharing, gain_of(demand.rate(level)))
+    return analytic_centre_allocation(
+        snapshot, rate, space_sharing, inverse_rate(demand.rate(level))
+    )
 
 
 def analytic_centre_allocation(

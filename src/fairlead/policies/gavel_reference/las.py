@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import check_allocation, effective_throughput
 from fairlead.model.arrays import Floats
-from fairlead.model.rates import gain_of, proportional_rate
+from fairlead.model.rates import inverse_rate, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
 from fairlead.policies.gavel_reference.analytic_centre import (
@@ -71,7 +71,7 @@ class ReleasedSpaceSharingLas(SpaceSharingLas):
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         problem = ShareProblem.of(snapshot, space_sharing=True)
-        gain = gain_of(proportional_rate(snapshot))
+        gain = inverse_rate(proportional_rate(snapshot))
         worth = gain * snapshot.job_scale / snapshot.weight
         made = _las_analytic_centre(snapshot, problem, worth)
         if made is None:

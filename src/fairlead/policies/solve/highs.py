@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from fairlead.errors import SolveError
 from fairlead.model.arrays import Floats
-from fairlead.model.late import Late
+from fairlead.model.lazy_module import LazyModule
 
-highspy: Any = Late("highspy")  # a fifth of a second of CPU time
+highspy: Any = LazyModule("highspy")  # a fifth of a second of CPU time
 
 Int32s: TypeAlias = NDArray[np.int32]
 Statuses: TypeAlias = NDArray[np.uint8]  # HiGHS basis codes; see LOWER, BASIC

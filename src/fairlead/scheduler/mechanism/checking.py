@@ -11,10 +11,10 @@ import numpy as np
 from fairlead.errors import AllocationError, ConfigError
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import check_allocation, typed_allocation
-from fairlead.model.argument_checks import shown
-from fairlead.model.foreign_code import calling_others, is_built_in, naming
+from fairlead.model.argument_checks import brief_repr
 from fairlead.model.plan import BasePolicy, Policy, Stateful, optional_traits
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.third_party import errors_prefixed, is_built_in, third_party_call
 
 TRAITS = {"name": str, "heterogeneity_aware": bool, "space_sharing": bool, "work_conserving": bool}
 
@@ -67,7 +67,7 @@ def check_planner(planner: object) -> None:
     for name in ("name", "space_sharing"):
         value, kind = getattr(planner, name, None), TRAITS[name]
         if not isinstance(value, kind):
-            raise ConfigError(f"{label}: {name} must be a {kind.__name__}, got {shown(value)}")
+            raise ConfigError(f"{label}: {name} must be a {kind.__name__}, got {brief_repr(value)}")
 
 
 def _check_memory(label: str, policy: object) -> None:
@@ -90,10 +90,10 @@ def ask(policy: Policy, snapshot: Snapshot) -> Allocation:
     a constraint, or where the policy has written to the snapshot; SolveError where it fails."""
     where = f"policy {policy.name!r} at {snapshot.now_s:.0f} s"
     if is_built_in(policy):
-        with naming(where):
+        with errors_prefixed(where):
             return policy.allocate(snapshot)
     seen = snapshot.copied()  # theirs to read; ours stays what it is
-    with calling_others(where):
+    with third_party_call(where):
         if isinstance(policy, Stateful):
             policy.set_state(_state(snapshot.previous))
         found: object = policy.allocate(seen)
@@ -105,7 +105,7 @@ def checked_allocation(found: object, snapshot: Snapshot) -> Allocation:
     """An answer from outside, with 64-bit arrays. Raises AllocationError where it is none, or breaks a
     constraint."""
     if not isinstance(found, Allocation):
-        raise AllocationError(f"expected an Allocation, got {shown(found)}")
+        raise AllocationError(f"expected an Allocation, got {brief_repr(found)}")
     check_report(found.report)
     return typed_allocation(check_allocation(found, snapshot), snapshot)
 
@@ -113,7 +113,7 @@ def checked_allocation(found: object, snapshot: Snapshot) -> Allocation:
 def check_report(report: object) -> None:
     """AllocationError unless an answer's report is one."""
     if not isinstance(report, SolveReport):
-        raise AllocationError(f"report must be a SolveReport, got {shown(report)}")
+        raise AllocationError(f"report must be a SolveReport, got {brief_repr(report)}")
 
 
 def _state(previous: Allocation | None) -> bytes:
@@ -127,7 +127,7 @@ def _with_state(policy: Policy, made: Allocation) -> Allocation:
         return made
     state: object = policy.get_state()
     if not isinstance(state, bytes):
-        raise AllocationError(f"get_state() must give bytes, got {shown(state)}")
+        raise AllocationError(f"get_state() must give bytes, got {brief_repr(state)}")
     return replace(made, report=replace(made.report, basis=(*made.report.basis, state)))
 
 

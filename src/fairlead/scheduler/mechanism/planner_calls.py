@@ -9,10 +9,9 @@ import numpy as np
 from fairlead.errors import AllocationError
 from fairlead.model.allocation import Allocation
 from fairlead.model.allocation_checks import type_name
-from fairlead.model.argument_checks import is_number, shown
+from fairlead.model.argument_checks import brief_repr, is_number
 from fairlead.model.array_checks import as_numbers, as_whole_numbers
 from fairlead.model.arrays import Floats, Ints
-from fairlead.model.foreign_code import calling_others, is_built_in, read_only
 from fairlead.model.plan import (
     Accounts,
     Change,
@@ -23,6 +22,7 @@ from fairlead.model.plan import (
     Schedule,
 )
 from fairlead.model.snapshot import Snapshot
+from fairlead.model.third_party import is_built_in, read_only, third_party_call
 from fairlead.scheduler.mechanism.checking import check_report, checked_allocation
 
 
@@ -30,7 +30,7 @@ def start(planner: Planner) -> PlannerState:
     """The state before the first call. Raises SolveError where the planner fails."""
     if is_built_in(planner):
         return planner.start()
-    with calling_others(f"planner {planner.name!r}"):
+    with third_party_call(f"planner {planner.name!r}"):
         return planner.start()
 
 
@@ -41,10 +41,10 @@ def due(
     AllocationError where it says neither True nor False."""
     if is_built_in(planner):
         return planner.due(now_s, changed, stalled, state)
-    with calling_others(_where(planner, now_s)):
+    with third_party_call(_where(planner, now_s)):
         found: object = planner.due(now_s, changed, stalled, state)
         if not isinstance(found, bool | np.bool_):
-            raise AllocationError(f"due(): expected True or False, got {shown(found)}")
+            raise AllocationError(f"due(): expected True or False, got {brief_repr(found)}")
     return bool(found)
 
 
@@ -53,13 +53,15 @@ def solve(planner: Planner, snapshot: Snapshot, state: PlannerState) -> PlannerA
     none or breaks a constraint."""
     if is_built_in(planner):
         return planner.solve(snapshot, state)
-    with calling_others(_where(planner, snapshot.now_s)):
+    with third_party_call(_where(planner, snapshot.now_s)):
         found: object = planner.solve(read_only(snapshot), state)
         if isinstance(found, Schedule):
             return _checked_schedule(found, snapshot)
         if isinstance(found, Allocation):
             return checked_allocation(found, snapshot)
-        raise AllocationError(f"solve(): expected an Allocation or a Schedule, got {shown(found)}")
+        raise AllocationError(
+            f"solve(): expected an Allocation or a Schedule, got {brief_repr(found)}"
+        )
 
 
 def settle(
@@ -69,11 +71,13 @@ def settle(
     fails, AllocationError for accounts that do not go with the snapshot."""
     if is_built_in(planner):
         return planner.settle(snapshot, answer, state)
-    with calling_others(_where(planner, snapshot.now_s)):
+    with third_party_call(_where(planner, snapshot.now_s)):
         found: object = planner.settle(read_only(snapshot), read_only(answer), state)
         accounts, state = _pair("settle", "(Accounts or None, state)", found)
         if accounts is not None and not isinstance(accounts, Accounts):
-            raise AllocationError(f"settle(): expected Accounts or None, got {shown(accounts)}")
+            raise AllocationError(
+                f"settle(): expected Accounts or None, got {brief_repr(accounts)}"
+            )
         return None if accounts is None else _checked_accounts(accounts, snapshot), state
 
 
@@ -85,11 +89,11 @@ def plan(
     type than there are."""
     if is_built_in(planner):
         return planner.plan(snapshot, state)
-    with calling_others(_where(planner, snapshot.now_s)):
+    with third_party_call(_where(planner, snapshot.now_s)):
         found: object = planner.plan(read_only(snapshot), state)
         made, state = _pair("plan", "(RoundPlan, state)", found)
         if not isinstance(made, RoundPlan):
-            raise AllocationError(f"expected a RoundPlan, got {shown(made)}")
+            raise AllocationError(f"expected a RoundPlan, got {brief_repr(made)}")
         return _checked_plan(made, snapshot), state
 
 
@@ -99,7 +103,7 @@ def _where(planner: Planner, now_s: float) -> str:
 
 def _pair(method: str, expected: str, found: object) -> tuple[Any, PlannerState]:
     if not isinstance(found, tuple) or len(found) != 2:
-        raise AllocationError(f"{method}(): expected the pair {expected}, got {shown(found)}")
+        raise AllocationError(f"{method}(): expected the pair {expected}, got {brief_repr(found)}")
     return found
 
 
@@ -116,7 +120,8 @@ def _checked_plan(made: RoundPlan, snapshot: Snapshot) -> RoundPlan:
     least_s = -np.inf if len(group) else snapshot.now_s
     if not is_number(wake_s) or not wake_s > least_s:  # type: ignore[operator] # nan is not
         raise AllocationError(
-            f"wake_s must be seconds, later than {snapshot.now_s} where nothing runs, got {shown(wake_s)}"
+            f"wake_s must be seconds, later than {snapshot.now_s} where nothing runs, "
+            f"got {brief_repr(wake_s)}"
         )
     return RoundPlan(group, slot, float(made.wake_s))
 
@@ -177,6 +182,6 @@ def _like(name: str, given: object, ours: Floats) -> Floats:
     array = as_numbers(name, given)
     if array.shape != ours.shape or not np.isfinite(array).all():
         raise AllocationError(
-            f"{name} must be finite seconds of shape {ours.shape}, got {shown(given)}"
+            f"{name} must be finite seconds of shape {ours.shape}, got {brief_repr(given)}"
         )
     return np.array(array, np.float64)

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.errors import AllocationError
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import brief_repr
 from fairlead.model.array_checks import as_whole_numbers
 from fairlead.model.arrays import Ints
-from fairlead.model.foreign_code import calling_others, is_built_in, read_only
+from fairlead.model.third_party import is_built_in, read_only, third_party_call
 from fairlead.scheduler.placement.gavel_reference.by_device_id import by_device_id
 from fairlead.scheduler.placement.records import (
     MoveTradeoffs,
@@ -62,7 +62,7 @@ class PlacementRequest:
         where the devices are. Raises AllocationError for devices that cannot be given."""
         if not isinstance(devices, Mapping):
             raise AllocationError(
-                f"placement(): expected a mapping from rows to their devices, got {shown(devices)}"
+                f"placement(): expected a mapping from rows to their devices, got {brief_repr(devices)}"
             )
         order = as_whole_numbers("rows", list(devices))
         parts = [as_whole_numbers(f"devices of row {row}", devices[row]) for row in devices]
@@ -73,7 +73,7 @@ class PlacementRequest:
         cannot be done, or where ``kept`` or ``slot`` is not what follows from the devices."""
         if not isinstance(answer, tuple) or len(answer) != 5:
             raise AllocationError(
-                f"expected what PlacementRequest.placement returns, got {shown(answer)}"
+                f"expected what PlacementRequest.placement returns, got {brief_repr(answer)}"
             )
         order, first, devices = (
             as_whole_numbers(name, given)
@@ -81,7 +81,7 @@ class PlacementRequest:
         )
         if len(first) != len(order) + 1 or first[0] != 0 or first[-1] != len(devices):
             raise AllocationError(
-                f"first must be {len(order) + 1} numbers from 0 to {len(devices)}, got {shown(first)}"
+                f"first must be {len(order) + 1} numbers from 0 to {len(devices)}, got {brief_repr(first)}"
             )
         made = self._placement(order, np.split(devices, first[1:-1]) if len(order) else [])
         for name, given in zip(("kept", "slot"), answer[3:], strict=True):
@@ -139,7 +139,7 @@ def _check_equal(name: str, given: object, expected: NDArray[Any], order: Ints) 
     """AllocationError unless an array of an answer is what follows from the devices."""
     array = np.asarray(given)
     if array.shape != expected.shape:
-        raise AllocationError(f"{name} must have shape {expected.shape}, got {shown(given)}")
+        raise AllocationError(f"{name} must have shape {expected.shape}, got {brief_repr(given)}")
     wrong = np.flatnonzero(array != expected)
     if len(wrong):
         k = int(wrong[0])
@@ -195,5 +195,5 @@ def ask(rule: PlacementRule, request: PlacementRequest, now_s: float) -> Placeme
     and the time where it cannot be done, SolveError where the rule fails."""
     if is_built_in(rule):
         return rule.place(request)
-    with calling_others(f"placement {rule.name!r} at {now_s:.0f} s"):
+    with third_party_call(f"placement {rule.name!r} at {now_s:.0f} s"):
         return request.checked(rule.place(read_only(request)))

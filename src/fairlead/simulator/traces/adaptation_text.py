@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from fairlead.errors import ConfigError
 from fairlead.model.adaptation import Adaptation, Mode
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import brief_repr
 from fairlead.model.batch_size_rules import (
-    SAMPLES,
+    SAMPLES_PER_EPOCH,
     Schedule,
     batch_schedule,
 )
@@ -27,7 +27,7 @@ def adapting(
     data set or ``samples`` (per epoch) is known.
     """
     mode, schedule = _parsed(checks.source, line, name, text)
-    known = samples is not None or job.job_type.family in SAMPLES
+    known = samples is not None or job.job_type.family in SAMPLES_PER_EPOCH
     if mode is Mode.STATIC and (not known or job.job_type.batch_size is None):
         return job
     try:
@@ -40,7 +40,7 @@ def adapting(
             schedule=schedule,
         )
     except ConfigError as problem:
-        raise checks.source.fault(line, f"{name} {shown(text)}: {problem}") from None
+        raise checks.source.fault(line, f"{name} {brief_repr(text)}: {problem}") from None
     return replace(job, adaptation=made)
 
 
@@ -61,7 +61,7 @@ def _parsed(source: Source, line: int, name: str, text: str) -> tuple[Mode, Sche
         raise source.fault(
             line,
             f"{name}: expected {known} or a schedule such as 0:32;30:64 (epoch:batch size), "
-            f"got {shown(text)}",
+            f"got {brief_repr(text)}",
         )
     return Mode.SCHEDULE, tuple(_stage(source, line, name, stage) for stage in word.split(";"))
 

@@ -5,7 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from fairlead.errors import ClusterError
-from fairlead.model.argument_checks import TEXT, check_arguments, is_a, numbers_by, or_none
+from fairlead.model.argument_checks import (
+    TEXT,
+    check_arguments,
+    instance_of,
+    mapping_to_numbers,
+    or_none,
+)
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
 from fairlead.model.option_text import parse_options
@@ -19,7 +25,9 @@ GAVEL_ORDER = ("v100", "p100", "k80")  # of its A:B:C notation
 _TYPES = {
     "spec": TEXT,
     "devices_per_server": or_none(TEXT),
-    "prices": or_none(numbers_by(is_a(str), "$ per device-hour by accelerator type")),
+    "prices": or_none(
+        mapping_to_numbers(instance_of(str), "$ per device-hour by accelerator type")
+    ),
 }
 
 

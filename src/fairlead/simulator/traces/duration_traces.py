@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import brief_repr
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.fields import date_s, seconds, whole
@@ -103,7 +103,7 @@ def _read(source: Source, request: ReadRequest, wording: _Wording) -> Trace:
         else:
             rows.append(row)
     if request.vc is not None and not rows and not skipped:
-        raise source.fault(None, f"no row of the virtual cluster {shown(request.vc)}")
+        raise source.fault(None, f"no row of the virtual cluster {brief_repr(request.vc)}")
     notes = []
     in_order = sorted(rows, key=lambda row: row.submitted_s)
     if in_order != rows:
@@ -137,7 +137,9 @@ def _checked_rows(
         columns.check(line, row)
         if job is not None:
             if row[job] in seen:
-                raise source.fault(line, f"{wording.job}: appears twice, got {shown(row[job])}")
+                raise source.fault(
+                    line, f"{wording.job}: appears twice, got {brief_repr(row[job])}"
+                )
             seen.add(row[job])
         yield _DurationRow(
             line,

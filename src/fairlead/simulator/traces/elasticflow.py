@@ -8,7 +8,7 @@ skipped by whoever runs the trace. A step is an iteration at the global batch si
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import brief_repr
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.simulator.traces.fields import (
     above_zero,
@@ -124,7 +124,7 @@ def _rows(
         cell = {name: row[columns.index[name]].strip() for name in spelling.required}
         if cell[spelling.job] in seen:
             raise source.fault(
-                line, f"{spelling.job}: appears twice, got {shown(cell[spelling.job])}"
+                line, f"{spelling.job}: appears twice, got {brief_repr(cell[spelling.job])}"
             )
         seen.add(cell[spelling.job])
         yield _row(source, line, spelling, cell)

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import brief_repr
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.simulator.traces.adaptation_text import adapting, described
 from fairlead.simulator.traces.fields import (
@@ -97,7 +97,7 @@ def _read_parquet(source: Source, request: ReadRequest) -> Trace:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
         # Damage in the middle of a file ends in a panic, which is no PolarsError.
         reason = (str(problem).splitlines() or [type(problem).__name__])[0]
-        raise source.fault(None, f"not a readable Parquet file: {shown(reason)}") from None
+        raise source.fault(None, f"not a readable Parquet file: {brief_repr(reason)}") from None
     for name in REQUIRED:
         if name not in frame.columns:
             raise source.fault(None, f"column {name!r} is missing; it needs {','.join(REQUIRED)}")

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, tzinfo
 from math import isfinite
 
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import brief_repr
 from fairlead.model.limits import (
     MAX_NUMBER,
     MAX_SECONDS,
@@ -29,14 +29,16 @@ def number(
             raise ValueError  # Python would read True and 1_000 as numbers
         result = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise source.fault(line, f"{name}: expected a {expected}, got {shown(value)}") from None
+        raise source.fault(
+            line, f"{name}: expected a {expected}, got {brief_repr(value)}"
+        ) from None
     except OverflowError:
-        raise source.fault(line, f"{name}: must be <= {most:g}, got {shown(value)}") from None
+        raise source.fault(line, f"{name}: must be <= {most:g}, got {brief_repr(value)}") from None
     if not isfinite(result):
-        raise source.fault(line, f"{name}: expected a finite number, got {shown(value)}")
+        raise source.fault(line, f"{name}: expected a finite number, got {brief_repr(value)}")
     if abs(result) > most:
         bound = f"<= {most:g}" if result > 0 else f">= {-most:g}"
-        raise source.fault(line, f"{name}: must be {bound}, got {shown(value)}")
+        raise source.fault(line, f"{name}: must be {bound}, got {brief_repr(value)}")
     return result
 
 
@@ -46,7 +48,7 @@ def at_least_zero(
     """A number from 0 to most."""
     result = number(source, line, name, value, most)
     if result < 0:
-        raise source.fault(line, f"{name}: must be >= 0, got {shown(value)}")
+        raise source.fault(line, f"{name}: must be >= 0, got {brief_repr(value)}")
     return result
 
 
@@ -56,9 +58,9 @@ def above_zero(
     """A number above 0, up to most; what is below ``MIN_POSITIVE`` counts as a mistake."""
     result = number(source, line, name, value, most)
     if result <= 0:
-        raise source.fault(line, f"{name}: must be > 0, got {shown(value)}")
+        raise source.fault(line, f"{name}: must be > 0, got {brief_repr(value)}")
     if result < MIN_POSITIVE:
-        raise source.fault(line, f"{name}: must be >= {MIN_POSITIVE:g}, got {shown(value)}")
+        raise source.fault(line, f"{name}: must be >= {MIN_POSITIVE:g}, got {brief_repr(value)}")
     return result
 
 
@@ -76,7 +78,7 @@ def weight(source: Source, line: int, name: str, value: object) -> float:
     """A weight from ``MIN_WEIGHT`` to ``MAX_WEIGHT``."""
     result = above_zero(source, line, name, value, MAX_WEIGHT)
     if result < MIN_WEIGHT:
-        raise source.fault(line, f"{name}: must be >= {MIN_WEIGHT:g}, got {shown(value)}")
+        raise source.fault(line, f"{name}: must be >= {MIN_WEIGHT:g}, got {brief_repr(value)}")
     return result
 
 
@@ -84,11 +86,11 @@ def whole(source: Source, line: int, name: str, value: object, least: int) -> in
     """A whole number >= least; ``4`` and ``4.0`` both are."""
     result = number(source, line, name, value, 2.0**53, expected="whole number")
     if result != int(result):
-        raise source.fault(line, f"{name}: expected a whole number, got {shown(value)}")
+        raise source.fault(line, f"{name}: expected a whole number, got {brief_repr(value)}")
     if result < least:
-        raise source.fault(line, f"{name}: must be >= {least}, got {shown(value)}")
+        raise source.fault(line, f"{name}: must be >= {least}, got {brief_repr(value)}")
     if result >= 2**53:
-        raise source.fault(line, f"{name}: must be below 2**53, got {shown(value)}")
+        raise source.fault(line, f"{name}: must be below 2**53, got {brief_repr(value)}")
     return int(result)
 
 
@@ -98,10 +100,12 @@ def date_s(source: Source, line: int, name: str, text: str, zone: tzinfo | None 
     try:
         moment = datetime.fromisoformat(text.strip())
         if moment.tzinfo is None and zone is None:
-            raise source.fault(line, f"{name}: expected a time zone, got {shown(text)}")
+            raise source.fault(line, f"{name}: expected a time zone, got {brief_repr(text)}")
         time_s = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
-        raise source.fault(line, f"{name}: expected a date and time, got {shown(text)}") from None
+        raise source.fault(
+            line, f"{name}: expected a date and time, got {brief_repr(text)}"
+        ) from None
     if time_s < 0:
-        raise source.fault(line, f"{name}: must not be before 1970, got {shown(text)}")
+        raise source.fault(line, f"{name}: must not be before 1970, got {brief_repr(text)}")
     return time_s

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from fairlead.errors import InputError
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import brief_repr
 from fairlead.model.arrays import Floats
 from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER, MIN_POSITIVE
 from fairlead.policies.solve.planning_horizon import PlanningProblem
@@ -138,13 +138,15 @@ class _Checked:
         logs = self._numbers("logs", inst.logs)
         if len(bases) < 2 or (np.diff(bases) < MIN_POSITIVE).any():
             raise self._fault(
-                "inst.bases", f"expected two or more, rising, got {shown(inst.bases)}"
+                "inst.bases", f"expected two or more, rising, got {brief_repr(inst.bases)}"
             )
         if len(logs) != len(bases):
             raise self._fault("inst.logs", f"expected {len(bases)} values, got {len(logs)}")
         slope = np.diff(logs) / np.diff(bases)
         if slope[-1] < 0 or (np.diff(slope) > 1e-9 * np.abs(slope[:-1])).any():
-            raise self._fault("inst.logs", f"expected rising and concave, got {shown(inst.logs)}")
+            raise self._fault(
+                "inst.logs", f"expected rising and concave, got {brief_repr(inst.logs)}"
+            )
         return bases, logs
 
     def _numbers(self, name: str, values: list[float]) -> Floats:

@@ -7,10 +7,10 @@ from fairlead.model.argument_checks import (
     PATH,
     TEXT,
     WHOLE_NUMBER,
+    brief_repr,
     check_arguments,
-    is_a,
+    instance_of,
     or_none,
-    shown,
 )
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces import duration_traces, elasticflow, fairlead_csv, gavel_traces
@@ -26,7 +26,7 @@ FORMATS: tuple[Format, ...] = (
 )
 _TYPES = {
     "path": PATH,
-    "throughputs": (is_a(Throughputs), "Throughputs"),
+    "throughputs": (instance_of(Throughputs), "Throughputs"),
     "seed": WHOLE_NUMBER,
     "vc": or_none(TEXT),
 }
@@ -67,7 +67,9 @@ def _unknown(source: Source, line: int, head: bytes) -> Exception:
     try:
         text = head.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
-        return source.fault(line, f"not a trace: binary data that starts with {shown(head[:16])}")
+        return source.fault(
+            line, f"not a trace: binary data that starts with {brief_repr(head[:16])}"
+        )
     names = {name.strip() for name in text.split(",")}
     missing = {one: [c for c in one.columns.split(",") if c not in names] for one in FORMATS}
     lacks = {one: len(missing[one]) / len(one.columns.split(",")) for one in FORMATS}
@@ -84,7 +86,9 @@ def _unknown(source: Source, line: int, head: bytes) -> Exception:
     header = "," in text  # else only names: what it lacks is not a column
     known = [f"{one.name} ({one.columns})" if header else one.name for one in FORMATS]
     listed = _listed(known, MAX_LISTED_COLUMNS if header else MAX_LISTED)
-    return source.fault(line, f"not a trace: the first line is {shown(text)}; known are {listed}")
+    return source.fault(
+        line, f"not a trace: the first line is {brief_repr(text)}; known are {listed}"
+    )
 
 
 def _listed(known: list[str], most: int) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import brief_repr
 from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.source import Source
@@ -63,7 +63,7 @@ class Checks:
         if value not in self.throughputs.families:
             raise self.source.fault(
                 line,
-                f"{name} {shown(value)} is not in the throughput table ({self.throughputs.origin})",
+                f"{name} {brief_repr(value)} is not in the throughput table ({self.throughputs.origin})",
             )
         return value
 

@@ -15,7 +15,7 @@ from typing import IO
 import msgspec
 
 from fairlead.errors import InputError
-from fairlead.model.argument_checks import shown
+from fairlead.model.argument_checks import brief_repr
 
 MAX_LINE = 1 << 20  # bytes; a longer line is an error and is never loaded
 MAX_DOCUMENT = 1 << 27  # bytes of a JSON document, unpacked: it has to be held as a whole
@@ -170,7 +170,7 @@ class HeaderColumns:
 def unused_note(values: Mapping[str, int]) -> tuple[str, ...]:
     """One sentence with the columns of which values were not used, by name; () where there were none."""
     named = [
-        f"{shown(name)} ({count:,} value{'' if count == 1 else 's'})"
+        f"{brief_repr(name)} ({count:,} value{'' if count == 1 else 's'})"
         for name, count in values.items()
         if count
     ]

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from fairlead.errors import ThroughputError
-from fairlead.model.argument_checks import PATH, check_arguments, shown
+from fairlead.model.argument_checks import PATH, brief_repr, check_arguments
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Locality, SlotType
 from fairlead.model.job_type import JobType
@@ -159,7 +159,7 @@ def _csv_entry(source: Source, line: int, cells: list[str], partner: str) -> _En
             raise source.fault(line, f"{name}: must not be empty")
     if locality not in {one.value for one in Locality}:
         known = " or ".join(one.value for one in Locality)
-        raise source.fault(line, f"locality: expected {known}, got {shown(locality)}")
+        raise source.fault(line, f"locality: expected {known}, got {brief_repr(locality)}")
     scale = whole(source, line, "scale_factor", scale_factor, least=1)
     return _Entry(
         JobType.parse(family, scale),
@@ -257,7 +257,7 @@ def _gavel_job_type(source: Source, text: str) -> JobType:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         family, scale = None, None
     if not isinstance(family, str) or not isinstance(scale, int) or scale < 1:
-        raise source.fault(None, f"key {shown(text)}: expected ('family', scale factor)")
+        raise source.fault(None, f"key {brief_repr(text)}: expected ('family', scale factor)")
     return JobType.parse(family, scale)
 
 
@@ -267,7 +267,7 @@ def _gavel_solo(
     rate = partners.get(NO_PARTNER, 0.0)
     if not isinstance(rate, float | int) or not 0 <= rate < float("inf"):
         raise source.fault(
-            None, f"{column}, {text}: the rate must be a number >= 0, got {shown(rate)}"
+            None, f"{column}, {text}: the rate must be a number >= 0, got {brief_repr(rate)}"
         )
     return float(rate)
 
@@ -286,9 +286,9 @@ def _gavel_partners(
             continue
         index = row.get(job_type.get(other) or _gavel_job_type(source, other))
         if index is None:
-            raise source.fault(None, f"{column}, {text}: partner {shown(other)} has no row")
+            raise source.fault(None, f"{column}, {text}: partner {brief_repr(other)} has no row")
         if not isinstance(rates, list) or len(rates) != 2 or not 0 <= min(rates) <= max(rates):
             raise source.fault(
-                None, f"{column}, {text}, {other}: expected two rates >= 0, got {shown(rates)}"
+                None, f"{column}, {text}, {other}: expected two rates >= 0, got {brief_repr(rates)}"
             )
         colocated[index] = rates[0]

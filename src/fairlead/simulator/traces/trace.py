@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from numbers import Real
 
 from fairlead.errors import TraceError
-from fairlead.model.argument_checks import TEXT, check_fields, several, shown
+from fairlead.model.argument_checks import TEXT, brief_repr, check_fields, list_of
 from fairlead.model.batch_size_rules import adaptation_fault
 from fairlead.model.cluster import Cluster
-from fairlead.model.foreign_code import calling_others
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.job_type import JobType
 from fairlead.model.limits import (
@@ -21,6 +20,7 @@ from fairlead.model.limits import (
     is_duration,
     is_weight,
 )
+from fairlead.model.third_party import third_party_call
 from fairlead.model.throughputs import Throughputs
 
 LARGEST_ID = 2**53  # what a float holds exactly
@@ -36,7 +36,7 @@ class Skipped:
     job: JobId | None = None  # the id that it would have had, where it had one
 
 
-_TYPES = {"name": TEXT, "format": TEXT, "arrivals": several(Arrival, "a list of Arrival")}
+_TYPES = {"name": TEXT, "format": TEXT, "arrivals": list_of(Arrival, "a list of Arrival")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Trace:
 
 def iterated(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
     """The same arrivals; TraceError where others' code that gives them fails."""
-    with calling_others("trace", TraceError):
+    with third_party_call("trace", TraceError):
         for arrival in arrivals:  # noqa: UP028 # it would close their generator with this one
             yield arrival
 
@@ -67,10 +67,12 @@ def checked(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
     time_s, seen = 0.0, set[int]()
     for number, arrival in enumerate(iterated(arrivals)):
         if not isinstance(arrival, Arrival):
-            raise TraceError(f"trace: arrival {number}: expected an Arrival, got {shown(arrival)}")
+            raise TraceError(
+                f"trace: arrival {number}: expected an Arrival, got {brief_repr(arrival)}"
+            )
         if not isinstance(arrival.job, Job):
             raise TraceError(
-                f"trace: arrival {number}: job: expected a Job, got {shown(arrival.job)}"
+                f"trace: arrival {number}: job: expected a Job, got {brief_repr(arrival.job)}"
             )
         if number == MAX_JOBS:
             raise TraceError(
@@ -123,7 +125,7 @@ def _check(arrival: Arrival, number: int, after_s: float, seen: set[int]) -> Non
         raise TraceError(f"{where}: id: an arrival before it has it too")
     for name, text in (("family", job.family), ("tenant", job.tenant)):
         if not isinstance(text, str):
-            raise TraceError(f"{where}: {name}: expected text, got {shown(text)}")
+            raise TraceError(f"{where}: {name}: expected text, got {brief_repr(text)}")
     if job.adaptation is not None and (fault := adaptation_fault(job.adaptation, job.family)):
         raise TraceError(f"{where}: adaptation: {fault}")
 
@@ -133,8 +135,8 @@ def _no_number(arrival: Arrival) -> str:
     for name in ("time_s", "id", "total_steps", "scale_factor", "weight", "slo_s", "duration_s"):
         value = getattr(arrival if name == "time_s" else arrival.job, name)
         if not isinstance(value, Real | None):
-            return f"{name}: expected a number, got {shown(value)}"
-    return f"adaptation: of another type than it has to be: {shown(arrival.job.adaptation)}"
+            return f"{name}: expected a number, got {brief_repr(value)}"
+    return f"adaptation: of another type than it has to be: {brief_repr(arrival.job.adaptation)}"
 
 
 def usable(trace: Trace, throughputs: Throughputs, cluster: Cluster | None = None) -> Trace:

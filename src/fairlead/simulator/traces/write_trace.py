@@ -8,7 +8,7 @@ import polars as pl
 
 from fairlead.errors import TraceError
 from fairlead.model.adaptation import Mode
-from fairlead.model.batch_size_rules import SAMPLES
+from fairlead.model.batch_size_rules import SAMPLES_PER_EPOCH
 from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces import fairlead_csv as own
@@ -78,7 +78,7 @@ def _mode(trace: Trace, job: Job) -> str:
     own = job.adaptation
     if own is None:
         return Mode.STATIC.value
-    if own.mode is Mode.SCHEDULE or own.samples != SAMPLES.get(job.job_type.family):
+    if own.mode is Mode.SCHEDULE or own.samples != SAMPLES_PER_EPOCH.get(job.job_type.family):
         raise TraceError(
             f"{trace.name}: job {job.id}: adaptation {described(own)} with {own.samples} samples per "
             "epoch cannot be written in Shockwave's format, only in .csv and .parquet"

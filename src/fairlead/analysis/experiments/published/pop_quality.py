@@ -28,7 +28,7 @@ from fairlead.analysis.solve_benchmark import timed
 from fairlead.model.allocation import Allocation
 from fairlead.model.allocation_checks import effective_throughput
 from fairlead.model.plan import Policy
-from fairlead.model.rates import gain_of
+from fairlead.model.rates import inverse_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.las import Las, SpaceSharingLas
@@ -150,7 +150,7 @@ def solved(case: PartitionCase, whole: Allocation, parts: int) -> PartitionSolve
         len(case.snapshot.jobs),
         parts,
         timed(policy, case.snapshot).cpu_s,
-        float((ours * gain_of(theirs))[theirs > 0].mean()),
+        float((ours * inverse_rate(theirs))[theirs > 0].mean()),
         min(objectives) / max(objectives) if max(objectives) > 0 else 1.0,
     )
 

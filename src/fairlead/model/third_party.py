@@ -1,4 +1,4 @@
-"""What is called of others in a run: it gets nothing that it can spoil, and its errors name it."""
+"""Calls of code that is not Fairlead's: it gets read-only arrays, and its errors name it."""
 
 import traceback
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ def is_built_in(made: object) -> bool:
 
 
 @contextmanager
-def naming(where: str) -> Iterator[None]:
-    """What is raised within and Fairlead's own begins with where, once."""
+def errors_prefixed(where: str) -> Iterator[None]:
+    """Put ``where`` before the message of each FairleadError raised in the block, unless it is there."""
     try:
         yield
     except FairleadError as problem:
@@ -33,10 +33,10 @@ def naming(where: str) -> Iterator[None]:
 
 
 @contextmanager
-def calling_others(where: str, error: type[FairleadError] = SolveError) -> Iterator[None]:
-    """Whatever is raised within is one sentence that begins with where. What is not Fairlead's own becomes
-    ``error``, and the sentence ends with the line of code."""
-    with naming(where):
+def third_party_call(where: str, error: type[FairleadError] = SolveError) -> Iterator[None]:
+    """Make one sentence that begins with ``where`` of whatever is raised in the block. An exception that is
+    not Fairlead's becomes ``error``, and the sentence ends with the line of code."""
+    with errors_prefixed(where):
         try:
             yield
         except FairleadError:

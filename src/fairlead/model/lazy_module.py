@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import Any
 
 
-class Late:
-    """Stands for a module until something of it is asked for."""
+class LazyModule:
+    """Stands for a module, which is imported when one of its attributes is read."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name

@@ -7,7 +7,7 @@ from typing import ParamSpec, TypeVar
 from fairlead.errors import SimulationError
 from fairlead.model.commands import Command
 from fairlead.model.events import Event
-from fairlead.model.foreign_code import calling_others, read_only
+from fairlead.model.third_party import read_only, third_party_call
 from fairlead.scheduler.driver import Observer
 
 P = ParamSpec("P")
@@ -19,7 +19,7 @@ def guarded(name: str, function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        with calling_others(name, SimulationError):
+        with third_party_call(name, SimulationError):
             return function(*args, **kwargs)
 
     return call
@@ -34,12 +34,12 @@ class GuardedObserver:
 
     def event(self, event: Event) -> None:
         """Show the event. Raises SimulationError."""
-        with calling_others(self._where(event), SimulationError):
+        with third_party_call(self._where(event), SimulationError):
             self.observer.event(read_only(event))
 
     def command(self, command: Command) -> None:
         """Show the command. Raises SimulationError."""
-        with calling_others(self._where(command), SimulationError):
+        with third_party_call(self._where(command), SimulationError):
             self.observer.command(read_only(command))
 
     def _where(self, seen: Event | Command) -> str:
