@@ -3,11 +3,13 @@ from tests.job_types import job_types
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.rates import (
+    extended,
     fits,
     job_type_of,
     stated_rates,
     table_for,
     with_job_types_of,
+    with_pairs_of,
 )
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.cluster import Cluster, SlotType
@@ -125,6 +127,19 @@ def test_jobs_that_state_how_fast_they_are_beside_others_can_be_pairs() -> None:
         assert _beside(table, rows[1], rows[1]) == 0.0, "it says nothing of itself"
         assert _beside(table, rows[0], rows[2]) == 0.0, "of the other nothing is known"
         assert _beside(table, rows[2], rows[0]) == 0.0
+
+
+def test_a_table_has_no_rates_side_by_side_where_nobody_asks_for_them() -> None:
+    rows = _rows(_spec(name="a", rates={"v100": 10.0}, colocated_fraction=0.7))
+    table = table_for(PAIRED, MIXED, rows, space_sharing=False).on(MIXED)
+    assert table.colocated_rate is None
+    other = job_types(("unheard of", 1))
+    table = extended(table, {other[0]: np.ones(len(table.slots))})
+    paired = with_pairs_of(table, table_for(PAIRED, MIXED, rows))
+    assert _beside(paired, rows[0], "known") == 7.0
+    assert paired.colocated_rate is not None
+    assert not paired.colocated_rate[-1].any()
+    assert not paired.colocated_rate[:, -1].any()
 
 
 def test_a_family_of_the_table_keeps_what_it_keeps_beside_others_of_it() -> None:

@@ -188,6 +188,22 @@ def test_a_job_that_loses_its_devices_and_would_have_them_again_is_part_of_what_
         assert (found.now.n_without_devices, found.then.n_without_devices) == (1, 0)
 
 
+def test_under_a_policy_that_packs_jobs_run_side_by_side(tmp_path: Path) -> None:
+    """The core of a policy that does not pack keeps no such rates."""
+    with engine_nodes(tmp_path, 10.0) as cluster:
+        one = cluster.node("one")
+        one.register()
+        jobs = {
+            cluster.submit(name=name, total_steps=10_000, colocated_fraction=0.9) for name in "ab"
+        }
+        cluster.until(lambda: set(_ends(cluster)) == jobs)
+        apart = _compared(cluster, WhatIf(policy="fifo"))
+        packed = _compared(cluster, WhatIf(policy="las_packed"))
+        assert max(packed.then.finish_s.values()) < 0.7 * max(apart.then.finish_s.values())
+        more = _compared(cluster, WhatIf(policy="las_packed", add_nodes={"v100": 1}))
+        assert max(more.then.finish_s.values()) < 0.7 * max(apart.then.finish_s.values())
+
+
 def test_who_has_ended_since_the_forecast_was_made_is_not_open(tmp_path: Path) -> None:
     with engine_nodes(tmp_path, 600.0) as cluster:
         one = cluster.node("one", devices=3)

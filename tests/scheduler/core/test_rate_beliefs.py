@@ -147,12 +147,13 @@ def test_units_that_are_pairs_follow() -> None:
     assert s.data.ledger.groups.rate[pair].tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
-def test_policies_that_do_not_pack_keep_no_pairs_of_beliefs() -> None:
+def test_policies_that_do_not_pack_keep_no_pairs() -> None:
     s = scheduler("las_aware")
+    assert s.data.beliefs.known.colocated_rate is None
     s.handle(learned({1: 0}, {0: [2.0, 20.0]}))
     run(s, submit(1, 2))
     assert s.data.throughputs.colocated_rate is None
-    assert s.data.beliefs.known.colocated_rate is not None
+    assert s.data.beliefs.known.colocated_rate is None
     assert alone(s, 1) == [2.0, 20.0]
 
 

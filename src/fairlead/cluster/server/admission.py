@@ -94,12 +94,13 @@ class Admission:
     def refit(self, now: float) -> None:
         """Jobs that fit the cluster now join, or go on; those that no longer do are held aside."""
         assert self._state.setup is not None
+        joining = []
         for job, row in sorted(self._state.registry.jobs.items()):
             if not row.open or row.state == "paused" or self._detained.has(job):
                 continue
             good = fits(self.rates(row), row.spec, self._state.setup.cluster)
             if job in self.unplaced and good:
-                self.admit([row], now)
+                joining.append(row)
             elif job in self.unfit and good:
                 self.unfit.discard(job)
                 if not self._retry_waits.keep_waiting(job):
@@ -108,10 +109,11 @@ class Admission:
                 self.unfit.add(job)
                 row.reason = too_large(row)
                 self._state.emit(JobsPaused(now, np.array([job]), True))
+        self.admit(joining, now)
 
     def admit(self, rows: list[JobRow], now: float) -> None:
         """Hand jobs to the core, if they fit the cluster; else they wait for one that they fit."""
-        jobs = []
+        fitting = []
         for row in rows:
             if self._state.setup is None or not fits(
                 self.rates(row), row.spec, self._state.setup.cluster
@@ -119,12 +121,12 @@ class Admission:
                 row.reason = too_large(row)
                 self.unplaced.add(row.id)
                 continue
-            self._learn_job_type(row, now)
             self.unplaced.discard(row.id)
             row.reason = ""
-            jobs.append(job_of(row))
-        if jobs:
-            self._state.emit(JobsSubmitted(now, tuple(jobs)))
+            fitting.append(row)
+        if fitting:
+            self._learn_job_types(fitting, now)
+            self._state.emit(JobsSubmitted(now, tuple(job_of(row) for row in fitting)))
 
     def rates(self, row: JobRow) -> dict[str, float]:
         """Accelerator type of the cluster -> steps/s believed of a job, side by side where that matters."""
@@ -138,24 +140,30 @@ class Admission:
             rate = learned
         return by_accelerator(table.slots, rate)
 
-    def _learn_job_type(self, row: JobRow, now: float) -> None:
+    def _learn_job_types(self, rows: list[JobRow], now: float) -> None:
+        """Tell the core of the job types of new jobs, all at once: each time it copies its table."""
         assert self._state.scheduler is not None
-        table, job_type = self._state.scheduler.data.throughputs, job_type_of_row(row)
-        if table.row(job_type) is not None or job_type in self.learning:
+        table = self._state.scheduler.data.throughputs
+        new: dict[JobType, JobSpec] = {}
+        for row in rows:
+            job_type = job_type_of_row(row)
+            if table.row(job_type) is None and job_type not in self.learning:
+                new.setdefault(job_type, row.spec)
+        if not new:
             return
-        self.learning.add(job_type)
-        rate = stated_rates(row.spec, table.slots)
-        self._state.emit(JobTypesLearned(now, (job_type,), table.slots, rate[None, :]))
-        self._learn_pairs(row, now)
+        self.learning.update(new)
+        rate = np.stack([stated_rates(spec, table.slots) for spec in new.values()])
+        self._state.emit(JobTypesLearned(now, tuple(new), table.slots, rate))
+        stating = {job_type: spec for job_type, spec in new.items() if colocates(spec)}
+        if stating and self._state.scheduler.data.planning.planner.space_sharing:
+            self._learn_pairs(stating, now)
 
-    def _learn_pairs(self, row: JobRow, now: float) -> None:
-        """How fast jobs of a new kind are beside others, where its job says so."""
-        if not colocates(row.spec):
-            return
+    def _learn_pairs(self, stating: dict[JobType, JobSpec], now: float) -> None:
+        """How fast jobs of new job types are beside others, as these jobs say."""
         assert self._state.scheduler is not None
         known = self._state.scheduler.data.beliefs.known
-        jobs, specs = self._state.registry.jobs, dict[JobType, JobSpec]()
-        for other in jobs.values():
+        specs: dict[JobType, JobSpec] = {}
+        for other in self._state.registry.jobs.values():
             job_type = job_type_of_row(other)
             if self._state.options.catalogue.row(job_type) is None:
                 specs[job_type] = other.spec
@@ -164,12 +172,11 @@ class Admission:
             for job_type in self.learning
             if job_type in specs
         }
-        mine = job_type_of_row(row)
         table = extended(known, {k: rate for k, rate in new.items() if known.row(k) is None})
-        found = colocated(table, {mine: row.spec}, specs)
+        found = colocated(table, stating, specs)
         if found is not None:
             job_types, partners, pair = found
-            rate = stated_rates(row.spec, table.slots)[None, :]
+            rate = np.stack([stated_rates(stating[one], table.slots) for one in job_types])
             event = JobTypesLearned(now, job_types, table.slots, rate, partners, pair)
             self._state.emit(event)
 

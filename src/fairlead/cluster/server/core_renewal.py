@@ -93,7 +93,13 @@ class CoreRenewal:
             {a: p for a, p in options.prices.items() if a in {n.accelerator for n in nodes}},
         )
         current = None if state.scheduler is None else state.scheduler.data.beliefs.known
-        table = table_for(options.catalogue, cluster, state.registry.jobs, current)
+        table = table_for(
+            options.catalogue,
+            cluster,
+            state.registry.jobs,
+            current,
+            space_sharing=made.space_sharing,
+        )
         setup = Setup(
             version=fairlead.__version__,
             cluster=cluster,

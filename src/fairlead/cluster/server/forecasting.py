@@ -61,6 +61,7 @@ from fairlead.cluster.server.rates import (
     stated_rates,
     table_for,
     with_job_types_of,
+    with_pairs_of,
 )
 from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.server_loop import ServerLoop
@@ -70,6 +71,7 @@ from fairlead.cluster.store.rows import JobRow
 from fairlead.errors import ConfigError, StoreError
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.job import Job, JobId, RestartCosts
+from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
 from fairlead.scheduler.core.checkpoint import take_checkpoint
 from fairlead.scheduler.setup import Setup
@@ -173,12 +175,13 @@ class Forecasting:
             self._questions.start()
             latest = self.forecaster.recent(asked_at + BASELINE_S)
             base = latest.task
-            setup = self._changed(base.setup, question)
+            setup, policy = base.setup, question.policy or None
+            if policy is not None:
+                made = registry.make(policy, seed=setup.seed, profile=setup.settings.name)
+                setup = self._paired(setup) if made.space_sharing else setup
+            setup = self._changed(setup, question)
             setup, jobs, notes = self._added(setup, caller, question.add_jobs)
             absent = self._absent(setup)
-            policy = question.policy or None
-            if policy is not None:
-                registry.make(policy, seed=setup.seed, profile=setup.settings.name)
             now = latest.outcomes[0]
             # Both with as many rounds as the other, or the difference would be one of methods.
             asked = replace(
@@ -381,12 +384,8 @@ class Forecasting:
         left = {node.accelerator for node in nodes}
         prices = {a: p for a, p in setup.cluster.prices.items() if a in left}
         cluster = Cluster(tuple(nodes), prices)
-        table = table_for(
-            self._state.options.catalogue,
-            cluster,
-            self._state.registry.jobs.copy(),
-            setup.throughputs,
-        )
+        paired = setup.throughputs.colocated_rate is not None
+        table = self._table(cluster, setup.throughputs, space_sharing=paired)
         table = with_job_types_of(table, setup.throughputs)
         here = table.columns(cluster.slots)
         able = {
@@ -401,6 +400,23 @@ class Forecasting:
         return replace(
             setup, cluster=cluster, throughputs=table.on(cluster, setup.settings.scattered)
         )
+
+    def _table(
+        self, cluster: Cluster, current: Throughputs | None, *, space_sharing: bool
+    ) -> Throughputs:
+        jobs = self._state.registry.jobs.copy()
+        catalogue = self._state.options.catalogue
+        return table_for(catalogue, cluster, jobs, current, space_sharing=space_sharing)
+
+    def _paired(self, setup: Setup) -> Setup:
+        """The setup with rates of jobs side by side: the core has none unless its policy asks for them."""
+        known = setup.throughputs
+        if known.colocated_rate is not None:
+            return setup
+        table = self._table(setup.cluster, None, space_sharing=True)
+        if table.colocated_rate is None:
+            return setup
+        return replace(setup, throughputs=with_pairs_of(known, table))
 
     def _added(
         self, setup: Setup, caller: Caller, specs: Sequence[JobSpec]

@@ -53,9 +53,15 @@ def table_for(
     cluster: Cluster,
     jobs: Mapping[int, JobRow],
     current: Throughputs | None = None,
+    *,
+    space_sharing: bool = True,
 ) -> Throughputs:
     """The table of a cluster: families of the catalogue (rate 0 on types that it does not know) and
-    the kinds of the jobs in the system. current: the table in force, with what has been learned."""
+    the kinds of the jobs in the system. current: the table in force, with what has been learned;
+    space_sharing: whether rates of jobs side by side are wanted, gigabytes where jobs are of thousands of
+    kinds."""
+    if not space_sharing:
+        catalogue = replace(catalogue, colocated_rate=None)
     known = set(catalogue.slots)
     slots = (*catalogue.slots, *(s for s in cluster.slots if s not in known))
     extra = len(slots) - len(catalogue.slots)
@@ -76,7 +82,19 @@ def table_for(
                 for column, slot in enumerate(current.slots):
                     if slot in slots:
                         stated[job_type][slots.index(slot)] = current.rate[known_as, column]
-    return with_pairs(extended(table, stated), specs, specs)
+    table = extended(table, stated)
+    return with_pairs(table, specs, specs) if space_sharing else table
+
+
+def with_pairs_of(table: Throughputs, other: Throughputs) -> Throughputs:
+    """The table with the rates beside each other that another one has of its job types, 0 = it has none."""
+    assert other.colocated_rate is not None
+    rows = [other.row(job_type) for job_type in table.job_types]
+    at = np.array([-1 if row is None else row for row in rows], np.int64)
+    columns = [other.slots.index(slot) for slot in table.slots]
+    pair = other.colocated_rate[np.ix_(at, at, np.array(columns, np.int64))]
+    pair[at < 0] = pair[:, at < 0] = 0.0
+    return replace(table, colocated_rate=pair)
 
 
 def with_pairs(

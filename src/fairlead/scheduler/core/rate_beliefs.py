@@ -30,8 +30,11 @@ class RateBeliefs:
     """A table of job types and beliefs, and what of it planners are shown."""
 
     def __init__(self, table: Throughputs, space_sharing: bool) -> None:
-        """space_sharing: whether pairs are of any use; if not, there are none once there are beliefs."""
+        """space_sharing: whether pairs are of any use; if not, there are none: with thousands of job types
+        they would be most of what is copied when one more is learned."""
         self.space_sharing = space_sharing
+        if not space_sharing and table.colocated_rate is not None:
+            table = replace(table, colocated_rate=None)
         self.known = table  # job types alone, with their pairs
         self.table = table
         self.undominated = table.undominated()
@@ -52,13 +55,8 @@ class RateBeliefs:
     def learn_job_types(self, event: JobTypesLearned) -> None:
         """Job types that are new or better known. Pairs of a belief and a job type follow."""
         try:
-            text = (
-                event.job_types,
-                event.slots,
-                event.rate,
-                event.colocated_job_types,
-                event.colocated_rate,
-            )
+            pairs = (event.colocated_job_types, event.colocated_rate) if self.space_sharing else ()
+            text = (event.job_types, event.slots, event.rate, *pairs)
             self.known = self.known.learned(*text)
             table = self.known
             if self.row:
@@ -74,8 +72,6 @@ class RateBeliefs:
         _check(event, len(self.table.slots), self.row)
         if not len(event.belief) and not len(event.pair):
             return np.zeros(0, np.int64)
-        if not (self.space_sharing or self.row):
-            self.table = replace(self.table, colocated_rate=None)
         rows = self._add_rows(event)
         rate = self.table.rate.copy()
         rate[rows] = event.rate
