@@ -1,7 +1,7 @@
 """Every program of the policies, stated literally over jobs and solved with cvxpy.
 
-Slow, and as plain as can be: one variable for each unit and slot type, no classes, no pruning. A function
-per policy gives the optimal objective as the policy's docstring defines it; ``tests.programs`` lists them.
+Slow, and as plain as can be: one variable for each job group and slot type, no classes, no pruning. A
+function per policy gives the optimal objective as the policy's docstring defines it; ``tests.programs`` lists them.
 """
 
 import warnings
@@ -25,7 +25,7 @@ LATE = 1e-10  # shortfall above the least that rounding makes
 class Shares:
     """x[u, j], the feasible set, and what each job gets out of it.
 
-    rate: (jobs, slots) steps/s of a job alone; packed: are pairs of equal scale factor units too?
+    rate: (jobs, slots) steps/s of a job alone; packed: are pairs of equal scale factor job groups too?
     size: of the cluster and of everybody's time, all in the same measure (for ratios).
     """
 
@@ -37,23 +37,25 @@ class Shares:
         size: float | cp.Expression = 1.0,
     ) -> None:
         jobs, slots = rate.shape
-        units: list[tuple[int, ...]] = [(i,) for i in range(jobs)]
+        groups: list[tuple[int, ...]] = [(i,) for i in range(jobs)]
         scale = snapshot.job_scale
         if packed and snapshot.colocated_rate is not None:
-            units += [(a, b) for a, b in combinations(range(jobs), 2) if scale[a] == scale[b]]
-        self.x = cp.Variable((len(units), slots), nonneg=True)
-        member = np.zeros((jobs, len(units)))  # is job i in unit u?
-        gets = np.zeros((jobs, len(units), slots))  # steps/s of job i in unit u on slot type j
-        for u, unit in enumerate(units):
-            member[list(unit), u] = 1.0
-            if len(unit) == 1:
-                gets[unit[0], u] = rate[unit[0]]
+            groups += [(a, b) for a, b in combinations(range(jobs), 2) if scale[a] == scale[b]]
+        self.x = cp.Variable((len(groups), slots), nonneg=True)
+        member = np.zeros((jobs, len(groups)))  # is job i in job group u?
+        gets = np.zeros(
+            (jobs, len(groups), slots)
+        )  # steps/s of job i in job group u on slot type j
+        for u, group in enumerate(groups):
+            member[list(group), u] = 1.0
+            if len(group) == 1:
+                gets[group[0], u] = rate[group[0]]
             else:
-                (a, b), colocated_rate = unit, snapshot.colocated_rate
+                (a, b), colocated_rate = group, snapshot.colocated_rate
                 assert colocated_rate is not None
                 gets[a, u] = colocated_rate[snapshot.job_type[a], snapshot.job_type[b]]
                 gets[b, u] = colocated_rate[snapshot.job_type[b], snapshot.job_type[a]]
-        devices = scale[[unit[0] for unit in units]].astype(np.float64)
+        devices = scale[[group[0] for group in groups]].astype(np.float64)
         accelerator_of_slot = np.eye(len(snapshot.capacity))[
             snapshot.accelerator_of_slot
         ]  # (slots, types)
@@ -354,8 +356,8 @@ def throughput_per_cost(snapshot: Snapshot) -> float:
 def throughput_per_cost_slo(snapshot: Snapshot, packed: bool = False, slack: float = LATE) -> float:
     """max sum_ij T_ij / c_j x_ij among the shares with the least shortfall"""
     shares = Shares(snapshot, snapshot.solo_rate, packed)
-    units = shares.x.shape[0]
-    worth = (shares.gets.sum(axis=0) / np.tile(price(snapshot), units)) @ shares.flat
+    groups = shares.x.shape[0]
+    worth = (shares.gets.sum(axis=0) / np.tile(price(snapshot), groups)) @ shares.flat
     late, constraints = shortfall(snapshot, shares.steps_per_s)
     in_time = late <= least_shortfall(snapshot, packed) + slack
     return maximum(worth, [*shares.feasible, *constraints, in_time])

@@ -22,8 +22,8 @@ POLICIES = {"fifo_packed": 101, "gandiva": 101, "allox": 72}  # with the number 
 def shares(snapshot: Snapshot, made: Allocation) -> dict[str, dict[str, float]]:
     """As the reference writes them."""
     out: dict[str, dict[str, float]] = {}
-    for unit, row in zip(made.job_groups.tolist(), made.share.tolist(), strict=True):
-        members = [job for job in unit if job >= 0]
+    for group, row in zip(made.job_groups.tolist(), made.share.tolist(), strict=True):
+        members = [job for job in group if job >= 0]
         held = {s.accelerator: x for s, x in zip(snapshot.slots, row, strict=True) if x}
         if held:
             out[str(members[0]) if len(members) == 1 else str(tuple(members))] = held
@@ -48,7 +48,7 @@ def test_allocations_equal_the_reference(name: str, shared: Path) -> None:
 
 @pytest.mark.parametrize("reference", references(set(POLICIES), logged=True))
 def test_runs_equal_the_reference(reference: Reference, shared: Path) -> None:
-    """Every round's units, types and devices; JCTs, makespan, utilization, cost; rounds and solves."""
+    """Every round's groups, types and devices; JCTs, makespan, utilization, cost; rounds and solves."""
     policy = reference.result["config"]["policy"]
     result = reference.play(shared, policy, expect_rounds=reference.log)
     compare_jobs(result, reference.result)

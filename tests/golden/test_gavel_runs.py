@@ -92,7 +92,7 @@ def compare_jobs(result: Result, expected: dict[str, Any]) -> None:
 def test_recorded_allocations_give_the_same_rounds_and_jobs(
     reference: Reference, shared: Path
 ) -> None:
-    """Times, units, types, device ids, JCTs, makespan, utilization, cost; packed runs included."""
+    """Times, groups, types, device ids, JCTs, makespan, utilization, cost; packed runs included."""
     result = reference.play(shared, f"recorded:{reference.log}", expect_rounds=reference.log)
     compare_jobs(result, reference.result)
     theirs = reference.result["rho"]["per_job"]
@@ -197,6 +197,6 @@ def test_expected_rounds_name_the_first_difference(shared: Path, tmp_path: Path)
     changed.write_text(json.dumps(log))
     reference = load(stem.with_suffix(".json"))
     with pytest.raises(
-        CheckError, match=r"round 0 at 0.0 s: unit \d+ on \w+ \[.*\], expected on \w+ \[47\]"
+        CheckError, match=r"round 0 at 0.0 s: job group \d+ on \w+ \[.*\], expected on \w+ \[47\]"
     ):
         reference.play(shared, "fifo_perf", expect_rounds=changed)

@@ -31,15 +31,15 @@ def problem(
     return with_beside(snapshot_of(jobs, Cluster.of(devices), table(np.full((12, 3), 10.0))), kept)
 
 
-def units(
+def group_shares(
     snapshot: Snapshot, share: np.ndarray, ids: np.ndarray
 ) -> dict[tuple[int, ...], dict[str, float]]:
-    """{unit: {accelerator type: share}}, without zeros."""
+    """{job group: {accelerator type: share}}, without zeros."""
     out: dict[tuple[int, ...], dict[str, float]] = {}
-    for row, unit in zip(share.tolist(), ids.tolist(), strict=True):
+    for row, group in zip(share.tolist(), ids.tolist(), strict=True):
         held = {s.accelerator: x for s, x in zip(snapshot.slots, row, strict=True) if x > 0}
         if held:
-            out[tuple(job for job in unit if job >= 0)] = held
+            out[tuple(job for job in group if job >= 0)] = held
     return out
 
 

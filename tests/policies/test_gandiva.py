@@ -21,7 +21,7 @@ from fairlead.policies.isolated import Isolated
 from fairlead.policies.python_random_stream import PythonRandomStream
 from fairlead.scheduler.journal import replay
 from tests.job_types import job_types
-from tests.policies.pairs import problem, units, with_beside
+from tests.policies.pairs import group_shares, problem, with_beside
 from tests.policies.problems import snapshots
 
 
@@ -90,7 +90,7 @@ def test_pairs_outlive_a_time_without_packing() -> None:
     busy = problem([1] * 6, 0.9, a=2)
     first = allocate(busy)
     idle = allocate(replace(busy, capacity=np.array([8.0]), previous=first))
-    assert all(len(unit) == 1 for unit in units(busy, idle.share, idle.job_groups))
+    assert all(len(group) == 1 for group in group_shares(busy, idle.share, idle.job_groups))
     later = allocate(replace(busy, previous=idle))
     assert pairs(later) == pairs(first)
     assert (later.share == first.share).all()

@@ -125,7 +125,7 @@ def test_an_accelerator_that_the_cluster_lacks_is_named(tmp_path: Path) -> None:
     [
         (b"{}", "allocs"),
         (b'{"allocs": []}', "expected recorded allocations"),
-        (b'{"allocs": [[0, {"x": {"a": 1}}, []]]}', r"allocs\[0\]: a unit is"),
+        (b'{"allocs": [[0, {"x": {"a": 1}}, []]]}', r"allocs\[0\]: a job group is"),
         (b"\x1f\x8bdamaged", "cannot be read"),
         (b"\xff\xfe", "not a recorded run"),
     ],

@@ -11,7 +11,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.fifo import FastestFirstFifo
 from fairlead.policies.gavel_reference.space_sharing_fifo import GavelSpaceSharingFifo
 from fairlead.policies.space_sharing_fifo import THRESHOLD, SpaceSharingFifo
-from tests.policies.pairs import problem, units, with_beside
+from tests.policies.pairs import group_shares, problem, with_beside
 from tests.policies.problems import snapshots
 
 
@@ -19,7 +19,7 @@ def packed(
     snapshot: Snapshot, policy: SpaceSharingFifo | None = None
 ) -> dict[tuple[int, ...], dict[str, float]]:
     made = (policy or SpaceSharingFifo()).allocate(snapshot)
-    return units(snapshot, made.share, made.job_groups)
+    return group_shares(snapshot, made.share, made.job_groups)
 
 
 def test_those_that_wait_join_those_that_run_in_order() -> None:

@@ -63,26 +63,26 @@ def problems(draw: st.DrawFn) -> tuple[Snapshot, Entities]:
 
 
 class Literal:
-    """Heights s_i t_i / p_i of jobs as rows over every unit and slot type, and what there is to share."""
+    """Heights s_i t_i / p_i of jobs as rows over every job group and slot type, and what is shared."""
 
     def __init__(
         self, snapshot: Snapshot, heterogeneity_aware: bool = True, packed: bool = False
     ) -> None:
         n, slots = snapshot.solo_rate.shape
         scale = snapshot.job_scale
-        units: list[tuple[int, ...]] = [(i,) for i in range(n)]
+        groups: list[tuple[int, ...]] = [(i,) for i in range(n)]
         if packed:
-            units += [(a, b) for a, b in combinations(range(n), 2) if scale[a] == scale[b]]
+            groups += [(a, b) for a, b in combinations(range(n), 2) if scale[a] == scale[b]]
         solo = snapshot.solo_rate if heterogeneity_aware else np.ones_like(snapshot.solo_rate)
         p = proportional_rate(snapshot) if heterogeneity_aware else np.ones(n)
         self.can: Bools = p > 0
-        gain = np.zeros((n, len(units), slots))
-        time = np.zeros((n, len(units), slots))
-        devices = np.zeros((len(snapshot.capacity), len(units), slots))
-        for u, unit in enumerate(units):
-            for i in unit:
+        gain = np.zeros((n, len(groups), slots))
+        time = np.zeros((n, len(groups), slots))
+        devices = np.zeros((len(snapshot.capacity), len(groups), slots))
+        for u, group in enumerate(groups):
+            for i in group:
                 colocated_rate = snapshot.colocated_rate
-                other = sum(unit) - i if len(unit) == 2 else None
+                other = sum(group) - i if len(group) == 2 else None
                 if other is None:
                     gain[i, u] = solo[i]
                 else:
@@ -91,7 +91,7 @@ class Literal:
                 gain[i, u] *= scale[i] / p[i] if p[i] > 0 else 0.0
                 time[i, u] = 1.0
             for j in range(slots):
-                devices[snapshot.accelerator_of_slot[j], u, j] = scale[unit[0]]
+                devices[snapshot.accelerator_of_slot[j], u, j] = scale[group[0]]
         self.gain = gain.reshape(n, -1)
         self.limits = np.vstack([time.reshape(n, -1), devices.reshape(len(devices), -1)])
         self.right = np.concatenate([np.ones(n), snapshot.capacity])

@@ -128,8 +128,8 @@ class Watch:
                 self.done |= {job.id: 0.0 for job in event.jobs}
             case RoundEnded():
                 assert self.round is not None
-                for unit, steps in zip(self.round.job_groups.tolist(), event.steps, strict=True):
-                    for job, n in zip(unit, steps.tolist(), strict=True):
+                for group, steps in zip(self.round.job_groups.tolist(), event.steps, strict=True):
+                    for job, n in zip(group, steps.tolist(), strict=True):
                         if job >= 0 and job not in self.ended:
                             assert n >= 0
                             self.done[job] += n
@@ -156,14 +156,14 @@ class Watch:
 
 def work_conserving(scheduler: Scheduler) -> None:
     """No job waits beside devices that it could use."""
-    jobs, units = scheduler.data.ledger.jobs, scheduler.data.ledger.groups
+    jobs, groups = scheduler.data.ledger.jobs, scheduler.data.ledger.groups
     used = np.bincount(
         scheduler.data.cluster.device_type[scheduler.data.running.devices],
         minlength=len(scheduler.data.capacity),
     )
     free = scheduler.data.capacity - used
-    waits = units.running_on < 0
-    could = (units.rate[:, :, 0] > 0) & (units.scale[:, None] <= free)
+    waits = groups.running_on < 0
+    could = (groups.rate[:, :, 0] > 0) & (groups.scale[:, None] <= free)
     assert not (waits[:, None] & could).any(), f"jobs {jobs.id[waits]} wait beside free devices"
 
 
@@ -224,7 +224,7 @@ def test_nobody_starves_where_servers_matter(
     policy: str,
     ground_truth: GroundTruth,
 ) -> None:
-    """Every unit runs where the command says that it does, and every job ends."""
+    """Every job group runs where the command says that it does, and every job ends."""
     watch = run(trace, cluster, table, policy, DEFAULT, ground_truth)
     assert set(watch.ended) == {arrival.job.id for arrival in trace}
     assert all(end in (JobEnd.COMPLETED, JobEnd.KILLED) for end in watch.ended.values())

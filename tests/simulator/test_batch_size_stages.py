@@ -119,17 +119,17 @@ def epochs_counted(jobs: list[Job], folder: Path) -> dict[int, float]:
     """Epochs done by each job, from the steps in a journal and the batch sizes in force."""
     batch = {int(one.id): one.adaptation.schedule[0][1] for one in jobs if one.adaptation}
     done = dict.fromkeys(batch, 0.0)
-    units: list[list[int]] = []
+    groups: list[list[int]] = []
     change: RequirementsChanged | None = None
     for record in map(decode, records(folder / "journal")):
         match record:
             case StartRound():
-                units = record.job_groups.tolist()
+                groups = record.job_groups.tolist()
             case RequirementsChanged():
                 change = record
             case RoundEnded():
-                for unit, steps in zip(units, record.steps.tolist(), strict=True):
-                    for number, count in zip(unit, steps, strict=True):
+                for group, steps in zip(groups, record.steps.tolist(), strict=True):
+                    for number, count in zip(group, steps, strict=True):
                         if number >= 0:
                             done[number] += count / steps_per_epoch(SAMPLES, batch[number])
                 if change is not None:

@@ -99,7 +99,7 @@ RestartOption = Annotated[
 NoiseOption = Annotated[
     float,
     typer.Option(
-        "--rate-noise", help="Spread (sigma) of each unit's true rate from round to round."
+        "--rate-noise", help="Spread (sigma) of each job group's true rate from round to round."
     ),
 ]
 BiasOption = Annotated[

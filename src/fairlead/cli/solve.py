@@ -101,13 +101,13 @@ def _answers(
 
 
 def _shares(snapshot: "Snapshot", allocation: "Allocation") -> dict[str, dict[str, float]]:
-    """{unit: {accelerator type: share}}, zeros left out; units as "7", or "(3, 7)" for a pair."""
+    """{job group: {accelerator type: share}}, zeros left out; job groups as "7", or "(3, 7)" for a pair."""
     names = [slot.accelerator for slot in snapshot.slots]
     out: dict[str, dict[str, float]] = {}
-    for unit, row in zip(allocation.job_groups.tolist(), allocation.share.tolist(), strict=True):
+    for group, row in zip(allocation.job_groups.tolist(), allocation.share.tolist(), strict=True):
         shares = {name: share for name, share in zip(names, row, strict=True) if share > 0}
         if shares:
-            jobs = [job for job in unit if job >= 0]
+            jobs = [job for job in group if job >= 0]
             out[str(jobs[0]) if len(jobs) == 1 else str(tuple(jobs))] = shares
     return out
 

@@ -205,7 +205,7 @@ class EstimatingBackend:
             self.estimator.measured(Measurement(event.time_s, jobs, slot, *amounts))
 
     def _apply_steps(self, groups: Ints, steps: Floats) -> Bools:
-        """Count steps; (units, width) which jobs have done all of theirs."""
+        """Count steps; (groups, width) which jobs have done all of theirs."""
         over = np.zeros(groups.shape, np.bool_)
         flat, known = over.reshape(-1), self._jobs
         for i, (job, did) in enumerate(

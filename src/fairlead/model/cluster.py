@@ -50,11 +50,11 @@ class SlotType:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A server with devices of one accelerator type."""
+    """A server with devices of one accelerator type. ClusterError names a field of another type."""
 
-    name: str
-    accelerator: str
-    devices: int
+    name: str  # unique in a cluster
+    accelerator: str  # type of all its devices, e.g. v100
+    devices: int  # how many, >= 1
 
     def __post_init__(self) -> None:
         check_fields(self, _NODE, ClusterError)

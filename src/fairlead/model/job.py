@@ -43,7 +43,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job and the time at which it is submitted."""
+    """A job and the time at which it is submitted.
+
+    time_s: seconds from the beginning of the trace, finite, >= 0; traces hold arrivals in its order.
+    """
 
     time_s: float
     job: Job

@@ -42,10 +42,10 @@ def allocation(
     if pairs is None or pair_share is None:
         return Allocation(snapshot.jobs[:, None].copy(), share, report)
     n = len(snapshot.jobs)
-    units = np.empty((n + len(pairs), 2), np.int64)
-    units[:n, 0], units[:n, 1] = snapshot.jobs, -1
-    np.take(snapshot.jobs, pairs, out=units[n:], mode="clip")  # no position is out of bounds
-    return Allocation(units, np.concatenate([share, pair_share]), report)
+    groups = np.empty((n + len(pairs), 2), np.int64)
+    groups[:n, 0], groups[:n, 1] = snapshot.jobs, -1
+    np.take(snapshot.jobs, pairs, out=groups[n:], mode="clip")  # no position is out of bounds
+    return Allocation(groups, np.concatenate([share, pair_share]), report)
 
 
 def by_class(
@@ -59,7 +59,7 @@ def by_class(
 
 
 def group_ids(snapshot: Snapshot) -> Ints:
-    """(units, width) job ids, -1 behind the last; a copy."""
+    """(groups, width) job ids, -1 behind the last; a copy."""
     ids = snapshot.jobs[snapshot.group_members]
     ids[snapshot.group_members < 0] = -1
     return ids

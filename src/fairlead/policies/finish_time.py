@@ -84,7 +84,7 @@ class AgnosticFinishTime:
 class SpaceSharingFinishTime:
     """min_x max_i  (a_i + n_i / sum_{c with i} sum_j T^i_cj x_cj) / (c_i + n_i / I_i)   s.t.  time, devices.
 
-    FinishTime over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c. Pairs
+    FinishTime over job groups c of one job or a pair of equal scale factor, T^i_cj the rate of i in c. Pairs
     are used only where they lower the largest rho. Source: Gavel's finish_time_fairness_packed, which
     divides the rates by the weight; here the weight is in I_i.
     """

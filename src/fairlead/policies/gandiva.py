@@ -17,16 +17,16 @@ KEEP_PAIR_FROM = 1.0  # a pair stays while its normalised rates, summed over all
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gandiva:
-    """x_uj = (N_j / m) / s_u, divided by max(1, sum_j x_uj), for the m units u that are in force.
+    """x_uj = (N_j / m) / s_u, divided by max(1, sum_j x_uj), for the m job groups u that are in force.
 
-    While the jobs ask for no more devices than there are, the units are the jobs. Otherwise jobs
+    While the jobs ask for no more devices than there are, the job groups are the jobs. Otherwise jobs
     without a partner are drawn two at a time, as many times as there are such jobs at first, and pair up
     where they use equally many devices; the rest stay alone. A pair lasts until one of the two leaves or
     cannot run beside the other on some type, or the sum over types of both normalised rates is below 1
     (Gavel's test, which by a defect seldom parts a pair). Source: Gandiva (OSDI'18) as the baseline
-    in Gavel's release. s_u devices of a unit, N_j devices of type j.
+    in Gavel's release. s_u devices of a job group, N_j devices of type j.
 
-    There is no hidden state. Pairs that last are units of the previous allocation, without a share
+    There is no hidden state. Pairs that last are job groups of the previous allocation, without a share
     while nothing is packed; the position in the random stream is the ``basis`` of its report.
     """
 
@@ -94,6 +94,6 @@ def _lasting(snapshot: Snapshot) -> Ints:
 
 
 def _equal_parts(snapshot: Snapshot, jobs: Ints, groups: int) -> Floats:
-    """(jobs, slots) what a unit with these jobs' devices gets if there are so many units."""
+    """(jobs, slots) what a job group with these jobs' devices gets if there are so many job groups."""
     part = snapshot.capacity / groups / snapshot.job_scale[jobs][:, None]
     return by_slot(snapshot, part / np.maximum(part.sum(axis=1), 1.0)[:, None])

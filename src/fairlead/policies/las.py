@@ -109,7 +109,7 @@ class AgnosticLas:
 class SpaceSharingLas:
     """max_x min_i  s_i / (w_i p_i) * sum_{c with i} sum_j T^i_cj x_cj   s.t.  time, devices of each type.
 
-    Las over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c; p_i from the
+    Las over job groups c of one job or a pair of equal scale factor, T^i_cj the rate of i in c; p_i from the
     rates alone. Pairs are used only where they raise the level, and then as little as the largest total
     allows: packing where there is room makes jobs slower for nothing. Source: Gavel (OSDI'20), space
     sharing; its release's max_min_fairness_packed.

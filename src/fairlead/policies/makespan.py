@@ -69,8 +69,8 @@ class AgnosticMakespan:
 class SpaceSharingMakespan:
     """min_x max_i  n_i / sum_{c with i} sum_j T^i_cj x_cj   s.t.  time of each job, devices of each type.
 
-    Makespan over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c. Pairs are
-    used only where they shorten the makespan. Source: Gavel's min_total_duration_packed.
+    Makespan over job groups c of one job or a pair of equal scale factor, T^i_cj the rate of i in c. Pairs
+    are used only where they shorten the makespan. Source: Gavel's min_total_duration_packed.
     """
 
     name: str = "makespan_packed"

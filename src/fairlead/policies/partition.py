@@ -152,7 +152,7 @@ def part_of(
 
 
 def _join(made: Sequence[Allocation]) -> Allocation:
-    """All units, those of one job first and by id, with what the reports have in common."""
+    """All job groups, those of one job first and by id, with what the reports have in common."""
     width = max(a.job_groups.shape[1] for a in made)
     groups = np.concatenate(
         [

@@ -18,7 +18,9 @@ from fairlead.model.plan import BasePolicy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import group_ids
 
-Shares: TypeAlias = dict[str, dict[str, float]]  # unit -> accelerator type -> share, zeros left out
+Shares: TypeAlias = dict[
+    str, dict[str, float]
+]  # job group -> accelerator type -> share, zeros left out
 
 _LOG_SUFFIXES = (".log.json.gz", ".log.json")
 _CLASS_NAMES = {"allox": "allox_perf", "gandiva": "gandiva_packing"}  # as policy_name has them
@@ -52,7 +54,7 @@ class Recorded(BasePolicy):
 
     Nothing is solved and nothing is checked: recordings of Gavel's FIFO promise more than there is. The
     time of the solve must be a recorded one, to the bit; where a time repeats, the set of jobs decides.
-    Source: a log whose ``allocs`` are [time, {unit: {type: share}}, [jobs]], as a JSON file.
+    Source: a log whose ``allocs`` are [time, {job group: {type: share}}, [jobs]], as a JSON file.
     """
 
     name: str
@@ -176,7 +178,7 @@ def _named(policy: str, global_queue: bool) -> RecordedTraits:
 
 
 def _rows(groups: Ints, targets: Ints) -> tuple[Ints, Bools]:
-    """(entries,) row of each wanted unit, and whether it is there."""
+    """(entries,) row of each wanted job group, and whether it is there."""
     if groups.shape[1] == 1:
         groups = np.column_stack([groups[:, 0], np.full(len(groups), -1)])
     base = 2 + max(groups.max(initial=0), targets.max(initial=0))
@@ -209,5 +211,5 @@ def _solve(where: str, time_s: float, shares: Shares, jobs: Iterable[int | str])
 def _group(where: str, name: str) -> tuple[int, int]:
     match = _GROUP.match(name)
     if match is None:
-        raise ConfigError(f"{where}: a unit is a job id or a pair like '(3, 7)', got {name!r}")
+        raise ConfigError(f"{where}: a job group is a job id or a pair like '(3, 7)', got {name!r}")
     return int(match[1]), int(match[2] or -1)

@@ -63,7 +63,7 @@ class NormalisedThroughput:
 class SpaceSharingThroughput:
     """max_x sum_i sum_{c with i} sum_j T^i_cj x_cj   s.t.  time of each job, devices of each type.
 
-    TotalThroughput over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c.
+    TotalThroughput over job groups c of one job or a pair of equal scale factor, T^i_cj the rate of i in c.
     Pairs are used only where they raise the sum. Source: Gavel (OSDI'20), space sharing.
     """
 

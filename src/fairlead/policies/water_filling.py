@@ -124,7 +124,7 @@ class AgnosticWaterFilling:
 class SpaceSharingWaterFilling:
     """lexmax_x sort_i  s_i / (w_i p_i) * sum_{c with i} sum_j T^i_cj x_cj   s.t.  time, devices of types.
 
-    WaterFilling over units c of one job or a pair of equal scale factor, T^i_cj the rate of i in c; p_i
+    WaterFilling over job groups c of one job or a pair of equal scale factor, T^i_cj the rate of i in c; p_i
     from the rates alone. Of the shares that give these levels, those with the least time of devices in
     pairs. Source: Gavel (OSDI'20), space sharing; its release's water_filling_packed.
     """

@@ -18,10 +18,10 @@ from fairlead.scheduler.driver import Backend
 
 @dataclass(frozen=True, slots=True)
 class AdmissionState:
-    """What an admission rule may go by.
+    """The state of the system at one time, as an admission rule is shown it.
 
-    time_s: seconds since the beginning. cluster: all of it, whatever has failed. jobs: by id, those in the
-    system, whether they run or wait, and those let in at this time already; read-only.
+    time_s: seconds since the simulation began, >= 0. cluster: every node, failed ones included. jobs: job
+    id -> job, of all jobs in the system: running, waiting, and admitted earlier at this same time; read-only.
     """
 
     time_s: float

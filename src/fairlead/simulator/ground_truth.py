@@ -24,7 +24,7 @@ class GroundTruth:
 
     restart_costs: RestartCosts = field(default_factory=RestartCosts)
     rate_noise: float = (
-        0.0  # sigma of a lognormal factor with mean 1 on each unit's rate, each round
+        0.0  # sigma of a lognormal factor with mean 1 on each job group's rate, each round
     )
     rate_bias: float = 0.0  # sigma of a lognormal factor with mean 1 on each job's rates, for good
     mtbf_s: float | None = None  # mean time between failures of a node; None = nodes never fail
@@ -60,7 +60,7 @@ class GroundTruth:
         return _lognormal(rng, self.rate_bias, slots)
 
     def noise(self, round_: int, groups: int) -> Floats:
-        """(units,) factor on the rates of one round."""
+        """(groups,) factor on the rates of one round."""
         rng = np.random.default_rng((self.seed, 3, round_))
         return _lognormal(rng, self.rate_noise, groups)
 

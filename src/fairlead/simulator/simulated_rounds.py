@@ -145,14 +145,14 @@ class SimulatedRounds:
         return True
 
     def _room(self, groups: int, width: int) -> tuple[RoundForecast, Floats]:
-        """A forecast with room for so many units, and noise that changes nothing."""
+        """A forecast with room for so many job groups, and noise that changes nothing."""
         forecast, no_noise = self._scratch
         if groups > len(no_noise) or width != forecast.rate.shape[1]:
             self._scratch = empty_forecast(2 * groups, width), np.ones(2 * groups)
         return self._scratch
 
     def _end_early(self, current: _Round) -> None:
-        """Jobs wait: the round ends when the first of its units has, but not before its age for that."""
+        """Jobs wait: the round ends when the first of its job groups has, but not before its age for that."""
         command = current.command
         finish_s = current.forecast.finish_s[: len(command.job_groups)]
         over = finish_s[finish_s < command.time_s + command.length_s - 1e-9]
@@ -161,7 +161,7 @@ class SimulatedRounds:
             current.end_s = min(current.end_s, first_s)
 
     def _columns(self, command: StartRound) -> Ints:
-        """(units,) columns of the table: what the devices are, whatever the scheduler takes them for."""
+        """(groups,) columns of the table: what the devices are, whatever the scheduler takes them for."""
         if len(self._accelerator) == len(self.cluster.accelerators):
             return command.slot
         first, devices, cluster = command.first, command.devices, self.cluster

@@ -24,8 +24,8 @@ def start(job: int, tenant: str, began_s: float, devices: int = 1) -> Attempt:
 
 
 def round_of(*starts: Attempt) -> LiveRound:
-    units = np.array([[one.row.id] for one in starts])
-    return LiveRound(1, 100.0, 60.0, units, {one.row.id: one for one in starts})
+    groups = np.array([[one.row.id] for one in starts])
+    return LiveRound(1, 100.0, 60.0, groups, {one.row.id: one for one in starts})
 
 
 def test_starts_count_from_the_round_or_from_when_they_began_until_they_end() -> None:

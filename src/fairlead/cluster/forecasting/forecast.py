@@ -419,7 +419,7 @@ def _end_round_early(s: Scheduler, now_s: float, starts: Mapping[int, _NextStart
 
 
 def _rates(s: Scheduler, rows: list[int], slot: int) -> list[float]:
-    """Steps/s of the members of a unit on a slot; rows: of jobs, -1 = none."""
+    """Steps/s of the members of a job group on a slot; rows: of jobs, -1 = none."""
     table = s.data.throughputs
     job_types = [int(s.data.ledger.jobs.rate_row[row]) for row in rows if row >= 0]
     if len(job_types) == 2 and table.colocated_rate is not None:

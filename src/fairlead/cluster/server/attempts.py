@@ -383,7 +383,7 @@ def state_on_devices(row: JobRow, attempts: Iterable[Attempt]) -> JobState:
 def others_of(
     starts: Mapping[int, Attempt], members: Iterable[int], job: int
 ) -> tuple[AttemptKey, ...]:
-    """The starts of the other members of a job's unit."""
+    """The starts of the other members of a job's group."""
     return tuple(starts[other].key for other in members if other != job)
 
 

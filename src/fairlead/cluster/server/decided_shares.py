@@ -28,9 +28,11 @@ class DecidedShares:
     job: Ints = field(default_factory=_none)  # (jobs,) ids, ascending
     scale: Ints = field(default_factory=_none)  # (jobs,) devices
     row: Ints = field(default_factory=_none)  # (jobs,) of the table
-    group_member: Ints = field(default_factory=lambda: np.zeros((0, 1), np.int64))  # (units, width)
-    share: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # (units, slots)
-    allocated: Ints = field(default_factory=_none)  # (units,) 1 = was part of the last answer
+    group_member: Ints = field(
+        default_factory=lambda: np.zeros((0, 1), np.int64)
+    )  # (groups, width)
+    share: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # (groups, slots)
+    allocated: Ints = field(default_factory=_none)  # (groups,) 1 = was part of the last answer
     table: Throughputs | None = None
     preemption: PreemptionState | None = None  # None: the policy knows no preemption hysteresis
 

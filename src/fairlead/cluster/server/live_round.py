@@ -26,7 +26,7 @@ class LiveRound:
     number: int
     started_s: float
     length_s: float
-    job_groups: Ints  # (units, width) job ids, -1 = none
+    job_groups: Ints  # (groups, width) job ids, -1 = none
     starts: dict[int, Attempt]  # job -> its attempt in this round
     ended: dict[int, EndedAttempt] = field(default_factory=dict)  # of those that are over
 

@@ -32,13 +32,13 @@ def pair_shares(
 def group_shares(
     problem: ShareProblem, solution: ProgramSolution, snapshot: Snapshot
 ) -> tuple[Ints, Floats]:
-    """(units, 2) ids of jobs, -1 = none, and (units, slots) their shares: all jobs alone, then the pairs
+    """(groups, 2) ids of jobs, -1 = none, and (groups, slots) their shares: all jobs alone, then the pairs
     as ``pair_shares`` has them."""
     n = len(snapshot.jobs)
-    units, share = _laid_out(problem, solution, snapshot, snapshot.jobs, n)
-    units[:n, 0], units[:n, 1] = snapshot.jobs, -1
+    groups, share = _laid_out(problem, solution, snapshot, snapshot.jobs, n)
+    groups[:n, 0], groups[:n, 1] = snapshot.jobs, -1
     np.take(solution.per_job(problem), problem.classes.of, axis=0, out=share[:n], mode="clip")
-    return units, share
+    return groups, share
 
 
 def _laid_out(

@@ -14,7 +14,7 @@ from fairlead.model.events import Event
 class ExpectRounds:
     """An observer that stops the run, with CheckError, at the first round that differs.
 
-    The recorded form is ``[[time, [[group, type, [device ids]], ...]], ...]`` with a unit written as
+    The recorded form is ``[[time, [[group, type, [device ids]], ...]], ...]`` with a job group written as
     "3" or "(3, 5)". Times may differ by 1e-9 relative; the order within a round does not count.
     """
 
@@ -46,7 +46,7 @@ class ExpectRounds:
         for group in sorted(theirs.keys() | mine.keys()):
             if mine.get(group) != theirs.get(group):
                 raise CheckError(
-                    f"{self.path}: round {self.seen} at {time_s} s: unit {group} "
+                    f"{self.path}: round {self.seen} at {time_s} s: job group {group} "
                     f"{_place(mine.get(group))}, expected {_place(theirs.get(group))}"
                 )
         self.seen += 1

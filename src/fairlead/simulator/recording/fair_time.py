@@ -44,7 +44,7 @@ class PromisedTime:
         self._columns, self._index = columns, index
 
     def renew(self, allocation: Allocation, now_s: float) -> None:
-        """Each job is promised the sum of the shares of its units, from now on."""
+        """Each job is promised the sum of the shares of its job groups, from now on."""
         jobs, every = self._columns.arrays, self._index.row_of_id()
         self.add(every, np.full(len(every), now_s))
         jobs.promised_share[every] = 0.0

@@ -54,7 +54,7 @@ class FluidRecorder(Recorder):
             super().command(command)
 
     def _share_out(self, groups: Ints, share: Floats) -> None:
-        """Other shares from now on. units: (units, width) ids; share: (units, slots)."""
+        """Other shares from now on. job groups: (groups, width) ids; share: (groups, slots)."""
         col, types = self.records.columns.arrays, len(self.cluster.slots)
         group_member = self.records.index.find(groups)
         devices = share * col.scale[group_member[:, 0]][:, None]

@@ -1,4 +1,4 @@
-"""Placement intervals: times that units spent on the same devices without a break."""
+"""Placement intervals: times that job groups spent on the same devices without a break."""
 
 from collections.abc import Sequence
 

@@ -21,7 +21,7 @@ class RoundRow:
 
     time_s: float
     active: int  # jobs in the system
-    running: int  # units
+    running: int  # job groups
     started: int  # jobs, as the next three
     waiting: int
     solved: bool  # since the round before began?

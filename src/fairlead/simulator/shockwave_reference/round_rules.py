@@ -78,7 +78,7 @@ class ReleasedRules:
 
     def follow(self, index: Ints, outcome: Ints, jobs: JobArrays) -> Bools:
         """After a round: jobs with a flag change in place, then all of the round are flagged anew. Return
-        (units, width): who has changed. index, outcome: (units, width)."""
+        (groups, width): who has changed. index, outcome: (groups, width)."""
         has_rule = (index >= 0) & (self.rule[index] >= 0) & (outcome != _LOST)
         has_rule &= jobs.steps_done[index] < np.minimum(jobs.total_steps, jobs.last_step)[index]
         changed = has_rule & (self.requested[index] != self.position[index])
@@ -167,7 +167,7 @@ def finish_released(
 
 @kernel("f8(RoundGroups, i8, JobArrays, ReleasedEnd, f8)", inline="always")
 def _lost_s(groups: RoundGroups, i: int, jobs: JobArrays, end: ReleasedEnd, took_s: float) -> float:
-    """Return the seconds that unit i loses because a job of it did not run in the round before."""
+    """Return the seconds that job group i loses because a job of it did not run in the round before."""
     lost_s = 0.0
     for k in range(groups.job.shape[1]):
         j = groups.job[i, k]

@@ -41,12 +41,13 @@ _TYPES = {"name": TEXT, "format": TEXT, "arrivals": list_of(Arrival, "a list of 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Jobs in order of arrival."""
+    """Jobs in order of arrival, and what became of the rows that are no such job. TraceError names a field
+    of another type than these."""
 
     name: str  # the file, or what generated it
-    format: str
+    format: str  # name of the format that it was read as
     arrivals: list[Arrival]
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[Skipped, ...] = ()  # rows left out, each with line and reason
     notes: tuple[str, ...] = ()  # what the reader did with the rows that it kept
     lines: tuple[int, ...] = ()  # line of each arrival; () = not from a file
     devices: tuple[int, ...] = ()  # devices that the file asks for; () = the scale factors
