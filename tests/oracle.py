@@ -1,7 +1,8 @@
 """Every program of the policies, stated literally over jobs and solved with cvxpy.
 
 Slow, and as plain as can be: one variable for each job group and slot type, no classes, no pruning. A
-function per policy gives the optimal objective as the policy's docstring defines it; ``tests.programs`` lists them.
+function per policy gives the optimal objective as the policy's docstring defines it; ``tests.programs``
+lists them.
 """
 
 import warnings

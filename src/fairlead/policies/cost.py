@@ -90,9 +90,10 @@ class ThroughputPerCostDeadlines:
 class SpaceSharingThroughputPerCostDeadlines:
     """max_x sum_i sum_{c with i} sum_j T^i_cj / c_j x_cj  among the x with the least  sum_i (1 - t_i / n_i)+.
 
-    ThroughputPerCostDeadlines over job groups c of one job or a pair of equal scale factor, T^i_cj the rate of
-    i in c. Pairs are used only where they lower the shortfall or, at the same shortfall, raise the sum.
-    Source: the release's ``_packed_SLOs``, which gives up every deadline when not all can be met (all_or_none).
+    ThroughputPerCostDeadlines over job groups c of one job or a pair of equal scale factor, T^i_cj the rate
+    of i in c. Pairs are used only where they lower the shortfall or, at the same shortfall, raise the sum.
+    Source: the release's ``_packed_SLOs``, which gives up every deadline when not all can be met
+    (all_or_none).
     """
 
     all_or_none: bool = False
