@@ -359,7 +359,7 @@ def test_a_feed_that_comes_late_takes_jobs_up() -> None:
             core.data.ledger.jobs.total.tolist(), core.data.ledger.jobs.done.tolist(), strict=True,
         )
     ]  # fmt: skip
-    late.adopt(core.data.now_s, jobs, core.data.round.in_force)
+    late.take_over_jobs(core.data.now_s, jobs, core.data.round.in_force)
     told = late.next()
     assert isinstance(told, RatesLearned)
     core.handle(told)

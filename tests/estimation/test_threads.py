@@ -15,7 +15,7 @@ prior = Prior(table, table.slots[:6])
 digest = hashlib.sha256(prior.root.tobytes())
 for family in ("ResNet-50 (batch size 48)", "LM (batch size 10)", "unheard of"):
     one = prior.job_type(JobType.parse(family, 2))
-    for array in (one.mean, one.pull, one.residual, one.model_pull, one.model_residual):
+    for array in (one.mean, one.coefficients, one.residual, one.model_coefficients, one.model_residual):
         digest.update(array.tobytes())
 print(digest.hexdigest())
 """

@@ -4,7 +4,7 @@ from tests.job_types import job_types
 
 from fairlead.estimation.user_bias import (
     START_SD,
-    Trusting,
+    TrustingEstimator,
     UserBias,
 )
 from fairlead.model.cluster import SlotType
@@ -64,7 +64,7 @@ def test_what_was_kept_is_taken_up() -> None:
 
 def test_whoever_trusts_believes_users_but_for_where_a_job_cannot_run() -> None:
     slots = (SlotType("x"), SlotType("y"), SlotType("z"))
-    trusting = Trusting(
+    trusting = TrustingEstimator(
         Throughputs(
             slots,
             job_types(

@@ -13,7 +13,7 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job_type import JobType
 
 REPORT_THRESHOLD = 0.03  # relative change of a rate that is worth a new solve
-# change of what is believed of a kind that is not worth to look at its jobs again
+# change of what is believed of a job type that is not worth to look at its jobs again
 CONVERGED = REPORT_THRESHOLD / 5
 USER_CONVERGED = 0.1  # the same of a user's bias, and of the sigmas of his estimates
 
@@ -26,14 +26,14 @@ class KnownJobTypes(NamedTuple):
 
 
 class Announcements:
-    """The rates that the core knows. A job that nothing tells apart from its kind goes by the kind's
-    belief, whose name is twice the kind's row; a belief of a job's own is named twice its id plus one."""
+    """The rates that the core knows. A job that nothing tells apart from its job type goes by the job type's
+    belief, whose name is twice the job type's row; a belief of a job's own is named twice its id plus one."""
 
     def __init__(self, slots: int) -> None:
         self._job_type_rate: Floats = np.zeros((0, slots))  # as it was announced, -1 = not yet
 
     def cover(self, job_types: int) -> None:
-        """Make room for kinds of which nothing was announced, up to this number of them."""
+        """Make room for job types of which nothing was announced, up to this number of them."""
         missing = job_types - len(self._job_type_rate)
         if missing:
             more = np.full((missing, self._job_type_rate.shape[1]), -1.0)
@@ -57,8 +57,8 @@ class Announcements:
         known: KnownJobTypes,
     ) -> Beliefs | None:
         """Return what differs from what the core knows, None = nothing; the core knows it from now on. rate:
-        (jobs, slots), kind_rate: (kinds, slots), both in steps/s with 0 = cannot run there; columns: the
-        slots that the core knows."""
+        (jobs, slots), job_type_rate: (job_types, slots), both in steps/s with 0 = cannot run there; columns:
+        the slots that the core knows."""
         evidence, beliefs = jobs.evidence, jobs.beliefs
         changed_beliefs = _differ(job_type_rate, self._job_type_rate)
         shown = np.where(changed_beliefs[:, None], job_type_rate, self._job_type_rate)
@@ -96,17 +96,19 @@ class Announcements:
 
 
 class PosteriorChanges:
-    """What was believed of kinds and users when their jobs were last worked out."""
+    """What was believed of job types and users when their jobs were last worked out."""
 
     def __init__(self) -> None:
-        self._posterior: Floats = np.zeros((0, 0))  # (kinds, 2 slots) deviations and their sigmas
+        self._posterior: Floats = np.zeros(
+            (0, 0)
+        )  # (job_types, 2 slots) deviations and their sigmas
         self._users: Floats = np.zeros((0, 3))  # (users, 3) bias and sigmas
 
     def changed_beliefs(
         self, deviation: Floats, sigma: Floats, users: UserBias
     ) -> tuple[Bools, Bools]:
-        """Return (kinds,) and (users,) whose beliefs have changed so much that their jobs are to be
-        worked out again, which is taken for done. deviation, sigma: (kinds, slots)."""
+        """Return (job_types,) and (users,) whose beliefs have changed so much that their jobs are to be
+        worked out again, which is taken for done. deviation, sigma: (job_types, slots)."""
         posterior = np.concatenate([deviation, sigma], axis=1)
         everyone = np.arange(len(users.names()))
         of_users = np.column_stack([users.bias(everyone), np.sqrt(users.variance(everyone)).T])

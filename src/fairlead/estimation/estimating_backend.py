@@ -69,7 +69,7 @@ class EstimatingBackend:
         self._jobs: dict[int, _Known] = {}
         self._round: StartRound | None = None
         self._next: Event | None = None
-        self._adapted: list[int] = []  # jobs that go by their kind until their beliefs come
+        self._adapted: list[int] = []  # jobs that go by their job type until their beliefs come
         self._numbers = _Numbers()
 
     # --- a backend -----------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class EstimatingBackend:
                 self._end(command.jobs.tolist())
         self.backend.perform(command)
 
-    def adopt(
+    def take_over_jobs(
         self, time_s: float, jobs: Iterable[tuple[Job, float]], round_: StartRound | None
     ) -> None:
         """Take up jobs that the core has already, as they are now, with their steps done, and the round in
@@ -105,9 +105,11 @@ class EstimatingBackend:
         for job, done in there:
             self._jobs[job.id].done = done
         self._adapted = [job.id for job, _ in there]  # whatever the core has believed so far
-        self.move(time_s, self.throughputs, round_)
+        self.switch_core(time_s, self.throughputs, round_)
 
-    def move(self, time_s: float, throughputs: Throughputs, round_: StartRound | None) -> None:
+    def switch_core(
+        self, time_s: float, throughputs: Throughputs, round_: StartRound | None
+    ) -> None:
         """The core is another one, on other slot types perhaps. round_: the round in force, as it has it."""
         if throughputs is not self.throughputs:
             self.throughputs = throughputs
@@ -268,7 +270,7 @@ class _Numbers:
         self._used = 0
 
     def join(self, name: int, job_type: JobType) -> None:
-        """One more job of this kind goes by a belief."""
+        """One more job of this job type goes by a belief."""
         if name < 0:
             return
         if name not in self._number:

@@ -1,12 +1,12 @@
 """Fairlead's estimator of rates: what the table, other jobs, the user and measurements say, weighed exactly.
 
-    log rate[job, slot] = that of its kind (``prior``, ``gaussian_tree``) + what the job deviates
+    log rate[job, slot] = that of its job type (``prior``, ``gaussian_tree``) + what the job deviates
     log user's estimate = log rate + the user's bias + error (``user_bias``)
     log measured        = log rate + noise of a round
 
 Everything is Gaussian, so that beliefs are closed formulas on arrays over jobs (``job_posterior``). A job
-that nothing tells apart from others of its kind goes by the kind's belief, so that solves can take them
-together (``announcements``). How the parts were chosen, and how well it does: docs/estimation.md.
+that nothing tells apart from others of its job type goes by the job type's belief, so that solves can take
+them together (``announcements``). How the parts were chosen, and how well it does: docs/estimation.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ class FairleadEstimator:
     # --- what happens ------------------------------------------------------------------------------------
 
     def table(self, throughputs: Throughputs) -> None:
-        """More kinds; or other slot types, which change nothing of what was learned."""
+        """More job types; or other slot types, which change nothing of what was learned."""
         same = throughputs.slots == self._table.slots
         self._table = throughputs
         self.pairs.table(throughputs)
@@ -140,7 +140,8 @@ class FairleadEstimator:
         return list(self.tree.job_types)
 
     def _cannot(self, job_types: Sequence[JobType]) -> Bools:
-        """(kinds, slots) where the table has no rate; none where rates that it lacks are to be predicted."""
+        """(job_types, slots) where the table has no rate; none where rates that it lacks are to be
+        predicted."""
         out: Bools = np.zeros((len(job_types), len(self.slots)), np.bool_)
         if not self.settings.unseen and len(job_types):
             row = [self._table.row(job_type) for job_type in job_types]
@@ -150,7 +151,7 @@ class FairleadEstimator:
         return out
 
     def adapted(self, jobs: Ints, batch: Ints) -> None:
-        """They are of other kinds now, and begin anew."""
+        """They are of other job types now, and begin anew."""
         job_types = self._job_types
         here, beliefs = self.jobs.evidence, self.jobs.beliefs
         for job, now in zip(jobs.tolist(), batch.tolist(), strict=True):
@@ -166,7 +167,7 @@ class FairleadEstimator:
         self._fresh = True
 
     def ended(self, jobs: Ints) -> None:
-        """Forget jobs; what they taught of their kinds stays."""
+        """Forget jobs; what they taught of their job types stays."""
         self.jobs.remove(jobs.tolist())
 
     def measured(self, report: Measurement) -> None:
@@ -179,7 +180,7 @@ class FairleadEstimator:
         good = unpaired & ~idle
         slot = self._columns[report.slot]
         log_rate = np.log(np.where(good, report.steps, 1.0) / report.seconds)
-        exact = self.noise.exactness(report.steps)
+        exact = self.noise.precision(report.steps)
         if good.any():
             self._learn(row[good], slot[good], log_rate[good], exact[good])
         self._learn_pairs(report, row)
@@ -252,7 +253,7 @@ class FairleadEstimator:
         by, sure = self.pairs.slowing(first, second)
         pick = np.arange(len(go)), at
         unpaired = jobs.weight[mine, slot] >= 0.5
-        noise = self.noise.sigma**2 / self.noise.exactness(report.steps[both])
+        noise = self.noise.sigma**2 / self.noise.precision(report.steps[both])
         self._fresh = True
         if unpaired.any():
             off = log_rate[unpaired] - jobs.mean[mine[unpaired], slot[unpaired]]
@@ -319,14 +320,15 @@ class FairleadEstimator:
         )
 
     def _moved(self) -> Bools:
-        """(jobs,) whether what is believed of their kinds or users has changed since they were worked out."""
+        """(jobs,) whether what is believed of their job types or users has changed since they were worked
+        out."""
         tree, jobs = self.tree, self.jobs.evidence
         sigma = np.sqrt(np.einsum("kss->ks", tree.deviations.cov))
         job_types, users = self._changes.changed_beliefs(tree.deviations.at, sigma, self.users)
         return np.asarray(job_types[jobs.job_type] | users[jobs.user])
 
     def _has_evidence(self) -> Bools:
-        """(jobs,) whether anything but its kind is known of a job."""
+        """(jobs,) whether anything but its job type is known of a job."""
         jobs = self.jobs.evidence
         estimated = ~np.isnan(jobs.user_estimate).all(axis=1) & ~jobs.doubted
         individual: Bools = (jobs.weight > 0).any(axis=1) | estimated
@@ -335,7 +337,7 @@ class FairleadEstimator:
     # --- what lasts ------------------------------------------------------------
 
     def state_dict(self) -> Mapping[str, NDArray[Any]]:
-        """What was learned of kinds and users, and the noise; pairs learn anew."""
+        """What was learned of job types and users, and the noise; pairs learn anew."""
         biases, users = self.users.state_dict()
         job_types = self._job_types
         return {

@@ -1,9 +1,10 @@
-"""What the jobs of a run teach about kinds: a tree of Gaussians, all kinds -> model -> kind, updated exactly.
+"""What the jobs of a run teach about job types: a tree of Gaussians, all job types -> model -> job type,
+updated exactly.
 
-Each kind deviates from what the table says of it (``prior``); part of that its model has in common, and part
-of that all kinds. Jobs bring information (inverse covariance, and that times the mean) about the deviation of
-their kind; messages up and down the tree make of it what is believed of every kind, those that no job was
-measured of included.
+Each job type deviates from what the table says of it (``prior``); part of that its model has in common, and
+part of that all job types. Jobs bring information (inverse covariance, and that times the mean) about the
+deviation of their job type; messages up and down the tree make of it what is believed of every job type,
+those that no job was measured of included.
 """
 
 from typing import NamedTuple
@@ -16,23 +17,25 @@ from fairlead.model.job_type import JobType
 
 
 class Deviations(NamedTuple):
-    """What kinds deviate from the table."""
+    """What job types deviate from the table."""
 
-    outside: Floats  # (kinds, slots) by all but the kind's own jobs
-    outside_cov: Floats  # (kinds, slots, slots)
-    at: Floats  # (kinds, slots) by all
-    cov: Floats  # (kinds, slots, slots)
+    outside: Floats  # (job_types, slots) by all but the job type's own jobs
+    outside_cov: Floats  # (job_types, slots, slots)
+    at: Floats  # (job_types, slots) by all
+    cov: Floats  # (job_types, slots, slots)
 
 
 class Regression(NamedTuple):
-    """A level of the tree given the one above: ``pull`` times that, and what it has for itself."""
+    """A level of the tree given the one above: ``coefficients`` times that, and what it has for itself."""
 
-    pull: Floats  # (rows, slots, slots)
+    coefficients: Floats  # (rows, slots, slots)
     residual: Floats  # (rows, slots, slots) covariance
 
-    def more(self, pull: Floats, residual: Floats) -> "Regression":
+    def with_row(self, coefficients: Floats, residual: Floats) -> "Regression":
         """With one row more."""
-        return Regression(_append_row(self.pull, pull), _append_row(self.residual, residual))
+        return Regression(
+            _append_row(self.coefficients, coefficients), _append_row(self.residual, residual)
+        )
 
     def upward(self, info: Floats, shift: Floats) -> tuple[Floats, Floats]:
         """Information on what this level deviates, as information on the level above it."""
@@ -40,44 +43,48 @@ class Regression(NamedTuple):
         damp = np.linalg.solve(
             eye + info @ self.residual, np.concatenate([info, shift[:, :, None]], axis=2)
         )
-        turned = self.pull.transpose(0, 2, 1)
-        return turned @ damp[:, :, :-1] @ self.pull, times(turned, damp[:, :, -1])
+        turned = self.coefficients.transpose(0, 2, 1)
+        return turned @ damp[:, :, :-1] @ self.coefficients, times(turned, damp[:, :, -1])
 
     def downward(self, at: Floats, cov: Floats) -> tuple[Floats, Floats]:
         """Mean and covariance of this level from those of the level above it."""
-        return times(self.pull, at), self.pull @ cov @ self.pull.transpose(0, 2, 1) + self.residual
+        return times(self.coefficients, at), self.coefficients @ cov @ self.coefficients.transpose(
+            0, 2, 1
+        ) + self.residual
 
 
 class GaussianTree:
-    """Aligned arrays over kinds and models, which only grow. Slots are those of the prior."""
+    """Aligned arrays over job types and models, which only grow. Slots are those of the prior."""
 
     def __init__(self, prior: Prior) -> None:
         self.prior = prior
         self.job_types: dict[JobType, int] = {}
         self._models: dict[str, int] = {}
         n = len(prior.slots)
-        self.mean: Floats = np.zeros((0, n))  # (kinds, slots) log rate as the table has it
+        self.mean: Floats = np.zeros((0, n))  # (job_types, slots) log rate as the table has it
         self.info: Floats = np.zeros((0, n, n))  # of jobs, about the deviation
         self.shift: Floats = np.zeros((0, n))
         none: Floats = np.zeros((0, n, n))
-        self._given_model = Regression(none, none)  # of kinds
-        self._model: Ints = np.zeros(0, np.int64)  # (kinds,) of each
+        self._given_model = Regression(none, none)  # of job types
+        self._model: Ints = np.zeros(0, np.int64)  # (job_types,) of each
         self._given_root = Regression(none, none)  # of models
         self.deviations = Deviations(np.zeros((0, n)), none, np.zeros((0, n)), none)
         self._stale = False
 
     def job_type(self, job_type: JobType) -> int:
-        """The row of a kind, new or not."""
+        """The row of a job type, new or not."""
         row = self.job_types.get(job_type)
         if row is not None:
             return row
         given = self.prior.job_type(job_type)
         if given.model not in self._models:
             self._models[given.model] = len(self._models)
-            self._given_root = self._given_root.more(given.model_pull, given.model_residual)
+            self._given_root = self._given_root.with_row(
+                given.model_coefficients, given.model_residual
+            )
         self._model = np.append(self._model, self._models[given.model])
         self.mean = _append_row(self.mean, given.mean)
-        self._given_model = self._given_model.more(given.pull, given.residual)
+        self._given_model = self._given_model.with_row(given.coefficients, given.residual)
         self.info = _append_row(self.info, np.zeros_like(given.residual))
         self.shift = _append_row(self.shift, np.zeros_like(given.mean))
         self.job_types[job_type] = len(self.job_types)
@@ -85,7 +92,8 @@ class GaussianTree:
         return self.job_types[job_type]
 
     def add(self, job_type: Ints, info: Floats, shift: Floats) -> None:
-        """Jobs tell more of their kinds, or (negative) take back. kind: (jobs,); the others as here."""
+        """Jobs tell more of their job types, or (negative) take back. job_type: (jobs,); the others as
+        here."""
         more_info, more_shift = _sum(info, shift, job_type, len(self.job_types))
         self.info += more_info
         self.shift += more_shift

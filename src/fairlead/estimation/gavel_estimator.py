@@ -31,7 +31,7 @@ STREAM = 4  # added to the seed: the release's stream for the estimator
 REGULARISER = 1e-2
 BLEND = 0.5  # of what was believed of a pair gives way to each measurement after the first
 DIFFERS = 0.01  # relative difference from which a measurement changes a belief
-_KEY_STRIDE = 1 << 24  # more than a table has kinds
+_KEY_STRIDE = 1 << 24  # more than a table has job types
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +128,11 @@ class _Job:
 
     job_type: JobType
     table_row: int  # row of the table
-    like: int  # the kind that it is taken for
+    like: int  # the job type that it is taken for
     measured_in_pair: bool = False  # has it been measured in a pair?
 
     def name(self, job: int) -> int:
-        """Of its belief: jobs of one kind that are taken for the same reference share one."""
+        """Of its belief: jobs of one job type that are taken for the same reference share one."""
         return (
             2 * job + 1 if self.measured_in_pair else 2 * (self.table_row * _KEY_STRIDE + self.like)
         )
@@ -177,7 +177,9 @@ class GavelEstimator:
         best = pair.max(axis=2, initial=0.0)
         in_pairs = (best.max(axis=1, initial=0.0) > 0) | (best.max(axis=0, initial=0.0) > 0)
         side_by_side = [slot.locality is Locality.CONSOLIDATED for slot in table.slots]
-        self._families: dict[int, list[int]] = {}  # scale factor -> kinds, in order of the table
+        self._families: dict[
+            int, list[int]
+        ] = {}  # scale factor -> job types, in order of the table
         self._fingerprints: dict[int, Fingerprints] = {}
         for scale in sorted({one.scale_factor for one in table.job_types}):
             fitting = [one.scale_factor == scale for one in table.job_types]
@@ -191,7 +193,8 @@ class GavelEstimator:
     # --- what it learns ---------------------------------------------------------------------------------
 
     def table(self, throughputs: Throughputs) -> None:
-        """New kinds are left to the table; on other slot types everything is matched and announced anew."""
+        """New job types are left to the table; on other slot types everything is matched and announced
+        anew."""
         before, self._table = self._table, throughputs
         if before.slots == throughputs.slots:
             return
@@ -354,6 +357,6 @@ class GavelEstimator:
 
 
 def _slowdown(rate: Floats, pair: Floats) -> Floats:
-    """(kinds, kinds, slots) the rate of the first in a pair with the second over its rate alone."""
+    """(job_types, job_types, slots) the rate of the first in a pair with the second over its rate alone."""
     solo = np.broadcast_to(rate[:, None, :], pair.shape)
     return np.divide(pair, solo, out=np.zeros_like(pair), where=solo > 0)

@@ -1,6 +1,7 @@
-"""What is believed of single jobs, and what they tell of their kinds: closed formulas over arrays of jobs.
+"""What is believed of single jobs, and what they tell of their job types: closed formulas over arrays of
+jobs.
 
-log rate[job, slot] = that of its kind + a deviation on all slots + one on each
+log rate[job, slot] = that of its job type + a deviation on all slots + one on each
 """
 
 from collections.abc import Sequence
@@ -12,12 +13,12 @@ from fairlead.estimation.job_table import JobEvidence
 from fairlead.estimation.user_bias import UserBias
 from fairlead.model.arrays import Floats, Ints
 
-JOB_COMMON = 0.15  # sigma of what a job deviates from its kind, on all slots
+JOB_COMMON = 0.15  # sigma of what a job deviates from its job type, on all slots
 JOB_SLOT = 0.08  # sigma of what it deviates besides, on each slot
 
 
 def add_to_tree(evidence: JobEvidence, rows: Ints, tree: GaussianTree, noise_sigma: float) -> None:
-    """Bring up to date what jobs tell the tree of their kinds, from their measurements."""
+    """Bring up to date what jobs tell the tree of their job types, from their measurements."""
     weight = evidence.weight[rows]
     seen = weight > 0
     inverse = seen / (JOB_SLOT**2 + noise_sigma**2 / np.where(seen, weight, 1.0))

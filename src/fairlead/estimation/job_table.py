@@ -9,7 +9,7 @@ from fairlead.model.growable_table import GrowableTable
 
 
 class JobEvidence(GrowableTable):
-    """(jobs,) what is known of each job: its kind, its measurements, what its user estimates."""
+    """(jobs,) what is known of each job: its job type, its measurements, what its user estimates."""
 
     columns: ClassVar[dict[str, Any]] = {
         "id": np.int64,
@@ -22,7 +22,7 @@ class JobEvidence(GrowableTable):
         "checked": (np.bool_, "slots"),  # was the user's estimate compared with a measurement?
         "doubted": np.bool_,  # is the user's estimate grossly off?
         "cannot": (np.bool_, "slots"),
-        "info": (np.float64, "square"),  # what it tells of its kind: inverse covariance
+        "info": (np.float64, "square"),  # what it tells of its job type: inverse covariance
         "shift": (np.float64, "slots"),  # and that times the mean
     }
     id: Ints

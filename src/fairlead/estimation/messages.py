@@ -32,10 +32,10 @@ class Measurement:
 @dataclass(frozen=True, slots=True)
 class Beliefs:
     """The beliefs that have changed. A belief is a row of rates by which one job goes, or several
-    of one kind that nothing tells apart; it goes by a name, any whole number >= 0. It lasts for as long as
-    a job goes by it, and is announced again for the next one.
+    of one job type that nothing tells apart; it goes by a name, any whole number >= 0. It lasts for as long
+    as a job goes by it, and is announced again for the next one.
 
-    Rates of pairs that nobody names follow from the table: as much slower in the pair as the kinds of
+    Rates of pairs that nobody names follow from the table: as much slower in the pair as the job types of
     the two, 0 where the table has no pairs. What was announced of a pair of beliefs holds until either of
     them is named again in ``belief``.
     """

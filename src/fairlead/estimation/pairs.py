@@ -3,10 +3,11 @@
     log (rate in a pair / rate alone) [a with b, slot] = sensitivity[a] + pressure[b] + slot[t] + rest[a, b,
     t]
 
-Kind a's sensitivity, kind b's pressure and the slot's term are jointly Gaussian, the rest is independent, so
-the completion is one linear regression whose answer has a variance: a matrix of rank two in logarithms. Pairs
-that the table knows keep its value until they have been measured, and what was measured outweighs both.
-Whether two kinds fit one device's memory is taken from the table: no rate tells it without a failure.
+Job type a's sensitivity, job type b's pressure and the slot's term are jointly Gaussian, the rest is
+independent, so the completion is one linear regression whose answer has a variance: a matrix of rank two in
+logarithms. Pairs that the table knows keep its value until they have been measured, and what was measured
+outweighs both. Whether two job types fit one device's memory is taken from the table: no rate tells it
+without a failure.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ MIN_NEWS = 0.05  # of a logarithm: a difference that is worth saying
 
 
 class Pairs:
-    """Dense arrays over the kinds that were paired so far; nothing is made before the first."""
+    """Dense arrays over the job types that were paired so far; nothing is made before the first."""
 
     def __init__(self, table: Throughputs, catalogue: Throughputs | None) -> None:
         """catalogue: the part of the table that is known from the start."""
@@ -59,7 +60,7 @@ class Pairs:
         self._listed: Floats = np.zeros((0, 0, n))  # log slowing in the table, NaN = cannot share
         self._known: Bools = np.zeros((0, 0, n), np.bool_)  # and it may be taken as known
         self._announced: Floats = np.zeros((0, 0, n))
-        # Terms: slots first, then (suffers, presses) of each kind.
+        # Terms: slots first, then (suffers, presses) of each job type.
         self._at = np.full(n, SLOT_MEAN)
         self._cov = SLOT_SD**2 * np.eye(n)
         self._learned = False
@@ -67,7 +68,7 @@ class Pairs:
     # --- what was seen -----------------------------------------------------------------------------------
 
     def rows(self, first: Sequence[JobType], second: Sequence[JobType]) -> tuple[Ints, Ints]:
-        """Numbers of kinds, old and new."""
+        """Numbers of job types, old and new."""
         self._add([job_type for job_type in (*first, *second) if job_type not in self._job_types])
         numbers = [
             [self._job_types[job_type] for job_type in job_types] for job_types in (first, second)
@@ -77,7 +78,8 @@ class Pairs:
     def learn(
         self, first: Ints, second: Ints, slot: Ints, log_slowing: Floats, noise: Floats
     ) -> None:
-        """Measurements: how much slower the first kinds were in a pair with the second. noise: variances."""
+        """Measurements: how much slower the first job types were in a pair with the second. noise:
+        variances."""
         self._learned = self._learned or bool(len(first))
         for a, b, t, value, variance in zip(
             first.tolist(),
@@ -135,7 +137,7 @@ class Pairs:
                 self._complete(a, b, t, float(self._listed[a, b, t]), RESIDUAL_SD**2)
 
     def _table_rates(self) -> tuple[Floats, Bools]:
-        """(kinds, kinds, slots) log slowing in the table and whether it may be taken as known."""
+        """(job_types, job_types, slots) log slowing in the table and whether it may be taken as known."""
         table, job_types = self._table, list(self._job_types)
         row = [table.row(job_type) for job_type in job_types]
         at = np.array([0 if r is None else r for r in row], np.int64)
@@ -179,8 +181,8 @@ class Pairs:
         self, names: Ints, job_types: Sequence[JobType], rate: Floats, belief: Ints
     ) -> tuple[Ints, Floats]:
         """Return the pairs of beliefs that the table has wrong and of which one is announced anew or whose
-        slowing has changed, as in ``Beliefs``. names: (beliefs,) all, of these kinds, rate: (beliefs, slots)
-        alone; belief: those that are announced anew."""
+        slowing has changed, as in ``Beliefs``. names: (beliefs,) all, of these job types, rate: (beliefs,
+        slots) alone; belief: those that are announced anew."""
         none: Ints = np.zeros((0, 2), np.int64)
         if not self._learned or self._table.colocated_rate is None:
             return none, np.zeros((0, rate.shape[1], 2))
@@ -216,6 +218,6 @@ class Pairs:
 
 
 def _differ(now: Floats, before: Floats) -> Bools:
-    """(kinds, kinds) whether they differ on any slot."""
+    """(job_types, job_types) whether they differ on any slot."""
     with np.errstate(invalid="ignore"):
         return np.asarray((np.abs(now - before) > MIN_NEWS).any(axis=2))

@@ -1,13 +1,14 @@
-"""What a throughput table says of kinds of jobs that it has, and of those that it has not.
+"""What a throughput table says of job types that it has, and of those that it has not.
 
-    log rate[kind, slot] = grand mean + slopes (batch size, scale factor, scattered)
-                         + type + model + model x type + kind + kind x type + kind x slot
+    log rate[job type, slot] = grand mean + slopes (batch size, scale factor, scattered)
+                         + type + model + model x type + job type + job type x type + job type x slot
 
 Every term is Gaussian and independent of the others, so that the rates in the table and those asked for are
 jointly Gaussian, and what is believed of the latter is one conditional (kriging). A type that the table
-lacks for a kind follows through the ratio of types that its model shows, or else all models; a kind that it
-lacks through other batch sizes and scale factors of its model. Where only the rate at another scale factor
-on the same type is known besides the ratio at one, this is the formula by which Sia (SOSP'23) starts jobs.
+lacks for a job type follows through the ratio of types that its model shows, or else all models; a job type
+that it lacks through other batch sizes and scale factors of its model. Where only the rate at another scale
+factor on the same type is known besides the ratio at one, this is the formula by which Sia (SOSP'23) starts
+jobs.
 """
 
 from collections.abc import Iterable
@@ -44,8 +45,8 @@ class Sigmas:
 
 
 SIGMA = Sigmas()
-# What a kind that was made of the rates that a job brings deviates from its family, on all slots and on each:
-# its owner says that it is another one, and two programs of one name need have nothing in common.
+# What a job type that was made of the rates that a job brings deviates from its family, on all slots and on
+# each: its owner says that it is another one, and two programs of one name need have nothing in common.
 OWN_RATES_SIGMA, OWN_RATES_SLOT_SIGMA = 3.0, 2.0
 USUAL_SLOPES = (
     -0.5,
@@ -67,25 +68,25 @@ class _Cells:
 
 @dataclass(frozen=True, slots=True)
 class JobTypePrior:
-    """A kind, given the table: rates on the slot types in force as ``mean`` + what the model deviates
-    (``pull`` times that) + what the kind itself deviates."""
+    """A job type, given the table: rates on the slot types in force as ``mean`` + what the model deviates
+    (``coefficients`` times that) + what the job type itself deviates."""
 
     mean: Floats  # (slots,) of log rate
-    pull: Floats  # (slots, slots) on the deviation of its model
+    coefficients: Floats  # (slots, slots) on the deviation of its model
     residual: Floats  # (slots, slots) covariance
     model: str
-    model_pull: Floats  # (slots, slots) of the model's on the deviation common to all
+    model_coefficients: Floats  # (slots, slots) of the model's on the deviation common to all
     model_residual: Floats  # (slots, slots) covariance
 
     def covariance(self, root: Floats) -> Floats:
-        """(slots, slots) of the kind's log rates. root: of the deviation common to all."""
-        model = self.model_pull @ root @ self.model_pull.T + self.model_residual
-        both: Floats = self.pull @ model @ self.pull.T + self.residual
+        """(slots, slots) of the job type's log rates. root: of the deviation common to all."""
+        model = self.model_coefficients @ root @ self.model_coefficients.T + self.model_residual
+        both: Floats = self.coefficients @ model @ self.coefficients.T + self.residual
         return both
 
 
 class Prior:
-    """See the module. ``root`` is the covariance (slots, slots) of what all kinds deviate in common."""
+    """See the module. ``root`` is the covariance (slots, slots) of what all job types deviate in common."""
 
     def __init__(
         self, table: Throughputs | None, slots: tuple[SlotType, ...], sigmas: Sigmas = SIGMA
@@ -131,7 +132,7 @@ class Prior:
         return self._whitened, self._factor
 
     def job_type(self, job_type: JobType) -> JobTypePrior:
-        """What is known of a kind, in the table or not."""
+        """What is known of a job type, in the table or not."""
         mine = self._cells([(job_type.measured, slot) for slot in self.slots])
         its = self._cells([(JobType(job_type.family), slot) for slot in self.slots])
         n = len(self.slots)
@@ -139,11 +140,13 @@ class Prior:
         level = np.repeat([_ROOT, _MODEL, _ALL], n)
         mean, joint = self._conditional(stacked, level)
         root, center, low = slice(0, n), slice(n, 2 * n), slice(2 * n, 3 * n)
-        model_pull, model_residual = _regress(joint, center, root)
-        pull, residual = _regress(joint, low, center)
+        model_coefficients, model_residual = _regress(joint, center, root)
+        coefficients, residual = _regress(joint, low, center)
         if job_type.source is RateSource.DECLARED:
             residual = residual + OWN_RATES_SIGMA**2 + OWN_RATES_SLOT_SIGMA**2 * np.eye(n)
-        return JobTypePrior(mean[low], pull, residual, job_type.family, model_pull, model_residual)
+        return JobTypePrior(
+            mean[low], coefficients, residual, job_type.family, model_coefficients, model_residual
+        )
 
     def _conditional(self, cells: _Cells, level: "int | Ints") -> tuple[Floats, Floats]:
         """Mean and covariance of these, given the table; level: how many of the terms they have."""
@@ -182,7 +185,7 @@ class Prior:
         for job_type, slot in places:
             scale = job_type.scale_factor
             scattered = slot.locality is Locality.SCATTERED
-            names = (("kind", job_type), ("model", job_type.family))
+            names = (("job_type", job_type), ("model", job_type.family))
             where = (("type", slot.accelerator), ("slot", slot.accelerator, scattered))
             rows.append([self._number(name) for name in (*names, *where)])
             batch = job_type.batch_size or _REFERENCE_BATCH_SIZE
@@ -203,7 +206,7 @@ class Prior:
         return self._numbers.setdefault(name, len(self._numbers))
 
 
-_ROOT, _MODEL, _ALL = 0, 1, 2  # which terms: those of all kinds, the model's, the kind's
+_ROOT, _MODEL, _ALL = 0, 1, 2  # which terms: those of all job types, the model's, the job type's
 
 
 def _mean_slope(cells: _Cells) -> Floats:
@@ -225,6 +228,6 @@ def _regress(joint: Floats, on: slice, given: slice) -> tuple[Floats, Floats]:
     """Coefficients and remaining covariance of some variables given others."""
     inner = joint[given, given]
     ridge = 1e-9 * (1 + np.trace(inner)) * np.eye(len(inner))
-    pull: Floats = np.linalg.solve(inner + ridge, joint[given, on]).T
-    left = joint[on, on] - pull @ joint[given, on]
-    return pull, (left + left.T) / 2
+    coefficients: Floats = np.linalg.solve(inner + ridge, joint[given, on]).T
+    left = joint[on, on] - coefficients @ joint[given, on]
+    return coefficients, (left + left.T) / 2

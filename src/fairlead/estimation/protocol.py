@@ -20,11 +20,11 @@ class Estimator(Protocol):
     """Learns rates. Calls come in the order of events; ``beliefs`` comes before each decision."""
 
     def table(self, throughputs: Throughputs) -> None:
-        """Another table is in force: it has more kinds, other rates or, on another cluster, other slot
+        """Another table is in force: it has more job types, other rates or, on another cluster, other slot
         types. Where the slot types differ, all that is believed of jobs is to be announced anew."""
 
     def submitted(self, jobs: Sequence[Job], user_estimates: Floats | None) -> None:
-        """Jobs arrive; their kinds are in the table. user_estimates: (jobs, slots) steps/s as their users
+        """Jobs arrive; their job types are in the table. user_estimates: (jobs, slots) steps/s as their users
         estimate them, NaN = no estimate; None = nobody gave one. ``beliefs`` is asked before the core knows
         the jobs."""
 

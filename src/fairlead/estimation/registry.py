@@ -34,11 +34,11 @@ def _fairlead(
 def _users(
     options: Mapping[str, str], table: Throughputs, _cluster: Cluster, _seed: int
 ) -> Estimator:
-    from fairlead.estimation.user_bias import Trusting
+    from fairlead.estimation.user_bias import TrustingEstimator
 
     if options:
         raise ConfigError("estimator users takes no options")
-    return Trusting(table)
+    return TrustingEstimator(table)
 
 
 ESTIMATORS: dict[str, _Make] = {"gavel": _gavel, "fairlead": _fairlead, "users": _users}

@@ -21,7 +21,7 @@ class RoundNoise:
         """Of a measurement that has nothing but the noise of a round."""
         return float(np.sqrt(self._squares / self._count))
 
-    def exactness(self, steps: Floats) -> Floats:
+    def precision(self, steps: Floats) -> Floats:
         """(measurements,) how much each counts as against one that has nothing but the noise of a round."""
         rounding = (STEPS / np.maximum(steps, STEPS)) ** 2 / 6
         out: Floats = self.sigma**2 / (self.sigma**2 + rounding)

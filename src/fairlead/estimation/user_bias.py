@@ -58,20 +58,20 @@ class UserBias:
         error = scale / (shape - 1)
         return error * (COMMON + 1 / weight), error * (1 - COMMON)
 
-    def learn(self, rows: Ints, off: Floats, worth: Floats) -> Bools:
-        """Estimates were compared with measurements. off: (estimates,) log of estimate over rate; worth: how
-        much each counts, for those on one job are off together. Returns which were grossly off; these count
-        as if they had just been within the bound, so that a single slip does not ruin a reputation, and many
-        do.
+    def learn(self, rows: Ints, log_error: Floats, count_as: Floats) -> Bools:
+        """Estimates were compared with measurements. log_error: (estimates,) log of estimate over rate;
+        count_as: how much each counts, for those on one job are off together. Returns which were grossly
+        off; these count as if they had just been within the bound, so that a single slip does not ruin a
+        reputation, and many do.
         """
         mean, weight, shape, scale = self._biases[rows].T
         bound = OUTLIER_SIGMAS * np.sqrt(scale / (shape - 1) * (1 + 1 / weight))
-        gross: Bools = np.abs(off - mean) > bound
-        off = mean + np.clip(off - mean, -bound, bound)
+        gross: Bools = np.abs(log_error - mean) > bound
+        log_error = mean + np.clip(log_error - mean, -bound, bound)
         users, at = np.unique(rows, return_inverse=True)
-        counts = np.bincount(at, worth)
-        common = np.bincount(at, worth * off) / np.maximum(counts, 1e-9)
-        within = np.bincount(at, worth * (off - common[at]) ** 2)
+        counts = np.bincount(at, count_as)
+        common = np.bincount(at, count_as * log_error) / np.maximum(counts, 1e-9)
+        within = np.bincount(at, count_as * (log_error - common[at]) ** 2)
         mean, weight, shape, scale = self._biases[users].T
         heavier = weight + counts
         between = weight * counts * (common - mean) ** 2 / heavier
@@ -95,7 +95,7 @@ class UserBias:
         self._row = {name: i for i, name in enumerate(names)}
 
 
-class Trusting:
+class TrustingEstimator:
     """The estimator that believes all estimates of users and learns nothing: others are compared with it."""
 
     def __init__(self, throughputs: Throughputs) -> None:

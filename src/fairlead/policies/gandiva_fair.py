@@ -23,15 +23,15 @@ class GandivaFair:
     what it cannot use goes to the others by tickets. Its jobs divide it by weight, so that s_i x_i / w_i is
     equal where no job has all of its time. That is the fair share, with throughputs t_i^eq.
 
-    Then jobs of one kind and tenant trade as one: those whose rate on type a over that on b is largest buy
-    devices of a from those for whom it is smallest, and pay in devices of b, at the second largest ratio
+    Then jobs of one job type and tenant trade as one: those whose rate on type a over that on b is largest
+    buy devices of a from those for whom it is smallest, and pay in devices of b, at the second largest ratio
     (``fairlead.policies.solve.bilateral_trades``). Both ends gain or lose nothing, so t_i >= t_i^eq for
     every job, and so for
     every tenant. Devices that nobody needs at first are exchanged one for one. The objective is
     sum_i t_i / t_i^eq; how far it can rise under t_i >= t_i^eq is a linear program, of which trading is
     a decentralised, approximate solution.
 
-    Source: Chaudhary et al., EuroSys'20 (there one speed-up per user; here one per kind of job, so that a
+    Source: Chaudhary et al., EuroSys'20 (there one speed-up per user; here one per job type, so that a
     user with different jobs does not lose on some of them). s_i devices of a job, N_j devices of type j.
     """
 

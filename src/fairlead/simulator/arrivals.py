@@ -35,7 +35,7 @@ GAVEL_SCALES = (1, 2, 4, 8)
 
 class Reference:
     """Rates that turn a duration into steps: those of the reference accelerator type, or of the
-    fastest one where a kind has no rate on it."""
+    fastest one where a job type has no rate on it."""
 
     def __init__(self, throughputs: Throughputs, reference: str) -> None:
         rate = throughputs.fastest
@@ -47,7 +47,7 @@ class Reference:
         self.rate = {
             job_type: one
             for job_type, one in zip(throughputs.job_types, rate.tolist(), strict=True)
-            if one > 0  # a kind that runs nowhere is never drawn
+            if one > 0  # a job type that runs nowhere is never drawn
         }
 
     def families(self, scale: int) -> list[str]:

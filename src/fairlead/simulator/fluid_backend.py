@@ -114,7 +114,7 @@ class FluidBackend(SimBackend):
         )
 
     def _rate(self, snapshot: Snapshot, made: Allocation, job_type: Ints) -> Floats:
-        """(jobs,) true steps/s. kind: (jobs,) rows of the true table."""
+        """(jobs,) true steps/s. job_type: (jobs,) rows of the true table."""
         if self._table is None or self._table.slots != snapshot.slots:
             self._table = self.rounds.throughputs.columns(snapshot.slots)
         table = self._table

@@ -56,9 +56,11 @@ class EstimatorSession:
             self.estimating_backend = EstimatingBackend(
                 self._backend, estimator, known, self._user_estimates, self._measured
             )
-            self.estimating_backend.adopt(now, self._core_jobs(core), core.data.round.in_force)
+            self.estimating_backend.take_over_jobs(
+                now, self._core_jobs(core), core.data.round.in_force
+            )
         else:
-            self.estimating_backend.move(now, known, core.data.round.in_force)
+            self.estimating_backend.switch_core(now, known, core.data.round.in_force)
         self._know(core)
 
     def _make(self, core: Scheduler) -> Estimator | None:

@@ -151,7 +151,7 @@ def _checked_rows(
 
 
 class _Families:
-    """The kinds of the table by scale factor."""
+    """The job types of the table by scale factor."""
 
     def __init__(self, throughputs: Throughputs) -> None:
         self.rate = throughputs.fastest.tolist()

@@ -91,7 +91,7 @@ def fresh_snapshot(
 ) -> Snapshot:
     """A snapshot of jobs 0, 1, ... that have just been submitted, without deadlines, by one tenant.
 
-    table: with the cluster's slot types; kind: (jobs,) rows of the table; the rest: (jobs,).
+    table: with the cluster's slot types; job_type: (jobs,) rows of the table; the rest: (jobs,).
     """
     n, slots = len(job_type), len(cluster.slots)
     return Snapshot(

@@ -43,7 +43,7 @@ class Interference:
     accelerators: dict[str, tuple[float, float]]  # memory in GB, contention
 
     def colocated_rate(self, table: Throughputs) -> Floats:
-        """(kinds, kinds, slots) steps/s of the first kind beside the second."""
+        """(job_types, job_types, slots) steps/s of the first job type co-located with the second."""
         pair = np.zeros((len(table.job_types), len(table.job_types), len(table.slots)))
         single = [i for i, one in enumerate(table.job_types) if self._known(one)]
         need, pressure = _columns([self.families[table.job_types[i].name] for i in single])

@@ -20,8 +20,8 @@ KEY = COLUMNS[:4]  # family, scale factor, accelerator type, locality
 
 
 def merge_rates(path: Path, rows: Iterable[dict[str, str]]) -> None:
-    """Put rows (by the columns of docs/formats.md) into our CSV at ``path``; a row of the same kind and slot
-    type gives way, all else stays as it is, comments aside. Raises ThroughputError where the file is no
+    """Put rows (by the columns of docs/formats.md) into our CSV at ``path``; a row of the same job type and
+    slot type gives way, all else stays as it is, comments aside. Raises ThroughputError where the file is no
     table, or not our CSV."""
     with _exclusively(path):
         _merge(path, rows)

@@ -111,7 +111,7 @@ class _Entry:
 def _table(
     entries: Iterable[_Entry], slots: Iterable[SlotType], origin: str
 ) -> tuple[dict[JobType, int], dict[SlotType, int], Throughputs]:
-    """The entries as a matrix: kinds in order of appearance, slot types in alphabetical order."""
+    """The entries as a matrix: job types in order of appearance, slot types in alphabetical order."""
     entries = list(entries)
     row: dict[JobType, int] = {}
     for entry in entries:
@@ -176,7 +176,7 @@ def _csv_pairs(
     column: dict[SlotType, int],
     rate: Floats,
 ) -> Floats:
-    """(kinds, kinds, slots) from rows that name who shares the devices."""
+    """(job_types, job_types, slots) from rows that name who shares the devices."""
     pair = np.zeros((len(row), len(row), len(column)))
     for line, entry in pairs:
         partner = JobType.parse(entry.partner, entry.job_type.scale_factor)
@@ -205,7 +205,7 @@ def _named(entry: _Entry) -> str:
 
 
 def _read_gavel(source: Source) -> Throughputs:
-    """Gavel's JSON: accelerator type -> kind -> {"null": rate alone, other kind: [rates of both]}."""
+    """Gavel's JSON: accelerator type -> job type -> {"null": rate alone, other job type: [rates of both]}."""
     data = source.document()
     try:
         table = msgspec.json.decode(data, type=GavelTable)
@@ -279,7 +279,7 @@ def _gavel_partners(
     partners: dict[str, float | list[float]],
     job_type: dict[str, JobType],
     row: dict[JobType, int],
-    colocated: Floats,  # (kinds,) where the rates beside each other kind go
+    colocated: Floats,  # (job_types,) where the rates with each other job type go
 ) -> None:
     for other, rates in partners.items():
         if other == NO_PARTNER:

@@ -183,7 +183,7 @@ def _chosen(values: Sequence[int], keep: list[int]) -> tuple[int, ...]:
 
 
 class _Obstacles:
-    """Why jobs of a kind cannot run, worked out once per kind."""
+    """Why jobs of a job type cannot run, worked out once per job type."""
 
     def __init__(self, throughputs: Throughputs, cluster: Cluster | None) -> None:
         self.table = throughputs if cluster is None else throughputs.columns(cluster.slots)
