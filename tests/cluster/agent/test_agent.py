@@ -382,7 +382,7 @@ def test_who_outlives_a_start_out_of_reach_may_not_go_on(play: Play) -> None:
                 heard += frames.feed(await reader.read(4096))
         writer.close()
         await writer.wait_closed()
-        assert heard[-1] == RankRefused("this start of the job is over")
+        assert heard[-1] == RankRefused("this attempt of the job is over")
 
     play(scenario)
 

@@ -30,7 +30,7 @@ def _dead_run(folder: Path, **more: object) -> AgentFiles:
     (folder / "nodes").mkdir(parents=True)
     os.close(record.make())
     fields: dict[str, object] = {"job": 1, "attempt": 1, "token": "a" * 32, "grace_s": 0.1}
-    write_record(record.starts, AttemptRecord(**(fields | more)))  # type: ignore[arg-type]
+    write_record(record.attempt_records, AttemptRecord(**(fields | more)))  # type: ignore[arg-type]
     return record
 
 
@@ -104,7 +104,7 @@ def test_a_directory_that_others_can_write_to_is_refused(
 @pytest.mark.parametrize("damage", [b"", b"\0" * 100, b'{"job": 1', None])
 def test_a_damaged_or_deleted_record_hides_nothing(tmp_path: Path, damage: bytes | None) -> None:
     record = _dead_run(tmp_path)
-    (path,) = record.starts.iterdir()
+    (path,) = record.attempt_records.iterdir()
     if damage is None:
         path.unlink()
     else:
@@ -118,7 +118,7 @@ def test_a_damaged_or_deleted_record_hides_nothing(tmp_path: Path, damage: bytes
 def test_a_damaged_record_and_a_device_that_is_held_are_not_cleared(tmp_path: Path) -> None:
     """A process that shows no token holds the device."""
     record = _dead_run(tmp_path)
-    (path,) = record.starts.iterdir()
+    (path,) = record.attempt_records.iterdir()
     path.write_bytes(b"")
     lock = locks.take(record.device_lock(0, simulated_devices=True))
     assert lock is not None
@@ -142,7 +142,7 @@ def test_directories_that_were_removed_are_made_again_once_no_lock_of_them_is_he
     assert not root.exists(), "the device would be given to two"
     os.close(device)
     record.make_again()
-    assert record.starts.is_dir()
+    assert record.attempt_records.is_dir()
     for simulated_devices in (False, True):
         lock = locks.take(record.device_lock(0, simulated_devices))
         assert lock is not None

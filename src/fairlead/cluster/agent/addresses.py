@@ -53,7 +53,7 @@ def assign_addresses(
     assignment: Assignment, host: str, taken: AbstractSet[int] = frozenset()
 ) -> GivenAddresses:
     """Choose ports for what listens on this node. host: where other nodes reach it; taken: ports that other
-    starts on this node were given. Raises ConfigError."""
+    attempts on this node were given. Raises ConfigError."""
     if not assignment.has_rank_0:
         return GivenAddresses()
     port, rank_sync_port = free_ports(2, taken)

@@ -89,7 +89,7 @@ class Agent:
         ):  # what is not there is a problem of the node
             (state / "starts").mkdir(exist_ok=True)
             self._record.make_again()
-        return {state, output, state / "starts", self._record.starts}
+        return {state, output, state / "starts", self._record.attempt_records}
 
     async def run(self) -> None:
         """Raises RefusedError where the server will not have this agent, ConfigError where another agent

@@ -27,51 +27,51 @@ class AttemptEnding:
         self._ranks = ranks
         self._changed = changed
 
-    def send_deadline(self, start: NodeAttempt) -> None:
+    def send_deadline(self, attempt: NodeAttempt) -> None:
         """The spawner ends what has no lease, should this process hang."""
-        if start.launched and not start.ended:
-            job, attempt = start.key
-            self._spawner.send(Until(job=job, attempt=attempt, until_s=start.lease.until))
+        if attempt.launched and not attempt.ended:
+            job, number = attempt.key
+            self._spawner.send(Until(job=job, attempt=number, until_s=attempt.lease.until))
 
     def expire(self) -> None:
         """Stop what has no lease any more."""
         now = time.monotonic()
-        for start in self._attempts:
-            if start.launched and start.lease.left_s(now) <= 0.0:
-                self.stop(start, EXPIRED)
+        for attempt in self._attempts:
+            if attempt.launched and attempt.lease.left_s(now) <= 0.0:
+                self.stop(attempt, EXPIRED)
 
-    def stop(self, start: NodeAttempt, reason: str) -> None:
+    def stop(self, attempt: NodeAttempt, reason: str) -> None:
         """Let it save and end, unless it ends already."""
-        if start.state in ("stopping", "ended"):
+        if attempt.state in ("stopping", "ended"):
             return
         now = time.monotonic()
-        start.stop(reason, now)
-        if not start.launched:
-            start.record_exit(now)
-        elif start.hears_rank_0:
-            delivered = self._ranks.send(start.key, StopRank(reason=reason))
+        attempt.stop(reason, now)
+        if not attempt.launched:
+            attempt.record_exit(now)
+        elif attempt.hears_rank_0:
+            delivered = self._ranks.send(attempt.key, StopRank(reason=reason))
             # After its loop a script that does not ask goes on for its grace, and may come to its end.
-            self.end(start, terminate=not delivered and not start.finishing)
+            self.end(attempt, terminate=not delivered and not attempt.finishing)
         else:
-            self.end(start, terminate=start.assignment.unmanaged)
+            self.end(attempt, terminate=attempt.assignment.unmanaged)
         self._changed()
 
-    def end(self, start: NodeAttempt, *, terminate: bool) -> None:
+    def end(self, attempt: NodeAttempt, *, terminate: bool) -> None:
         """Have it killed after its grace. terminate: it gets a SIGTERM now."""
-        self._send_end(start, terminate=terminate, kill_after_s=start.grace_s)
+        self._send_end(attempt, terminate=terminate, kill_after_s=attempt.grace_s)
 
-    def kill(self, start: NodeAttempt) -> None:
+    def kill(self, attempt: NodeAttempt) -> None:
         """Have it killed at once."""
-        self._send_end(start, terminate=False, kill_after_s=0.0)
+        self._send_end(attempt, terminate=False, kill_after_s=0.0)
 
     def kill_all(self) -> None:
         """Do not wait for anybody."""
-        for start in self._attempts:
-            if not start.ended:
-                self.kill(start)
+        for attempt in self._attempts:
+            if not attempt.ended:
+                self.kill(attempt)
 
-    def _send_end(self, start: NodeAttempt, *, terminate: bool, kill_after_s: float) -> None:
-        job, attempt = start.key
+    def _send_end(self, attempt: NodeAttempt, *, terminate: bool, kill_after_s: float) -> None:
+        job, number = attempt.key
         self._spawner.send(
-            EndAttempt(job=job, attempt=attempt, terminate=terminate, kill_after_s=kill_after_s)
+            EndAttempt(job=job, attempt=number, terminate=terminate, kill_after_s=kill_after_s)
         )

@@ -32,44 +32,44 @@ class AttemptLauncher:
         self._spawner = spawner
         self._ending = ending
         self._changed = changed
-        self._preparing: dict[Key, asyncio.Task[None]] = {}  # starts whose orders are being made
+        self._preparing: dict[Key, asyncio.Task[None]] = {}  # attempts whose orders are being made
         self._imports = ScriptImports(lambda modules: spawner.send(Prepare(modules=modules)))
 
-    def launch(self, start: NodeAttempt) -> None:
+    def launch(self, attempt: NodeAttempt) -> None:
         """Begin to, if it is time and nobody has: it has its lease, and is known where its rank 0 is."""
-        if start.state != "starting" or start.launched or not start.lease.granted:
+        if attempt.state != "starting" or attempt.launched or not attempt.lease.granted:
             return
-        master_text = start.assignment.master
-        if start.assignment.world_size > 1 and start.addresses.here is None and not master_text:
+        master_text = attempt.assignment.master
+        if attempt.assignment.world_size > 1 and attempt.addresses.here is None and not master_text:
             return  # rank 0's node has not said yet where it is
-        if start.key not in self._preparing:
-            self._preparing[start.key] = asyncio.create_task(self._begin(start, master_text))
+        if attempt.key not in self._preparing:
+            self._preparing[attempt.key] = asyncio.create_task(self._begin(attempt, master_text))
 
-    async def _begin(self, start: NodeAttempt, master_text: str) -> None:
+    async def _begin(self, attempt: NodeAttempt, master_text: str) -> None:
         """told: by the orders, where its rank 0 is."""
         assert self.place is not None
         found, why = None, ""
         try:
-            master = start.addresses.here or RankZeroAddress.parse(
-                master_text, start.assignment.job
+            master = attempt.addresses.here or RankZeroAddress.parse(
+                master_text, attempt.assignment.job
             )
-            found = await prepare_launch(self.place, start, master)
+            found = await prepare_launch(self.place, attempt, master)
         except ConfigError as problem:
             why = str(problem)
         except Exception as problem:  # of whatever a job names: its fault, and no end of the agent
-            _log.exception("job %d cannot be started", start.assignment.job)
+            _log.exception("job %d cannot be started", attempt.assignment.job)
             why = f"cannot be started: {type(problem).__name__}: {problem}"
         finally:
-            del self._preparing[start.key]
+            del self._preparing[attempt.key]
         now = time.monotonic()
-        if start.state != "starting":
+        if attempt.state != "starting":
             return  # it was told to stop meanwhile
         if found is None:
-            start.failed(-1, why, now)
-            start.record_exit(now)
+            attempt.failed(-1, why, now)
+            attempt.record_exit(now)
             self._changed()
-        elif start.lease.left_s(now) > 0.0:
+        elif attempt.lease.left_s(now) > 0.0:
             modules = self._imports.of(found.script)
             order = msgspec.structs.replace(found.order, modules=modules)
-            start.launched = self._spawner.send(order)
-            self._ending.send_deadline(start)
+            attempt.launched = self._spawner.send(order)
+            self._ending.send_deadline(attempt)

@@ -33,7 +33,7 @@ class StepProgress:
 
     @property
     def lost_steps(self) -> int:
-        """By all starts until this one was loaded."""
+        """By all attempts until this one was loaded."""
         return -1 if self.loaded is None else self.loaded.lost_steps
 
     @property

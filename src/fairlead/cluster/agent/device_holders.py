@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from fairlead.cluster.agent import proc
 from fairlead.cluster.agent.lock_holders import lock_holders
-from fairlead.cluster.agent.running_attempts import Ground, SpawnedAttempt, owner_of
+from fairlead.cluster.agent.running_attempts import SpawnedAttempt, SpawnerStorage, owner_of
 from fairlead.cluster.agent.survivors import mark_of
 
 
@@ -13,21 +13,21 @@ class DeviceHolders:
     """Of one spawner. ``fail`` is called with a start that holds a device without a claim to it, and why."""
 
     def __init__(
-        self, ground: Ground, incarnation: str, fail: Callable[[SpawnedAttempt, str], None]
+        self, storage: SpawnerStorage, incarnation: str, fail: Callable[[SpawnedAttempt, str], None]
     ) -> None:
         """incarnation: of the agent."""
-        self._ground = ground
+        self._storage = storage
         self._incarnation = incarnation
         self._fail = fail
 
     def obstacles(
-        self, start: SpawnedAttempt, running: Sequence[SpawnedAttempt], helpers: Collection[int]
+        self, attempt: SpawnedAttempt, running: Sequence[SpawnedAttempt], helpers: Collection[int]
     ) -> list[str]:
         """Why its devices are held. Those who have no claim to them are ended.
 
-        running: starts that have their devices; helpers: pids of the spawner's own processes.
+        running: attempts that have their devices; helpers: pids of the spawner's own processes.
         """
-        files = start.claim.lock_files(self._ground)
+        files = attempt.claim.lock_files(self._storage)
         found = [(one, files[path]) for one, path in lock_holders(files).items()]
         text = [
             self._judge(one, device, running)
@@ -44,7 +44,7 @@ class DeviceHolders:
             if not proc.token_of(holder.pid).startswith(mark_of(self._incarnation)):
                 return f"{text}, which is no job's here"
             proc.kill_exactly(holder, signal.SIGKILL)
-            return f"{text}, which a start that is over has left"
+            return f"{text}, which an attempt that is over has left"
         if device in owner.claim.devices:
             return "" if owner.ending.kill_s is not None else f"{text} of job {owner.launch.job}"
         if owner.ending.kill_s is None:

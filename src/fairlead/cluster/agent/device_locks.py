@@ -17,7 +17,7 @@ class DeviceLocks:
     def __init__(self, path: Callable[[int], Path]) -> None:
         self.path = path
         self._open: dict[int, int] = {}  # device -> descriptor
-        self._users: dict[int, int] = {}  # device -> starts that use it
+        self._users: dict[int, int] = {}  # device -> attempts that use it
 
     def take(self, devices: Iterable[int]) -> int | None:
         """Count one user more of each; None = all were free or ours, else a device that another process has.

@@ -43,14 +43,14 @@ class Inspector:
             reply.set_result(message)
 
     async def inspect(
-        self, start: "NodeAttempt", spawner: "SpawnerLink", files: dict[int, Path]
+        self, attempt: "NodeAttempt", spawner: "SpawnerLink", files: dict[int, Path]
     ) -> dict[int, RankStack]:
         """Rank -> where it stands, of the ranks here of which that can be found out.
 
         files: rank -> what it writes its stacks to.
         """
         sizes = {rank: size_of(file) for rank, file in files.items()}
-        found = await self._ask(start, spawner)
+        found = await self._ask(attempt, spawner)
         if found is None:
             return {}
         stacks = {}
@@ -62,19 +62,19 @@ class Inspector:
         stacks |= await _spy((r, pid) for r, pid in found.pids.items() if r not in stacks)
         return stacks
 
-    async def _ask(self, start: "NodeAttempt", spawner: "SpawnerLink") -> Inspected | None:
-        job, attempt = start.key
+    async def _ask(self, attempt: "NodeAttempt", spawner: "SpawnerLink") -> Inspected | None:
+        job, number = attempt.key
         reply: asyncio.Future[Inspected] = asyncio.get_running_loop().create_future()
-        self._answers[start.key] = reply
+        self._answers[attempt.key] = reply
         try:
-            if not spawner.send(Inspect(job=job, attempt=attempt)):
+            if not spawner.send(Inspect(job=job, attempt=number)):
                 return None
             async with asyncio.timeout(REPLY_TIMEOUT_S):
                 return await reply
         except TimeoutError:
             return None
         finally:
-            self._answers.pop(start.key, None)
+            self._answers.pop(attempt.key, None)
 
 
 async def _written(files: dict[int, Path], before: dict[int, int]) -> None:

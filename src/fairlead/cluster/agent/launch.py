@@ -89,16 +89,16 @@ def start_limit_s(assignment: Assignment) -> float:
 
 
 def launch(
-    place: LaunchSite, start: NodeAttempt, master: RankZeroAddress, last_access: LastAccess
+    place: LaunchSite, attempt: NodeAttempt, master: RankZeroAddress, last_access: LastAccess
 ) -> PreparedLaunch:
     """The order to the spawner. It touches what the job has named, which may hang: see ``launching``. Raises
     ConfigError where the checkpoint directory cannot be made."""
-    assignment = start.assignment
+    assignment = attempt.assignment
     ranks = tuple(
-        _rank(place, start, rank, local, master, last_access)
+        _rank(place, attempt, rank, local, master, last_access)
         for local, rank in enumerate(assignment.ranks)
     )
-    order = _order(start, ranks)
+    order = _order(attempt, ranks)
     if not assignment.prepare:
         return PreparedLaunch(order, None)
     first = ranks[0]
@@ -107,12 +107,12 @@ def launch(
     return PreparedLaunch(order, script)
 
 
-def _order(start: NodeAttempt, ranks: tuple[RankLaunch, ...]) -> Launch:
-    assignment = start.assignment
+def _order(attempt: NodeAttempt, ranks: tuple[RankLaunch, ...]) -> Launch:
+    assignment = attempt.assignment
     return Launch(
         job=assignment.job,
         attempt=assignment.attempt,
-        token=start.token,
+        token=attempt.token,
         ranks=ranks,
         colocated=assignment.colocated,
         grace_s=max(assignment.grace_s, assignment.finish_grace_s),
@@ -123,13 +123,13 @@ def _order(start: NodeAttempt, ranks: tuple[RankLaunch, ...]) -> Launch:
 
 def _rank(
     place: LaunchSite,
-    start: NodeAttempt,
+    attempt: NodeAttempt,
     rank: Rank,
     local: int,
     master: RankZeroAddress,
     last_access: LastAccess,
 ) -> RankLaunch:
-    assignment = start.assignment
+    assignment = attempt.assignment
     checkpoints = str(_checkpoint_dir(place.state, assignment, last_access))
     cwd = assignment.cwd or checkpoints
     failure = failure_path(place.state, assignment.job, assignment.attempt, rank.rank)
@@ -141,10 +141,10 @@ def _rank(
         reports=str(failure.parent),
     )
     base = agents_environment(assignment.runtime)
-    variables = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, start, checkpoints)
+    variables = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, attempt, checkpoints)
     stacks = failure.with_suffix(".stacks")
     variables |= {"FAIRLEAD_FAILURE_FILE": str(failure), "FAIRLEAD_STACKS_FILE": str(stacks)}
-    variables |= _progress(place.state, start, rank) | _devices(
+    variables |= _progress(place.state, attempt, rank) | _devices(
         place.devices, assignment.ranks, rank
     )
     variables |= _rendezvous(assignment, rank, local, master)
@@ -186,12 +186,12 @@ def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess
     return path
 
 
-def _identity(place: LaunchSite, start: NodeAttempt, checkpoints: str) -> dict[str, str]:
-    assignment = start.assignment
+def _identity(place: LaunchSite, attempt: NodeAttempt, checkpoints: str) -> dict[str, str]:
+    assignment = attempt.assignment
     env = {
         "FAIRLEAD_JOB": str(assignment.job),
         "FAIRLEAD_ATTEMPT": str(assignment.attempt),
-        "FAIRLEAD_TOKEN": start.token,
+        "FAIRLEAD_TOKEN": attempt.token,
         "FAIRLEAD_CHECKPOINT_DIR": checkpoints,
         "FAIRLEAD_TOTAL_STEPS": str(assignment.total_steps),
         "FAIRLEAD_ACCELERATOR": place.devices.accelerator,
@@ -203,13 +203,13 @@ def _identity(place: LaunchSite, start: NodeAttempt, checkpoints: str) -> dict[s
     return env
 
 
-def _progress(state: Path, start: NodeAttempt, rank: Rank) -> dict[str, str]:
+def _progress(state: Path, attempt: NodeAttempt, rank: Rank) -> dict[str, str]:
     """Where an unmanaged job may say how far it is; one rank speaks for all."""
-    if not start.may_report_progress or rank.rank != 0:
+    if not attempt.may_report_progress or rank.rank != 0:
         return {}
-    env = {"FAIRLEAD_PROGRESS_FILE": str(progress_path(state, *start.key))}
-    if start.addresses.progress_port:
-        env["FAIRLEAD_PROGRESS_PORT"] = str(start.addresses.progress_port)
+    env = {"FAIRLEAD_PROGRESS_FILE": str(progress_path(state, *attempt.key))}
+    if attempt.addresses.progress_port:
+        env["FAIRLEAD_PROGRESS_PORT"] = str(attempt.addresses.progress_port)
     return env
 
 

@@ -23,13 +23,13 @@ _Result = TypeVar("_Result")
 
 
 async def prepare_launch(
-    place: LaunchSite, start: NodeAttempt, master: RankZeroAddress
+    place: LaunchSite, attempt: NodeAttempt, master: RankZeroAddress
 ) -> PreparedLaunch:
     """``launch``. Raises ConfigError, also where a path does not answer in time."""
     last_access = LastAccess()
-    limit_s = start_limit_s(start.assignment)
+    limit_s = start_limit_s(attempt.assignment)
     try:
-        return await on_thread(partial(launch, place, start, master, last_access), limit_s)
+        return await on_thread(partial(launch, place, attempt, master, last_access), limit_s)
     except TimeoutError:
         raise ConfigError(f"{last_access.what}: no answer within {limit_s:g} s") from None
 

@@ -1,7 +1,7 @@
 """What agents leave on a machine for those that come after, wherever their state directories are.
 
 Each run of an agent has a directory of its own below that of its node: two locks, which say whether the agent
-and its spawner live, and the records of its starts. Whoever comes after can end what is left of it, and so
+and its spawner live, and the records of its attempts. Whoever comes after can end what is left of it, and so
 prove that nothing of it lives. The path depends on the user alone, never on the environment, for locks that
 lie in two places do not meet.
 """
@@ -26,7 +26,7 @@ from fairlead.errors import ConfigError
 
 OVERRIDE = "FAIRLEAD_RUN_DIR"  # for tests, which must not meet other clusters of this machine
 _POLL_S = 0.05
-_EXTRA_S = 15.0  # beyond the grace of its starts, for the spawner of a dead agent to end
+_EXTRA_S = 15.0  # beyond the grace of its attempts, for the spawner of a dead agent to end
 _RETENTION_S = 7 * 86400.0  # what nobody has touched for so long nobody will ask for
 
 
@@ -61,8 +61,8 @@ class AgentFiles:
         return self.path.name
 
     @property
-    def starts(self) -> Path:
-        """Where the records of its starts are."""
+    def attempt_records(self) -> Path:
+        """Where the records of its attempts are."""
         return self.path / "starts"
 
     def device_lock(self, device: int, simulated_devices: bool) -> Path:
@@ -88,13 +88,17 @@ class AgentFiles:
     def make_again(self) -> None:
         """Make anew what somebody has removed of the directories, once nothing holds a lock that was in them:
         whoever took it anew would share the device. Raises ConfigError or OSError."""
-        missing = [folder for folder in (self.starts, *self._lock_folders()) if not folder.exists()]
+        missing = [
+            folder
+            for folder in (self.attempt_records, *self._lock_folders())
+            if not folder.exists()
+        ]
         if missing and not any(holds_removed(folder) for folder in missing):
             run_directory()
             self._make_folders()
 
     def _make_folders(self) -> None:
-        self.starts.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.attempt_records.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in self._lock_folders():
             folder.mkdir(mode=0o700, exist_ok=True)
 
@@ -135,13 +139,13 @@ def record_of(node: str, server: str, incarnation: str) -> AgentFiles:
 
 def clear(record: AgentFiles) -> int | None:
     """Make sure that nothing of a run of an agent lives: agent and spawner have let go of their locks, the
-    process table has nothing of its starts, and the locks of their devices are free. Returns how many
+    process table has nothing of its attempts, and the locks of their devices are free. Returns how many
     processes were ended for it; None: something lives. The record stays, so that it can be said again."""
     agent = locks.take(record.path / "agent.lock")
     if agent is None:
         return None
     try:
-        known = read_records(record.starts, keep=True)
+        known = read_records(record.attempt_records, keep=True)
         grace_s = max((one.grace_s for one in known), default=0.0)
         spawner = record.take_spawner_lock(grace_s + _EXTRA_S)
         if spawner is None:
@@ -156,15 +160,15 @@ def clear(record: AgentFiles) -> int | None:
 
 def _end_all(record: AgentFiles) -> int | None:
     """None: something holds on, whatever it is told."""
-    files = len(list(record.starts.glob("*.json")))
-    known = read_records(record.starts, keep=True)
-    ended = end_survivors(record.starts, known, record.incarnation)
+    files = len(list(record.attempt_records.glob("*.json")))
+    known = read_records(record.attempt_records, keep=True)
+    ended = end_survivors(record.attempt_records, known, record.incarnation)
     paths = {Path(path) for one in known for path in one.locks}
     if len(known) < files:  # whose locks a damaged record named, nobody knows
         paths.update(record.all_device_locks())
     if not all(_is_free(path) for path in paths):
         return None  # and what is damaged stays too, so that it can be said again
-    return None if read_records(record.starts) else ended
+    return None if read_records(record.attempt_records) else ended
 
 
 def _is_free(path: Path) -> bool:

@@ -62,20 +62,20 @@ class NodeController:
         self.orders.identity = self.rank_trial.identity = identity
 
     def poll(self) -> None:
-        """Stop what has no lease any more, and look at starts whose steps do not come along."""
+        """Stop what has no lease any more, and look at attempts whose steps do not come along."""
         self.ending.expire()
         now = time.monotonic()
-        for start in self.attempts:
-            self._stalls.watch(start, now)
+        for attempt in self.attempts:
+            self._stalls.watch(attempt, now)
 
     def poll_progress(self) -> None:
         """Take over what jobs without the iterator say of theirs."""
         now = time.monotonic()
-        for start in self.attempts:
-            if start.may_report_progress and start.state in ("running", "stopping"):
-                reported_before = start.steps.has_reported
-                self._progress.poll(start, now)
-                if start.steps.has_reported and not reported_before:
+        for attempt in self.attempts:
+            if attempt.may_report_progress and attempt.state in ("running", "stopping"):
+                reported_before = attempt.steps.has_reported
+                self._progress.poll(attempt, now)
+                if attempt.steps.has_reported and not reported_before:
                     self._changed()
 
     def report_directories(self, problems: Mapping[Path, str]) -> None:

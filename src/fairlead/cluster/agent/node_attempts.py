@@ -17,24 +17,24 @@ class NodeAttempts:
     """By (job, attempt), in the order in which they came."""
 
     def __init__(self) -> None:
-        self._starts: dict[Key, NodeAttempt] = {}
+        self._attempts: dict[Key, NodeAttempt] = {}
         self._newest: dict[int, tuple[int, str]] = {}  # job -> (attempt, order id) held last
         self.sendable = SendableCheck()
         self.trial: NodeAttempt | None = None  # the agent's own: no order, and nothing to be told
 
     def __iter__(self) -> Iterator[NodeAttempt]:
-        return iter(list(self._starts.values()))
+        return iter(list(self._attempts.values()))
 
     def __getitem__(self, key: Key) -> NodeAttempt:
-        if (start := self.get(key)) is None:
+        if (attempt := self.get(key)) is None:
             raise KeyError(key)
-        return start
+        return attempt
 
     def get(self, key: Key) -> NodeAttempt | None:
         """None: it is not held."""
         if self.trial is not None and self.trial.key == key:
             return self.trial
-        return self._starts.get(key)
+        return self._attempts.get(key)
 
     def is_new(self, assignment: Assignment) -> bool:
         """Whether neither this attempt nor a later one of its job was ever held. In another cluster, or
@@ -42,63 +42,66 @@ class NodeAttempts:
         attempt, order_id = self._newest.get(assignment.job, (-1, assignment.order_id))
         return assignment.attempt > attempt or _origin(assignment.order_id) != _origin(order_id)
 
-    def add(self, start: NodeAttempt) -> None:
+    def add(self, attempt: NodeAttempt) -> None:
         """Hold a new one."""
-        self._starts[start.key] = start
-        self._newest[start.assignment.job] = start.assignment.attempt, start.assignment.order_id
+        self._attempts[attempt.key] = attempt
+        self._newest[attempt.assignment.job] = (
+            attempt.assignment.attempt,
+            attempt.assignment.order_id,
+        )
 
     def forget(self, key: Key) -> bool:
         """The server has booked its end. Returns whether it was held, and had ended."""
-        start = self._starts.get(key)
-        if start is None or not start.ended:
+        attempt = self._attempts.get(key)
+        if attempt is None or not attempt.ended:
             return False
-        del self._starts[key]
+        del self._attempts[key]
         self.sendable.forget(key)
         return True
 
     @property
     def busy(self) -> bool:
         """Whether an attempt has not ended."""
-        return any(not start.ended for start in self)
+        return any(not attempt.ended for attempt in self)
 
     def running_jobs(self) -> set[int]:
         """Those whose ranks may run here."""
-        return {start.key[0] for start in self if start.may_run}
+        return {attempt.key[0] for attempt in self if attempt.may_run}
 
     @property
     def ports(self) -> set[int]:
-        """Those that starts on this node were given."""
-        return {port for start in self if not start.ended for port in start.addresses.ports}
+        """Those that attempts on this node were given."""
+        return {port for attempt in self if not attempt.ended for port in attempt.addresses.ports}
 
     # --- what is told ----------------------------------------------------------------------------
     def statuses(self) -> tuple[AttemptStatus, ...]:
         """All, as the server accepts it."""
         now = time.monotonic()
-        return self.sendable(start.status(now) for start in self)
+        return self.sendable(attempt.status(now) for attempt in self)
 
     def obstructed(self, now: float) -> list[str]:
         """A sentence for each that has been unable to begin for long."""
         waits = [
-            start
-            for start in self
-            if start.state == "starting"
-            and start.wait.waited_s(now)
-            > (_OBSTRUCTED_S if start.wait.obstacle else _MAX_START_WAIT_S)
+            attempt
+            for attempt in self
+            if attempt.state == "starting"
+            and attempt.wait.waited_s(now)
+            > (_OBSTRUCTED_S if attempt.wait.obstacle else _MAX_START_WAIT_S)
         ]
-        return [f"job {start.key[0]} cannot start: {start.reason}" for start in waits]
+        return [f"job {attempt.key[0]} cannot start: {attempt.reason}" for attempt in waits]
 
     def checkpoint_directories(self) -> set[Path]:
         """Where jobs that were named a directory save. They may be absent, or hang."""
-        named = {start.assignment.checkpoint_dir for start in self if not start.ended}
+        named = {attempt.assignment.checkpoint_dir for attempt in self if not attempt.ended}
         return {Path(name) for name in named if name}
 
     def note_directories(self, problems: Mapping[Path, str]) -> bool:
         """problems: of the directories that jobs save to. Returns whether there is news among them."""
         news = False
-        for start in self:
-            problem = problems.get(Path(start.assignment.checkpoint_dir), "")
-            news |= start.directory_problem != problem
-            start.directory_problem = problem
+        for attempt in self:
+            problem = problems.get(Path(attempt.assignment.checkpoint_dir), "")
+            news |= attempt.directory_problem != problem
+            attempt.directory_problem = problem
         return news
 
 

@@ -72,34 +72,34 @@ class OrderFollower:
             self.seq = orders.seq
             self._forget(orders.forget)
             self._reconcile(orders)
-        for start in self._attempts:
-            self._launcher.launch(start)
+        for attempt in self._attempts:
+            self._launcher.launch(attempt)
 
     def leave(self) -> float:
         """The agent is told to end: stop everything, start nothing. Returns the longest grace, seconds."""
         self.leaving = True
         self._changed()  # the server shall give it nothing more
-        for start in self._attempts:
-            self._ending.stop(start, AGENT_LEAVES)
-        return max((start.grace_s for start in self._attempts), default=0.0)
+        for attempt in self._attempts:
+            self._ending.stop(attempt, AGENT_LEAVES)
+        return max((attempt.grace_s for attempt in self._attempts), default=0.0)
 
     def _extend(self, orders: Orders, asked: float) -> None:
         for assignment in orders.desired:
-            start = self._attempts.get((assignment.job, assignment.attempt))
+            attempt = self._attempts.get((assignment.job, assignment.attempt))
             seconds = orders.leases.get(assignment.job)
-            if start is not None and seconds is not None and start.is_of(assignment):
-                start.lease.extend(asked, seconds, self._rate_bound)
-                self._ending.send_deadline(start)
+            if attempt is not None and seconds is not None and attempt.is_of(assignment):
+                attempt.lease.extend(asked, seconds, self._rate_bound)
+                self._ending.send_deadline(attempt)
 
     def _keep_running(self, orders: Orders, asked: float | None) -> None:
         """The server does not know what is wanted: what runs goes on, unless its lease is over."""
         now = time.monotonic()
-        for start in self._attempts:
-            seconds = orders.leases.get(start.key[0])
-            runs = start.state in ("starting", "running") and start.lease.left_s(now) > 0.0
+        for attempt in self._attempts:
+            seconds = orders.leases.get(attempt.key[0])
+            runs = attempt.state in ("starting", "running") and attempt.lease.left_s(now) > 0.0
             if asked is not None and seconds is not None and runs:
-                start.lease.extend(asked, seconds, self._rate_bound)
-                self._ending.send_deadline(start)
+                attempt.lease.extend(asked, seconds, self._rate_bound)
+                self._ending.send_deadline(attempt)
 
     def _forget(self, keys: tuple[Key, ...]) -> None:
         for key in keys:
@@ -108,10 +108,10 @@ class OrderFollower:
 
     def _reconcile(self, orders: Orders) -> None:
         desired = {(a.job, a.attempt): a for a in orders.desired}
-        for start in self._attempts:
-            ordered = desired.get(start.key)
-            if ordered is None or not start.is_of(ordered):
-                self._ending.stop(start, orders.reasons.get(start.key[0], "preempted"))
+        for attempt in self._attempts:
+            ordered = desired.get(attempt.key)
+            if ordered is None or not attempt.is_of(ordered):
+                self._ending.stop(attempt, orders.reasons.get(attempt.key[0], "preempted"))
         for key, assignment in desired.items():
             if (known := self._attempts.get(key)) is not None:
                 if known.is_of(assignment):
@@ -124,22 +124,24 @@ class OrderFollower:
         assert self.identity is not None
         now = time.monotonic()
         token = make_token(self.identity.incarnation)
-        start = NodeAttempt(assignment, token, NodeLease(self._lease_s), now)
-        self._attempts.add(start)
+        attempt = NodeAttempt(assignment, token, NodeLease(self._lease_s), now)
+        self._attempts.add(attempt)
         try:
             check(assignment, self.identity.devices)
-            start.addresses = assign_addresses(assignment, self.identity.host, self._attempts.ports)
+            attempt.addresses = assign_addresses(
+                assignment, self.identity.host, self._attempts.ports
+            )
         except ConfigError as problem:
-            start.failed(-1, str(problem), now)
-            start.record_exit(now)
+            attempt.failed(-1, str(problem), now)
+            attempt.record_exit(now)
         self._logs.follow(assignment)
         self._changed()
 
 
-def _update(start: NodeAttempt, new: Assignment) -> None:
+def _update(attempt: NodeAttempt, new: Assignment) -> None:
     """What may still change in an assignment."""
-    start.assignment = msgspec.structs.replace(
-        start.assignment,
+    attempt.assignment = msgspec.structs.replace(
+        attempt.assignment,
         master=new.master,
         checkpoint_s=new.checkpoint_s,
         finishing=new.finishing,

@@ -15,12 +15,12 @@ def reap_orphans(
     """Kill the children of this process that belong to no start. Orphans have become our children, so all
     strays hang below these. Returns whether there were any.
 
-    living: starts that have ranks; helpers: pids of the spawner's own processes; tokens: of further
+    living: attempts that have ranks; helpers: pids of the spawner's own processes; tokens: of further
     processes that are to live.
     """
-    spared = {pid for start in living for pid in start.processes.leaders} | set(helpers)
-    sessions = {session for start in living for session in start.processes.sessions}
-    known = {start.launch.token for start in living} | set(tokens)
+    spared = {pid for attempt in living for pid in attempt.processes.leaders} | set(helpers)
+    sessions = {session for attempt in living for session in attempt.processes.sessions}
+    known = {attempt.launch.token for attempt in living} | set(tokens)
     orphans = []
     for pid in proc.children():
         found = None if pid in spared else proc.process(pid)

@@ -162,7 +162,7 @@ class _Reply:
 
 
 class ProgressReader:
-    """Asks all starts that may tell of their progress, each where its job said."""
+    """Asks all attempts that may tell of their progress, each where its job said."""
 
     def __init__(self, state: Path) -> None:
         """state: of the agent."""
@@ -172,27 +172,27 @@ class ProgressReader:
         self._first_polled: dict[Key, float] = {}  # when its endpoint was asked first
         self._warned: set[Key] = set()
 
-    def poll(self, start: NodeAttempt, now: float) -> None:
+    def poll(self, attempt: NodeAttempt, now: float) -> None:
         """Take over what the start's file says, or ask its endpoint if it has one, without waiting."""
-        url = start.assignment.progress_url
+        url = attempt.assignment.progress_url
         if not url:
-            self._read(start, now)
-        elif start.key not in self._questions:
-            self._first_polled.setdefault(start.key, now)
-            self._questions[start.key] = asyncio.create_task(self._ask(start, url))
+            self._read(attempt, now)
+        elif attempt.key not in self._questions:
+            self._first_polled.setdefault(attempt.key, now)
+            self._questions[attempt.key] = asyncio.create_task(self._ask(attempt, url))
 
-    def poll_last(self, start: NodeAttempt, now: float) -> None:
+    def poll_last(self, attempt: NodeAttempt, now: float) -> None:
         """It has ended: take over what its file says, if it has no endpoint."""
-        if not start.assignment.progress_url:
-            self._read(start, now)
+        if not attempt.assignment.progress_url:
+            self._read(attempt, now)
 
-    def _read(self, start: NodeAttempt, now: float) -> None:
-        path = progress_path(self._state, *start.key)
-        file = self._files.setdefault(start.key, ProgressFile(path))
+    def _read(self, attempt: NodeAttempt, now: float) -> None:
+        path = progress_path(self._state, *attempt.key)
+        file = self._files.setdefault(attempt.key, ProgressFile(path))
         try:
-            self._apply(start, file.news(), now)
+            self._apply(attempt, file.news(), now)
         except ProgressError as problem:
-            self._warn(start, f"FAIRLEAD_PROGRESS_FILE: {problem}")
+            self._warn(attempt, f"FAIRLEAD_PROGRESS_FILE: {problem}")
 
     def forget(self, key: Key) -> None:
         """This start is over."""
@@ -202,31 +202,33 @@ class ProgressReader:
         if (question := self._questions.pop(key, None)) is not None:
             question.cancel()
 
-    async def _ask(self, start: NodeAttempt, url: str) -> None:
+    async def _ask(self, attempt: NodeAttempt, url: str) -> None:
         try:
-            reply = await ask_progress(parse_progress_url(url, start.addresses.progress_port or 1))
-            self._apply(start, reply, time.monotonic())
+            reply = await ask_progress(
+                parse_progress_url(url, attempt.addresses.progress_port or 1)
+            )
+            self._apply(attempt, reply, time.monotonic())
         except UnansweredError as problem:
-            waited_s = time.monotonic() - self._first_polled.get(start.key, math.inf)
-            if waited_s >= SERVE_TIMEOUT_S and not start.steps.has_reported:
-                self._warn(start, f"progress_url: {problem}")
+            waited_s = time.monotonic() - self._first_polled.get(attempt.key, math.inf)
+            if waited_s >= SERVE_TIMEOUT_S and not attempt.steps.has_reported:
+                self._warn(attempt, f"progress_url: {problem}")
         except ProgressError as problem:
-            self._warn(start, f"progress_url: {problem}")
+            self._warn(attempt, f"progress_url: {problem}")
         finally:
-            self._questions.pop(start.key, None)
+            self._questions.pop(attempt.key, None)
 
-    def _apply(self, start: NodeAttempt, text: str, now: float) -> None:
-        reported = parse_progress(text, start.assignment.total_steps)
-        if reported is not None and not start.ended:
-            start.progressed(*reported, now)
+    def _apply(self, attempt: NodeAttempt, text: str, now: float) -> None:
+        reported = parse_progress(text, attempt.assignment.total_steps)
+        if reported is not None and not attempt.ended:
+            attempt.progressed(*reported, now)
 
-    def _warn(self, start: NodeAttempt, problem: str) -> None:
+    def _warn(self, attempt: NodeAttempt, problem: str) -> None:
         """Once for each start, where its user and the node's operator look."""
-        if start.key in self._warned:
+        if attempt.key in self._warned:
             return
-        self._warned.add(start.key)
-        _log.warning("job %d: %s; its progress is not known", start.assignment.job, problem)
-        log = log_path(self._state, *start.key, 0)
+        self._warned.add(attempt.key)
+        _log.warning("job %d: %s; its progress is not known", attempt.assignment.job, problem)
+        log = log_path(self._state, *attempt.key, 0)
         line = f"fairlead: {problem}; what it says of its progress is not used\n"
         with (
             contextlib.suppress(OSError),

@@ -56,11 +56,11 @@ class RankTrial:
         directory of those of all jobs, "" = the agent's own choice."""
         folder = Path(checkpoints or self._state / "trials", f".trial-{self._state.name}-{number}")
         try:
-            start = self._attempts.trial = self._start(number, folder)
+            attempt = self._attempts.trial = self._start(number, folder)
         except ConfigError as problem:
             return f"a test rank cannot be started: {problem}"
         try:
-            return await self._outcome(start)
+            return await self._outcome(attempt)
         finally:
             self._attempts.trial = None
             await self._clean(folder)
@@ -83,21 +83,21 @@ class RankTrial:
         )
         lease = NodeLease(LIMIT_S)
         lease.extend(now, LIMIT_S, 0.0)
-        start = NodeAttempt(assignment, make_token(self.identity.incarnation), lease, now)
-        start.addresses = assign_addresses(assignment, self.identity.host, self._attempts.ports)
-        return start
+        attempt = NodeAttempt(assignment, make_token(self.identity.incarnation), lease, now)
+        attempt.addresses = assign_addresses(assignment, self.identity.host, self._attempts.ports)
+        return attempt
 
-    async def _outcome(self, start: NodeAttempt) -> str:
+    async def _outcome(self, attempt: NodeAttempt) -> str:
         deadline = time.monotonic() + LIMIT_S
-        self._launcher.launch(start)
-        while not start.ended and time.monotonic() < deadline:
+        self._launcher.launch(attempt)
+        while not attempt.ended and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_S)
-        status = start.status(time.monotonic())
+        status = attempt.status(time.monotonic())
         if status.completed:
             return ""
-        if start.ended:
+        if attempt.ended:
             return f"a test rank failed: {status.reason or 'it ended before its step was done'}"
-        self._ending.kill(start)
+        self._ending.kill(attempt)
         why = f": {status.reason}" if status.reason else ""
         return f"a test rank has not ended within {LIMIT_S:.0f} s{why}"
 

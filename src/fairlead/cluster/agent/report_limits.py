@@ -1,4 +1,4 @@
-"""What is told of starts, such as the server accepts it: it refuses a report as a whole, and one job would
+"""What is told of attempts, such as the server accepts it: it refuses a report as a whole, and one job would
 silence the node."""
 
 import logging
@@ -10,7 +10,7 @@ from fairlead.cluster.protocol.messages import AttemptStatus
 
 _REQUIRED = ("job", "attempt", "state")
 _DETAILS = ("reason", "failure", "stall", "stacks")
-REPORT_BYTES = 3 << 20  # of all starts in a report; the server takes 4 MiB
+REPORT_BYTES = 3 << 20  # of all attempts in a report; the server takes 4 MiB
 MIN_REPORT_BYTES = 1 << 16  # one start that has ended always fits: see MAX_TRACEBACK
 _UNENCODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _DECODER = msgspec.msgpack.Decoder(AttemptStatus)
@@ -19,11 +19,11 @@ _log = logging.getLogger(__name__)
 
 
 class SendableCheck:
-    """Call it with what is held of all starts before that is told."""
+    """Call it with what is held of all attempts before that is told."""
 
     def __init__(self) -> None:
         self._warned: set[tuple[int, int]] = set()
-        self._reported_ends: set[tuple[int, int]] = set()  # starts whose end was part of a report
+        self._reported_ends: set[tuple[int, int]] = set()  # attempts whose end was part of a report
         self.details = True  # False: tell nothing that is text of the job's own
         self.most = REPORT_BYTES
 

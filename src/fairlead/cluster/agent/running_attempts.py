@@ -35,13 +35,13 @@ Key = tuple[int, int]  # (job, attempt)
 
 
 @dataclass(frozen=True)
-class Ground:
+class SpawnerStorage:
     """Where a spawner keeps what outlives it."""
 
     state: Path  # of the agent: lock files of jobs, and of seats on devices
-    starts: tuple[
+    attempt_records: tuple[
         Path, ...
-    ]  # folders with a record of each start: below the state, and on the machine
+    ]  # folders with a record of each attempt: below the state, and on the machine
     devices: DeviceLocks
 
 
@@ -61,19 +61,19 @@ class DeviceClaim:
     search_s: float | None = None  # when to look for who holds its devices; None = nobody does
     free_s: float = 0.0  # when the devices were free
 
-    def lock_files(self, ground: Ground) -> dict[Path, int]:
+    def lock_files(self, storage: SpawnerStorage) -> dict[Path, int]:
         """Lock file -> its device, of those that it needs."""
-        folder = ground.state / "locks"
+        folder = storage.state / "locks"
         files = {file: d for d in self.devices for file in locks.slot_files(folder, d)}
-        return files | {ground.devices.path(device): device for device in self.devices}
+        return files | {storage.devices.path(device): device for device in self.devices}
 
-    def take(self, ground: Ground) -> str:
+    def take(self, storage: SpawnerStorage) -> str:
         """Take the locks; "" = done, else why not. Raises OSError."""
-        locked = locks.lock_slots(ground.state / "locks", self.job, self.devices)
+        locked = locks.lock_slots(storage.state / "locks", self.job, self.devices)
         if locked is None:
             return "what ran there before has not ended"
         try:
-            taken = ground.devices.take(self.devices)
+            taken = storage.devices.take(self.devices)
         except OSError:
             locks.release(locked.values())
             raise
@@ -83,18 +83,18 @@ class DeviceClaim:
         self.locks, self.free_s = locked, time.monotonic()
         return ""
 
-    def unlock_devices(self, ground: Ground) -> None:
+    def unlock_devices(self, storage: SpawnerStorage) -> None:
         """Close the locks; ranks that live keep theirs."""
         if self.locks is not None:
             locks.release(self.locks.values())
-            ground.devices.unlock_devices(self.devices)
+            storage.devices.unlock_devices(self.devices)
             self.locks = None
 
-    def locks_of(self, rank: RankLaunch, ground: Ground) -> list[int]:
+    def locks_of(self, rank: RankLaunch, storage: SpawnerStorage) -> list[int]:
         """Descriptors of the locks that a rank inherits."""
         assert self.locks is not None
         mine = [self.locks[device] for device in (None, *rank.devices)]
-        return [*mine, *(ground.devices.descriptor(device) for device in rank.devices)]
+        return [*mine, *(storage.devices.descriptor(device) for device in rank.devices)]
 
 
 @dataclass
@@ -206,12 +206,14 @@ class SpawnedAttempt:
         job, attempt = self.key
         return EndAttempt(job=job, attempt=attempt, terminate=True, kill_after_s=kill_after_s)
 
-    def watched(self, ground: Ground) -> Watched:
+    def watched(self, storage: SpawnerStorage) -> Watched:
         """What there is, for the warden."""
-        record = msgspec.structs.replace(self._as_record(ground), terminated=self.ending.terminated)
+        record = msgspec.structs.replace(
+            self._as_record(storage), terminated=self.ending.terminated
+        )
         return Watched(record=record, until_s=self.ending.until_s, kill_s=self.ending.kill_s)
 
-    def _as_record(self, ground: Ground) -> AttemptRecord:
+    def _as_record(self, storage: SpawnerStorage) -> AttemptRecord:
         launch = self.launch
         return AttemptRecord(
             job=launch.job,
@@ -220,23 +222,23 @@ class SpawnedAttempt:
             grace_s=launch.grace_s,
             leaders=tuple(self.processes.born),
             boot=boot_id(),
-            locks=tuple(str(ground.devices.path(device)) for device in sorted(self.claim.devices)),
+            locks=tuple(str(storage.devices.path(device)) for device in sorted(self.claim.devices)),
         )
 
-    def record(self, ground: Ground) -> None:
+    def record(self, storage: SpawnerStorage) -> None:
         """Write down what there is. Raises OSError only before there is a process."""
-        record = self._as_record(ground)
+        record = self._as_record(storage)
         try:
-            for folder in ground.starts:
+            for folder in storage.attempt_records:
                 write_record(folder, record)
         except OSError:
             if not self.processes.born:
                 raise  # later the token that is on disk already must do
 
-    def start(self, rank: RankLaunch, log: int, ground: Ground) -> None:
+    def start(self, rank: RankLaunch, log: int, storage: SpawnerStorage) -> None:
         """Fork it or exec it. Raises NotStartedError."""
         if self.processes.zygote is not None and self._fork(
-            rank, log, self.processes.zygote, ground
+            rank, log, self.processes.zygote, storage
         ):
             return
         try:
@@ -245,7 +247,7 @@ class SpawnedAttempt:
                 rank.env,
                 rank.cwd,
                 output=log,
-                keep=self.claim.locks_of(rank, ground),
+                keep=self.claim.locks_of(rank, storage),
                 limit_s=self.launch.start_limit_s,
             )
         except OSError as problem:
@@ -276,14 +278,14 @@ class SpawnedAttempt:
                     text.append(rank.rank)
         return tuple(text)
 
-    def _fork(self, rank: RankLaunch, log: int, zygote: Zygote, ground: Ground) -> bool:
+    def _fork(self, rank: RankLaunch, log: int, zygote: Zygote, storage: SpawnerStorage) -> bool:
         if not rank.forkable:
             return False
         job, attempt = self.key
         request = Fork(
             job=job, attempt=attempt, rank=rank.rank, argv=rank.argv, env=rank.env, cwd=rank.cwd
         )
-        if not zygote.fork(request, [log, *self.claim.locks_of(rank, ground)]):
+        if not zygote.fork(request, [log, *self.claim.locks_of(rank, storage)]):
             return False
         self.processes.forking[rank.rank] = time.monotonic() + _FORK_S
         return True
@@ -294,9 +296,9 @@ def owner_of(one: proc.Process, running: Sequence[SpawnedAttempt]) -> SpawnedAtt
     above: proc.Process | None = one
     while above is not None and above.pid not in (0, 1, os.getpid()):
         token, session = proc.token_of(above.pid), above.session
-        for start in running:
-            if session in start.processes.sessions or token == start.launch.token:
-                return start
+        for attempt in running:
+            if session in attempt.processes.sessions or token == attempt.launch.token:
+                return attempt
         above = proc.process(above.parent)
     return None
 

@@ -1,10 +1,10 @@
-"""The process that owns all ranks of a node: it starts, ends and buries them.
+"""The process that owns all ranks of a node: it starts, ends and reaps them.
 
 Single-threaded and small, started before anything else of the agent, so that it can always fork. When
 the agent dies it ends all ranks; when it dies itself, the next one does (``survivors``), or its ``warden``
-where nobody starts a next one. Its rule for what belongs to a start: the ranks' process groups and
-sessions, whoever carries the token of the start in the environment, and every orphan that no running start
-can claim.
+where nobody starts a next one. Its rule for what belongs to an attempt: the ranks' process groups and
+sessions, whoever carries the token of the attempt in the environment, and every orphan that no running
+attempt can claim.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ from fairlead.cluster.agent.orphans import reap_orphans
 from fairlead.cluster.agent.prepared_processes import PreparedProcesses
 from fairlead.cluster.agent.running_attempts import (
     EXPIRY_SLACK_S,
-    Ground,
     Key,
     NotStartedError,
     SpawnedAttempt,
+    SpawnerStorage,
 )
 from fairlead.cluster.agent.spawner_messages import (
     AgentSocket,
@@ -80,19 +80,19 @@ class Spawner:
         self._adopts = adopts
         self._state = state
         self._record = record
-        self._ground = Ground(
+        self._storage = SpawnerStorage(
             state,
-            (state / "starts", record.starts),
+            (state / "starts", record.attempt_records),
             DeviceLocks(
                 lambda d: record.device_lock(devices.indices[d], devices.simulated_devices)
             ),
         )
         self._agent = agent
-        self._starts: dict[Key, SpawnedAttempt] = {}
+        self._attempts: dict[Key, SpawnedAttempt] = {}
         self._prepared = PreparedProcesses(prefork)
         self._selector = selectors.DefaultSelector()
         self._warden = WardenLink(state, record)
-        self._holders = DeviceHolders(self._ground, record.incarnation, self._fail_for_device)
+        self._holders = DeviceHolders(self._storage, record.incarnation, self._fail_for_device)
         self._leaving = False
         self._early_exits: dict[
             int, int
@@ -104,14 +104,16 @@ class Spawner:
             (self._state / name).mkdir(exist_ok=True)
         wakeup = self._watch_signals()
         self._keep_warden()
-        status, ready = take_over(self._state, self._record, self._ground, self._adopts)
+        status, ready = take_over(self._state, self._record, self._storage, self._adopts)
         self._agent.send(ready)
         self._selector.register(self._agent.socket, selectors.EVENT_READ, self._handle_agent)
         if (peer := self._prepared.start_named()) is not None and self._prepared.named is not None:
             self._listen_to(self._prepared.named, peer)
-        while not self._leaving or self._starts:
+        while not self._leaving or self._attempts:
             events = self._selector.select(self._timeout_s())
-            self._expire_overdue()
+            # Before the agent is heard: where this process stood still, the warden has ended what had no
+            # lease as far as the two knew, whatever the agent has said since.
+            self._expire_leases(_WARDEN_MARGIN_S, time.monotonic())
             for key, _ in events:
                 key.data()
             self._reap()
@@ -147,11 +149,10 @@ class Spawner:
     def _timeout_s(self) -> float | None:
         """Seconds until something is due."""
         due = [] if self._warden.due_s is None else [self._warden.due_s]
-        for start in self._starts.values():
-            due.extend(start.due())
+        for attempt in self._attempts.values():
+            due.extend(attempt.due())
         return max(0.0, min(due) - time.monotonic()) if due else None
 
-    # --- the agent -------------------------------------------------------------------------------
     def _handle_agent(self) -> None:
         messages = self._agent.receive()
         if messages is None:
@@ -160,8 +161,8 @@ class Spawner:
         for message in messages:
             match message:
                 case Launch() as launch:
-                    if (launch.job, launch.attempt) not in self._starts:
-                        self._starts[launch.job, launch.attempt] = SpawnedAttempt(launch)
+                    if (launch.job, launch.attempt) not in self._attempts:
+                        self._attempts[launch.job, launch.attempt] = SpawnedAttempt(launch)
                 case EndAttempt() as end:
                     self._end(end)
                 case Prepare(modules=modules):
@@ -171,26 +172,28 @@ class Spawner:
                 case Ping():
                     self._agent.send(Pong())
                 case Until() as until:
-                    if (start := self._starts.get((until.job, until.attempt))) is not None:
-                        start.ending.until_s = until.until_s
-                        self._watch(start)
+                    if (attempt := self._attempts.get((until.job, until.attempt))) is not None:
+                        attempt.ending.until_s = until.until_s
+                        self._watch(attempt)
 
     def _inspect(self, inspect: Inspect) -> None:
-        start = self._starts.get((inspect.job, inspect.attempt))
-        if start is not None:
-            requested = start.ask_for_stacks()
-            pids = {rank: pid for pid, rank in start.processes.leaders.items()}
+        attempt = self._attempts.get((inspect.job, inspect.attempt))
+        if attempt is not None:
+            requested = attempt.ask_for_stacks()
+            pids = {rank: pid for pid, rank in attempt.processes.leaders.items()}
             self._agent.send(
                 Inspected(job=inspect.job, attempt=inspect.attempt, pids=pids, signalled=requested)
             )
 
     def _keep_warden(self) -> None:
-        self._warden.keep(s.watched(self._ground) for s in self._starts.values() if s.claim.locks)
+        self._warden.keep(
+            s.watched(self._storage) for s in self._attempts.values() if s.claim.locks
+        )
 
-    def _watch(self, start: SpawnedAttempt) -> None:
+    def _watch(self, attempt: SpawnedAttempt) -> None:
         """Tell the warden how it is now, if it has begun."""
-        if start.claim.locks is not None:
-            self._warden.send(start.watched(self._ground))
+        if attempt.claim.locks is not None:
+            self._warden.send(attempt.watched(self._storage))
 
     def _leave(self) -> None:
         """The agent has gone: end everything."""
@@ -199,107 +202,105 @@ class Spawner:
         self._leaving = True
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(self._agent.socket)
-        for start in list(self._starts.values()):
-            self._end(start.order_to_end(start.launch.grace_s))
+        for attempt in list(self._attempts.values()):
+            self._end(attempt.order_to_end(attempt.launch.grace_s))
 
     def _end(self, end: EndAttempt) -> None:
-        start = self._starts.get((end.job, end.attempt))
-        if start is None:  # never heard of, or gone already
+        attempt = self._attempts.get((end.job, end.attempt))
+        if attempt is None:  # never heard of, or gone already
             self._agent.send(Gone(job=end.job, attempt=end.attempt))
             return
-        if start.claim.locks is None:
-            self._reap_attempt(start)
+        if attempt.claim.locks is None:
+            self._reap_attempt(attempt)
             return
-        start.ending.terminated |= end.terminate
+        attempt.ending.terminated |= end.terminate
         if end.terminate:
-            start.processes.signal(signal.SIGTERM)
+            attempt.processes.signal(signal.SIGTERM)
         kill_s = time.monotonic() + end.kill_after_s
-        start.ending.kill_by(kill_s)
-        self._watch(start)
+        attempt.ending.kill_by(kill_s)
+        self._watch(attempt)
 
     def _kill_late(self) -> None:
         now = time.monotonic()
-        for start in list(self._starts.values()):
-            if start.ending.until_s is not None and start.ending.until_s + EXPIRY_SLACK_S <= now:
-                self._expire(start, start.ending.until_s, now)
-        for start in self._starts.values():
-            if start.ending.must_kill(now) and start.processes.leaders:
-                start.processes.signal(signal.SIGKILL)
-                start.ending.kill_s = now + 1.0  # once more: a group may have grown meanwhile
+        self._expire_leases(EXPIRY_SLACK_S, now)
+        for attempt in self._attempts.values():
+            if attempt.ending.must_kill(now) and attempt.processes.leaders:
+                attempt.processes.signal(signal.SIGKILL)
+                attempt.ending.kill_s = now + 1.0  # once more: a group may have grown meanwhile
 
-    def _expire_overdue(self) -> None:
-        """Before the agent is heard: where this process stood still, the warden has ended what had no lease
-        as far as the two knew, whatever the agent has said since."""
-        now = time.monotonic()
-        for start in list(self._starts.values()):
-            if start.ending.until_s is not None and start.ending.until_s + _WARDEN_MARGIN_S <= now:
-                self._expire(start, start.ending.until_s, now)
+    def _expire_leases(self, slack_s: float, now: float) -> None:
+        """End attempts whose lease has been over for this long."""
+        for attempt in list(self._attempts.values()):
+            until_s = attempt.ending.until_s
+            if until_s is not None and until_s + slack_s <= now:
+                self._expire(attempt, until_s, now)
 
-    def _expire(self, start: SpawnedAttempt, until_s: float, now: float) -> None:
+    def _expire(self, attempt: SpawnedAttempt, until_s: float, now: float) -> None:
         """The lease is over, and the agent, which should have seen to that, does not stir. The grace counts
         from the end of the lease: the server reckons with it."""
-        start.ending.until_s, start.ending.expired = None, True
-        end = start.order_to_end(max(0.0, until_s + start.launch.grace_s - now))
+        attempt.ending.until_s, attempt.ending.expired = None, True
+        end = attempt.order_to_end(max(0.0, until_s + attempt.launch.grace_s - now))
         # One that is ending already is not told twice: scripts take a second SIGTERM for haste.
-        self._end(msgspec.structs.replace(end, terminate=start.ending.kill_s is None))
+        self._end(msgspec.structs.replace(end, terminate=attempt.ending.kill_s is None))
 
-    # --- birth -----------------------------------------------------------------------------------
     def _launch_waiting(self) -> None:
-        for start in [s for s in self._starts.values() if s.claim.locks is None]:
+        for attempt in [s for s in self._attempts.values() if s.claim.locks is None]:
             now = time.monotonic()
-            if now < start.claim.retry_s:
+            if now < attempt.claim.retry_s:
                 continue
-            start.claim.retry_s = now + _RETRY_S
-            if not self._may_begin(start):
+            attempt.claim.retry_s = now + _RETRY_S
+            if not self._may_begin(attempt):
                 continue
             try:
-                self._launch(start)
+                self._launch(attempt)
             except OSError as problem:  # a full disk: the job is not to blame
-                start.claim.unlock_devices(self._ground)
-                start.claim.retry_s = now + _DISK_RETRY_S
+                attempt.claim.unlock_devices(self._storage)
+                attempt.claim.retry_s = now + _DISK_RETRY_S
                 where = f"{problem.filename}: " if problem.filename else ""
-                self._send_waits(start, f"{where}{problem.strerror or problem}")
+                self._send_waits(attempt, f"{where}{problem.strerror or problem}")
 
-    def _send_waits(self, start: SpawnedAttempt, reason: str, *, obstacle: bool = True) -> None:
-        if reason == start.claim.waits_for:  # once: it is tried again many times a second
+    def _send_waits(self, attempt: SpawnedAttempt, reason: str, *, obstacle: bool = True) -> None:
+        if reason == attempt.claim.waits_for:  # once: it is tried again many times a second
             return
-        start.claim.waits_for = reason
-        job, attempt = start.key
-        self._agent.send(Waits(job=job, attempt=attempt, reason=reason, obstacle=obstacle))
+        attempt.claim.waits_for = reason
+        job, number = attempt.key
+        self._agent.send(Waits(job=job, attempt=number, reason=reason, obstacle=obstacle))
 
-    def _may_begin(self, start: SpawnedAttempt) -> bool:
+    def _may_begin(self, attempt: SpawnedAttempt) -> bool:
         """Nobody else on its devices but those it may share them with."""
-        others = [s for s in self._starts.values() if s is not start and s.claim.locks is not None]
-        return all(start.may_share_devices(other) for other in others)
+        others = [
+            s for s in self._attempts.values() if s is not attempt and s.claim.locks is not None
+        ]
+        return all(attempt.may_share_devices(other) for other in others)
 
-    def _launch(self, start: SpawnedAttempt) -> None:
+    def _launch(self, attempt: SpawnedAttempt) -> None:
         """Raises OSError, before the first rank is started, where nothing can be written."""
-        if why := start.claim.take(self._ground):
-            self._find_holders(start, why)
+        if why := attempt.claim.take(self._storage):
+            self._find_holders(attempt, why)
             return
-        start.record(self._ground)
-        self._watch(start)
+        attempt.record(self._storage)
+        self._watch(attempt)
         logs: list[int] = []
         try:
-            logs.extend(open_to_append(Path(rank.log)) for rank in start.launch.ranks)
-            self._start_ranks(start, logs)
+            logs.extend(open_to_append(Path(rank.log)) for rank in attempt.launch.ranks)
+            self._start_ranks(attempt, logs)
         finally:
             locks.release(logs)
-        if start.processes.are_over:
-            start.ending.dead_s = time.monotonic()
+        if attempt.processes.are_over:
+            attempt.ending.dead_s = time.monotonic()
 
-    def _find_holders(self, start: SpawnedAttempt, why: str) -> None:
+    def _find_holders(self, attempt: SpawnedAttempt, why: str) -> None:
         """Its devices are not free. What ended just now takes a moment; then whoever holds them is looked for
         among all processes: ended if it is a start's that has no claim to them, else told of."""
         now = time.monotonic()
-        if start.claim.search_s is None:
-            start.claim.search_s = now + _SEARCH_S
-            self._send_waits(start, why, obstacle=False)
-        elif now >= start.claim.search_s:
-            start.claim.search_s = now + _SEARCH_S
-            running = [s for s in self._starts.values() if s.claim.locks is not None]
-            if obstacles := self._holders.obstacles(start, running, self._helper_pids):
-                self._send_waits(start, "; ".join(obstacles[:_MAX_NAMED]))
+        if attempt.claim.search_s is None:
+            attempt.claim.search_s = now + _SEARCH_S
+            self._send_waits(attempt, why, obstacle=False)
+        elif now >= attempt.claim.search_s:
+            attempt.claim.search_s = now + _SEARCH_S
+            running = [s for s in self._attempts.values() if s.claim.locks is not None]
+            if obstacles := self._holders.obstacles(attempt, running, self._helper_pids):
+                self._send_waits(attempt, "; ".join(obstacles[:_MAX_NAMED]))
 
     @property
     def _helper_pids(self) -> set[int]:
@@ -310,52 +311,54 @@ class Spawner:
         """A start holds a device that is not its own."""
         self._fail(owner, owner.launch.ranks[0].rank, why, began=True)
 
-    def _start_ranks(self, start: SpawnedAttempt, logs: list[int]) -> None:
-        start.processes.zygote = self._prepared.of(start.launch)
-        for rank, log in zip(start.launch.ranks, logs, strict=True):
+    def _start_ranks(self, attempt: SpawnedAttempt, logs: list[int]) -> None:
+        attempt.processes.zygote = self._prepared.of(attempt.launch)
+        for rank, log in zip(attempt.launch.ranks, logs, strict=True):
             try:
-                start.start(rank, log, self._ground)
+                attempt.start(rank, log, self._storage)
             except NotStartedError as problem:
-                self._fail(start, rank.rank, str(problem))
+                self._fail(attempt, rank.rank, str(problem))
                 return
-        for number, pending_exec in start.processes.pending_exec.items():
-            handle = partial(self._handle_pending_exec, start, number)
+        for number, pending_exec in attempt.processes.pending_exec.items():
+            handle = partial(self._handle_pending_exec, attempt, number)
             self._selector.register(pending_exec.pipe, selectors.EVENT_READ, handle)
-        start.record(self._ground)
-        self._watch(start)
-        self._send_started(start)
-        self._prepare(start.launch.modules)  # for the next one
+        attempt.record(self._storage)
+        self._watch(attempt)
+        self._send_started(attempt)
+        self._prepare(attempt.launch.modules)  # for the next one
 
-    def _handle_pending_exec(self, start: SpawnedAttempt, rank: int) -> None:
+    def _handle_pending_exec(self, attempt: SpawnedAttempt, rank: int) -> None:
         """A rank has come to its program, or cannot."""
-        pending_exec = start.processes.pending_exec.get(rank)
+        pending_exec = attempt.processes.pending_exec.get(rank)
         why = None if pending_exec is None else pending_exec.read()
         if pending_exec is None or (why is None and time.monotonic() < pending_exec.until_s):
             return
         self._selector.unregister(pending_exec.pipe)
         pending_exec.close()
-        del start.processes.pending_exec[rank]
+        del attempt.processes.pending_exec[rank]
         if why == "":
-            self._send_started(start)
+            self._send_started(attempt)
             return
-        start.processes.unstarted.add(rank)
-        self._fail(start, rank, f"rank {rank}: {pending_exec.hangs if why is None else why}")
+        attempt.processes.unstarted.add(rank)
+        self._fail(attempt, rank, f"rank {rank}: {pending_exec.hangs if why is None else why}")
 
-    def _fail(self, start: SpawnedAttempt, rank: int, reason: str, *, began: bool = False) -> None:
-        job, attempt = start.key
-        self._agent.send(Failed(job=job, attempt=attempt, rank=rank, reason=reason, began=began))
-        self._end(start.order_to_end(0.0))
+    def _fail(
+        self, attempt: SpawnedAttempt, rank: int, reason: str, *, began: bool = False
+    ) -> None:
+        job, number = attempt.key
+        self._agent.send(Failed(job=job, attempt=number, rank=rank, reason=reason, began=began))
+        self._end(attempt.order_to_end(0.0))
 
-    def _send_started(self, start: SpawnedAttempt) -> None:
-        if start.processes.have_begun and start.ending.kill_s is None:
-            job, attempt = start.key
-            self._agent.send(Started(job=job, attempt=attempt, free_s=start.claim.free_s))
+    def _send_started(self, attempt: SpawnedAttempt) -> None:
+        if attempt.processes.have_begun and attempt.ending.kill_s is None:
+            job, number = attempt.key
+            self._agent.send(Started(job=job, attempt=number, free_s=attempt.claim.free_s))
 
     def _prepare(self, modules: str) -> None:
         """Make a process with these modules, unless there is one; the least recently used one goes for it."""
         if self._leaving or not self._prepared.wants(modules):
             return
-        forking = [s.processes for s in self._starts.values() if s.processes.forking]
+        forking = [s.processes for s in self._attempts.values() if s.processes.forking]
         busy = {one.zygote for one in forking if one.zygote is not None}
         if (old := self._prepared.evictable(busy)) is not None:
             self._drop_zygote(old, evicted=True)
@@ -371,15 +374,15 @@ class Spawner:
     def _handle_zygote(self, zygote: Zygote) -> None:
         answers = zygote.answers()
         for forked in answers or ():
-            start = self._starts.get((forked.job, forked.attempt))
-            if start is None or start.processes.forking.pop(forked.rank, None) is None:
+            attempt = self._attempts.get((forked.job, forked.attempt))
+            if attempt is None or attempt.processes.forking.pop(forked.rank, None) is None:
                 continue
-            start.set_pid(forked.rank, forked.pid)
-            start.record(self._ground)
-            self._watch(start)
-            self._send_started(start)
+            attempt.set_pid(forked.rank, forked.pid)
+            attempt.record(self._storage)
+            self._watch(attempt)
+            self._send_started(attempt)
             if forked.pid in self._early_exits:
-                self._reaped(start, forked.pid, self._early_exits.pop(forked.pid))
+                self._reaped(attempt, forked.pid, self._early_exits.pop(forked.pid))
         if answers is None:
             self._drop_zygote(zygote)
 
@@ -388,21 +391,20 @@ class Spawner:
         if zygote.peer is not None:
             self._selector.unregister(zygote.peer)
         self._prepared.drop(zygote, evicted=evicted)
-        for start in [s for s in self._starts.values() if s.processes.zygote is zygote]:
+        for attempt in [s for s in self._attempts.values() if s.processes.zygote is zygote]:
             for rank in [
-                r for r in start.launch.ranks if start.processes.forking.pop(r.rank, None)
+                r for r in attempt.launch.ranks if attempt.processes.forking.pop(r.rank, None)
             ]:
                 self._fail(
-                    start, rank.rank, f"rank {rank.rank}: the prepared process (--prefork) ended"
+                    attempt, rank.rank, f"rank {rank.rank}: the prepared process (--prefork) ended"
                 )
             if (
-                start.claim.locks is not None
-                and not start.processes.leaders
-                and start.ending.dead_s is None
+                attempt.claim.locks is not None
+                and not attempt.processes.leaders
+                and attempt.ending.dead_s is None
             ):
-                start.ending.dead_s = time.monotonic()
+                attempt.ending.dead_s = time.monotonic()
 
-    # --- death -----------------------------------------------------------------------------------
     def _reap(self) -> None:
         """Wait for all that have ended. A leader's pid is not given away before its group is dead."""
         while True:
@@ -413,8 +415,8 @@ class Spawner:
             if ended is None:
                 return
             pid = ended.si_pid
-            start = next((s for s in self._starts.values() if pid in s.processes.leaders), None)
-            if start is not None:
+            attempt = next((s for s in self._attempts.values() if pid in s.processes.leaders), None)
+            if attempt is not None:
                 proc.kill_group(pid, signal.SIGKILL)
             if (zygote := self._prepared.with_pid(pid)) is not None:
                 self._drop_zygote(zygote)
@@ -423,64 +425,64 @@ class Spawner:
                 self._warden.reap()
                 continue
             _, status = os.waitpid(pid, 0)
-            if start is not None:
-                self._reaped(start, pid, os.waitstatus_to_exitcode(status))
-            elif any(s.processes.forking for s in self._starts.values()):
+            if attempt is not None:
+                self._reaped(attempt, pid, os.waitstatus_to_exitcode(status))
+            elif any(s.processes.forking for s in self._attempts.values()):
                 self._early_exits[pid] = os.waitstatus_to_exitcode(status)
 
-    def _reaped(self, start: SpawnedAttempt, pid: int, code: int) -> None:
-        rank = start.processes.leaders.pop(pid)
-        self._handle_pending_exec(start, rank)  # first: it may say why
-        job, attempt = start.key
+    def _reaped(self, attempt: SpawnedAttempt, pid: int, code: int) -> None:
+        rank = attempt.processes.leaders.pop(pid)
+        self._handle_pending_exec(attempt, rank)  # first: it may say why
+        job, number = attempt.key
         now = time.monotonic()
-        if rank not in start.processes.unstarted:
-            expired = start.ending.is_expired(now)
+        if rank not in attempt.processes.unstarted:
+            expired = attempt.ending.is_expired(now)
             self._agent.send(
-                Exited(job=job, attempt=attempt, rank=rank, code=code, expired=expired, at_s=now)
+                Exited(job=job, attempt=number, rank=rank, code=code, expired=expired, at_s=now)
             )
-        if start.processes.are_over:
-            start.ending.dead_s = time.monotonic()
+        if attempt.processes.are_over:
+            attempt.ending.dead_s = time.monotonic()
 
     def _clear(self) -> None:
         """Kill what starts have left behind, and free their devices."""
-        if not any(s.processes.forking for s in self._starts.values()):
+        if not any(s.processes.forking for s in self._attempts.values()):
             self._early_exits.clear()
-        for start in list(self._starts.values()):
-            for rank in list(start.processes.pending_exec):
-                self._handle_pending_exec(start, rank)
-        late = next((s.processes for s in self._starts.values() if s.processes.are_late), None)
+        for attempt in list(self._attempts.values()):
+            for rank in list(attempt.processes.pending_exec):
+                self._handle_pending_exec(attempt, rank)
+        late = next((s.processes for s in self._attempts.values() if s.processes.are_late), None)
         if late is not None and late.zygote is not None:
             self._drop_zygote(late.zygote)
-        ended = [s for s in self._starts.values() if s.ending.dead_s is not None]
+        ended = [s for s in self._attempts.values() if s.ending.dead_s is not None]
         if not ended or self._reap_orphans():
             ended = [
                 s for s in ended if time.monotonic() - (s.ending.dead_s or 0.0) > _KILL_TIMEOUT_S
             ]
-        for start in ended:
-            self._reap_attempt(start)
+        for attempt in ended:
+            self._reap_attempt(attempt)
 
     def _reap_orphans(self) -> bool:
         """Returns whether there were any."""
         living = [
             s
-            for s in self._starts.values()
+            for s in self._attempts.values()
             if s.ending.dead_s is None and s.claim.locks is not None
         ]
         tokens = {PLACEHOLDER} if self._prepared.used else set()
         return reap_orphans(living, self._helper_pids, tokens)
 
-    def _reap_attempt(self, start: SpawnedAttempt) -> None:
-        job, attempt = start.key
-        del self._starts[start.key]
-        if start.claim.locks is not None:
+    def _reap_attempt(self, attempt: SpawnedAttempt) -> None:
+        job, number = attempt.key
+        del self._attempts[attempt.key]
+        if attempt.claim.locks is not None:
             locks.forget_job(self._state / "locks", job)
-            start.claim.unlock_devices(self._ground)
-        for folder in self._ground.starts:
-            remove_record(folder, job, attempt)
-        self._warden.send(AttemptEnded(job=job, attempt=attempt))
-        for other in self._starts.values():
+            attempt.claim.unlock_devices(self._storage)
+        for folder in self._storage.attempt_records:
+            remove_record(folder, job, number)
+        self._warden.send(AttemptEnded(job=job, attempt=number))
+        for other in self._attempts.values():
             other.claim.retry_s = 0.0
-        self._agent.send(Gone(job=job, attempt=attempt))
+        self._agent.send(Gone(job=job, attempt=number))
 
 
 def main() -> None:

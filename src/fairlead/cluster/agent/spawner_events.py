@@ -1,4 +1,4 @@
-"""What the spawner says has become of starts, its own death, and what follows from it for them."""
+"""What the spawner says has become of attempts, its own death, and what follows from it for them."""
 
 import logging
 import time
@@ -68,7 +68,7 @@ class SpawnerEvents:
         self._inspector = inspector
         self._changed = changed
         self._deaths = SpawnerDeaths()
-        self._orphaned: set[Key] = set()  # starts of a spawner that died
+        self._orphaned: set[Key] = set()  # attempts of a spawner that died
 
     async def handle(self, message: FromSpawner) -> None:
         """What has become of a start."""
@@ -76,11 +76,11 @@ class SpawnerEvents:
             if isinstance(message, Ready):
                 self._end_orphaned()
             return
-        start = self._attempts.get((message.job, message.attempt))
-        if start is None or start.ended:
+        attempt = self._attempts.get((message.job, message.attempt))
+        if attempt is None or attempt.ended:
             return
-        if isinstance(message, Exited) and may_have_expired(start, message):
-            await self._ranks.drain(start.key, _DRAIN_TIMEOUT_S)
+        if isinstance(message, Exited) and may_have_expired(attempt, message):
+            await self._ranks.drain(attempt.key, _DRAIN_TIMEOUT_S)
         self._ending.expire()  # first: a start that has no lease any more is not blamed for its end
         now = time.monotonic()
         match message:
@@ -88,52 +88,52 @@ class SpawnerEvents:
                 self._inspector.receive(message)
                 return
             case Started():
-                start.started(message.free_s)
+                attempt.started(message.free_s)
             case Waits():
-                start.waits(message.reason, now, obstacle=message.obstacle)
+                attempt.waits(message.reason, now, obstacle=message.obstacle)
                 if message.obstacle:
                     _log.warning("job %d cannot start yet: %s", message.job, message.reason)
             case Failed():
-                end = start.ended_for if message.began else start.failed
+                end = attempt.ended_for if message.began else attempt.failed
                 end(message.rank, message.reason, now)
             case Exited():
-                self._exited(start, message, now)
+                self._exited(attempt, message, now)
             case Gone():
-                start.record_exit(now)
-                self._progress.forget(start.key)
-                self._refuse_rank(start)
+                attempt.record_exit(now)
+                self._progress.forget(attempt.key)
+                self._refuse_rank(attempt)
         self._changed()
 
-    def _exited(self, start: NodeAttempt, end: Exited, now: float) -> None:
+    def _exited(self, attempt: NodeAttempt, end: Exited, now: float) -> None:
         if end.expired:
             # Where the agent has had it extended, the spawner has not heard that, nor its warden.
-            start.stop(SPAWNER_STALLED if start.lease.left_s(end.at_s) > 0.0 else EXPIRED, now)
-        elif may_have_expired(start, end) and start.reported_lease.is_short(end.at_s):
-            start.stop(EXPIRED, now)
-        if start.may_report_progress:
-            self._progress.poll_last(start, now)
-        failure = self._failure(start, end.rank, end.code)
-        if start.exited(end.rank, end.code, failure, now):
-            self._ending.end(start, terminate=start.assignment.unmanaged)
+            attempt.stop(SPAWNER_STALLED if attempt.lease.left_s(end.at_s) > 0.0 else EXPIRED, now)
+        elif may_have_expired(attempt, end) and attempt.reported_lease.is_short(end.at_s):
+            attempt.stop(EXPIRED, now)
+        if attempt.may_report_progress:
+            self._progress.poll_last(attempt, now)
+        failure = self._failure(attempt, end.rank, end.code)
+        if attempt.exited(end.rank, end.code, failure, now):
+            self._ending.end(attempt, terminate=attempt.assignment.unmanaged)
 
-    def _refuse_rank(self, start: NodeAttempt) -> None:
-        """Who still speaks for a start that is over is none of our processes, and could not be ended: a
+    def _refuse_rank(self, attempt: NodeAttempt) -> None:
+        """Who still speaks for an attempt that is over is none of our processes, and could not be ended: a
         container of a daemon, whose command was killed. It may not go on."""
-        self._ranks.send(start.key, RankRefused(reason="this start of the job is over"))
+        self._ranks.send(attempt.key, RankRefused(reason="this attempt of the job is over"))
 
-    def _failure(self, start: NodeAttempt, rank: int, code: int) -> Failure | None:
+    def _failure(self, attempt: NodeAttempt, rank: int, code: int) -> Failure | None:
         """How a rank ended, None: well."""
         if not code:
             return None
-        report = read_report(failure_path(self._state, *start.key, rank))
-        output, lost = self._logs.tail(*start.key, rank)
+        report = read_report(failure_path(self._state, *attempt.key, rank))
+        output, lost = self._logs.tail(*attempt.key, rank)
         return exit_failure(
             rank,
             code,
             report,
             output,
-            world_size=start.assignment.world_size,
-            memory_ran_out=start.exits.memory_ran_out,
+            world_size=attempt.assignment.world_size,
+            memory_ran_out=attempt.exits.memory_ran_out,
             output_lost=lost,
         )
 
@@ -142,12 +142,12 @@ class SpawnerEvents:
         """The spawner was killed. The next one ends its ranks, and says when."""
         now = time.monotonic()
         death = self._induced_death(now)
-        for start in self._attempts:
-            if start.launched and not start.ended:
-                was_there = death is not None and start.key[0] in death.jobs
-                start.stop_order.spawner_death = death if was_there else None
-                start.stop(ORPHANED, now)
-                self._orphaned.add(start.key)
+        for attempt in self._attempts:
+            if attempt.launched and not attempt.ended:
+                was_there = death is not None and attempt.key[0] in death.jobs
+                attempt.stop_order.spawner_death = death if was_there else None
+                attempt.stop(ORPHANED, now)
+                self._orphaned.add(attempt.key)
         self._changed()
 
     def _induced_death(self, now: float) -> SpawnerDeath | None:
@@ -165,14 +165,14 @@ class SpawnerEvents:
 
     def _end_orphaned(self) -> None:
         for key in self._orphaned:
-            if (start := self._attempts.get(key)) is not None:
-                start.record_exit(time.monotonic())
+            if (attempt := self._attempts.get(key)) is not None:
+                attempt.record_exit(time.monotonic())
         self._orphaned.clear()
         self._changed()
 
 
-def may_have_expired(start: NodeAttempt, end: Exited) -> bool:
+def may_have_expired(attempt: NodeAttempt, end: Exited) -> bool:
     """Whether this rank may have ended because, as far as it knew, its lease was over."""
     code = end.code in (0, EXIT_MAY_NOT_RUN)
-    told = start.steps.end_reason not in ("", EXPIRED)  # it has said why its loop is over
-    return code and end.rank == 0 and start.hears_rank_0 and not (start.finishing or told)
+    told = attempt.steps.end_reason not in ("", EXPIRED)  # it has said why its loop is over
+    return code and end.rank == 0 and attempt.hears_rank_0 and not (attempt.finishing or told)

@@ -9,7 +9,7 @@ from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.adopted import end_adopted
 from fairlead.cluster.agent.lock_holders import lock_holders
 from fairlead.cluster.agent.machine import AgentFiles, clear
-from fairlead.cluster.agent.running_attempts import Ground
+from fairlead.cluster.agent.running_attempts import SpawnerStorage
 from fairlead.cluster.agent.spawner_messages import Ready
 from fairlead.cluster.agent.survivors import end_survivors, read_records
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def take_over(
-    state: Path, record: AgentFiles, ground: Ground, adopts: int
+    state: Path, record: AgentFiles, storage: SpawnerStorage, adopts: int
 ) -> tuple[list[int], Ready]:
     """Wait for the last spawner, which is ending its ranks; then end what none has ended, of this agent's
     earlier spawners and of earlier agents of this node on this machine. Returns the locks, and what the agent
@@ -30,7 +30,8 @@ def take_over(
     """
     status = [_take(path) for path in (state / "spawner.lock", record.path / "spawner.lock")]
     survivors = sum(
-        end_survivors(folder, read_records(folder), record.incarnation) for folder in ground.starts
+        end_survivors(folder, read_records(folder), record.incarnation)
+        for folder in storage.attempt_records
     )
     cleared = []
     for before in record.predecessors():

@@ -32,7 +32,7 @@ class SpawnerWatch:
         """state: of the agent; running: jobs whose ranks may run now; changed: called when there is something
         else to tell."""
         self._spawner = spawner
-        self._starts = state / "starts"
+        self._records_folder = state / "starts"
         self._running = running
         self._changed = changed
         # Jobs that may have run when it last answered
@@ -79,7 +79,7 @@ class SpawnerWatch:
 
     async def _has_ranks(self) -> bool:
         try:
-            return await on_thread(partial(_any_rank, self._starts), _CHECK_TIMEOUT_S)
+            return await on_thread(partial(_any_rank, self._records_folder), _CHECK_TIMEOUT_S)
         except (TimeoutError, OSError):
             return True  # nobody knows
 

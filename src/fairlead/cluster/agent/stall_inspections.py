@@ -33,41 +33,45 @@ class StallInspections:
         self._changed = changed
         self._inspections: dict[Key, asyncio.Task[None]] = {}
 
-    def watch(self, start: NodeAttempt, now: float) -> None:
+    def watch(self, attempt: NodeAttempt, now: float) -> None:
         """To be called many times a second."""
-        if not start.launched or start.key in self._inspections:
+        if not attempt.launched or attempt.key in self._inspections:
             return
-        if start.should_end_soon(now):
-            self._inspections[start.key] = asyncio.create_task(self._inspect_stop(start))
-        if not start.watched:
+        if attempt.should_end_soon(now):
+            self._inspections[attempt.key] = asyncio.create_task(self._inspect_stop(attempt))
+        if not attempt.watched:
             return
-        if start.stall.is_overdue(start.assignment, now):
-            start.stalled(now)
-            self._ending.kill(start)
+        if attempt.stall.is_overdue(attempt.assignment, now):
+            attempt.stalled(now)
+            self._ending.kill(attempt)
             self._changed()
-        elif start.stall.due(start.assignment, now):
-            self._inspections[start.key] = asyncio.create_task(self._inspect(start))
-        elif start.stall.clear(start.assignment):
-            self._changed()
-
-    async def _inspect(self, start: NodeAttempt) -> None:
-        stacks = await self._stacks(start)
-        if start.watched and start.stall.record_stacks(stacks, start.assignment, time.monotonic()):
+        elif attempt.stall.due(attempt.assignment, now):
+            self._inspections[attempt.key] = asyncio.create_task(self._inspect(attempt))
+        elif attempt.stall.clear(attempt.assignment):
             self._changed()
 
-    async def _inspect_stop(self, start: NodeAttempt) -> None:
-        elapsed_s = start.stop_order.elapsed_s(time.monotonic())
-        start.stop_order.record_inspection()
-        stacks = await self._stacks(start)
-        if not start.ended:
-            start.stall.record_stacks_of_stop(stacks, elapsed_s, start.stop_order.reason)
+    async def _inspect(self, attempt: NodeAttempt) -> None:
+        stacks = await self._stacks(attempt)
+        if attempt.watched and attempt.stall.record_stacks(
+            stacks, attempt.assignment, time.monotonic()
+        ):
             self._changed()
 
-    async def _stacks(self, start: NodeAttempt) -> dict[int, RankStack]:
+    async def _inspect_stop(self, attempt: NodeAttempt) -> None:
+        elapsed_s = attempt.stop_order.elapsed_s(time.monotonic())
+        attempt.stop_order.record_inspection()
+        stacks = await self._stacks(attempt)
+        if not attempt.ended:
+            attempt.stall.record_stacks_of_stop(stacks, elapsed_s, attempt.stop_order.reason)
+            self._changed()
+
+    async def _stacks(self, attempt: NodeAttempt) -> dict[int, RankStack]:
         """Rank -> where it stands, of those here."""
-        ranks = [rank.rank for rank in start.assignment.ranks]
-        files = {r: failure_path(self._state, *start.key, r).with_suffix(".stacks") for r in ranks}
+        ranks = [rank.rank for rank in attempt.assignment.ranks]
+        files = {
+            r: failure_path(self._state, *attempt.key, r).with_suffix(".stacks") for r in ranks
+        }
         try:
-            return await self.inspector.inspect(start, self._spawner, files)
+            return await self.inspector.inspect(attempt, self._spawner, files)
         finally:
-            self._inspections.pop(start.key, None)
+            self._inspections.pop(attempt.key, None)
