@@ -36,7 +36,7 @@ from fairlead.cluster.forecasting.calibration import (
     RawForecast,
 )
 from fairlead.cluster.forecasting.forecast import (
-    Question,
+    ForecastQuery,
     eta,
     forecast,
     running_jobs,
@@ -205,7 +205,7 @@ def _look(
 ) -> Iterator[MadeForecast]:
     """Ask for the ends of jobs."""
     began = time.process_time()
-    asked = Question(history=recent.history(), cpu_s=np.inf if kind == "exact" else 0.0)
+    asked = ForecastQuery(history=recent.history(), cpu_s=np.inf if kind == "exact" else 0.0)
     state = take_checkpoint(core.data)
     outcomes = forecast(setup, state, asked, range(SEEDS if kind == "exact" else 1))
     made.spent_s[kind] += time.process_time() - began
@@ -241,7 +241,7 @@ class Checked:
     @classmethod
     def of(cls, made: RawForecast, actual_s: float) -> "Checked":
         """Hold one against the truth."""
-        given, least_s = made.given, max(actual_s, 1.0)
+        given, least_s = made.interval, max(actual_s, 1.0)
         return cls(
             running=made.running,
             inside=given.low_s <= actual_s <= given.high_s,
@@ -283,7 +283,7 @@ class Judged:
             kind=seen.kind,
             running=seen.running,
             left_s=seen.left_s,
-            given=self.calibration.of(seen.kind, seen.left_s, seen.running),
+            interval=self.calibration.of(seen.kind, seen.left_s, seen.running),
         )
 
 

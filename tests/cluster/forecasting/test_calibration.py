@@ -28,7 +28,7 @@ def forecast(
         kind="exact",
         running=running,
         left_s=left_s,
-        given=calibration.of("exact", left_s, running),
+        interval=calibration.of("exact", left_s, running),
     )
 
 

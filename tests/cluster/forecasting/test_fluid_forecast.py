@@ -13,7 +13,7 @@ from tests.cluster.forecasting.test_forecast import (
 from tests.small import job as arrival
 
 from fairlead.cluster.forecasting.fluid_forecast import FluidJobs, finish_times
-from fairlead.cluster.forecasting.forecast import Question, forecast
+from fairlead.cluster.forecasting.forecast import ForecastQuery, forecast
 from fairlead.model.cluster import Cluster
 
 
@@ -81,7 +81,7 @@ def test_what_cannot_run_or_lies_beyond_the_horizon_has_no_end() -> None:
 @pytest.mark.parametrize("policy", ["las_aware", "fifo_aware", "srtf", "finish_time_aware"])
 def test_a_coarse_forecast_is_near_the_exact_one(policy: str) -> None:
     state, ends = middle(setup(policy), jobs(40), 20)
-    (coarse,) = forecast(setup(policy), state, Question(cpu_s=0.0))
+    (coarse,) = forecast(setup(policy), state, ForecastQuery(cpu_s=0.0))
     assert coarse.coarse
     assert coarse.exact_s == 0.0
     assert set(coarse.finish_s) == set(ends)
@@ -97,7 +97,7 @@ def test_what_was_simulated_in_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> 
     (exact,) = forecast(setup(), state)
     spent = iter(range(10_000))
     monkeypatch.setattr(time, "process_time", lambda: float(next(spent)))
-    (cut,) = forecast(setup(), state, Question(cpu_s=60.0))
+    (cut,) = forecast(setup(), state, ForecastQuery(cpu_s=60.0))
     assert 0 < cut.exact_s < exact.makespan_s
     assert set(cut.finish_s) == set(ends)
     early = [job for job, end_s in exact.finish_s.items() if end_s < cut.exact_s]
@@ -116,7 +116,7 @@ def test_jobs_that_keep_their_devices_are_not_forecast_to_take_turns(
     asked = setup(policy, Cluster.of({"fast": 2}, 2))
     state, _ = middle(asked, [arrival(i, 0.0, steps) for i in range(8)], 1)
     (exact,) = forecast(asked, state)
-    (coarse,) = forecast(asked, state, Question(cpu_s=0.0))
+    (coarse,) = forecast(asked, state, ForecastQuery(cpu_s=0.0))
     assert set(coarse.finish_s) == set(exact.finish_s) == set(range(8))
     errors = [abs(coarse.finish_s[i] / exact.finish_s[i] - 1) for i in range(8)]
     assert np.median(errors) < error

@@ -8,7 +8,7 @@ from tests.small import TABLE, job
 
 from fairlead.cluster.forecasting.arrivals import History
 from fairlead.cluster.forecasting.forecast import (
-    Question,
+    ForecastQuery,
     eta,
     forecast,
     running_jobs,
@@ -115,11 +115,11 @@ def test_a_round_under_way_counts_up_to_now() -> None:
     one = [job(0, 0.0, 100_000.0)]
     state, _ = middle(setup(), one, 1)
     later = state.time_s + 300.0
-    (guessed,) = forecast(setup(), state, Question(now_s=later))
+    (guessed,) = forecast(setup(), state, ForecastQuery(now_s=later))
     assert guessed.finish_s[0] == pytest.approx(10_000.0 - later)
-    (known,) = forecast(setup(), state, Question(now_s=later, steps_done={0: 1_000.0}))
+    (known,) = forecast(setup(), state, ForecastQuery(now_s=later, steps_done={0: 1_000.0}))
     assert known.finish_s[0] == pytest.approx(9_900.0)
-    (over,) = forecast(setup(), state, Question(now_s=later, steps_done={0: 100_000.0}))
+    (over,) = forecast(setup(), state, ForecastQuery(now_s=later, steps_done={0: 100_000.0}))
     assert over.finish_s == {0: 0.0}
     assert over.complete
 
@@ -128,23 +128,23 @@ def test_what_if_there_were_more_jobs_other_nodes_another_policy() -> None:
     state, _ = middle(setup(), jobs(), 20)
     (now,) = forecast(setup(), state)
     more = [Job(JobId(100 + i), "net", 1, 50_000.0) for i in range(4)]
-    (busier,) = forecast(setup(), state, Question(add_jobs=more))
+    (busier,) = forecast(setup(), state, ForecastQuery(add_jobs=more))
     assert set(busier.finish_s) == set(now.finish_s) | {100, 101, 102, 103}
     assert busier.makespan_s > now.makespan_s
     larger = Cluster.of({"fast": 6, "slow": 3}, 2)
-    (faster,) = forecast(setup(), state, Question(cluster=larger))
+    (faster,) = forecast(setup(), state, ForecastQuery(cluster=larger))
     assert faster.mean_left_s < 0.7 * now.mean_left_s
     smaller = CLUSTER.without("slow-0")
-    (slower,) = forecast(setup(), state, Question(cluster=smaller))
+    (slower,) = forecast(setup(), state, ForecastQuery(cluster=smaller))
     assert slower.makespan_s > now.makespan_s
-    (other,) = forecast(setup(), state, Question(policy="srtf"))
+    (other,) = forecast(setup(), state, ForecastQuery(policy="srtf"))
     assert other.mean_left_s < now.mean_left_s
 
 
 def test_what_is_beyond_the_horizon_has_no_time() -> None:
     state, ends = middle(setup(), jobs(), 20)
     left = sorted(end_s - state.time_s for end_s in ends.values())
-    (near,) = forecast(setup(), state, Question(horizon_s=(left[1] + left[2]) / 2))
+    (near,) = forecast(setup(), state, ForecastQuery(horizon_s=(left[1] + left[2]) / 2))
     assert len(near.finish_s) == 2
     assert not near.complete
     beyond = eta([near], int(max(ends, key=lambda number: ends[number])))
@@ -161,7 +161,7 @@ def test_jobs_that_can_never_run_and_held_ones_do_not_end() -> None:
             backend.perform(command)
     core.handle(JobsPaused(core.data.now_s, np.array([1]), True))
     huge = Job(JobId(50), "net", 4, 100.0)
-    (outcome,) = forecast(setup(), take_checkpoint(core.data), Question(add_jobs=[huge]))
+    (outcome,) = forecast(setup(), take_checkpoint(core.data), ForecastQuery(add_jobs=[huge]))
     assert set(outcome.finish_s) == {0, 2, 3}
     assert outcome.unfinished == (50,)
 
@@ -173,7 +173,7 @@ def test_jobs_that_are_held_for_now_end_after_their_wait(cpu_s: float) -> None:
         assert isinstance(command, Solve)
     core.handle(JobsPaused(0.0, np.array([0]), True))
     state = take_checkpoint(core.data)
-    asked = Question(cpu_s=cpu_s)
+    asked = ForecastQuery(cpu_s=cpu_s)
     assert forecast(setup(), state, asked)[0].finish_s == {}
     (free,) = forecast(setup(), state, replace(asked, paused_s={0: 0.0}))
     (held,) = forecast(setup(), state, replace(asked, paused_s={0: 70.0}))
@@ -185,7 +185,7 @@ def test_jobs_that_are_held_for_now_end_after_their_wait(cpu_s: float) -> None:
 def test_how_sure_a_forecast_is() -> None:
     state, ends = middle(setup(), jobs(), 20)
     last = max(ends, key=lambda number: ends[number])
-    unsure = Question(rate_noise=0.1, rate_bias=0.2)
+    unsure = ForecastQuery(rate_noise=0.1, rate_bias=0.2)
     outcomes = forecast(setup(), state, unsure, seeds=range(6))
     when = eta(outcomes, last)
     assert when.forecasts == 6
@@ -200,10 +200,10 @@ def test_how_sure_a_forecast_is() -> None:
 def test_rounds_are_simulated_for_as_long_as_is_wanted() -> None:
     state, ends = middle(setup(), jobs(), 20)
     first = min(ends.values()) - state.time_s
-    (some,) = forecast(setup(), state, Question(rounds_s=first))
+    (some,) = forecast(setup(), state, ForecastQuery(rounds_s=first))
     assert first <= some.exact_s < first + 2 * DEFAULT.round_s
     assert set(some.finish_s) == set(ends)
-    assert forecast(setup(), state, Question(wall_s=0.0))[0].exact_s == 0.0
+    assert forecast(setup(), state, ForecastQuery(wall_s=0.0))[0].exact_s == 0.0
 
 
 def test_an_idle_cluster_has_a_future_too() -> None:
@@ -212,7 +212,9 @@ def test_an_idle_cluster_has_a_future_too() -> None:
     assert nothing.complete
     assert nothing.makespan_s == 0.0
     (one,) = forecast(
-        setup(), take_checkpoint(core.data), Question(add_jobs=[Job(JobId(1), "net", 1, 1_000.0)])
+        setup(),
+        take_checkpoint(core.data),
+        ForecastQuery(add_jobs=[Job(JobId(1), "net", 1, 1_000.0)]),
     )
     assert one.finish_s == {1: pytest.approx(100.0)}
     costly = replace(setup(), overlap_solves=True)
@@ -229,7 +231,7 @@ def test_rounds_end_early_where_those_of_the_cluster_do(early_s: float, end_s: f
     assert event is not None
     for command in core.handle(event):
         backend.perform(command)
-    (outcome,) = forecast(one, take_checkpoint(core.data), Question(early_s=early_s))
+    (outcome,) = forecast(one, take_checkpoint(core.data), ForecastQuery(early_s=early_s))
     assert outcome.finish_s == pytest.approx({0: 900.0, 1: 100.0, 2: end_s})
 
 
@@ -240,7 +242,7 @@ def test_jobs_that_are_expected_take_their_part_and_are_not_told_of() -> None:
     came = History(tuple((state.time_s - 40_000.0 + 4_000.0 * i, (mine,)) for i in range(10)))
     (alone,) = forecast(one, state)
     for cpu_s in (np.inf, 0.0):
-        outcomes = forecast(one, state, Question(history=came, cpu_s=cpu_s), range(8))
+        outcomes = forecast(one, state, ForecastQuery(history=came, cpu_s=cpu_s), range(8))
         assert all(set(outcome.finish_s) == {0} for outcome in outcomes)
         mean_s = float(np.mean([outcome.finish_s[0] for outcome in outcomes]))
         assert 1.2 * alone.finish_s[0] < mean_s < 3 * alone.finish_s[0]
@@ -256,6 +258,6 @@ def test_where_no_node_can_be_used_no_job_ends_and_the_forecast_does(cpu_s: floa
         core.handle(NodeLost(1.0, node.name))
     mine = job(9, 0.0, 20_000.0).job
     came = History(tuple((-40_000.0 + 4_000.0 * i, (mine,)) for i in range(10)))
-    asked = Question(history=came, cpu_s=cpu_s, wall_s=20.0)
+    asked = ForecastQuery(history=came, cpu_s=cpu_s, wall_s=20.0)
     (outcome,) = forecast(setup(), take_checkpoint(core.data), asked)
     assert (dict(outcome.finish_s), outcome.unfinished) == ({}, (0,))

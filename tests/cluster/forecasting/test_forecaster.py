@@ -19,7 +19,7 @@ from tests.cluster.served import Served, served
 
 from fairlead.cluster.forecasting import forecast_process
 from fairlead.cluster.forecasting.arrivals import History
-from fairlead.cluster.forecasting.forecast import ForecastRun, Question, running_jobs
+from fairlead.cluster.forecasting.forecast import ForecastQuery, ForecastRun, running_jobs
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.forecasting.forecast_process import (
     ForecastError,
@@ -28,7 +28,7 @@ from fairlead.cluster.forecasting.forecast_process import (
     within_time,
     without_rounds,
 )
-from fairlead.cluster.forecasting.forecaster import Forecaster, Latest
+from fairlead.cluster.forecasting.forecaster import Forecaster, MadeForecast
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
@@ -40,7 +40,7 @@ LIMIT_S = 180.0
 
 def task(count: int = 12, **question: object) -> ForecastTask:
     state, _ = middle(setup(), jobs(count), 20)
-    asked = Question(now_s=state.time_s, **question)  # type: ignore[arg-type]
+    asked = ForecastQuery(now_s=state.time_s, **question)  # type: ignore[arg-type]
     return ForecastTask(setup(), state, asked, (0, 1, 2), wall_s=np.inf)
 
 
@@ -77,7 +77,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_the_process_answers_as_this_one_does(process: ForecastProcess) -> None:
     asked = task()
     assert process.run(asked) == within_time(asked)
-    wrong = replace(asked, question=replace(asked.question, policy="nobody"))
+    wrong = replace(asked, query=replace(asked.query, policy="nobody"))
     with pytest.raises(FairleadError, match="nobody"):
         process.run(wrong)
     for limited in (replace(asked, cpu_s=0.0), replace(asked, wall_s=0.0)):
@@ -92,7 +92,7 @@ def test_a_forecast_that_does_not_end_is_answered_by_the_coarse_one(
     process.run(asked)
     monkeypatch.setattr(forecast_process, "STARTING_CPU_S", 1.0)
     endless = History(tuple((float(i), (jobs(1)[0].job,)) for i in range(50)))
-    forever = replace(asked.question, history=endless, horizon_s=1e15)
+    forever = replace(asked.query, history=endless, horizon_s=1e15)
     huge = jobs(1)[0].job
     forever = replace(forever, add_jobs=[replace(huge, id=999, total_steps=1e18)])  # type: ignore[arg-type]
     found = process.run(ForecastTask(asked.setup, asked.state, forever, (0,), 0.5))
@@ -128,38 +128,38 @@ def test_a_process_that_dies_is_an_error_and_the_next_one_works(process: Forecas
 
 def test_all_who_ask_are_told_from_one_forecast(forecaster: Forecaster) -> None:
     job = 11
-    assert forecaster.of(job) is None, "nothing is waited for"
-    until(lambda: (told := forecaster.of(job)) is not None and told.kind == "exact")
+    assert forecaster.forecast_of(job) is None, "nothing is waited for"
+    until(lambda: (told := forecaster.forecast_of(job)) is not None and told.kind == "exact")
     latest = forecaster.latest
     assert latest is not None
-    told = [forecaster.of(job) for _ in range(100)]
-    assert all(one is not None and one.given is not None for one in told)
+    told = [forecaster.forecast_of(job) for _ in range(100)]
+    assert all(one is not None and one.interval is not None for one in told)
     assert forecaster.latest is latest or forecaster.latest.at >= latest.at + latest.cost_s  # type: ignore[union-attr]
     one = told[0]
     assert one is not None
     assert one.kind == "exact"
-    assert one.given is not None
-    assert 0 < one.given.low_s <= one.given.left_s <= one.given.high_s
-    assert forecaster.of(12345) is None
+    assert one.interval is not None
+    assert 0 < one.interval.low_s <= one.interval.left_s <= one.interval.high_s
+    assert forecaster.forecast_of(12345) is None
 
 
 def test_a_forecast_of_before_a_change_is_none(
     forecaster: Forecaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    until(lambda: forecaster.of(11) is not None)
+    until(lambda: forecaster.forecast_of(11) is not None)
     latest = forecaster.latest
     assert latest is not None
-    assert forecaster.of(11, changed_s=latest.now_s) is not None
-    assert forecaster.of(11, changed_s=latest.now_s + 1e-3) is None
+    assert forecaster.forecast_of(11, changed_s=latest.now_s) is not None
+    assert forecaster.forecast_of(11, changed_s=latest.now_s + 1e-3) is None
 
 
 def test_forecasts_are_held_against_what_came_of_them(
     forecaster: Forecaster, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead.cluster.forecasting.forecaster.AT_LEAST_S", 0.05)
-    monkeypatch.setattr("fairlead.cluster.forecasting.forecaster.TIMES_COST", 0.0)
-    forecaster.of(11)
-    until(lambda: forecaster.of(11) is not None and forecaster.latest.final)  # type: ignore[union-attr]
+    monkeypatch.setattr("fairlead.cluster.forecasting.forecaster.MIN_INTERVAL_S", 0.05)
+    monkeypatch.setattr("fairlead.cluster.forecasting.forecaster.INTERVAL_COST_FACTOR", 0.0)
+    forecaster.forecast_of(11)
+    until(lambda: forecaster.forecast_of(11) is not None and forecaster.latest.final)  # type: ignore[union-attr]
     latest = forecaster.latest
     assert latest is not None
     ends = np.array([latest.now_s + 5_000.0, latest.now_s + 6_000.0])
@@ -171,7 +171,7 @@ def test_forecasts_are_held_against_what_came_of_them(
     forecaster.track_record.interrupted(9)
 
     def known() -> bool:
-        forecaster.of(11)
+        forecaster.forecast_of(11)
         return [one.job for one in outcomes.all()] == [11, 7]
 
     until(known, what="the outcomes of jobs 11 and 7, and of no other")
@@ -203,14 +203,14 @@ def test_a_coarse_forecast_is_not_told_where_there_is_an_exact_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each submission had the intervals of all jobs as wide as those of coarse forecasts for a moment."""
-    monkeypatch.setattr("fairlead.cluster.forecasting.forecaster.AT_LEAST_S", 0.0)
+    monkeypatch.setattr("fairlead.cluster.forecasting.forecaster.MIN_INTERVAL_S", 0.0)
     outcomes, slow, copied = Outcomes(tmp_path / "forecasts.db"), _Slow(), task()
     outcomes.open()
     one = Forecaster(lambda: (copied.state.time_s, copied), 360.0, outcomes, slow)
     one.start()
 
     def kind() -> str:
-        told = one.of(11)
+        told = one.forecast_of(11)
         return "none" if told is None else told.kind
 
     try:
@@ -224,7 +224,7 @@ def test_a_coarse_forecast_is_not_told_where_there_is_an_exact_one(
         one._last = None
         assert kind() == "coarse"
         threading.Timer(0.2, slow.go_on.set).start()
-        waited = one.of(11, wait_s=LIMIT_S)
+        waited = one.forecast_of(11, wait_s=LIMIT_S)
         assert waited is not None
         assert waited.kind == "exact"
     finally:
@@ -252,12 +252,12 @@ def test_a_job_that_ends_within_the_rounds_that_were_simulated_is_told_exactly(
 
 
 def test_no_end_is_told_before_the_steps_are_done(forecaster: Forecaster) -> None:
-    until(lambda: (told := forecaster.of(7)) is not None and told.kind == "exact")
-    told = forecaster.of(7, least_s=1e6)
+    until(lambda: (told := forecaster.forecast_of(7)) is not None and told.kind == "exact")
+    told = forecaster.forecast_of(7, least_s=1e6)
     assert told is not None
-    assert told.given is not None
-    assert told.given.left_s >= 1e6
-    assert 0.8e6 < told.given.low_s < 1e6 < told.given.high_s
+    assert told.interval is not None
+    assert told.interval.left_s >= 1e6
+    assert 0.8e6 < told.interval.low_s < 1e6 < told.interval.high_s
 
 
 @pytest.mark.parametrize(("within_s", "final"), [(3600.0, True), (3600.0, False), (0.0, True)])
@@ -274,7 +274,7 @@ def test_a_question_compares_forecasts_of_one_kind(
     assert coarse.mean_left_s != pytest.approx(exact.mean_left_s)
     jobs = frozenset(exact.finish_s)
     told = exact if final else coarse
-    latest = Latest(
+    latest = MadeForecast(
         at=np.inf,  # of now, whenever that is
         now_s=asked.state.time_s,
         task=asked,

@@ -1,4 +1,4 @@
-"""Records of attempts on disk, and the end of what an earlier agent left behind.
+"""Records of starts on disk, and the end of what an earlier agent left behind.
 
 A start is written down before its first process exists, so that whoever comes after finds the processes:
 by the token in their environment, by their session, or by pid and start time. A bare pid proves nothing.
@@ -53,7 +53,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mark_of(run: str) -> str:
-    """What the tokens of all attempts of this run of an agent begin with. run: its incarnation."""
+    """What the tokens of all starts of this run of an agent begin with. run: its incarnation."""
     return blake2b(run.encode(), digest_size=MARK_SIZE).hexdigest()
 
 
@@ -117,7 +117,7 @@ def _decoded(data: bytes) -> AttemptRecord:
 
 
 def end_survivors(folder: Path, records: Iterable[AttemptRecord], run: str = "") -> int:
-    """SIGTERM, grace, SIGKILL to all that is left of these attempts; returns how many processes there were.
+    """SIGTERM, grace, SIGKILL to all that is left of these starts; returns how many processes there were.
     Where one does not die, inside the kernel, the records stay.
     run: incarnation of an agent of which nothing shall be left, whether there is a record of it or not."""
     records = list(records)
@@ -151,8 +151,8 @@ def _confirmed(records: list[AttemptRecord], run: str) -> dict[Process, AttemptR
 
 
 def find_survivors(records: Iterable[AttemptRecord], run: str = "") -> dict[Process, AttemptRecord]:
-    """Processes of these attempts, and of a run of an agent, with the record of their attempt. Those of the
-    run that no record tells of get one with what is known of them."""
+    """Processes of these starts, and of a run of an agent, with the record of their start. Those of the run
+    that no record tells of get one with what is known of them."""
     records = list(records)
     if not records and not run:
         return {}

@@ -1,10 +1,10 @@
 """The process that ends the ranks of a node when its spawner dies and nobody starts another.
 
 It does nothing but read what the spawner tells it, so that little can end it, and it needs no file: what the
-spawner says of its attempts is all that it has to know. Where the spawner stands still, and its agent with
-it, so that nobody ends a start whose lease is over, it does so. When the spawner dies it takes that one's
-locks, as the next spawner would, and ends what is left. Where the next spawner was faster, it waits until
-that one has done so. What has no time left is killed in either case: the server counts on it.
+spawner says of its starts is all that it has to know. Where the spawner stands still, and its agent with it,
+so that nobody ends a start whose lease is over, it does so. When the spawner dies it takes that one's locks,
+as the next spawner would, and ends what is left. Where the next spawner was faster, it waits until that one
+has done so. What has no time left is killed in either case: the server counts on it.
 """
 
 import contextlib
@@ -113,7 +113,7 @@ class WardenLink:
         return self._next_s if self._process is None else None
 
     def keep(self, watched: Iterable[Watched]) -> None:
-        """Start it, unless it runs or has just been started, and tell it of all attempts that there are."""
+        """Start it, unless it runs or has just been started, and tell it of all starts that there are."""
         if self._process is not None and self._process.returncode is not None:
             self.reap()
         now = time.monotonic()
@@ -190,7 +190,7 @@ class Warden:
         self._folders = (state / "starts", record.attempt_records)
         self._run = record.incarnation
         self._watched: dict[tuple[int, int], Watched] = {}
-        self._killed_s: dict[tuple[int, int], float] = {}  # when, of attempts that were late
+        self._killed_s: dict[tuple[int, int], float] = {}  # when, of starts that were late
 
     def run(self) -> None:
         """Blocks."""

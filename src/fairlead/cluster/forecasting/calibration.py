@@ -173,7 +173,7 @@ class RawForecast:
     kind: ForecastKind
     running: bool  # did the job hold devices then?
     left_s: float  # before it was calibrated
-    given: Calibrated
+    interval: Calibrated
 
     def outcome(self, job: int, ended_s: float) -> ForecastOutcome:
         """What became of it."""
@@ -183,8 +183,8 @@ class RawForecast:
             kind=self.kind,
             running=self.running,
             left_s=self.left_s,
-            low_s=self.given.low_s,
-            high_s=self.given.high_s,
+            low_s=self.interval.low_s,
+            high_s=self.interval.high_s,
             actual_s=ended_s - self.made_s,
         )
 

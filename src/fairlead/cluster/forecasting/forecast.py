@@ -64,18 +64,18 @@ UNBOUNDED_COST_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked of a state."""
+class ForecastQuery:
+    """What a forecast is to assume beyond the state that it starts from, and what it may cost."""
 
     now_s: float | None = None  # None: the time of the state
     horizon_s: float = 30 * DAY_S
     steps_done: Mapping[int, float] = field(default_factory=dict)  # what is known beyond the state
     paused_s: Mapping[int, float] = field(
         default_factory=dict
-    )  # held jobs -> until they are let go
+    )  # paused jobs -> seconds until they are resumed
     # job -> how many times as fast it is as its job type: those of a type made up, which says nothing
     measured: Mapping[int, float] = field(default_factory=dict)
-    unknown: frozenset[int] = frozenset()  # jobs of whose rates nobody knows anything: not told of
+    unknown: frozenset[int] = frozenset()  # jobs whose rates nobody knows: left out of the result
     rate_noise: float = 0.0  # as in ``GroundTruth``
     rate_bias: float = 0.0
     restart_costs: RestartCosts | None = None  # None: those of the setup
@@ -96,7 +96,7 @@ class ForecastRun:
     finish_s: Mapping[int, float]  # job -> seconds from now; missing: not within the horizon
     makespan_s: float  # to the end of the last job, or the horizon where some have not ended
     utilization: float  # device-seconds held over those there were, up to then
-    unfinished: tuple[int, ...]  # jobs, but for those that are held, with no end within the horizon
+    unfinished: tuple[int, ...]  # jobs, but for paused ones, with no end within the horizon
     exact_s: float = np.inf  # seconds from now for which rounds were simulated; inf = to the end
 
     def without(self, jobs: Collection[int], horizon_s: float) -> "ForecastRun":
@@ -148,15 +148,15 @@ class Eta:
 def forecast(
     setup: Setup,
     state: SchedulerCheckpoint,
-    question: Question | None = None,
+    query: ForecastQuery | None = None,
     seeds: Sequence[int] = (0,),
 ) -> list[ForecastRun]:
     """One outcome for each seed; without noise and bias they are all the same.
 
     Raises InputError where the question's cluster, policy or jobs do not go with the state.
     """
-    asked = question or Question()
-    return [_future(setup, state, asked, seed) for seed in seeds]
+    query = query or ForecastQuery()
+    return [_future(setup, state, query, seed) for seed in seeds]
 
 
 def eta(outcomes: Sequence[ForecastRun], job: int) -> Eta:
@@ -183,7 +183,7 @@ def running_jobs(state: SchedulerCheckpoint) -> frozenset[int]:
     return frozenset(state.in_force.job_groups[state.in_force.counts].tolist())
 
 
-def _forget_stays(scheduler: Scheduler, costs: RestartCosts) -> None:
+def _forget_current_devices(scheduler: Scheduler, costs: RestartCosts) -> None:
     """Who keeps its devices for now shall not do so for ever, for nobody will say here that it need not."""
     for ledger in (scheduler.data.ledger, scheduler.data.paused_jobs):
         restart_s = ledger.jobs.restart_s
@@ -191,7 +191,7 @@ def _forget_stays(scheduler: Scheduler, costs: RestartCosts) -> None:
 
 
 def _learn_rates(scheduler: Scheduler, now_s: float, measured: Mapping[int, float]) -> None:
-    """Single jobs go by what they were measured to do. measured: as of ``Question``."""
+    """Single jobs go by what they were measured to do. measured: as of ``ForecastQuery``."""
     data = scheduler.data
     if data.beliefs.row:  # there is an estimator, which knows all that
         return
@@ -221,63 +221,65 @@ def _learn_rates(scheduler: Scheduler, now_s: float, measured: Mapping[int, floa
     )
 
 
-def _resume(scheduler: Scheduler, now_s: float, asked: Question) -> list[Command]:
-    """Jobs that are held for now take part from the beginning; their wait is added in the end."""
-    paused = [job for job in asked.paused_s if JobId(job) in scheduler.data.paused_jobs]
+def _resume(scheduler: Scheduler, now_s: float, query: ForecastQuery) -> list[Command]:
+    """Jobs that are paused for now take part from the beginning; their wait is added in the end."""
+    paused = [job for job in query.paused_s if JobId(job) in scheduler.data.paused_jobs]
     if not paused:
         return []
     return scheduler.handle(JobsPaused(now_s, np.array(paused, np.int64), False))
 
 
-def _setup_ahead(setup: Setup, asked: Question) -> Setup:
+def _setup_ahead(setup: Setup, query: ForecastQuery) -> Setup:
     """The setup of a forecast: with what is asked instead of what is, and no solves beside the rounds."""
     return replace(
         setup,
-        cluster=asked.cluster or setup.cluster,
-        policy=asked.policy or setup.policy,
+        cluster=query.cluster or setup.cluster,
+        policy=query.policy or setup.policy,
         traits=None,
         overlap_solves=False,
     )
 
 
-def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int) -> ForecastRun:
+def _future(
+    setup: Setup, state: SchedulerCheckpoint, query: ForecastQuery, seed: int
+) -> ForecastRun:
     began_s, began_cpu_s = time.monotonic(), time.process_time()
-    costs = asked.restart_costs or setup.restart_costs
-    ahead = _setup_ahead(setup, asked)
-    now_s = state.time_s if asked.now_s is None else asked.now_s
+    costs = query.restart_costs or setup.restart_costs
+    ahead = _setup_ahead(setup, query)
+    now_s = state.time_s if query.now_s is None else query.now_s
     scheduler = restore(ahead, state)
-    _forget_stays(scheduler, costs)
-    _learn_rates(scheduler, now_s, asked.measured)
+    _forget_current_devices(scheduler, costs)
+    _learn_rates(scheduler, now_s, query.measured)
     starts = _starts(scheduler, now_s, costs)
-    done = _done(scheduler, now_s, asked.steps_done, starts)
+    done = _done(scheduler, now_s, query.steps_done, starts)
     ids = np.array(list(done), np.int64)
     scheduler.handle(ProgressCorrected(now_s, ids, np.array(list(done.values()))))
-    goes_on = None if asked.cluster is not None else _goes_on(scheduler, now_s)
-    first: list[Command] = _resume(scheduler, now_s, asked)
-    if asked.add_jobs or not scheduler.data.round.active:
-        first += scheduler.handle(JobsSubmitted(now_s, tuple(asked.add_jobs)))
-    if goes_on is not None:
-        first.append(goes_on)
+    rest_of_round = None if query.cluster is not None else _rest_in_force(scheduler, now_s)
+    first: list[Command] = _resume(scheduler, now_s, query)
+    if query.add_jobs or not scheduler.data.round.active:
+        first += scheduler.handle(JobsSubmitted(now_s, tuple(query.add_jobs)))
+    if rest_of_round is not None:
+        first.append(rest_of_round)
     elif scheduler.data.round.active:
         first += scheduler.handle(_end_round_early(scheduler, now_s, starts))
-    jobs_under_way = _adopted(scheduler, starts)
-    future_jobs = FutureJobs(scheduler, asked.history, asked.add_jobs, now_s, seed)
+    jobs_under_way = _jobs_under_way(scheduler, starts)
+    future_jobs = FutureJobs(scheduler, query.history, query.add_jobs, now_s, seed)
     backend = SimBackend(
         future_jobs.arrivals(),
         ahead.cluster,
         _truth(scheduler, setup),
         partial(planner_calls.solve, scheduler.data.planning.planner),
-        GroundTruth(costs, asked.rate_noise, asked.rate_bias, seed=seed),
+        GroundTruth(costs, query.rate_noise, query.rate_bias, seed=seed),
         measured_jobs=MeasuredJobs(0, len(jobs_under_way)),
-        stop_at_s=now_s + asked.horizon_s,
+        stop_at_s=now_s + query.horizon_s,
         now_s=now_s,
         jobs_under_way=jobs_under_way,
-        early_s=asked.early_s,
+        early_s=query.early_s,
     )
     watch = _Watch(now_s, float(scheduler.data.capacity.sum()), future_jobs.first_id)
     for command in first:
         watch.command(command)
-        if not isinstance(command, EndJobs):  # who has ended by now was not jobs_under_way
+        if not isinstance(command, EndJobs):  # who has ended by now is not under way
             backend.perform(command)
     to_the_end = True
     with suppress(SimulationError):  # where the rest would wait for ever: not within the horizon
@@ -286,18 +288,18 @@ def _future(setup: Setup, state: SchedulerCheckpoint, asked: Question, seed: int
             backend,
             [watch],
             lambda: (
-                time.process_time() - began_cpu_s >= asked.cpu_s
-                or time.monotonic() - began_s >= asked.wall_s
-                or scheduler.data.now_s - now_s >= asked.rounds_s
+                time.process_time() - began_cpu_s >= query.cpu_s
+                or time.monotonic() - began_s >= query.wall_s
+                or scheduler.data.now_s - now_s >= query.rounds_s
             ),
         )
     open_ = scheduler.data.ledger.jobs.id
     unfinished = tuple(open_[open_ < future_jobs.first_id].tolist())
     if to_the_end:
-        found = watch.outcome(unfinished, asked.horizon_s)
+        found = watch.outcome(unfinished, query.horizon_s)
     else:
-        found = _rest_of_round(scheduler, ahead.policy, watch, asked, future_jobs)
-    return _with_waits(found, asked.paused_s).without(asked.unknown, asked.horizon_s)
+        found = _rest_of_round(scheduler, ahead.policy, watch, query, future_jobs)
+    return _with_waits(found, query.paused_s).without(query.unknown, query.horizon_s)
 
 
 def _with_waits(outcome: ForecastRun, paused_s: Mapping[int, float]) -> ForecastRun:
@@ -308,7 +310,7 @@ def _with_waits(outcome: ForecastRun, paused_s: Mapping[int, float]) -> Forecast
 
 
 def _rest_of_round(
-    s: Scheduler, policy: str, watch: "_Watch", asked: Question, future_jobs: FutureJobs
+    s: Scheduler, policy: str, watch: "_Watch", query: ForecastQuery, future_jobs: FutureJobs
 ) -> ForecastRun:
     """What follows without rounds on what was simulated."""
     there = fluid_jobs(s)
@@ -316,13 +318,13 @@ def _rest_of_round(
     jobs = joined(
         there, future_jobs.fluid(s, MAX_FUTURE_JOBS + FUTURE_JOBS_PER_JOB * len(there.job))
     )
-    horizon_s = asked.horizon_s - exact_s
+    horizon_s = query.horizon_s - exact_s
     times = finish_times(jobs, s.data.capacity, policy, horizon_s, _round_left_s(s))
     found = zip(there.job.tolist(), times[: len(there.job)].tolist(), strict=True)
     mine = {job: t for job, t in found if job < future_jobs.first_id}
     finish_s = watch.finish_s | {job: exact_s + t for job, t in mine.items() if t < np.inf}
     unfinished = tuple(job for job, t in mine.items() if t == np.inf)
-    makespan_s = asked.horizon_s if unfinished else max(finish_s.values(), default=0.0)
+    makespan_s = query.horizon_s if unfinished else max(finish_s.values(), default=0.0)
     fastest = np.maximum(there.rate.max(axis=1, initial=0.0), 1e-300)
     work_s = float((there.scale * there.left / fastest)[times[: len(there.job)] < np.inf].sum())
     there_s = float(s.data.capacity.sum()) * makespan_s
@@ -385,7 +387,7 @@ def _done(
     return out
 
 
-def _goes_on(s: Scheduler, now_s: float) -> StartRound | None:
+def _rest_in_force(s: Scheduler, now_s: float) -> StartRound | None:
     """The rest of the round in force, None where it ends now. Who has left does nothing in it."""
     command = s.data.round.in_force
     if (
@@ -451,7 +453,7 @@ def _job(s: Scheduler, row: int) -> Job:
     )
 
 
-def _adopted(s: Scheduler, starts: Mapping[int, _NextStart]) -> list[JobUnderWay]:
+def _jobs_under_way(s: Scheduler, starts: Mapping[int, _NextStart]) -> list[JobUnderWay]:
     """The jobs that take part, as they are now."""
     jobs, runs = s.data.ledger.jobs, s.data.ledger.runs.ran_s
     found = []

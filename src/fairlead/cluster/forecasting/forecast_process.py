@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from fairlead.cluster.forecasting.forecast import (
+    ForecastQuery,
     ForecastRun,
-    Question,
     forecast,
 )
 from fairlead.errors import FairleadError
@@ -52,7 +52,7 @@ class ForecastTask:
 
     setup: Setup
     state: SchedulerCheckpoint
-    question: Question
+    query: ForecastQuery
     seeds: tuple[int, ...] = (0,)
     cpu_s: float = 4.0  # of all seeds together; 0 = without rounds
     wall_s: float = WALL_S  # from when the process has it, likewise
@@ -186,7 +186,7 @@ def _serve(connection: Connection, parent: int, niceness: int) -> None:
 
 def without_rounds(task: ForecastTask) -> list[ForecastRun]:
     """At once."""
-    asked = replace(task.question, cpu_s=0.0)
+    asked = replace(task.query, cpu_s=0.0)
     return forecast(task.setup, task.state, asked, task.seeds[:1])
 
 
@@ -196,7 +196,7 @@ def within_time(task: ForecastTask) -> list[ForecastRun]:
     left = np.array([task.cpu_s, task.wall_s])
     for seed in task.seeds:
         before = _clocks()
-        asked = replace(task.question, cpu_s=float(left[0]), wall_s=float(left[1]))
+        asked = replace(task.query, cpu_s=float(left[0]), wall_s=float(left[1]))
         outcomes += forecast(task.setup, task.state, asked, (seed,))
         took = _clocks() - before
         left = left - took

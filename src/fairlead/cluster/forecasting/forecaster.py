@@ -29,15 +29,17 @@ from fairlead.errors import FairleadError
 _log = logging.getLogger(__name__)
 SEEDS = 3  # futures of a forecast, where there is time for them
 CPU_S = 4.0  # of a forecast
-AT_LEAST_S = 2.0  # between two forecasts, and
-TIMES_COST = 2.0  # as many times what one takes
-REUSED_COST = 5.0  # times what it takes to make another, until which a question is asked of one
+MIN_INTERVAL_S = 2.0  # between two forecasts, and
+INTERVAL_COST_FACTOR = 2.0  # as many times what one takes
+REUSE_COST_FACTOR = (
+    5.0  # times what it takes to make another, until which a question is asked of one
+)
 BACKGROUND_INTERVAL_S = 120.0  # between two that nobody asked for, and
 BACKGROUND_COST_FACTOR = 50.0  # as many times what one takes
 
 
 @dataclass(frozen=True, slots=True)
-class Latest:
+class MadeForecast:
     """A forecast, and when (monotonic) the state was copied that it is about."""
 
     at: float
@@ -55,7 +57,7 @@ class Latest:
         """Seconds since the state was copied."""
         return max(time.monotonic() - self.at, 0.0)
 
-    def tells(self, job: int, changed_s: float) -> bool:
+    def covers(self, job: int, changed_s: float) -> bool:
         """Whether it knows a job as that is since ``changed_s``, of the cluster's time."""
         return job in self.jobs and self.now_s >= changed_s
 
@@ -81,7 +83,7 @@ class JobForecast:
     age_s: float
     exact_s: float | None  # for so long from now rounds were simulated; None = to the end
     forecasts: int
-    given: Calibrated | None  # None: it does not end within the horizon
+    interval: Calibrated | None  # None: it does not end within the horizon
 
 
 class Forecaster:
@@ -96,7 +98,7 @@ class Forecaster:
     ) -> None:
         """copy: the present state and its time, as a task for the process; may wait for the driver. process:
         None = one of its own; closed with this."""
-        self.latest: Latest | None = None
+        self.latest: MadeForecast | None = None
         self.track_record = TrackRecord(round_s, outcomes)
         self._copy = copy
         self._process = process or ForecastProcess("forecasts")
@@ -107,7 +109,7 @@ class Forecaster:
         self._problem = ""  # of the last failure
         self._began = time.monotonic()
         self._outdated = -float("inf")  # monotonic; people have changed jobs then
-        self._last: Latest | None = None  # that is final
+        self._last: MadeForecast | None = None  # that is final
         self._usual_s = float("inf")  # that it took
         self._tried = -float("inf")  # when the last one was ready, or had failed
         self._thread = threading.Thread(target=self._run, name="forecasts", daemon=True)
@@ -128,7 +130,7 @@ class Forecaster:
 
     # --- who asks ------------------------------------------------------------------------------------
 
-    def of(
+    def forecast_of(
         self,
         job: int,
         wait_s: float = 0.0,
@@ -147,19 +149,19 @@ class Forecaster:
         if vague and self.latest is not None and self._usual_s < wait_s:
             until = time.monotonic() + wait_s
             with contextlib.suppress(ForecastError):
-                self._wait(lambda one: one.final and one.tells(job, changed_s), until, failures)
+                self._wait(lambda one: one.final and one.covers(job, changed_s), until, failures)
             known = self._best(job, changed_s)
         return None if known is None else self._job_forecast(known, job, least_s)
 
-    def _best(self, job: int, changed_s: float) -> Latest | None:
+    def _best(self, job: int, changed_s: float) -> MadeForecast | None:
         """The newest forecast that knows the job, an exact one before a coarse one: while one of a state
         into which somebody has submitted another job is being made, the last one will do."""
         made = [one for one in (self.latest, self._last) if one is not None]
-        known = [one for one in made if one.tells(job, changed_s)]
+        known = [one for one in made if one.covers(job, changed_s)]
         exact = [one for one in known if one.kind_of(job) == "exact"]
         return next(iter(exact or known), None)
 
-    def _job_forecast(self, latest: Latest, job: int, least_s: float) -> JobForecast:
+    def _job_forecast(self, latest: MadeForecast, job: int, least_s: float) -> JobForecast:
         """What a forecast says of a job that it knows."""
         age_s, kind, left_s = latest.age_s, latest.kind_of(job), latest.left_s(job)
         known_s = None
@@ -172,7 +174,7 @@ class Forecaster:
             given = then.no_sooner_than(least_s)
         return JobForecast(kind, age_s, known_s, len(latest.outcomes), given)
 
-    def error(self, latest: Latest, run: ForecastRun) -> float:
+    def error(self, latest: MadeForecast, run: ForecastRun) -> float:
         """Relative, of the median job of a forecast of that state: half of such forecasts were further
         off; 0 where no job ends."""
         errors = [
@@ -183,21 +185,21 @@ class Forecaster:
         ]
         return median(errors) if errors else 0.0
 
-    def recent(self, until: float) -> Latest:
+    def recent(self, until: float) -> MadeForecast:
         """A forecast no older than it is worth to make another, and of the jobs as people want them now.
         Waits for it, and from the (monotonic) time ``until`` on for any of these jobs. Raises
         FairleadError."""
         asked, outdated = time.monotonic(), self._outdated
         latest = self.latest
         if latest is not None and latest.final and latest.at > outdated:
-            reusable = asked - latest.at <= REUSED_COST * latest.cost_s
+            reusable = asked - latest.at <= REUSE_COST_FACTOR * latest.cost_s
             if reusable:
                 return latest
         before = self._failures
         self._request(now=True)
 
-        def is_good(one: Latest) -> bool:
-            new = one.at >= asked or one.cost_s > AT_LEAST_S
+        def is_good(one: MadeForecast) -> bool:
+            new = one.at >= asked or one.cost_s > MIN_INTERVAL_S
             return one.final and new and one.at > outdated
 
         found = self._wait(is_good, until, before)
@@ -213,7 +215,9 @@ class Forecaster:
                 self._tried = -float("inf")
             self._changed.notify_all()
 
-    def _wait(self, good: Callable[[Latest], bool], until: float, failures: int) -> Latest | None:
+    def _wait(
+        self, good: Callable[[MadeForecast], bool], until: float, failures: int
+    ) -> MadeForecast | None:
         """The latest forecast once it is good, or when the time is over. failures: that there were before
         it was wanted. Raises ForecastError where there is another."""
         with self._changed:
@@ -266,7 +270,9 @@ class Forecaster:
     def _due_s(self) -> float:
         cost_s = 0.0 if self.latest is None else self.latest.cost_s
         if self._requested:
-            return self._tried + max(AT_LEAST_S, TIMES_COST * cost_s) - time.monotonic()
+            return (
+                self._tried + max(MIN_INTERVAL_S, INTERVAL_COST_FACTOR * cost_s) - time.monotonic()
+            )
         gap_s = max(BACKGROUND_INTERVAL_S, BACKGROUND_COST_FACTOR * cost_s)
         return max(self._tried, self._began) + gap_s - time.monotonic()
 
@@ -280,9 +286,9 @@ class Forecaster:
         running = running_jobs(task.state)
         at_once: list[ForecastRun] = []
 
-        def latest(outcomes: list[ForecastRun], final: bool) -> Latest:
+        def latest(outcomes: list[ForecastRun], final: bool) -> MadeForecast:
             cost_s, coarse = time.monotonic() - began, (at_once or outcomes)[0]
-            return Latest(
+            return MadeForecast(
                 at=began,
                 now_s=now_s,
                 task=task,
@@ -306,12 +312,12 @@ class Forecaster:
         self._tried = time.monotonic()
         self._publish(found)
 
-    def _publish(self, latest: Latest) -> None:
+    def _publish(self, latest: MadeForecast) -> None:
         with self._changed:
             self.latest = latest
             self._changed.notify_all()
 
-    def _note(self, latest: Latest) -> None:
+    def _note(self, latest: MadeForecast) -> None:
         """Keep what is forecast, to hold it against what will be."""
         for job in latest.jobs:
             left_s = latest.left_s(job)

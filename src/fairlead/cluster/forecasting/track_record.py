@@ -45,7 +45,7 @@ class TrackRecord:
             kind=kind,
             running=running,
             left_s=left_s,
-            given=self.calibrated(kind, left_s, running),
+            interval=self.calibrated(kind, left_s, running),
         )
         self._pending.add(job, made)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fairlead.cluster.forecasting.forecast import ForecastRun, Question
+from fairlead.cluster.forecasting.forecast import ForecastQuery, ForecastRun
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.forecasting.forecast_process import ForecastProcess, ForecastTask
 from fairlead.cluster.forecasting.forecaster import (
@@ -138,9 +138,9 @@ class Forecasting:
             and not self._loop.parts.jobs.admission.awaits_fitting_cluster(job.id)
         ):
             since_s = changed_s(self._source, job, attempts)
-            forecast = self.forecaster.of(job.id, WAIT_S, _least_s(job), changed_s=since_s)
+            forecast = self.forecaster.forecast_of(job.id, WAIT_S, _least_s(job), changed_s=since_s)
             forecast_kind = "none yet" if forecast is None else forecast.kind
-        given = None if forecast is None else forecast.given
+        given = None if forecast is None else forecast.interval
         found = explanation_facts(
             self._source, job, attempts, None if caller.role == "admin" else caller.tenant
         )
@@ -185,9 +185,9 @@ class Forecasting:
             now = latest.outcomes[0]
             # Both with as many rounds as the other, or the difference would be one of methods.
             asked = replace(
-                base.question,
+                base.query,
                 add_jobs=(*jobs, *absent.joining(self._loop.parts.jobs.admission.unplaced)),
-                paused_s={**base.question.paused_s, **dict.fromkeys(absent.freed, 0.0)},
+                paused_s={**base.query.paused_s, **dict.fromkeys(absent.freed, 0.0)},
                 policy=policy,
                 rounds_s=now.exact_s,
             )
@@ -217,7 +217,7 @@ class Forecasting:
                 *notes,
                 *unfinished_notes(now, then),
                 *absent.notes(),
-                *unknown_notes(self._open_of(base.question.unknown) - absent.paused - absent.then),
+                *unknown_notes(self._open_of(base.query.unknown) - absent.paused - absent.then),
                 *coarse_note(now, then),
             ),
             forecast_kind=forecast_kind,  # type: ignore[arg-type]
@@ -263,14 +263,14 @@ class Forecasting:
         """What would be. until: when a coarse answer will do (monotonic); waiting: how many others do."""
         left_s = until - time.monotonic()
         wall_s = left_s - ENDING_S
-        rounds = wall_s > 0 and task.question.rounds_s > 0
+        rounds = wall_s > 0 and task.query.rounds_s > 0
         cpu_s = QUESTION_CPU_S / (1 + waiting) if rounds else 0.0
         return self._questions.run(replace(task, cpu_s=cpu_s, wall_s=wall_s), max(left_s, 0.0))[0]
 
     def _task(self) -> tuple[float, ForecastTask]:
         """The present state, to be run forward as it is."""
         present = self.present()
-        asked = Question(
+        asked = ForecastQuery(
             now_s=present.now_s,
             horizon_s=HORIZON_S,
             steps_done=present.steps_done,
