@@ -111,7 +111,7 @@ def _run_all(
             folder=options.out / f"{one.name}-{options.scale}",
             store=store,
             data=options.data,
-            engine=executor,
+            executor=executor,
             limits=limits,
         )
         for one in chosen
@@ -126,20 +126,22 @@ def _run_all(
         raise typer.Exit(1)
 
 
-def _reproduced(one: "Reproduction", bench: "RunContext", chosen: Sequence["Reproduction"]) -> bool:
+def _reproduced(
+    one: "Reproduction", context: "RunContext", chosen: Sequence["Reproduction"]
+) -> bool:
     """Run one and show it. Among several, one that fails costs only itself."""
     from fairlead.analysis.experiments import reproduce as r
 
     try:
-        findings, record = r.reproduce(one, bench)
+        findings, record = r.reproduce(one, context)
     except FairleadError as problem:
         if len(chosen) == 1:
             raise
         print(f"fairlead: {one.name}: {problem}", file=sys.stderr)
         return False
     _show(one, findings)
-    print(f"{record.n_points} simulations, {record.wall_s:.0f} s. Written to {bench.folder}\n")
-    unique: dict[str, PointResult] = {bench.store.key(o.point): o for o in bench.points}
+    print(f"{record.n_points} simulations, {record.wall_s:.0f} s. Written to {context.folder}\n")
+    unique: dict[str, PointResult] = {context.store.key(o.point): o for o in context.points}
     return not failures(list(unique.values()))
 
 

@@ -262,14 +262,14 @@ def _read_resumed(folder: Path) -> Spec:
 
 
 def _run(
-    spec: Spec, store: ResultStore, engine: SweepExecutor, limits: Limits
+    spec: Spec, store: ResultStore, executor: SweepExecutor, limits: Limits
 ) -> tuple[SweepResult, list[PointResult]]:
     """The result, and each outcome once."""
     every: list[PointResult] = []
 
     def run(points: Sequence[Point]) -> list[PointResult]:
         with progress.progress("sweep", len(points)) as show:
-            found = run_points(points, store, engine, limits, show, s.SweepReporter(len(points)))
+            found = run_points(points, store, executor, limits, show, s.SweepReporter(len(points)))
         every.extend(found)
         return found
 

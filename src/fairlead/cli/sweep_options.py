@@ -1,4 +1,4 @@
-"""What the commands that run many points share: options, engines, and the words for what went wrong."""
+"""What the commands that run many points share: options, executors, and the words for what went wrong."""
 
 import signal
 import sys
@@ -57,7 +57,7 @@ class ExecutionOptions:
             "--timeout", metavar="SECONDS", help="What one point may take. Default: no limit."
         ),
     ] = None
-    engine: Annotated[
+    executor_kind: Annotated[
         ExecutorKind,
         typer.Option("--executor", help="Run on processes of this machine, or on a Ray cluster."),
     ] = ExecutorKind.PROCESSES
@@ -85,7 +85,7 @@ class ExecutionOptions:
         """What runs the points. Raises ConfigError."""
         from fairlead.analysis.experiments.executor import Processes
 
-        if self.engine is ExecutorKind.RAY:
+        if self.executor_kind is ExecutorKind.RAY:
             from fairlead.analysis.experiments.ray_executor import RayExecutor
 
             return RayExecutor(self.processes, self.ray_address)

@@ -18,7 +18,7 @@ from fairlead.errors import ConfigError
 
 
 @dataclass
-class Bench:
+class MadeUpContext:
     """Asks for each outcome once."""
 
     of: Callable[[Point], PointResult]

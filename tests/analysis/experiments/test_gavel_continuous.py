@@ -40,7 +40,7 @@ from fairlead.simulator.simulation_input import SimulationInput
 
 
 @dataclass
-class Bench:
+class MadeUpContext:
     """A workbench that makes outcomes up, or runs points here."""
 
     of: Callable[[Point], PointResult]
@@ -99,31 +99,31 @@ def row(found: Findings, table: str, what: str) -> FindingRow:
 
 
 def test_the_papers_points_of_figure_8(tmp_path: Path) -> None:
-    bench = Bench(plain, tmp_path, "paper")
-    gavel_continuous.las_single(bench)
-    curves = [p for p in bench.points if p.input.solve_interval_s is None]
+    context = MadeUpContext(plain, tmp_path, "paper")
+    gavel_continuous.las_single(context)
+    curves = [p for p in context.points if p.input.solve_interval_s is None]
     released = [p for p in curves if p.profile == "gavel"]
     assert {p.policy for p in released} == {"las", "gandiva", "allox", "las_aware", "las_packed"}
     assert len(released) == 5 * 15 * 3
     assert sorted({rate_of(p) for p in released}) == [round(0.4 * k, 6) for k in range(1, 16)]
     assert {p.input.seed for p in curves} == {0, 1, 2}
-    assert {p.input.cluster for p in bench.points} == {"v100=36,p100=36,k80=36"}
-    assert {p.input.window for p in bench.points} == {"4000:5000"}
+    assert {p.input.cluster for p in context.points} == {"v100=36,p100=36,k80=36"}
+    assert {p.input.window for p in context.points} == {"4000:5000"}
     assert {p.policy for p in curves if p.profile == "default"} == {
         "las",
         "las_aware",
         "las_packed",
     }
-    at_once = [p for p in bench.points if p.input.solve_interval_s == 0]
+    at_once = [p for p in context.points if p.input.solve_interval_s == 0]
     assert len(at_once) == sum(len(known) for known in gavel_jct_numbers.LAS_SINGLE.values())
     assert {p.input.seed for p in at_once} == {0}
 
 
 def test_several_devices_up_to_3_jobs_an_hour(tmp_path: Path) -> None:
-    bench = Bench(plain, tmp_path, "paper")
-    gavel_continuous.las_multi(bench)
-    assert sorted({rate_of(p) for p in bench.points}) == [0.2, 1.0, 2.0, 2.4, 2.6, 2.8, 3.0]
-    assert all("multi-gpu" in (p.input.generate or "") for p in bench.points)
+    context = MadeUpContext(plain, tmp_path, "paper")
+    gavel_continuous.las_multi(context)
+    assert sorted({rate_of(p) for p in context.points}) == [0.2, 1.0, 2.0, 2.4, 2.6, 2.8, 3.0]
+    assert all("multi-gpu" in (p.input.generate or "") for p in context.points)
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_small_is_small_and_says_so(reproduction: Any, tmp_path: Path) -> None:
     def of(point: Point) -> PointResult:
         return replace(plain(point), metrics=plain(point).metrics | COSTS)
 
-    bench = Bench(of, tmp_path)
-    found = reproduction.run(bench)
-    assert len(bench.points) <= 40
-    assert {p.input.seed for p in bench.points} == {0}
-    for point in bench.points:
+    context = MadeUpContext(of, tmp_path)
+    found = reproduction.run(context)
+    assert len(context.points) <= 40
+    assert {p.input.seed for p in context.points} == {0}
+    for point in context.points:
         if point.input.window is not None:
             assert int(point.input.window.split(":")[1]) <= 1300
     assert any("mall scale" in remark or "150 jobs" in remark for remark in found.remarks)
@@ -155,7 +155,7 @@ COSTS = {"cost": 10.0, "slo_jobs": 4, "slo_violations": 1}
 
 
 def test_ratios_and_sustainable_rates_of_made_up_outcomes(tmp_path: Path) -> None:
-    found = gavel_continuous.las_single(Bench(gone_at_5, tmp_path, "paper"))
+    found = gavel_continuous.las_single(MadeUpContext(gone_at_5, tmp_path, "paper"))
     near = row(found, "ratios near saturation", "LAS over Gavel at 4 jobs/h, seed 0")
     assert near.ours == 2.0
     assert near.published == pytest.approx(23.49 / 16.82)
@@ -171,7 +171,7 @@ def test_ratios_and_sustainable_rates_of_made_up_outcomes(tmp_path: Path) -> Non
 
 
 def test_diverged_points_are_shown_as_such(tmp_path: Path) -> None:
-    found = gavel_continuous.las_single(Bench(gone_at_5, tmp_path, "paper"))
+    found = gavel_continuous.las_single(MadeUpContext(gone_at_5, tmp_path, "paper"))
     lost = row(found, "means", "LAS at 5.6 jobs/h")
     assert lost.ours is None
     assert lost.remark == "seed 1 diverged: 1,200 jobs wait"
@@ -224,13 +224,15 @@ def test_rho_is_against_the_same_jobs_isolated(tmp_path: Path) -> None:
         return replace(plain(point), jobs=str(path))
 
     title = "isolated runs, finish-time fairness, jobs of one device, "
-    found = gavel_continuous.finish_time(Bench(of, tmp_path))
+    found = gavel_continuous.finish_time(MadeUpContext(of, tmp_path))
     one = row(found, title + "as released", "Gavel at 5.6 jobs/h")
     assert (one.ours, one.published) == (0.5, 0.36)
-    bench = Bench(of, tmp_path, "paper")
-    one = row(gavel_continuous.finish_time(bench), title + "solving at once", "Gavel at 5.6 jobs/h")
+    context = MadeUpContext(of, tmp_path, "paper")
+    one = row(
+        gavel_continuous.finish_time(context), title + "solving at once", "Gavel at 5.6 jobs/h"
+    )
     assert (one.ours, one.published) == (0.5, 0.36)
-    assert "isolated" in {p.policy for p in bench.points if p.input.solve_interval_s == 0}
+    assert "isolated" in {p.policy for p in context.points if p.input.solve_interval_s == 0}
     point = Point("las")
     assert isnan(mean_rho(plain(point), plain(point)))  # no tables of jobs
 
@@ -240,12 +242,12 @@ def test_rounds_are_compared_with_none(tmp_path: Path) -> None:
         hours = 10.0 if point.input.ideal else 10.0 + (point.input.round_s or 0) / 360
         return made_up(point, avg_jct_s=3600 * hours)
 
-    bench = Bench(of, tmp_path, "paper")
-    found = gavel_rounds.round_length(bench)
+    context = MadeUpContext(of, tmp_path, "paper")
+    found = gavel_rounds.round_length(context)
     assert row(found, "without rounds", "2880 s at 6 jobs/h").ours == pytest.approx(1.8)
     assert row(found, "without rounds", "2880 s at 6 jobs/h").published == pytest.approx(90 / 38.5)
-    assert {p.input.round_s for p in bench.points} == {None, 360, 720, 1440, 2880}
-    for point in bench.points:
+    assert {p.input.round_s for p in context.points} == {None, 360, 720, 1440, 2880}
+    for point in context.points:
         assert point.input.ideal == (point.input.round_s is None)
     assert row(found, "at 6 jobs/h", "no rounds").ours == 10.0
 
@@ -253,13 +255,13 @@ def test_rounds_are_compared_with_none(tmp_path: Path) -> None:
 def test_shares_of_fast_devices(tmp_path: Path) -> None:
     assert gavel_share.cluster_of(0.1) == "v100=10,k80=90"
     assert gavel_share.cluster_of(1.0) == "v100=100"
-    bench = Bench(plain, tmp_path, "paper")
-    found = gavel_share.share_of_fast(bench)
+    context = MadeUpContext(plain, tmp_path, "paper")
+    found = gavel_share.share_of_fast(context)
     gain = row(found, "Gain in makespan", "50% v100, seed 0, as released")
     assert (gain.ours, gain.published) == (2.0, 1.6663)
     jct = row(found, "Gain in average JCT", "50% v100, as released at 4.4 jobs/h, seed 1")
     assert (jct.ours, jct.published) == (2.0, 3.216701)
-    static = [p for p in bench.points if p.input.window is None]
+    static = [p for p in context.points if p.input.window is None]
     assert len(static) == 10 * 3 * 2 * 2
     assert all("jobs=500" in (p.input.generate or "") for p in static)
 
@@ -271,7 +273,7 @@ def test_costs_and_missed_deadlines(tmp_path: Path) -> None:
             point, cost=50.0 if cheap else 80.0, slo_jobs=200, slo_violations=70 if cheap else 0
         )
 
-    found = gavel_cost.cost_deadlines(Bench(of, tmp_path))
+    found = gavel_cost.cost_deadlines(MadeUpContext(of, tmp_path))
     gain = row(found, "over cost of the policy", "throughput per $")
     assert (gain.ours, gain.published) == (1.6, 1.4)
     missed = row(found, "Deadlines missed", "throughput per $")
@@ -293,7 +295,7 @@ def test_a_run_end_to_end(tmp_path: Path) -> None:
         small=Loads((0.5, 2.0), (0, 1), "5:25", "v100=2,p100=2,k80=2", ",duration=7200"),
         ratios=(("LAS", "Gavel", 2.0),),
     )
-    found = gavel_continuous.findings(Bench(of, tmp_path), tiny)
+    found = gavel_continuous.findings(MadeUpContext(of, tmp_path), tiny)
     ratio = row(found, "near saturation", "LAS over Gavel at 2 jobs/h, means").ours
     assert ratio is not None
     assert 1.0 < ratio < 10.0

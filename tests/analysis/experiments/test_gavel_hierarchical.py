@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from tests.analysis.experiments.made_up import Bench, rows_of
+from tests.analysis.experiments.made_up import MadeUpContext, rows_of
 
 from fairlead.analysis.experiments.findings import Findings
 from fairlead.analysis.experiments.published import gavel_hierarchical as hierarchical
@@ -13,7 +13,7 @@ from fairlead.analysis.experiments.published.self_dual_embedding import minimise
 
 @pytest.fixture(scope="module")
 def found() -> Findings:
-    return hierarchical.run(Bench(lambda point: pytest.fail(f"no simulation: {point}")))
+    return hierarchical.run(MadeUpContext(lambda point: pytest.fail(f"no simulation: {point}")))
 
 
 def test_the_published_ratio(found: Findings) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.analysis.experiments.made_up import (
-    Bench,
+    MadeUpContext,
     complete,
     rows_of,
     run_here,
@@ -52,7 +52,7 @@ def made_up_makespan(point: Point) -> PointResult:
 
 
 def test_makespans_are_means_over_seeds() -> None:
-    found = gavel_makespan.run(Bench(made_up_makespan, "paper"))
+    found = gavel_makespan.run(MadeUpContext(made_up_makespan, "paper"))
     rows = rows_of(found, "Makespan")
     row = rows["Gavel, 700 jobs"]
     assert row.ours == pytest.approx(701.0)  # of seeds 0, 1, 2
@@ -76,7 +76,7 @@ def test_a_run_that_fails_has_no_number_and_is_named() -> None:
             return PointResult(point, Status.FAILED, {}, "MemoryError")
         return made_up_makespan(point)
 
-    found = gavel_makespan.run(Bench(of))
+    found = gavel_makespan.run(MadeUpContext(of))
     assert rows_of(found, "Makespan")["Gandiva, 300 jobs"].ours is None
     ratio = rows_of(found, "Ratios of makespans")["Gandiva over Gavel, 300 jobs"]
     assert ratio.ours is None
@@ -86,11 +86,11 @@ def test_a_run_that_fails_has_no_number_and_is_named() -> None:
 
 @pytest.mark.parametrize(("scale", "points"), [("small", 14), ("paper", 84)])
 def test_points_of_makespan_can_be_run(scale: Scale, points: int) -> None:
-    bench = Bench(made_up_makespan, scale)
-    gavel_makespan.run(bench)
-    assert len(bench.asked) == points
-    assert len({point.key("") for point in bench.asked}) == points
-    for point in bench.asked[:: 13 if scale == "paper" else 1]:
+    context = MadeUpContext(made_up_makespan, scale)
+    gavel_makespan.run(context)
+    assert len(context.asked) == points
+    assert len({point.key("") for point in context.asked}) == points
+    for point in context.asked[:: 13 if scale == "paper" else 1]:
         point.input.prepare(point.policy, point.profile)
 
 
@@ -136,7 +136,7 @@ def test_times_stand_beside_the_published_ones() -> None:
 
 
 def test_without_the_release_s_file_rates_in_pairs_are_modelled(tmp_path: Path) -> None:
-    table, words = rates(Bench(run_here, folder=tmp_path))
+    table, words = rates(MadeUpContext(run_here, folder=tmp_path))
     assert table.colocated_rate is not None
     assert "modelled" in words[0]
 
@@ -151,7 +151,7 @@ def made_up_jct(point: Point) -> PointResult:
 
 
 def test_estimated_over_known() -> None:
-    found = gavel_estimator.run(Bench(made_up_jct, "paper"))
+    found = gavel_estimator.run(MadeUpContext(made_up_jct, "paper"))
     rows = rows_of(found, "Average JCT, means over the seeds")
     assert rows["Packing, rates of pairs known at 0.6 jobs/h"].ours == pytest.approx(11.0)
     assert rows["Packing, rates of pairs known at 0.6 jobs/h"].published == 20.0
@@ -166,15 +166,15 @@ def test_estimated_over_known() -> None:
 
 
 def test_points_of_the_estimator_can_be_run() -> None:
-    bench = Bench(made_up_jct, "paper")
-    gavel_estimator.run(bench)
-    assert {p.input.estimator for p in bench.asked} == {
+    context = MadeUpContext(made_up_jct, "paper")
+    gavel_estimator.run(context)
+    assert {p.input.estimator for p in context.asked} == {
         None,
         "gavel:references=16,profiling=0.2",
         "gavel:references=16,profiling=0.2,defect",
     }
-    assert {p.input.cluster for p in bench.asked} == {"v100=4,p100=4,k80=4"}
-    for point in bench.asked[::7]:
+    assert {p.input.cluster for p in context.asked} == {"v100=4,p100=4,k80=4"}
+    for point in context.asked[::7]:
         point.input.prepare(point.policy, point.profile)
 
 

@@ -32,8 +32,8 @@ def test_two_nodes_give_the_bytes_of_two_processes(tmp_path: Path) -> None:
     cluster: Any = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
     try:
         cluster.add_node(**node)
-        engine = RayExecutor(address=cluster.address)
-        there = run_points(points, ResultStore(tmp_path / "ray"), engine, Limits())
+        executor = RayExecutor(address=cluster.address)
+        there = run_points(points, ResultStore(tmp_path / "ray"), executor, Limits())
     finally:
         cluster.shutdown()
     here = run_points(points, ResultStore(tmp_path / "processes"), Processes(2), Limits())

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.analysis.experiments.made_up import (
-    Bench,
+    MadeUpContext,
     complete,
     rows_of,
 )
@@ -58,14 +58,14 @@ def test_jobs_of_a_sweep_are_of_one_family_and_take_their_duration_on_the_mean_d
 def test_without_the_traces_small_scale_generates_and_paper_scale_says_what_is_missing(
     tmp_path: Path,
 ) -> None:
-    bench = Bench(complete, folder=tmp_path)
-    given, message = realism.prepared(bench, realism.PHILLY)
+    context = MadeUpContext(complete, folder=tmp_path)
+    given, message = realism.prepared(context, realism.PHILLY)
     assert "generated" in message[0]
     jobs = read_trace(given.trace or "", RATES)
     assert len(jobs.arrivals) == 3_000
     assert given.prepare("las_aware", "default").jobs.n == 3_000  # all can run
     with pytest.raises(ConfigError, match="philly_jobs"):
-        realism.prepared(replace(bench, scale="paper"), realism.PHILLY)
+        realism.prepared(replace(context, scale="paper"), realism.PHILLY)
 
 
 def test_the_tables_say_who_wins(tmp_path: Path) -> None:
@@ -81,10 +81,10 @@ def test_the_tables_say_who_wins(tmp_path: Path) -> None:
         assert result.placement_intervals.is_empty()
         return PointResult(point, Status.COMPLETE, result.metrics, seconds=2.0, jobs=str(file))
 
-    bench = Bench(of, folder=tmp_path)
-    found: Findings = realism.realism(bench)
+    context = MadeUpContext(of, folder=tmp_path)
+    found: Findings = realism.realism(context)
     rows = rows_of(found, "Philly: policies")
-    assert [point.policy for point in bench.asked] == list(realism.POLICIES)
+    assert [point.policy for point in context.asked] == list(realism.POLICIES)
     assert rows["makespan"].ours is None
     assert rows["makespan"].remark == "it took too long"
     jct = {w: rows[f"{w}: average JCT"].ours for w in ("LAS", "FIFO")}
@@ -98,17 +98,17 @@ def test_the_tables_say_who_wins(tmp_path: Path) -> None:
     assert min(gain for gain in gains if gain is not None) >= 1.0
     chart = found.charts[0]
     assert all(np.diff(one.x).min() >= 0 and one.y[-1] == 1.0 for one in chart.series)
-    assert isinstance(bench.asked[0].input, SimulationInput)
+    assert isinstance(context.asked[0].input, SimulationInput)
 
 
 @pytest.mark.shared
 def test_the_traces_are_read_whole(shared: Path) -> None:
-    class There(Bench):
+    class There(MadeUpContext):
         def shared(self, name: str) -> Path:
             return shared / "data" / name
 
-    bench = There(complete)
-    jobs, _ = realism._read(bench, realism.ITP, RATES)
+    context = There(complete)
+    jobs, _ = realism._read(context, realism.ITP, RATES)
     assert len(jobs) > 39_000
     assert jobs[0].time_s == 0.0
     assert [one.job.id for one in jobs] == list(range(len(jobs)))

@@ -26,8 +26,8 @@ from fairlead.analysis.report.chart import Chart, Series
 from fairlead.errors import ConfigError
 
 
-def _found(bench: ExperimentContext) -> Findings:
-    [one] = bench.run([point()])
+def _found(context: ExperimentContext) -> Findings:
+    [one] = context.run([point()])
     hours = one.metrics["avg_jct_s"] / 3600
     x = np.array([1.0, 2.0])
     chart = Chart("JCT", "Jobs", "h", (Series("fifo", x, np.array([hours, np.nan])),))
@@ -42,41 +42,41 @@ def _found(bench: ExperimentContext) -> Findings:
 ONE = Reproduction("six-jobs", "Six jobs", "A paper, figure 1", _found)
 
 
-def _bench(folder: Path) -> RunContext:
+def _context(folder: Path) -> RunContext:
     return RunContext(
-        "six-jobs", "small", folder / "six-jobs-small", ResultStore(folder), engine=Processes(1)
+        "six-jobs", "small", folder / "six-jobs-small", ResultStore(folder), executor=Processes(1)
     )
 
 
 def test_all_of_it_is_written_and_the_page_has_it(tmp_path: Path) -> None:
-    bench = _bench(tmp_path)
-    _, record = r.reproduce(ONE, bench)
+    context = _context(tmp_path)
+    _, record = r.reproduce(ONE, context)
     assert (record.n_points, record.n_known) == (1, 0)
     assert record.command == "fairlead reproduce six-jobs --scale small"
-    names = {path.name for path in bench.folder.iterdir()}
+    names = {path.name for path in context.folder.iterdir()}
     assert names == {
         *("figure.png", "figure.svg", "table.csv", "table.md", "charts.json", "points.json"),
         "findings.json",
     }
-    rows = list(csv.DictReader((bench.folder / "table.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((context.folder / "table.csv").read_text().splitlines()))
     assert [row["ratio"] for row in rows] == ["2.0", "", ""]
     assert [row["ours"] for row in rows][1:] == ["", "123456.0"]
-    [ran] = json.loads((bench.folder / "points.json").read_text())
+    [ran] = json.loads((context.folder / "points.json").read_text())
     assert ran["point"]["policy"] == "fifo_aware"
-    assert json.loads((bench.folder / "charts.json").read_text())[0]["series"][0]["y"][1] is None
+    assert json.loads((context.folder / "charts.json").read_text())[0]["series"][0]["y"][1] is None
 
     assert (
-        msgspec.json.decode((bench.folder / r.RECORD).read_bytes(), type=r.ReproductionRecord)
+        msgspec.json.decode((context.folder / r.RECORD).read_bytes(), type=r.ReproductionRecord)
         == record
     )
-    again = _bench(tmp_path)  # what was run is not run again
+    again = _context(tmp_path)  # what was run is not run again
     assert r.reproduce(ONE, again)[1] == record  # and when it was run stays written
     assert again.fresh == 0
-    (bench.folder / r.RECORD).unlink()
-    assert r.reproduce(ONE, _bench(tmp_path))[1].n_known == 1
+    (context.folder / r.RECORD).unlink()
+    assert r.reproduce(ONE, _context(tmp_path))[1].n_known == 1
 
     pages = tmp_path / "docs" / "results"
-    r.write_results(pages, [bench.folder])
+    r.write_results(pages, [context.folder])
     text = (pages / "six-jobs.md").read_text()
     assert "\n# Six jobs\n" in text
     assert "    fairlead reproduce six-jobs --scale small\n" in text
@@ -88,17 +88,17 @@ def test_all_of_it_is_written_and_the_page_has_it(tmp_path: Path) -> None:
     assert (pages / "images" / "six-jobs-figure.svg").exists()
     assert "| [Six jobs](six-jobs.md) |" in (pages / "index.md").read_text()
     with pytest.raises(ConfigError, match=r"--write-results: .*index\.md is not a directory"):
-        r.write_results(pages / "index.md", [bench.folder])
+        r.write_results(pages / "index.md", [context.folder])
 
 
 def test_the_command_names_the_data_that_were_used(tmp_path: Path) -> None:
-    def found(bench: ExperimentContext) -> Findings:
-        bench.shared("rates.csv")
+    def found(context: ExperimentContext) -> Findings:
+        context.shared("rates.csv")
         return Findings((), ())
 
     (tmp_path / "rates.csv").touch()
-    bench = replace(_bench(tmp_path), data=tmp_path)
-    _, record = r.reproduce(replace(ONE, run=found), bench)
+    context = replace(_context(tmp_path), data=tmp_path)
+    _, record = r.reproduce(replace(ONE, run=found), context)
     assert record.command == "fairlead reproduce six-jobs --scale small --data DIR"
 
 
@@ -112,12 +112,12 @@ def test_names_are_those_of_the_published_modules() -> None:
 
 
 def test_data_that_is_missing_is_named(tmp_path: Path) -> None:
-    bench = _bench(tmp_path)
-    bench.data = tmp_path
+    context = _context(tmp_path)
+    context.data = tmp_path
     with pytest.raises(ConfigError, match=r"philly/jobs\.csv: six-jobs needs this file"):
-        bench.shared("philly/jobs.csv")
+        context.shared("philly/jobs.csv")
     (tmp_path / "rates.csv").write_text("")
-    assert bench.shared("rates.csv") == tmp_path / "rates.csv"
+    assert context.shared("rates.csv") == tmp_path / "rates.csv"
 
 
 @pytest.mark.parametrize(

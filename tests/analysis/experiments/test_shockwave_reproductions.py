@@ -49,7 +49,7 @@ BY_NAME = {one.name: one for one in REPRODUCTIONS}
 
 
 @dataclass
-class Bench:
+class MadeUpContext:
     """A workbench that makes outcomes one by one, and keeps them."""
 
     folder: Path
@@ -100,9 +100,9 @@ def told(point: Point, _: Path) -> PointResult:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Bench:
+def context(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> MadeUpContext:
     """One for all tests: the canonical runs serve the fidelity of the simulator too."""
-    return Bench(tmp_path_factory.mktemp("runs"), simulated)
+    return MadeUpContext(tmp_path_factory.mktemp("runs"), simulated)
 
 
 def rows(findings: Findings, title: str) -> dict[str, FindingRow]:
@@ -129,8 +129,8 @@ def test_names_are_those_of_the_command() -> None:
 
 
 @pytest.mark.shared
-def test_canonical_numbers_stand_beside_the_published_ones(bench: Bench) -> None:
-    found = BY_NAME["shockwave-canonical"].run(bench)
+def test_canonical_numbers_stand_beside_the_published_ones(context: MadeUpContext) -> None:
+    found = BY_NAME["shockwave-canonical"].run(context)
     for title in ("Makespan", "Average JCT"):
         ratio = {what: row.ratio for what, row in rows(found, title).items()}
         assert ratio.keys() == set(LABELS.values())
@@ -151,11 +151,12 @@ def test_canonical_numbers_stand_beside_the_published_ones(bench: Bench) -> None
 
 
 @pytest.mark.shared
-def test_canonical_says_how_many_times_worse_the_others_are(bench: Bench) -> None:
-    found = BY_NAME["shockwave-canonical"].run(bench)
+def test_canonical_says_how_many_times_worse_the_others_are(context: MadeUpContext) -> None:
+    found = BY_NAME["shockwave-canonical"].run(context)
     times = rows(found, "Times Shockwave's, as released")
     makespan, base = (
-        bench.known[CANONICAL_CASE.point(name)].metrics["makespan_s"] for name in ("las", RELEASED)
+        context.known[CANONICAL_CASE.point(name)].metrics["makespan_s"]
+        for name in ("las", RELEASED)
     )
     row = times["Gavel LAS: makespan"]
     assert row.ours == pytest.approx(makespan / base)
@@ -163,8 +164,8 @@ def test_canonical_says_how_many_times_worse_the_others_are(bench: Bench) -> Non
 
 
 @pytest.mark.shared
-def test_canonical_charts_show_both(bench: Bench) -> None:
-    found = BY_NAME["shockwave-canonical"].run(bench)
+def test_canonical_charts_show_both(context: MadeUpContext) -> None:
+    found = BY_NAME["shockwave-canonical"].run(context)
     charts = {chart.title: chart for chart in found.charts}
     ours, theirs = charts["Makespan"].series
     assert (ours.published, theirs.published) == (False, True)
@@ -179,7 +180,7 @@ def test_canonical_charts_show_both(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_runs_that_fail_leave_gaps_and_say_why(name: str, tmp_path: Path) -> None:
-    found = BY_NAME[name].run(Bench(tmp_path, failed))
+    found = BY_NAME[name].run(MadeUpContext(tmp_path, failed))
     every = [row for table in found.tables for row in table.rows if row.what != "mean"]
     assert all(row.ours is None for row in every)
     assert any(row.remark == "las could not be run" for row in every)
@@ -224,10 +225,10 @@ def test_generated_jobs_equal_the_published_ones(one: TraceCase, shared: Path) -
 
 
 def test_scale_has_one_setting_of_ours_and_the_released_ones(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, told, "paper")
-    found = BY_NAME["shockwave-scale"].run(bench)
+    context = MadeUpContext(tmp_path, told, "paper")
+    found = BY_NAME["shockwave-scale"].run(context)
     policies = {
-        (point.input.cluster, point.policy) for point in bench.known if "shock" in point.policy
+        (point.input.cluster, point.policy) for point in context.known if "shock" in point.policy
     }
     assert ("v100=64", "shockwave:released,k=10,power=5") in policies
     assert ("v100=256", "shockwave:released,k=100000,power=5") in policies
@@ -238,14 +239,14 @@ def test_scale_has_one_setting_of_ours_and_the_released_ones(tmp_path: Path) -> 
     gain = rows(found, "Fair schedulers over Shockwave")
     assert gain["256 devices, makespan, over Shockwave"].ours == 1.0
     assert found.charts[0].categories[2] == "900 jobs, 256 devices"
-    small = BY_NAME["shockwave-scale"].run(Bench(tmp_path, told, "small"))
+    small = BY_NAME["shockwave-scale"].run(MadeUpContext(tmp_path, told, "small"))
     assert len(small.charts[0].categories) == 2
 
 
 def test_contention_counts_jobs_per_device_and_spreads_over_seeds(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, told, "paper")
-    found = BY_NAME["shockwave-contention"].run(bench)
-    assert len(bench.known) == len(LABELS) * 8 * 5
+    context = MadeUpContext(tmp_path, told, "paper")
+    found = BY_NAME["shockwave-contention"].run(context)
+    assert len(context.known) == len(LABELS) * 8 * 5
     chart = found.charts[0]
     series = chart.series[0]
     assert series.x.tolist() == [1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5]
@@ -268,23 +269,23 @@ def test_contention_draws_other_jobs_from_each_seed(shared: Path) -> None:
 
 
 @pytest.mark.shared
-def test_fidelity_without_data_has_the_totals(bench: Bench) -> None:
-    found = BY_NAME["shockwave-fidelity"].run(bench)
+def test_fidelity_without_data_has_the_totals(context: MadeUpContext) -> None:
+    found = BY_NAME["shockwave-fidelity"].run(context)
     error = rows(found, "Makespan: error of the simulation")
     assert error["mean"].published == pytest.approx(4.97, abs=0.005)
     assert rows(found, "Average JCT: error of the simulation")["mean"].published == pytest.approx(
         4.62, abs=0.005
     )
-    ours = bench.known[CANONICAL_CASE.point("mst")].metrics["makespan_s"]
+    ours = context.known[CANONICAL_CASE.point("mst")].metrics["makespan_s"]
     assert error["MST"].ours == pytest.approx(100 * (34701 / ours - 1))
     assert "Not compared job by job" in found.remarks[-1]
 
 
-def written(bench: Bench, folder: Path, factor: float) -> Path:
+def written(context: MadeUpContext, folder: Path, factor: float) -> Path:
     """A file of jobs whose physical JCTs are ours times a factor."""
     parts = []
     for name, one in PHYSICAL.items():
-        outcome = bench.run([CANONICAL_CASE.point(name)])[0]
+        outcome = context.run([CANONICAL_CASE.point(name)])[0]
         jobs = pl.read_parquet(outcome.jobs).select("jct_s", ftf="rho_static", i="job")
         for kind, times in (("physical", factor), ("simulation", 2.0)):
             parts.append(
@@ -302,10 +303,10 @@ def written(bench: Bench, folder: Path, factor: float) -> Path:
 
 
 @pytest.mark.shared
-def test_fidelity_with_data_compares_job_by_job(bench: Bench, tmp_path: Path) -> None:
-    written(bench, tmp_path, 1.25)
+def test_fidelity_with_data_compares_job_by_job(context: MadeUpContext, tmp_path: Path) -> None:
+    written(context, tmp_path, 1.25)
     found = BY_NAME["shockwave-fidelity"].run(
-        Bench(bench.folder, simulated, data=tmp_path, known=bench.known)
+        MadeUpContext(context.folder, simulated, data=tmp_path, known=context.known)
     )
     off = rows(found, "JCT of each job: mean error of the simulation")
     assert off["AlloX"].ours == pytest.approx(25.0)
@@ -320,8 +321,8 @@ def test_fidelity_with_data_compares_job_by_job(bench: Bench, tmp_path: Path) ->
 
 @pytest.mark.shared
 @pytest.mark.parametrize("spoilt", ["rows", "columns", "text", "absent"])
-def test_a_spoilt_file_is_one_sentence(spoilt: str, bench: Bench, tmp_path: Path) -> None:
-    file = written(bench, tmp_path, 1.0)
+def test_a_spoilt_file_is_one_sentence(spoilt: str, context: MadeUpContext, tmp_path: Path) -> None:
+    file = written(context, tmp_path, 1.0)
     table = pl.read_csv(file)
     match spoilt:
         case "rows":
@@ -332,7 +333,7 @@ def test_a_spoilt_file_is_one_sentence(spoilt: str, bench: Bench, tmp_path: Path
             table.with_columns(jct_s=pl.lit("soon")).write_csv(file)
         case _:
             file.unlink()
-    other = Bench(bench.folder, simulated, data=tmp_path, known=bench.known)
+    other = MadeUpContext(context.folder, simulated, data=tmp_path, known=context.known)
     with pytest.raises(TraceError) as caught:
         BY_NAME["shockwave-fidelity"].run(other)
     assert str(caught.value).startswith(str(file))
@@ -340,10 +341,10 @@ def test_a_spoilt_file_is_one_sentence(spoilt: str, bench: Bench, tmp_path: Path
 
 
 @pytest.mark.shared
-def test_fidelity_of_the_release_is_as_published(bench: Bench, shared: Path) -> None:
+def test_fidelity_of_the_release_is_as_published(context: MadeUpContext, shared: Path) -> None:
     golden = json.loads((shared / "golden/shockwave/fidelity_tab3.json").read_text())
     found = BY_NAME["shockwave-fidelity"].run(
-        Bench(bench.folder, simulated, data=shared / "data", known=bench.known)
+        MadeUpContext(context.folder, simulated, data=shared / "data", known=context.known)
     )
     off = rows(found, "JCT of each job: mean error of the simulation")
     alike = rows(found, "JCT of each job: correlation with the physical one")

@@ -1,4 +1,4 @@
-"""Running points: on processes of our own, or on whatever an engine has."""
+"""Running points: on processes of our own, or on whatever an executor has."""
 
 import os
 import queue
@@ -118,7 +118,7 @@ class SweepProgress:
 def run_points(
     points: Sequence[Point],
     store: ResultStore,
-    engine: SweepExecutor,
+    executor: SweepExecutor,
     limits: Limits,
     show: Callable[[float, str], None] = lambda _done, _note: None,
     ended: Callable[[PointResult], None] = lambda _outcome: None,
@@ -143,7 +143,7 @@ def run_points(
         ended(known[one])
 
     if missing:
-        engine.run([one.point for one in missing], limits, done, progress)
+        executor.run([one.point for one in missing], limits, done, progress)
     return [known[_Hashed(point)] for point in points]
 
 
@@ -372,7 +372,7 @@ class _WorkerProcess:
 
 @dataclass
 class Processes:
-    """An engine: so many workers on this machine."""
+    """An executor: so many workers on this machine."""
 
     count: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 

@@ -34,7 +34,7 @@ class RunContext:
     folder: Path
     store: ResultStore
     data: Path | None = None
-    engine: SweepExecutor = field(default_factory=Processes)
+    executor: SweepExecutor = field(default_factory=Processes)
     limits: Limits = field(default_factory=Limits)
     ended: Callable[[PointResult], None] = lambda _outcome: None
     points: list[PointResult] = field(default_factory=list)  # all that were asked for
@@ -51,7 +51,7 @@ class RunContext:
 
         placed = [self._placed(point) for point in points]
         with progress.progress(self.name, len(points)) as show:
-            found = run_points(placed, self.store, self.engine, self.limits, show, ended)
+            found = run_points(placed, self.store, self.executor, self.limits, show, ended)
         self.points += found
         return [replace(one, point=point) for one, point in zip(found, points, strict=True)]
 

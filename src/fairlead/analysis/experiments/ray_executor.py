@@ -48,7 +48,7 @@ class Remote:
 
 
 class RayExecutor:
-    """An engine: the cores of a Ray cluster."""
+    """An executor: the cores of a Ray cluster."""
 
     def __init__(self, count: int | None = None, address: str | None = None) -> None:
         """count: points at once; None = one for each core. address: of the cluster; None = as Ray finds

@@ -102,19 +102,19 @@ class ReproductionRecord:
     figures: tuple[str, ...]
 
 
-def reproduce(one: Reproduction, bench: RunContext) -> tuple[Findings, ReproductionRecord]:
-    """Run it on the bench and write all of it to the bench's folder."""
-    bench.folder.mkdir(parents=True, exist_ok=True)
+def reproduce(one: Reproduction, context: RunContext) -> tuple[Findings, ReproductionRecord]:
+    """Run it in the context and write all of it to the context's folder."""
+    context.folder.mkdir(parents=True, exist_ok=True)
     began_s, began_cpu_s = time.monotonic(), time.process_time()
-    findings = one.run(bench)
-    findings = replace(findings, remarks=(*findings.remarks, *bench.notes.values()))
-    points = {bench.store.key(outcome.point): outcome for outcome in bench.points}
+    findings = one.run(context)
+    findings = replace(findings, remarks=(*findings.remarks, *context.notes.values()))
+    points = {context.store.key(outcome.point): outcome for outcome in context.points}
     record = ReproductionRecord(
         name=one.name,
         title=one.title,
         source=one.source,
-        scale=bench.scale,
-        command=command(one, bench),
+        scale=context.scale,
+        command=command(one, context),
         ended=datetime.now(UTC).isoformat(timespec="minutes"),
         version=__version__,
         code=code_version(),
@@ -125,19 +125,19 @@ def reproduce(one: Reproduction, bench: RunContext) -> tuple[Findings, Reproduct
             1,
         ),
         n_points=len(points),
-        n_known=len(points) - bench.fresh,
+        n_known=len(points) - context.fresh,
         tables=findings.tables,
         remarks=findings.remarks,
-        figures=tuple(_figures(findings, bench.folder)),
+        figures=tuple(_figures(findings, context.folder)),
     )
-    if not bench.fresh:
-        record = _as_run(record, bench.folder / RECORD)
+    if not context.fresh:
+        record = _as_run(record, context.folder / RECORD)
     runs = [RunRecord(key, o.point, o.status, o.reason, o.seconds) for key, o in points.items()]
-    _write(bench.folder / "points.json", _json(runs))
-    _write(bench.folder / "charts.json", _json(findings.charts))
-    _write(bench.folder / "table.csv", as_csv(findings.tables))
-    _write(bench.folder / "table.md", as_markdown(findings.tables))
-    _write(bench.folder / RECORD, _json(record))
+    _write(context.folder / "points.json", _json(runs))
+    _write(context.folder / "charts.json", _json(findings.charts))
+    _write(context.folder / "table.csv", as_csv(findings.tables))
+    _write(context.folder / "table.md", as_markdown(findings.tables))
+    _write(context.folder / RECORD, _json(record))
     return findings, record
 
 
@@ -154,10 +154,10 @@ def _as_run(record: ReproductionRecord, path: Path) -> ReproductionRecord:
     return replace(record, **{name: getattr(earlier, name) for name in names})
 
 
-def command(one: Reproduction, bench: RunContext) -> str:
+def command(one: Reproduction, context: RunContext) -> str:
     """What anybody would type to get it."""
-    data = " --data DIR" if one.needs_data or bench.used_data else ""
-    return f"fairlead reproduce {one.name} --scale {bench.scale}{data}"
+    data = " --data DIR" if one.needs_data or context.used_data else ""
+    return f"fairlead reproduce {one.name} --scale {context.scale}{data}"
 
 
 def _figures(findings: Findings, folder: Path) -> Iterable[str]:

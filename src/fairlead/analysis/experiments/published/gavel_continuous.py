@@ -84,14 +84,14 @@ class Study:
     ratios: tuple[tuple[str, str, float], ...]  # of two lines, at a rate
     max_h: float  # the top of the chart
 
-    def loads(self, bench: ExperimentContext) -> Loads:
+    def loads(self, context: ExperimentContext) -> Loads:
         """Those of the workbench's scale."""
-        return self.paper if bench.scale == "paper" else self.small
+        return self.paper if context.scale == "paper" else self.small
 
-    def ours_loads(self, bench: ExperimentContext) -> Loads:
+    def ours_loads(self, context: ExperimentContext) -> Loads:
         """Where ours are run."""
-        loads = self.loads(bench)
-        return replace(loads, rates=self.ours_rates) if bench.scale == "paper" else loads
+        loads = self.loads(context)
+        return replace(loads, rates=self.ours_rates) if context.scale == "paper" else loads
 
     def known(self, line: str) -> Loads:
         """Where there are published numbers of a line: their rates and their seed."""
@@ -210,12 +210,12 @@ VERSIONS = {
 }
 
 
-def las_single(bench: ExperimentContext) -> Findings:
+def las_single(context: ExperimentContext) -> Findings:
     """Gavel, figure 8: LAS, jobs of one device."""
-    return findings(bench, LAS_SINGLE, (VERSIONS[ALLOX],))
+    return findings(context, LAS_SINGLE, (VERSIONS[ALLOX],))
 
 
-def las_multi(bench: ExperimentContext) -> Findings:
+def las_multi(context: ExperimentContext) -> Findings:
     """Gavel, figure 9: LAS, jobs of several devices."""
     words = (
         "Pairs of jobs of several devices have no rates in the table: packing is of jobs of one device.",
@@ -229,10 +229,10 @@ def las_multi(bench: ExperimentContext) -> Findings:
         "published averages are of jobs or of a version that did not starve them; the default profile does "
         "so less.",
     )
-    return findings(bench, LAS_MULTI, words)
+    return findings(context, LAS_MULTI, words)
 
 
-def fifo(bench: ExperimentContext) -> Findings:
+def fifo(context: ExperimentContext) -> Findings:
     """FIFO, for jobs of one and of several devices."""
     words = (
         "FIFO as released sends a job to the accelerator type that is last by name and does not look "
@@ -241,10 +241,10 @@ def fifo(bench: ExperimentContext) -> Findings:
         "long as jobs come, and a JCT tells only how long the run lasted, as the published 151.7 and 304.8 h "
         "may. Ours are ended and have none.",
     )
-    return joined(findings(bench, FIFO_SINGLE, words), findings(bench, FIFO_MULTI))
+    return joined(findings(context, FIFO_SINGLE, words), findings(context, FIFO_MULTI))
 
 
-def finish_time(bench: ExperimentContext) -> Findings:
+def finish_time(context: ExperimentContext) -> Findings:
     """Figure 10: JCT, and finish-time fairness against the isolated policy."""
     words = (
         "Rho is a job's JCT over its JCT in a run of the isolated policy on the same jobs, mean over the "
@@ -255,17 +255,17 @@ def finish_time(bench: ExperimentContext) -> Findings:
         "saturation such jobs starve, and where their runs are ended for it there is no rho.",
     )
     return joined(
-        _finish_time(bench, FTF_SINGLE, numbers.FTF_SINGLE_RHO, words),
-        _finish_time(bench, FTF_MULTI, numbers.FTF_MULTI_RHO, (OTHER_JOBS,)),
+        _finish_time(context, FTF_SINGLE, numbers.FTF_SINGLE_RHO, words),
+        _finish_time(context, FTF_MULTI, numbers.FTF_MULTI_RHO, (OTHER_JOBS,)),
     )
 
 
-def findings(bench: ExperimentContext, study: Study, words: Sequence[str] = ()) -> Findings:
+def findings(context: ExperimentContext, study: Study, words: Sequence[str] = ()) -> Findings:
     """A study's tables and charts."""
-    measured = _measured(bench, study)
+    measured = _measured(context, study)
     curves = named([curve(name, loads, grid) for name, (loads, grid) in measured.items()])
     released = [curves[line.name] for line in study.lines]
-    exact = _at_once(bench, study) if bench.scale == "paper" else []
+    exact = _at_once(context, study) if context.scale == "paper" else []
     rates = sorted({rate for known in study.published.values() for rate in known})
     tables = [
         *([_table(study, "solving at once", exact, study.published)] if exact else []),
@@ -284,7 +284,7 @@ def findings(bench: ExperimentContext, study: Study, words: Sequence[str] = ()) 
         ),
         FindingTable(f"{study.title}: means", mean_rows(list(curves.values()), rates)),
     ]
-    small = () if bench.scale == "paper" else (SMALL_SCALE_NOTE,)
+    small = () if context.scale == "paper" else (SMALL_SCALE_NOTE,)
     return Findings(tuple(tables), _charts(study, curves), (*words, *METHOD, *small))
 
 
@@ -305,11 +305,11 @@ def _ours(study: Study) -> list[CurveLine]:
     ]
 
 
-def _measured(bench: ExperimentContext, study: Study) -> dict[str, tuple[Loads, Grid]]:
+def _measured(context: ExperimentContext, study: Study) -> dict[str, tuple[Loads, Grid]]:
     """Every line as released and ours, by name: where it was run, and what came out."""
-    loads, fewer = study.loads(bench), study.ours_loads(bench)
-    released = measure(bench, study.lines, loads)
-    ours = measure(bench, _ours(study), fewer)
+    loads, fewer = study.loads(context), study.ours_loads(context)
+    released = measure(context, study.lines, loads)
+    ours = measure(context, _ours(study), fewer)
     return {name: (loads, grid) for name, grid in released.items()} | {
         name: (fewer, grid) for name, grid in ours.items()
     }
@@ -326,7 +326,7 @@ def _of_ours(study: Study) -> list[tuple[str, str, float]]:
     return [*both, *((name, name + DEFAULT_PROFILE, rate) for name in study.ours)]
 
 
-def _at_once(bench: ExperimentContext, study: Study) -> list[LoadCurve]:
+def _at_once(context: ExperimentContext, study: Study) -> list[LoadCurve]:
     """Every line where there are published numbers, with a solve at every arrival and end."""
     lines = [
         replace(line, solve_interval_s=AT_ONCE)
@@ -334,7 +334,7 @@ def _at_once(bench: ExperimentContext, study: Study) -> list[LoadCurve]:
         if line.name in study.published
     ]
     points = [point for line in lines for point in study.known(line.name).points(line)]
-    outcomes = iter(bench.run(points))
+    outcomes = iter(context.run(points))
     curves = []
     for line in lines:
         loads = study.known(line.name)
@@ -376,14 +376,14 @@ def _chart(study: Study, title: str, curves: Sequence[LoadCurve], published: Pub
 
 
 def _finish_time(
-    bench: ExperimentContext, study: Study, published: Published, words: Sequence[str]
+    context: ExperimentContext, study: Study, published: Published, words: Sequence[str]
 ) -> Findings:
     """The study's findings, and finish-time fairness."""
-    found = findings(bench, study, words)
-    isolated = measure(bench, [ISOLATED], study.loads(bench))[ISOLATED.name]
+    found = findings(context, study, words)
+    isolated = measure(context, [ISOLATED], study.loads(context))[ISOLATED.name]
     curves = [
         _rho_curve(name, loads, grid, isolated)
-        for name, (loads, grid) in _measured(bench, study).items()  # known by now, not run again
+        for name, (loads, grid) in _measured(context, study).items()  # known by now, not run again
     ]
     rows = published_rows(curves, published, SEED, "")
     title = study.title.replace("Average JCT", "Mean rho against isolated runs")
@@ -394,7 +394,7 @@ def _finish_time(
         (*(one.series for one in curves), *published_series(published)),
         y_max=2.0,
     )
-    exact = _rho_at_once(bench, study, published) if bench.scale == "paper" else []
+    exact = _rho_at_once(context, study, published) if context.scale == "paper" else []
     tables = (
         *(
             [FindingTable(f"{title}, solving at once", published_rows(exact, published, SEED, ""))]
@@ -402,19 +402,19 @@ def _finish_time(
             else []
         ),
         FindingTable(f"{title}, as released", rows),
-        FindingTable(f"{title}: means", mean_rows(curves, study.loads(bench).rates, "")),
+        FindingTable(f"{title}: means", mean_rows(curves, study.loads(context).rates, "")),
     )
     return Findings((*found.tables, *tables), (*found.charts, chart), found.remarks)
 
 
-def _rho_at_once(bench: ExperimentContext, study: Study, published: Published) -> list[LoadCurve]:
+def _rho_at_once(context: ExperimentContext, study: Study, published: Published) -> list[LoadCurve]:
     """Where there are published ones, both runs with a solve at every arrival and end."""
     curves = []
     for line in study.lines:
         rates = tuple(sorted(published.get(line.name, {})))
         loads = replace(study.paper, rates=rates, seeds=(SEED,))
         both = [replace(one, solve_interval_s=AT_ONCE) for one in (line, ISOLATED)]
-        grid, isolated = measure(bench, both, loads).values()
+        grid, isolated = measure(context, both, loads).values()
         curves.append(_rho_curve(line.name, loads, grid, isolated))
     return curves
 

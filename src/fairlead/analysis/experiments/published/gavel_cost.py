@@ -56,10 +56,10 @@ CONTENDERS = (
 )
 
 
-def cost_deadlines(bench: ExperimentContext) -> Findings:
+def cost_deadlines(context: ExperimentContext) -> Findings:
     """Cost and missed deadlines of each policy, compared with those of the policy for most throughput."""
-    jobs, seeds = (500, SEEDS) if bench.scale == "paper" else (150, SEEDS[:1])
-    outcomes = iter(bench.run([_point(one, jobs, s) for one in CONTENDERS for s in seeds]))
+    jobs, seeds = (500, SEEDS) if context.scale == "paper" else (150, SEEDS[:1])
+    outcomes = iter(context.run([_point(one, jobs, s) for one in CONTENDERS for s in seeds]))
     found = {one.name: [next(outcomes) for _ in seeds] for one in CONTENDERS}
     costs = {name: _means(some, lambda o: o.metrics["cost"]) for name, some in found.items()}
     missed = {name: _means(some, _missed) for name, some in found.items()}

@@ -115,9 +115,11 @@ class LoadCurve:
 Grid: TypeAlias = Mapping[tuple[float, int], PointResult]  # a line's outcomes, by rate and seed
 
 
-def measure(bench: ExperimentContext, lines: Sequence[CurveLine], loads: Loads) -> dict[str, Grid]:
+def measure(
+    context: ExperimentContext, lines: Sequence[CurveLine], loads: Loads
+) -> dict[str, Grid]:
     """Run all lines at once; by name."""
-    outcomes = iter(bench.run([point for line in lines for point in loads.points(line)]))
+    outcomes = iter(context.run([point for line in lines for point in loads.points(line)]))
     return {
         line.name: {(rate, seed): next(outcomes) for rate in loads.rates for seed in loads.seeds}
         for line in lines

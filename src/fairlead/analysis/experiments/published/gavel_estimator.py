@@ -90,11 +90,11 @@ PAIRS = (
 )
 
 
-def run(bench: ExperimentContext) -> Findings:
+def run(context: ExperimentContext) -> Findings:
     """Gavel, figure 14: rates from the throughput estimator."""
-    paper = bench.scale == "paper"
+    paper = context.scale == "paper"
     loads = PAPER if paper else SMALL_LOADS
-    outcomes = iter(bench.run([point for one in LINES for point in one.points(loads)]))
+    outcomes = iter(context.run([point for one in LINES for point in one.points(loads)]))
     curves = []
     for one in LINES:
         grid = {(rate, seed): next(outcomes) for rate in loads.rates for seed in loads.seeds}

@@ -162,9 +162,9 @@ REMARKS = (
 )
 
 
-def run(bench: ExperimentContext) -> Findings:
+def run(context: ExperimentContext) -> Findings:
     """Gavel, figure 11: hierarchical policies."""
-    del bench  # the same at every scale
+    del context  # the same at every scale
     tables, charts = [], []
     for setting in SETTINGS:
         as_stored, ours = stored(setting), exact(setting)

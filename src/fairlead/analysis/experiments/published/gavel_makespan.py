@@ -89,12 +89,12 @@ SMALL_SCALE_NOTE = (
 )
 
 
-def run(bench: ExperimentContext) -> Findings:
+def run(context: ExperimentContext) -> Findings:
     """Makespans by number of jobs."""
-    paper = bench.scale == "paper"
+    paper = context.scale == "paper"
     jobs, seeds = (PAPER_JOBS, PAPER_SEEDS) if paper else (SMALL_JOBS, SMALL_SEEDS)
     points = [line.point(n, seed) for line in LINES for n in jobs for seed in seeds]
-    outcomes = bench.run(points)
+    outcomes = context.run(points)
     words = REMARKS if paper else (*REMARKS, SMALL_SCALE_NOTE)
     hours = np.array([_hours(one) for one in outcomes]).reshape(len(LINES), len(jobs), len(seeds))
     return findings(

@@ -36,13 +36,13 @@ SATURATED = 6.0  # jobs per hour
 DEFAULT_PROFILE_ROUNDS_S = (IDEAL, 360.0, 2880.0)  # lengths that are run in the default profile too
 
 
-def round_length(bench: ExperimentContext) -> Findings:
+def round_length(context: ExperimentContext) -> Findings:
     """Figure 13: aware least attained service with rounds of several lengths, and without rounds."""
     small = Loads((2.0, SATURATED), (SEED,), "1000:1300")
-    loads = Loads(COARSE_SINGLE_RATES) if bench.scale == "paper" else small
+    loads = Loads(COARSE_SINGLE_RATES) if context.scale == "paper" else small
     lines = {length_s: _rounds(length_s) for length_s in ROUND_LENGTH}
     ours = [_in_default(lines[length_s]) for length_s in DEFAULT_PROFILE_ROUNDS_S]
-    grids = measure(bench, [*lines.values(), *ours], loads)
+    grids = measure(context, [*lines.values(), *ours], loads)
     curves = {s: curve(line.name, loads, grids[line.name]) for s, line in lines.items()}
     default = [curve(line.name, loads, grids[line.name]) for line in ours]
     every = [*curves.values(), *default]
@@ -65,7 +65,7 @@ def round_length(bench: ExperimentContext) -> Findings:
             f"{SATURATED:g} jobs/h are at the edge of what the cluster carries: seeds differ by a factor of "
             "two, and the longer the rounds, the more: with those of 1,440 s and more some jobs starve, and "
             "their runs are ended once four times as many jobs have come as are needed.",
-            *(() if bench.scale == "paper" else (SMALL_SCALE_NOTE,)),
+            *(() if context.scale == "paper" else (SMALL_SCALE_NOTE,)),
         ),
     )
 

@@ -81,10 +81,10 @@ def policies() -> tuple[TimedPolicy, ...]:
     )
 
 
-def run(bench: ExperimentContext) -> Findings:
+def run(context: ExperimentContext) -> Findings:
     """Gavel, figure 12: run time of policies against the number of jobs."""
-    jobs = PAPER_JOBS if bench.scale == "paper" else SMALL_JOBS
-    table, words = rates(bench)
+    jobs = PAPER_JOBS if context.scale == "paper" else SMALL_JOBS
+    table, words = rates(context)
     return findings(jobs, measured(table, jobs), words)
 
 

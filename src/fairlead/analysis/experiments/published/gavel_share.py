@@ -52,11 +52,11 @@ HETEROGENEITY_AGNOSTIC, HETEROGENEITY_AWARE = (
 )
 
 
-def share_of_fast(bench: ExperimentContext) -> Findings:
+def share_of_fast(context: ExperimentContext) -> Findings:
     """Gains in makespan and in average JCT: the agnostic policy's over the aware one's."""
-    makespan_table, makespan_chart = _makespans(bench)
-    jct_table, jct_means, jct_chart = _jcts(bench)
-    jobs = STATIC_JOBS if bench.scale == "paper" else SMALL_SCALE_JOBS
+    makespan_table, makespan_chart = _makespans(context)
+    jct_table, jct_means, jct_chart = _jcts(context)
+    jobs = STATIC_JOBS if context.scale == "paper" else SMALL_SCALE_JOBS
     return Findings(
         (makespan_table, jct_table, jct_means),
         (makespan_chart, jct_chart),
@@ -70,7 +70,7 @@ def share_of_fast(bench: ExperimentContext) -> Findings:
             "draws the order of types anew every round, its jobs come to all of them. In the default profile "
             "jobs stay where they are, and a long one that has begun on k80 may end there: up to twice the "
             "makespan, where the aware policy has the same in both.",
-            *(() if bench.scale == "paper" else (SMALL_SCALE_NOTE,)),
+            *(() if context.scale == "paper" else (SMALL_SCALE_NOTE,)),
         ),
     )
 
@@ -93,12 +93,12 @@ def makespan_point(share: float, seed: int, jobs: int, policy: str, profile: str
     return Point(policy, profile, given)
 
 
-def _makespans(bench: ExperimentContext) -> tuple[FindingTable, Chart]:
-    paper = bench.scale == "paper"
+def _makespans(context: ExperimentContext) -> tuple[FindingTable, Chart]:
+    paper = context.scale == "paper"
     shares = tuple(MAKESPAN_GAIN) if paper else SHARES
     seeds, jobs = (SEEDS, STATIC_JOBS) if paper else ((SEED,), SMALL_SCALE_JOBS)
     outcomes = iter(
-        bench.run(
+        context.run(
             [
                 makespan_point(share, seed, jobs, policy, profile)
                 for profile in PROFILES
@@ -131,9 +131,9 @@ def _makespans(bench: ExperimentContext) -> tuple[FindingTable, Chart]:
     return table, chart
 
 
-def _jcts(bench: ExperimentContext) -> tuple[FindingTable, FindingTable, Chart]:
+def _jcts(context: ExperimentContext) -> tuple[FindingTable, FindingTable, Chart]:
     """Gains in average JCT against the load, a curve for each share."""
-    curves = [_jct_curve(bench, share, profile) for profile in PROFILES for share in SHARES]
+    curves = [_jct_curve(context, share, profile) for profile in PROFILES for share in SHARES]
     rows = []
     for one, share in zip(curves, SHARES, strict=False):  # the first ones, as released
         for (at, rate), known in JCT_GAIN.items():
@@ -158,20 +158,20 @@ def _jcts(bench: ExperimentContext) -> tuple[FindingTable, FindingTable, Chart]:
     )
 
 
-def jct_loads(bench: ExperimentContext, share: float) -> Loads:
+def jct_loads(context: ExperimentContext, share: float) -> Loads:
     """Where the gain in JCT is measured."""
-    if bench.scale == "paper":
+    if context.scale == "paper":
         return Loads(RATES_AT, cluster=cluster_of(share))
     return Loads((0.4, 4.4), (SEED,), "600:800", cluster_of(share))
 
 
-def _jct_curve(bench: ExperimentContext, share: float, profile: str) -> LoadCurve:
-    loads = jct_loads(bench, share)
+def _jct_curve(context: ExperimentContext, share: float, profile: str) -> LoadCurve:
+    loads = jct_loads(context, share)
     lines = [
         under(line, line.name, profile=profile)
         for line in (HETEROGENEITY_AGNOSTIC, HETEROGENEITY_AWARE)
     ]
-    grids = measure(bench, lines, loads)
+    grids = measure(context, lines, loads)
     over, base = (grids[line.name] for line in lines)
     values = np.array(
         [[_ratio(over[r, s], base[r, s], jct_h) for s in loads.seeds] for r in loads.rates]

@@ -99,14 +99,14 @@ class PartitionCase:
     snapshot: Snapshot
 
 
-def run(bench: ExperimentContext) -> Findings:
+def run(context: ExperimentContext) -> Findings:
     """Quality and time by number of parts, of solves and of whole runs."""
-    paper = bench.scale == "paper"
+    paper = context.scale == "paper"
     sizes, distinct_jobs = ((1024, 2048), 8192) if paper else ((256, 1024), 1024)
     points = simulations(paper)
-    outcomes = iter(bench.run([point for line in points.values() for point in line]))
+    outcomes = iter(context.run([point for line in points.values() for point in line]))
     hours = {name: [hours_of(name, next(outcomes)) for _ in line] for name, line in points.items()}
-    table, modelled = rates(bench)
+    table, modelled = rates(context)
     words = (*(REMARKS if paper else (*REMARKS, SMALL_SCALE_NOTE)), *modelled)
     return findings(solves(cases(table, sizes, distinct_jobs)), hours, words, comparable=paper)
 

@@ -79,15 +79,15 @@ ITP = TraceLoad(
 )
 
 
-def realism(bench: ExperimentContext) -> Findings:
+def realism(context: ExperimentContext) -> Findings:
     """Every policy on every trace."""
-    loads = (PHILLY, ITP) if bench.scale == "paper" else (PHILLY,)
+    loads = (PHILLY, ITP) if context.scale == "paper" else (PHILLY,)
     tables: list[FindingTable] = []
     charts: list[Chart] = []
     remarks: list[str] = []
     for load in loads:
-        given, caveats = prepared(bench, load)
-        outcomes = bench.run([Point(policy, "default", given) for policy in POLICIES])
+        given, caveats = prepared(context, load)
+        outcomes = context.run([Point(policy, "default", given) for policy in POLICIES])
         tables += [overview(load.name, outcomes), by_size(load.name, outcomes)]
         charts += [_cdf(load.name, outcomes), _bars(load.name, outcomes)]
         remarks += caveats
@@ -115,25 +115,27 @@ _METHOD = (
 # --- traces --------------------------------------------------------------------------------------
 
 
-def prepared(bench: ExperimentContext, load: TraceLoad) -> tuple[SimulationInput, tuple[str, ...]]:
-    """The jobs and their rates as files in the bench's folder, and what there is to say about them."""
+def prepared(
+    context: ExperimentContext, load: TraceLoad
+) -> tuple[SimulationInput, tuple[str, ...]]:
+    """The jobs and their rates as files in the context's folder, and what there is to say about them."""
     cluster = parse_cluster(load.cluster, PER_SERVER)
     rates = todays(read_throughputs("builtin"), cluster)
-    bench.folder.mkdir(parents=True, exist_ok=True)
-    table, trace = bench.folder / "rates.csv", bench.folder / f"{load.name.lower()}.parquet"
+    context.folder.mkdir(parents=True, exist_ok=True)
+    table, trace = context.folder / "rates.csv", context.folder / f"{load.name.lower()}.parquet"
     write_throughputs_csv(rates, table)
     caveats: tuple[str, ...] = ()
     try:
-        arrivals, notes = _read(bench, load, rates)
+        arrivals, notes = _read(context, load, rates)
     except ConfigError:
-        if bench.scale == "paper":
+        if context.scale == "paper":
             raise
         arrivals, notes = _generated(rates), ()
         caveats = (
             "The traces are not here: jobs are generated, with bursts and durations like theirs.",
         )
     else:
-        if bench.scale == "small":
+        if context.scale == "small":
             arrivals = _slice(arrivals)
     jobs = with_families(arrivals, rates, cluster.capacity)
     write_trace(Trace(load.name, "realism", jobs), trace)
@@ -158,13 +160,13 @@ def todays(catalogue: Throughputs, cluster: Cluster) -> Throughputs:
 
 
 def _read(
-    bench: ExperimentContext, load: TraceLoad, rates: Throughputs
+    context: ExperimentContext, load: TraceLoad, rates: Throughputs
 ) -> tuple[list[Arrival], tuple[str, ...]]:
     """The trace's files as one, from time 0 on; a file without tenants is one of its own."""
     arrivals: list[Arrival] = []
     notes: list[str] = []
     for name in load.files:
-        path = bench.shared(name)
+        path = context.shared(name)
         trace = read_trace(path, rates)
         notes += trace.notes
         tenant = Path(name).name.partition(".")[0]

@@ -38,13 +38,13 @@ SEEDS: dict[Scale, tuple[int, ...]] = {"small": (0, 1), "paper": (0, 1, 2, 3, 4)
 SHOWN = (1.5, 3.0, 5.0)  # in the tables
 
 
-def contention(bench: ExperimentContext) -> Findings:
+def contention(context: ExperimentContext) -> Findings:
     """Jobs of the trace per device, from 1.5 to 5."""
-    factors, seeds = FACTORS[bench.scale], SEEDS[bench.scale]
+    factors, seeds = FACTORS[context.scale], SEEDS[context.scale]
     points = [
         case(factor, seed).point(name) for name in LABELS for factor in factors for seed in seeds
     ]
-    outcomes = iter(bench.run(points))
+    outcomes = iter(context.run(points))
     found = {
         name: [[next(outcomes) for _ in seeds] for _ in factors] for name in LABELS
     }  # by factor and seed

@@ -63,10 +63,10 @@ class JobResults:
     rho: Floats
 
 
-def fidelity(bench: ExperimentContext) -> Findings:
+def fidelity(context: ExperimentContext) -> Findings:
     """Physical runs, the release's simulations of them, and ours. Both scales are the paper's."""
     points = [CANONICAL_CASE.point(name) for name in PHYSICAL]
-    found = dict(zip(PHYSICAL, bench.run(points), strict=True))
+    found = dict(zip(PHYSICAL, context.run(points), strict=True))
     physical = {name: one.run for name, one in PHYSICAL.items()}
     tables = [
         _errors(MAKESPAN, found, {n: one.makespan_s for n, one in PHYSICAL.items()}),
@@ -79,7 +79,7 @@ def fidelity(bench: ExperimentContext) -> Findings:
     charts = [common.bars(measure, found, physical) for measure in (MAKESPAN, AVG_JCT)]
     remarks = [text.format(**_canonical_errors()) for text in REMARKS]
     try:
-        jobs = _read(bench.shared(FILE))
+        jobs = _read(context.shared(FILE))
     except ConfigError as error:
         remarks.append(f"Not compared job by job: {error}")
     else:

@@ -58,9 +58,9 @@ SIZES = (
 )
 
 
-def canonical(bench: ExperimentContext) -> Findings:
+def canonical(context: ExperimentContext) -> Findings:
     """120 jobs on 32 devices. So small that both scales are the paper's."""
-    found = _compared(bench, [CANONICAL_CASE])[0]
+    found = _compared(context, [CANONICAL_CASE])[0]
     charts = [common.bars(measure, found, CANONICAL) for measure in MEASURES]
     cdf = common.rho_cdf(found)
     return Findings(
@@ -87,10 +87,10 @@ def canonical(bench: ExperimentContext) -> Findings:
     )
 
 
-def scale(bench: ExperimentContext) -> Findings:
+def scale(context: ExperimentContext) -> Findings:
     """64, 128 and, at the paper's scale, 256 devices."""
-    cases = SIZES if bench.scale == "paper" else SIZES[:2]
-    found = _compared(bench, cases)
+    cases = SIZES if context.scale == "paper" else SIZES[:2]
+    found = _compared(context, cases)
     known: list[Mapping[str, Numbers]] = [RERUN_64, {}, {}]
     rows = [_gain(case, outcomes) for case, outcomes in zip(cases, found, strict=True)]
     tables = [
@@ -122,9 +122,11 @@ def scale(bench: ExperimentContext) -> Findings:
     )
 
 
-def _compared(bench: ExperimentContext, cases: Sequence[TraceCase]) -> list[dict[str, PointResult]]:
+def _compared(
+    context: ExperimentContext, cases: Sequence[TraceCase]
+) -> list[dict[str, PointResult]]:
     """Every contender on every case."""
-    outcomes = iter(bench.run([case.point(name) for case in cases for name in LABELS]))
+    outcomes = iter(context.run([case.point(name) for case in cases for name in LABELS]))
     return [{name: next(outcomes) for name in LABELS} for _ in cases]
 
 

@@ -23,12 +23,12 @@ def entity(number: int) -> str:
     return f"entity-{number}"
 
 
-def rates(bench: ExperimentContext) -> tuple[Throughputs, tuple[str, ...]]:
+def rates(context: ExperimentContext) -> tuple[Throughputs, tuple[str, ...]]:
     """The release's table; without its file, ours with the same rates alone, and a remark that those of
     pairs are modelled."""
     file = MEASURED[RATES]
     try:
-        return read_throughputs(bench.shared(file)), ()
+        return read_throughputs(context.shared(file)), ()
     except ConfigError:
         return read_throughputs(RATES), (
             f"Rates of two jobs on one device are modelled here: those that were measured are in {file}, "
