@@ -26,7 +26,7 @@ class NodeFailures:
             return
         for node in range(len(self._cluster.nodes)):
             self._clocks.append(self._ground_truth.node_clock(node))
-            self._set(node, now_s, works=True)
+            self._set(node, now_s, is_up=True)
 
     def next_s(self) -> float:
         """When the next node fails or comes back; inf = never."""
@@ -34,15 +34,15 @@ class NodeFailures:
 
     def take(self) -> NodeLost | NodeRecovered:
         """What happens next, made so."""
-        time_s, node, works = heapq.heappop(self._to_come)
-        self._set(node, time_s, works=works)
-        self.lost[self._cluster.device_node == node] = not works
+        time_s, node, is_up = heapq.heappop(self._to_come)
+        self._set(node, time_s, is_up=is_up)
+        self.lost[self._cluster.device_node == node] = not is_up
         name = self._cluster.nodes[node].name
-        return NodeRecovered(time_s, name) if works else NodeLost(time_s, name)
+        return NodeRecovered(time_s, name) if is_up else NodeLost(time_s, name)
 
-    def _set(self, node: int, now_s: float, *, works: bool) -> None:
+    def _set(self, node: int, now_s: float, *, is_up: bool) -> None:
         """Draw when a node fails that works from now on, or is back that does not."""
         truth = self._ground_truth
         assert truth.mtbf_s is not None
-        lasts_s = self._clocks[node].exponential(truth.mtbf_s if works else truth.mttr_s)
-        heapq.heappush(self._to_come, (now_s + lasts_s, node, not works))
+        lasts_s = self._clocks[node].exponential(truth.mtbf_s if is_up else truth.mttr_s)
+        heapq.heappush(self._to_come, (now_s + lasts_s, node, not is_up))

@@ -29,7 +29,7 @@ from fairlead.client.messages import (
 )
 from fairlead.client.version import __version__
 from fairlead.cluster.agent.pending_connections import PendingConnections, ThrottledWarning
-from fairlead.cluster.agent.untrusted_files import put_aside
+from fairlead.cluster.agent.untrusted_files import move_out_of_the_way
 
 _log = logging.getLogger(__name__)
 _PATH_BYTES = 100  # sun_path has 108
@@ -148,7 +148,7 @@ class RankServer:
 
     def _listen_at(self, path: Path) -> None:
         if path.is_dir() and not path.is_symlink():  # a job's doing
-            put_aside(path)
+            move_out_of_the_way(path)
         path.unlink(missing_ok=True)
         before = os.umask(0o177)
         try:

@@ -105,7 +105,7 @@ def open_to_append(path: Path) -> int:
     try:
         descriptor = open_regular(path, access | os.O_CREAT)
     except (NotRegularError, PermissionError):
-        put_aside(path)
+        move_out_of_the_way(path)
         descriptor = open_regular(path, access | os.O_CREAT | os.O_EXCL)
     os.set_blocking(descriptor, True)  # as processes expect their output to be
     return descriptor
@@ -141,10 +141,10 @@ def make_folder(path: Path) -> None:
     found = path.lstat()
     usable = stat.S_ISDIR(found.st_mode) and os.access(path, os.R_OK | os.W_OK | os.X_OK)
     if not usable:
-        put_aside(path)
+        move_out_of_the_way(path)
         path.mkdir()
 
 
-def put_aside(path: Path) -> None:
+def move_out_of_the_way(path: Path) -> None:
     """Give another name to what stands in a place. Raises OSError."""
     path.rename(path.with_name(f"{path.name}.{secrets.token_hex(4)}"))

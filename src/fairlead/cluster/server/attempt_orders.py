@@ -52,8 +52,8 @@ class AttemptOrders:
         """The attempt of a job on these devices: the one that runs there already, or a new one."""
         registry = self._state.registry
         current = registry.newest(job)
-        goes_on = current is not None and not current.stopping and not current.lost
-        if current is not None and goes_on and current.placement() == placement:
+        can_continue = current is not None and not current.stopping and not current.lost
+        if current is not None and can_continue and current.placement() == placement:
             return current
         self.stop(job, AttemptEnd.MOVED)
         row = registry.jobs[job]

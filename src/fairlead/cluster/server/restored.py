@@ -58,14 +58,14 @@ def newest_trace(*folders: Path) -> int:
     return newest
 
 
-class Abandoner(Protocol):
-    """Who books what is no longer there: see ``attempt_ends``."""
+class AttemptOrphaner(Protocol):
+    """Ends attempts whose processes are gone; ``attempt_ends`` has it."""
 
     def orphan(self, node: str, attempts: list[Attempt], reason: str) -> None:
         """These attempts no longer exist on a node."""
 
 
-def reserve(state: ClusterState, ends: Abandoner) -> None:
+def reserve(state: ClusterState, ends: AttemptOrphaner) -> None:
     """Number jobs on from where a restored cluster must, and begin anew if it has just been restored. Called
     when all else is recovered."""
     note = state.store.meta(RESTORED)
@@ -85,7 +85,7 @@ def release(state: ClusterState) -> None:
         state.write(lambda t: t.delete_meta(HOLD_REASON))
 
 
-def _begin_anew(state: ClusterState, ends: Abandoner, note: Restored) -> None:
+def _begin_anew(state: ClusterState, ends: AttemptOrphaner, note: Restored) -> None:
     directories = {state.checkpoints, *(row.checkpoints for row in state.registry.jobs.values())}
     folders = [state.store.directory / "logs", *map(Path, sorted(directories - {""}))]
     state.next_job = next_job(state.next_job - 1, newest_trace(*folders))

@@ -132,21 +132,23 @@ def _settled(views: list[AttemptView]) -> list[AttemptView]:
     """All that a start has kept is known when the next one says what it goes on from, and all that it has
     done when that one says what was lost: processes train and save after the last word that was heard of
     them."""
-    goes_on: float | None = None
+    next_from_step: float | None = None
     lost = 0.0  # by the start, as the next one says
     for position in range(len(views) - 1, -1, -1):
         view = views[position]
-        if goes_on is not None and goes_on > view.to_step:
+        if next_from_step is not None and next_from_step > view.to_step:
             idle = _did_nothing(view, views[position - 1] if position else None)
             view = views[position] = replace(
                 view,
-                from_step=goes_on if idle else view.from_step,
-                to_step=goes_on,
-                reached_step=max(view.reached_step, goes_on),
+                from_step=next_from_step if idle else view.from_step,
+                to_step=next_from_step,
+                reached_step=max(view.reached_step, next_from_step),
             )
-        if goes_on is not None and lost > 0 and view.trained_s is not None:
-            views[position] = replace(view, reached_step=max(view.reached_step, goes_on + lost))
-        goes_on, lost = view.from_step, 0.0 if view.lost_own else view.lost_steps
+        if next_from_step is not None and lost > 0 and view.trained_s is not None:
+            views[position] = replace(
+                view, reached_step=max(view.reached_step, next_from_step + lost)
+            )
+        next_from_step, lost = view.from_step, 0.0 if view.lost_own else view.lost_steps
     return views
 
 

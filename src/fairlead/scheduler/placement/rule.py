@@ -31,7 +31,7 @@ class PlacementRequest:
     types planned; ``scale`` (groups,) devices of all job groups (``device_counts()`` has those of the rows).
     before: who held what in the round before (``previous_devices()`` has it by row).
     topology: the devices and the slot types. Of device d, ``device_type[d]`` is the index of its accelerator
-    type, ``device_node[d]`` that of its node, ``works[d]`` whether it can be given; of slot type t,
+    type, ``device_node[d]`` that of its node, ``usable[d]`` whether it can be given; of slot type t,
     ``accelerator_of_slot[t]`` is the accelerator type.
     tradeoffs: what each row wins by being on few servers, and loses by a move, in device-seconds.
     """
