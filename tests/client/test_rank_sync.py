@@ -22,7 +22,7 @@ from fairlead.client.messages import (
     StopRank,
     frame,
 )
-from fairlead.client.rank_sync import Join, Pace
+from fairlead.client.rank_sync import CheckStepPace, Join
 from fairlead.client.stub_agent import StubAgent
 
 RANK = Path(__file__).with_name("rank.py")
@@ -183,7 +183,7 @@ def test_a_stranger_is_not_let_in(job: Job) -> None:
 
 
 def test_check_steps_come_at_an_even_pace() -> None:
-    pace, now, step, strides = Pace(), 100.0, 0, []
+    pace, now, step, strides = CheckStepPace(), 100.0, 0, []
     for _ in range(12):
         following = pace.next(step, now)
         strides.append(following - step)

@@ -50,7 +50,7 @@ class LeaseTerm:
         self.renew_at = self.asked_at + RENEW_AT * lease_s
 
 
-class Link:
+class AgentLink:
     """The lease, and what the agent wants. Without an agent the lease lasts for ever.
 
     ``stop`` (a reason), ``save_requested`` and ``refused`` (a reason) are what it has asked for so far;

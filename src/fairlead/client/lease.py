@@ -380,7 +380,7 @@ class Lease:
             self._role.close()
             self._role = None
         self._sigterm.release()
-        self._schedule.no_more()
+        self._schedule.end_of_loop()
 
 
 def _count_nowhere(step: int) -> None:

@@ -22,8 +22,8 @@ class PollSchedule:
         """The same, for what begins with a step."""
         self.step = 0
 
-    def no_more(self) -> None:
-        """The loop is over: ``next`` never is quick."""
+    def end_of_loop(self) -> None:
+        """The loop is over: from now on ``next`` always looks."""
         self.time = -inf
 
     def waits_for_ranks(self, step: int, last_step: int) -> bool:

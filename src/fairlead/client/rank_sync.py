@@ -78,8 +78,8 @@ class Saved:
     problem: str = ""
 
 
-Upward = Union[Join, RankStatus, Saved]
-Downward = Union[Begin, Decision]
+FromOtherRank = Union[Join, RankStatus, Saved]
+FromRankZero = Union[Begin, Decision]
 Idle = Callable[[], None]  # called while rank 0 waits
 Reply = TypeVar("Reply", Join, RankStatus, Saved)
 
@@ -123,8 +123,8 @@ class Peer:
     def __init__(self, connected: socket.socket, types: object, name: str) -> None:
         self.socket = connected
         self.name = name
-        self._frames: RankFrames[Upward | Downward] = RankFrames(types)
-        self._arrived: list[Upward | Downward] = []
+        self._frames: RankFrames[FromOtherRank | FromRankZero] = RankFrames(types)
+        self._arrived: list[FromOtherRank | FromRankZero] = []
 
     def send(self, message: object) -> None:
         try:
@@ -132,7 +132,7 @@ class Peer:
         except OSError as problem:
             leave(EXIT_RANK_SYNC, f"{self.name} is gone ({problem.strerror})")
 
-    def receive(self) -> Upward | Downward | None:
+    def receive(self) -> FromOtherRank | FromRankZero | None:
         """The next message, None: not whole yet. Waits as long as the socket does."""
         if not self._arrived:
             try:
@@ -216,7 +216,7 @@ class RankZeroSync:
             return
         _keep_alive(connected)
         rank = joins[0].rank
-        self._peers[rank] = Peer(connected, Upward, f"rank {rank}")
+        self._peers[rank] = Peer(connected, FromOtherRank, f"rank {rank}")
 
     def _is_ours(self, join: Join) -> bool:
         environment = self._environment
@@ -245,7 +245,7 @@ class OtherRankSync:
             if monotonic() > until:
                 leave(EXIT_RANK_SYNC, f"rank 0 does not answer at {self._environment.rank_sync}")
             sleep(0.05)
-        self._peer = Peer(connected, Downward, "rank 0")
+        self._peer = Peer(connected, FromRankZero, "rank 0")
         environment = self._environment
         self._peer.send(
             Join(environment.sync_token or environment.token, environment.attempt, environment.rank)
@@ -271,7 +271,7 @@ class OtherRankSync:
             _close([self._peer])
             self._peer = None
 
-    def _wait(self) -> Upward | Downward:
+    def _wait(self) -> FromOtherRank | FromRankZero:
         assert self._peer is not None
         while (message := self._peer.receive()) is None:
             pass
@@ -288,7 +288,7 @@ class OtherRankSync:
         return connected
 
 
-class Pace:
+class CheckStepPace:
     """Where the next check step is: about ``CHECK_S`` ahead, at most twice as far as the one before."""
 
     def __init__(self) -> None:

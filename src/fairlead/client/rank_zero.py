@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Protocol
 
-from fairlead.client.agent_link import Link
+from fairlead.client.agent_link import AgentLink
 from fairlead.client.checkpoint import Checkpoint, Checkpoints, Manifest, read_manifest
 from fairlead.client.job_size import UNREACHABLE_STEP
 from fairlead.client.messages import (
@@ -27,9 +27,9 @@ from fairlead.client.rank_environment import (
 )
 from fairlead.client.rank_sync import (
     Begin,
+    CheckStepPace,
     Decision,
     OtherRankSync,
-    Pace,
     RankStatus,
     RankSync,
     RankZeroSync,
@@ -93,11 +93,11 @@ class RankZero:
     def __init__(self, environment: RankEnvironment, state: ScriptState) -> None:
         self._environment = environment
         self._state = state
-        self._link = Link(environment, state.checkpoint_s)
+        self._link = AgentLink(environment, state.checkpoint_s)
         self._rank_sync: RankSync = (
             RankZeroSync(environment) if environment.world_size > 1 else SingleRankSync()
         )
-        self._pace = Pace()
+        self._pace = CheckStepPace()
         directory = environment.checkpoint_dir or state.directory
         self._store = Checkpoints(directory) if directory else None
         self._steps = StepCount(Path(directory), environment.job) if directory else None
