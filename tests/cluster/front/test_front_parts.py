@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.cluster.server.test_shown import status
+from tests.cluster.server.test_view_cache import status
 
 from fairlead.cluster.front import remote
 from fairlead.cluster.front.errors import pack, unpack
@@ -23,16 +23,16 @@ from fairlead.cluster.front.messages import (
     FrontFrames,
     PublishedNode,
     PublishedOrders,
+    PublishedStatus,
     Reported,
     SchedulingHalted,
-    ShownStatus,
     ToDriver,
     UserList,
     frame,
 )
+from fairlead.cluster.front.order_pusher import PUSH_TIMEOUT_S, OrderPusher
 from fairlead.cluster.front.outbox import Outbox
 from fairlead.cluster.front.process import FrontLink
-from fairlead.cluster.front.pushing import PUSH_TIMEOUT_S, Pushing
 from fairlead.cluster.front.relay import (
     LOCAL,
     CallService,
@@ -182,7 +182,7 @@ def facade_that_hears_nothing(folder: Path, age_s: float) -> RemoteFacade:
     """A front whose driver published its status so long ago, and says nothing more. Closes nothing."""
     table = LeaseTable(30.0, 0.01, time.monotonic, lambda _: None)
     facade = RemoteFacade(DriverCalls(lambda _: None), LogService(folder), folder, table)
-    facade.shown.take(ShownStatus(status=status(), at=time.monotonic() - age_s))
+    facade.shown.take(PublishedStatus(status=status(), at=time.monotonic() - age_s))
     return facade
 
 
@@ -270,7 +270,7 @@ class Nodes:
     def __init__(self, window: int) -> None:
         self.now = 100.0
         self.table = LeaseTable(10.0, 0.01, lambda: self.now, lambda _: None)
-        self.pushing = Pushing(self.table, window)
+        self.pushing = OrderPusher(self.table, window)
         self.table.on_orders = self.pushing.notify
         self.told: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
-from fairlead.cluster.front.committed import Committed
+from fairlead.cluster.front.committed_state import CommittedState
 
 KEY = (0, 1)
 TOTAL = 1_000
@@ -84,7 +84,7 @@ def test_one_that_finishes_goes_on_finishing(cluster: EngineNodes) -> None:
 def test_so_it_is_told_while_the_driver_stands_still(cluster: EngineNodes) -> None:
     move(cluster, **RAN)
     state = cluster.service.engine.state
-    committed = Committed(state.store.directory, cluster.front.table, state.now_s)
+    committed = CommittedState(state.store.directory, cluster.front.table, state.now_s)
     cluster.do(lambda: None)  # what was decided is written down by now
     (job,) = committed.jobs(ADMIN)
     assert (job.state, job.node, job.attempt) == ("running", "a", 1)

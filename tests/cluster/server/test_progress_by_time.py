@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
-from fairlead.cluster.front.committed import Committed
+from fairlead.cluster.front.committed_state import CommittedState
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.model.duration_text import duration
 
@@ -74,7 +74,7 @@ def test_it_is_known_while_the_driver_stands_still(cluster: EngineNodes, node: P
     node.run(*KEY, ran_s=45.0)
     node.say()
     state = cluster.service.engine.state
-    committed = Committed(state.store.directory, cluster.front.table, state.now_s)
+    committed = CommittedState(state.store.directory, cluster.front.table, state.now_s)
     for steps in (committed.job(ADMIN, 0).steps, committed.attempts(ADMIN, 0)[-1].to_step):
         assert 45.0 <= steps <= TOTAL - 1
     node.stopping(*KEY, ran_s=50.0)
@@ -101,7 +101,7 @@ def test_until_its_node_speaks_a_server_that_was_killed_says_how_old_it_is(tmp_p
         assert job.progress_age_s > 0
         assert f"its steps are of {duration(job.progress_age_s)[:1]}" in job.reason
         state = after.service.engine.state
-        committed = Committed(state.store.directory, after.front.table, state.now_s)
+        committed = CommittedState(state.store.directory, after.front.table, state.now_s)
         assert committed.job(ADMIN, 0).progress_age_s == pytest.approx(job.progress_age_s, abs=60.0)
         again = after.node("a")
         again.statuses = {KEY: AttemptStatus(job=0, attempt=1, state="running", ran_s=40.0)}

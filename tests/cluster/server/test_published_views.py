@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from fairlead.cluster.front.messages import ShownNode, ShownStatus
+from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
 from fairlead.cluster.server.published_views import MAX_VIEWS_PER_COMMIT, PublishedViews
 
 
@@ -21,8 +21,8 @@ class Watched(PublishedViews):
         super().__init__(state, viewer, self._note)
         self.told: list[str] = []
 
-    def _note(self, message: ShownNode | ShownStatus) -> None:
-        assert isinstance(message, ShownNode)
+    def _note(self, message: PublishedNodeView | PublishedStatus) -> None:
+        assert isinstance(message, PublishedNodeView)
         self.told.append(message.node)
 
     def show_status(self) -> None:

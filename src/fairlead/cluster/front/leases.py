@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead.cluster.front.messages import (
     NIL,
-    AskLoss,
+    LossQuery,
     NodeRemoved,
     NodeRenewal,
     PublishedNode,
@@ -256,7 +256,7 @@ class LeaseTable:
         """Forget a node."""
         self.nodes.pop(message.node, None)
 
-    def ask_loss(self, asked: AskLoss) -> NodeRenewal | None:
+    def ask_loss(self, asked: LossQuery) -> NodeRenewal | None:
         """May the driver give up this node? If so, nothing is renewed for it from now on. None: it has
         registered again, or is not there."""
         self.poll()

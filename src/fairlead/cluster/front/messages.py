@@ -99,7 +99,7 @@ class NodeRemoved(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return f"node {self.node}"
 
 
-class AskLoss(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+class LossQuery(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """May the driver give up this node? Only if it has been quiet for ``timeout_s``."""
 
     node: str
@@ -123,7 +123,7 @@ class UserList(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return "users"
 
 
-class ShownStatus(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+class PublishedStatus(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """The cluster in one screen, as an admin may see it."""
 
     status: StatusView
@@ -135,7 +135,7 @@ class ShownStatus(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return "status"
 
 
-class ShownNode(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+class PublishedNodeView(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """A node, as an admin may see it; without view: it is removed."""
 
     node: str
@@ -205,12 +205,12 @@ ToFront: TypeAlias = (
     Configure
     | PublishedNode
     | NodeRemoved
-    | AskLoss
+    | LossQuery
     | UserList
     | CallAnswer
     | StopFront
-    | ShownStatus
-    | ShownNode
+    | PublishedStatus
+    | PublishedNodeView
     | PublishedPosition
     | SchedulingHalted
 )
@@ -218,7 +218,7 @@ ToFront: TypeAlias = (
 # --- from the front to the driver --------------------------------------------------------------------
 
 
-class Listens(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+class FrontListening(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """The front answers agents and people."""
 
     agent_port: int
@@ -273,7 +273,7 @@ class Reported(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 class NodeRenewal(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """Answers ``AskLoss`` and a new registration. lost: nothing is renewed for this registration of the
+    """Answers ``LossQuery`` and a new registration. lost: nothing is renewed for this registration of the
     node from now on; lease_until: of all its registrations."""
 
     node: str
@@ -314,7 +314,7 @@ class Call(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return ""
 
 
-ToDriver: TypeAlias = Listens | FrontRefused | Reported | NodeRenewal | Call
+ToDriver: TypeAlias = FrontListening | FrontRefused | Reported | NodeRenewal | Call
 _Message: TypeAlias = ToFront | ToDriver
 
 

@@ -19,28 +19,28 @@ from fairlead.cluster.front.http_app import create_app
 from fairlead.cluster.front.leases import LeaseTable
 from fairlead.cluster.front.logs import LogService
 from fairlead.cluster.front.messages import (
-    AskLoss,
     CallAnswer,
     Configure,
     FrontFrames,
+    FrontListening,
     FrontRefused,
-    Listens,
+    LossQuery,
     NodeRemoved,
     PublishedNode,
+    PublishedNodeView,
     PublishedOrders,
     PublishedPosition,
+    PublishedStatus,
     Reported,
     SchedulingHalted,
-    ShownNode,
-    ShownStatus,
     StopFront,
     ToDriver,
     ToFront,
     UserList,
 )
 from fairlead.cluster.front.metrics import FrontCounters
+from fairlead.cluster.front.order_pusher import OrderPusher
 from fairlead.cluster.front.outbox import Outbox
-from fairlead.cluster.front.pushing import Pushing
 from fairlead.cluster.front.relay import REGISTER
 from fairlead.cluster.front.remote import (
     DriverCalls,
@@ -215,7 +215,7 @@ class Front:
             link.send,
             configure.heartbeat_s,
         )
-        self._pushing = Pushing(self._table)
+        self._pushing = OrderPusher(self._table)
         self._table.on_orders = self._pushing.notify
         self._table.is_pushing = self._pushing.is_under_way
         self._calls = DriverCalls(link.send_from_thread)
@@ -236,7 +236,7 @@ class Front:
             if self._serving.done():
                 raise FairleadError("the HTTP server did not start")
             await asyncio.sleep(0.01)
-        self._link.send(Listens(agent_port=self._agents.port))
+        self._link.send(FrontListening(agent_port=self._agents.port))
 
     def _make_http(self) -> uvicorn.Server:
         configure, facade = self._configure, facade_of(self._facade)
@@ -288,13 +288,13 @@ class Front:
                 self._table.move(message)
             case SchedulingHalted():
                 self._table.halt(message)
-            case AskLoss():
+            case LossQuery():
                 answer = self._table.ask_loss(message)
                 if answer is not None:
                     self._link.send(answer)
             case CallAnswer():
                 self._calls.answer(message)
-            case ShownStatus() | ShownNode():
+            case PublishedStatus() | PublishedNodeView():
                 self._facade.shown.take(message)
             case UserList():
                 self._facade.learn_users(message)

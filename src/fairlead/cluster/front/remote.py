@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
-from fairlead.cluster.front.committed import Committed
+from fairlead.cluster.front.committed_state import CommittedState
 from fairlead.cluster.front.errors import unpack
 from fairlead.cluster.front.facade import Facade, ForbiddenError
 from fairlead.cluster.front.leases import LeaseTable
@@ -24,9 +24,9 @@ from fairlead.cluster.front.messages import (
 )
 from fairlead.cluster.front.rate_limiter import RateLimiter
 from fairlead.cluster.front.relay import encode_arguments, signature
-from fairlead.cluster.front.shown import Shown
-from fairlead.cluster.front.tenants_shown import without_others
 from fairlead.cluster.front.time_share import TimeShare
+from fairlead.cluster.front.view_cache import ViewCache
+from fairlead.cluster.front.visible_tenants import without_others
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
@@ -153,10 +153,10 @@ class RemoteFacade:
         self._table = table
         self._calls = calls
         self._directory = directory
-        self.shown = Shown(
+        self.shown = ViewCache(
             lambda name: _seen(table, name), timeout_s=lambda: suspect_after_s(table.heartbeat_s)
         )
-        self._committed = Committed(directory, table, self._now_s)
+        self._committed = CommittedState(directory, table, self._now_s)
         self._rate_limiter = RateLimiter()
         self._local = TimeShare()  # for what is answered here of the driver's questions
         self._logs = logs

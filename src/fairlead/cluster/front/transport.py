@@ -82,7 +82,7 @@ class Tls(NamedTuple):
 
 
 class AgentServer:
-    """Listens for agents. Start and stop it on one event loop."""
+    """FrontListening for agents. Start and stop it on one event loop."""
 
     def __init__(
         self,

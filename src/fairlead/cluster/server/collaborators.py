@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fairlead.cluster.front.messages import ShownNode, ShownStatus
+from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.attempt_orders import AttemptOrders
@@ -105,7 +105,7 @@ def collaborators(
     state: ClusterState,
     inbox: Inbox,
     *,
-    send_to_front: Callable[[ShownNode | ShownStatus], None],
+    send_to_front: Callable[[PublishedNodeView | PublishedStatus], None],
     is_stopping: Callable[[], bool],
     is_interrupted: Callable[[], bool],
 ) -> Collaborators:

@@ -16,7 +16,7 @@ import msgspec
 
 from fairlead.cluster.front.leases import heartbeat_s
 from fairlead.cluster.front.messages import (
-    AskLoss,
+    LossQuery,
     NodeRemoved,
     NodeRenewal,
     PublishedNode,
@@ -37,7 +37,7 @@ from fairlead.cluster.protocol.node_states import silence_s, suspect_after_s
 from fairlead.cluster.server.live_node import Hold, Inherited, LiveNode
 
 NodeNotices: TypeAlias = (
-    PublishedNode | NodeRemoved | AskLoss | PublishedPosition | SchedulingHalted
+    PublishedNode | NodeRemoved | LossQuery | PublishedPosition | SchedulingHalted
 )
 RECONNECT_S = 6.0  # for agents to find a front that was started anew
 BROKEN_S = 0.5  # for an agent whose connection broke to come back
@@ -385,7 +385,7 @@ class Fleet:
             if node.leases.in_force >= node.desired.published.seq:
                 return True
             self.send_to_front(
-                AskLoss(node=name, registration=node.agent.registration, timeout_s=math.inf)
+                LossQuery(node=name, registration=node.agent.registration, timeout_s=math.inf)
             )
             return False
 
@@ -445,6 +445,8 @@ class Fleet:
             limit_s = timeout_s(node)
             if now - limit_s > node.idle_since:
                 self.send_to_front(
-                    AskLoss(node=node.name, registration=node.agent.registration, timeout_s=limit_s)
+                    LossQuery(
+                        node=node.name, registration=node.agent.registration, timeout_s=limit_s
+                    )
                 )
         return found

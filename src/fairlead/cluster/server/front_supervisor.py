@@ -17,14 +17,14 @@ import msgspec
 from fairlead.cluster.front.messages import (
     Call,
     Configure,
+    FrontListening,
     FrontRefused,
-    Listens,
     NodeRenewal,
+    PublishedNodeView,
     PublishedPosition,
+    PublishedStatus,
     Reported,
     SchedulingHalted,
-    ShownNode,
-    ShownStatus,
     StopFront,
     ToFront,
     UserList,
@@ -38,7 +38,13 @@ RESTART_DELAY_S = 0.5  # before the front is started anew, once it has ended soo
 MIN_UPTIME_S = 5.0
 FRONT = ("fairlead.cluster.front",)  # the module that is run, and what its arguments begin with
 END_S = 10.0  # for it to end when it is told to
-_RESENT_MESSAGES = (UserList, ShownStatus, ShownNode, PublishedPosition, SchedulingHalted)
+_RESENT_MESSAGES = (
+    UserList,
+    PublishedStatus,
+    PublishedNodeView,
+    PublishedPosition,
+    SchedulingHalted,
+)
 _log = logging.getLogger(__name__)
 
 
@@ -171,7 +177,7 @@ class FrontSupervisor:
                 self.fleet.apply_renewal(message)
             case Call():
                 self.answer(message)
-            case Listens():
+            case FrontListening():
                 assert self._configure is not None
                 # The next one listens where agents look for this one.
                 self._configure = msgspec.structs.replace(

@@ -4,7 +4,7 @@ import msgspec
 
 from fairlead.cluster.front.leases import LeaseTable
 from fairlead.cluster.front.messages import (
-    AskLoss,
+    LossQuery,
     NodeRemoved,
     NodeRenewal,
     PublishedNode,
@@ -60,7 +60,7 @@ class LocalFront:
                 renewal = self.table.publish(message)
             case NodeRemoved():
                 self.table.remove(message)
-            case AskLoss():
+            case LossQuery():
                 renewal = self.table.ask_loss(message)
         if renewal is not None:
             self._fleet.apply_renewal(renewal)

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Collection, Iterable
 
-from fairlead.cluster.front.messages import ShownNode, ShownStatus
+from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.node_condition import usable
@@ -30,7 +30,7 @@ class PublishedViews:
         self,
         state: ClusterState,
         viewer: ViewBuilder,
-        send_to_front: Callable[[ShownNode | ShownStatus], None],
+        send_to_front: Callable[[PublishedNodeView | PublishedStatus], None],
     ) -> None:
         """send_to_front: given what the front shall show."""
         self._state = state
@@ -80,7 +80,7 @@ class PublishedViews:
         """The cluster in one screen, as it is now."""
         self._published_s = self._state.fleet.monotonic()
         status = self._viewer.status(ADMIN, self.tally)
-        self._send_to_front(ShownStatus(status=status, at=self._published_s))
+        self._send_to_front(PublishedStatus(status=status, at=self._published_s))
 
     def _counted(self, job: int) -> CountedJob | None:
         row = self._state.registry.jobs.get(job)
@@ -96,7 +96,7 @@ class PublishedViews:
             if node is None:
                 self._nodes_with_reason.discard(name)
                 self.tally.note_node(name, None)
-                self._send_to_front(ShownNode(node=name, view=None))
+                self._send_to_front(PublishedNodeView(node=name, view=None))
                 continue
             view = self._viewer.node(node, now, ADMIN)
             well = view.state == "up" and not view.reason
@@ -108,4 +108,4 @@ class PublishedViews:
             )
             rows = (self._state.registry.jobs.get(job) for jobs in view.jobs for job in jobs)
             owners = {row.id: row.tenant for row in rows if row is not None}
-            self._send_to_front(ShownNode(node=name, view=view, at=now, owners=owners))
+            self._send_to_front(PublishedNodeView(node=name, view=view, at=now, owners=owners))

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import TypedDict, TypeVar, Unpack
 
 from fairlead.cluster.forecasting.arrivals import RecentSubmissions
-from fairlead.cluster.front.messages import ShownNode, ShownStatus
+from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
 from fairlead.cluster.server.attempts import JobRegistry
 from fairlead.cluster.server.clock import Clock
 from fairlead.cluster.server.cluster_state import ClusterState
@@ -50,7 +50,7 @@ class LoopArguments(TypedDict, total=False):
     """What a server's loop may be given; each has a default."""
 
     send_to_front: Callable[
-        [NodeNotices | ShownNode | ShownStatus], None
+        [NodeNotices | PublishedNodeView | PublishedStatus], None
     ]  # given what the front shall know
     failed: Callable[[BaseException], None]  # told when the driver cannot go on
     clock: Clock  # the cluster's time

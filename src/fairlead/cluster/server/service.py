@@ -15,7 +15,7 @@ from fairlead.cluster.front.facade import (
     ForbiddenError,
     NotFoundError,
 )
-from fairlead.cluster.front.tenants_shown import without_others
+from fairlead.cluster.front.visible_tenants import without_others
 from fairlead.cluster.protocol.access import Caller, Role
 from fairlead.cluster.protocol.api_models import (
     ENDED_STATES,

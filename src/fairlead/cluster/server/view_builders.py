@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 import fairlead
-from fairlead.cluster.front.tenants_shown import tenants_for
+from fairlead.cluster.front.visible_tenants import tenants_for
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     AttemptView,

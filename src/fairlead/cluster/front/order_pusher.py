@@ -17,7 +17,7 @@ class _Pushed(NamedTuple):
     at: float  # monotonic seconds
 
 
-class Pushing:
+class OrderPusher:
     """The streams of orders to agents, on the event loop.
 
     Every node that is told reports what came of it, at once and again as its jobs stop and start. Where a

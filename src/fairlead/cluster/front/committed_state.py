@@ -33,7 +33,7 @@ from fairlead.cluster.store.store import Store
 _SAMPLE = msgspec.msgpack.Decoder(Sample)
 
 
-class Committed:
+class CommittedState:
     """Any thread may ask. Steps of jobs that run are as their nodes told the front."""
 
     def __init__(self, directory: Path, table: LeaseTable, now_s: Callable[[], float]) -> None:

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from fairlead.cluster.front.messages import ShownNode, ShownStatus
-from fairlead.cluster.front.tenants_shown import tenants_for
+from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
+from fairlead.cluster.front.visible_tenants import tenants_for
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import NodeView, StatusView
 
 STATUS_TIMEOUT_S = 3.0  # a driver that has not published its status for so long does not answer now
 
 
-class Shown:
-    """Changed on the event loop's thread, read on any."""
+class ViewCache:
+    """The last status and nodes that the driver published. Changed on the event loop, read on any thread."""
 
     def __init__(
         self,
@@ -23,17 +23,17 @@ class Shown:
         monotonic: Callable[[], float] = time.monotonic,
         timeout_s: Callable[[], float] = lambda: math.inf,
     ) -> None:
-        """seen: when a node was heard of last, monotonic; 0 = never. patience_s: after so much silence of
+        """seen: when a node was heard of last, monotonic; 0 = never. timeout_s: after so much silence of
         a node it is shown as suspect, though the driver, which stands still, has not said so."""
         self._seen = seen
         self._timeout_s = timeout_s
         self._monotonic = monotonic
-        self._status: ShownStatus | None = None
-        self._nodes: dict[str, ShownNode] = {}
+        self._status: PublishedStatus | None = None
+        self._nodes: dict[str, PublishedNodeView] = {}
 
-    def take(self, message: ShownStatus | ShownNode) -> None:
+    def take(self, message: PublishedStatus | PublishedNodeView) -> None:
         """What the driver publishes."""
-        if isinstance(message, ShownStatus):
+        if isinstance(message, PublishedStatus):
             self._status = message
         elif message.view is None:
             self._nodes.pop(message.node, None)
@@ -74,7 +74,7 @@ class Shown:
         """All nodes; to a user, jobs of other tenants are -1."""
         return [self._node(node, caller) for _, node in sorted(self._nodes.copy().items())]
 
-    def _node(self, shown: ShownNode, caller: Caller) -> NodeView:
+    def _node(self, shown: PublishedNodeView, caller: Caller) -> NodeView:
         view = shown.view
         assert view is not None
         seen = self._seen(view.name)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.cluster.front.messages import ShownNode, ShownStatus
-from fairlead.cluster.front.shown import STATUS_TIMEOUT_S, Shown
+from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
+from fairlead.cluster.front.view_cache import STATUS_TIMEOUT_S, ViewCache
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     NodeView,
@@ -84,10 +84,10 @@ def status(**more: Any) -> StatusView:
 
 def test_a_status_says_how_old_it_is_when_the_driver_stands_still() -> None:
     clock = Clock()
-    shown = Shown(lambda _: 0.0, clock)
+    shown = ViewCache(lambda _: 0.0, clock)
     assert shown.is_stale
     assert shown.status(ADMIN) is None
-    shown.take(ShownStatus(status=status(), at=100.0))
+    shown.take(PublishedStatus(status=status(), at=100.0))
     clock.now += 1.0
     new = shown.status(ADMIN)
     assert new is not None
@@ -101,14 +101,14 @@ def test_a_status_says_how_old_it_is_when_the_driver_stands_still() -> None:
 
 def test_silent_nodes_are_seen_while_the_driver_stands_still() -> None:
     clock, seen = Clock(), {"a": 99.0, "b": 99.0, "c": 99.0}
-    shown = Shown(seen.__getitem__, clock, timeout_s=lambda: 4.0)
-    shown.take(ShownStatus(status=status(), at=100.0))
+    shown = ViewCache(seen.__getitem__, clock, timeout_s=lambda: 4.0)
+    shown.take(PublishedStatus(status=status(), at=100.0))
     for name in seen:
         view = NodeView(
             name=name, accelerator="v100", devices=1, state="drained" if name == "c" else "up",
             host="h", simulated_devices=True, last_seen_s=1.0, jobs=((),), state_since_s=5.0,
         )  # fmt: skip
-        shown.take(ShownNode(node=name, view=view, at=100.0))
+        shown.take(PublishedNodeView(node=name, view=view, at=100.0))
     assert [(n.state, n.age_s) for n in shown.nodes(ADMIN)] == [
         ("up", None),
         ("up", None),
@@ -124,8 +124,8 @@ def test_silent_nodes_are_seen_while_the_driver_stands_still() -> None:
 
 def test_users_are_shown_their_own_tenant_and_jobs() -> None:
     clock = Clock()
-    shown = Shown({"n": 98.0}.__getitem__, clock)
-    shown.take(ShownStatus(status=status(), at=100.0))
+    shown = ViewCache({"n": 98.0}.__getitem__, clock)
+    shown.take(PublishedStatus(status=status(), at=100.0))
     mine = shown.status(APE)
     assert mine is not None
     assert [(one.name, one.jobs) for one in mine.tenants] == [("apes", 1), ("others", 6)]
@@ -133,10 +133,10 @@ def test_users_are_shown_their_own_tenant_and_jobs() -> None:
         name="n", accelerator="v100", devices=2, state="up", host="h", simulated_devices=True,
         last_seen_s=50.0, jobs=((1,), (2,)), state_since_s=5.0,
     )  # fmt: skip
-    shown.take(ShownNode(node="n", view=view, at=90.0, owners={1: "apes", 2: "bees"}))
+    shown.take(PublishedNodeView(node="n", view=view, at=90.0, owners={1: "apes", 2: "bees"}))
     (node,) = shown.nodes(APE)
     assert node.jobs == ((1,), (-1,))
     assert (node.last_seen_s, node.state_since_s) == (2.0, 15.0)
     assert shown.nodes(ADMIN)[0].jobs == ((1,), (2,))
-    shown.take(ShownNode(node="n", view=None))
+    shown.take(PublishedNodeView(node="n", view=None))
     assert shown.nodes(ADMIN) == []
