@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fairlead.cluster.front.api.bodies import NewUser
 from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import (
@@ -215,6 +216,22 @@ def test_the_value_is_quoted_from_deep_inside() -> None:
     message = describe_error(wrong.value, content)
     assert message.startswith("total_steps: expected int, got 'xxx")
     assert len(message) < 100
+
+
+def test_a_similar_field_is_named_only_where_the_object_may_have_it() -> None:
+    with pytest.raises(msgspec.ValidationError) as wrong:
+        msgspec.convert({"name": "anna"}, NewUser)
+    fields = NewUser.__struct_fields__
+    assert describe_error(wrong.value, {}, fields) == "name: unknown field"
+    with pytest.raises(msgspec.ValidationError) as wrong:
+        msgspec.convert({"user": "anna", "tenat": "t"}, NewUser)
+    assert describe_error(wrong.value, {}, fields) == "tenat: unknown field; did you mean tenant?"
+
+
+def test_half_of_a_surrogate_pair_is_malformed_json() -> None:
+    with pytest.raises(msgspec.DecodeError) as wrong:
+        msgspec.json.decode(b'{"name": "\\ud800"}', type=JobSpec)
+    assert "half of a surrogate pair" in describe_error(wrong.value, None)
 
 
 def test_the_values_of_a_choice_are_named_wherever_the_job_is() -> None:

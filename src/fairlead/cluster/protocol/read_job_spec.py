@@ -3,7 +3,7 @@
 import difflib
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,14 +105,21 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
     _check_size(where, "command, container and env together", texts)
 
 
-def describe_error(problem: msgspec.MsgspecError, content: Any) -> str:
-    """msgspec's complaint as ``field: what was expected, got value``. content: what was decoded."""
+def describe_error(
+    problem: msgspec.MsgspecError,
+    content: Any,
+    fields: Sequence[str] = JobSpec.__struct_fields__,
+) -> str:
+    """msgspec's complaint as ``field: what was expected, got value``. content: what was decoded; fields:
+    those that the outermost object may have."""
     text, _, path = str(problem).partition(" - at `")
     path = path.rstrip("`").removeprefix("key in ")
     text = text.replace("`", "")
     text = text if text[1:2].isupper() else text[:1].lower() + text[1:]  # JSON stays JSON
     if path in ("", "$") and (unknown := UNKNOWN.fullmatch(text)):
-        return _unknown_field(unknown[1])
+        return _unknown_field(unknown[1], fields)
+    if text == "input data was truncated":  # what msgspec says of half of a surrogate pair, too
+        return "JSON is malformed: it is cut off, or has half of a surrogate pair"
     if path.endswith("[...]"):
         path = _failing_key(path, text, content)
     if not path.startswith("$"):
@@ -129,8 +136,8 @@ def describe_error(problem: msgspec.MsgspecError, content: Any) -> str:
     return f"{field}: {text}" if field else text
 
 
-def _unknown_field(name: str) -> str:
-    close = difflib.get_close_matches(name, JobSpec.__struct_fields__, n=1)
+def _unknown_field(name: str, fields: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, fields, n=1)
     return f"{shown(name)[1:-1]}: unknown field" + (f"; did you mean {close[0]}?" if close else "")
 
 
