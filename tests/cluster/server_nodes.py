@@ -116,6 +116,7 @@ class EngineNodes:
         self.service = service
         self.front = LocalFront(service.engine.state.fleet)
         self.nodes: list[PlayedNode] = []  # that report while a test waits
+        self._ahead_s = 0.0  # of the fleet's clock, over that of the machine
 
     def node(self, name: str, incarnation: str = "one.1", devices: int = 1) -> PlayedNode:
         played = PlayedNode(self, name, incarnation, devices)
@@ -154,6 +155,17 @@ class EngineNodes:
         job, attempt = self.until(leased)[0]
         node.run(job, attempt, loaded_step=0, step=5, saved_step=0)
         node.say()
+
+    def until_silence_tells(self, holds: Callable[[], Any]) -> Any:
+        """As ``until``, for what leases and silence bring about: their clock runs ahead meanwhile, in steps
+        in which no node that reports becomes suspect."""
+        self.service.engine.state.fleet.monotonic = lambda: time.monotonic() + self._ahead_s
+
+        def later() -> Any:
+            self._ahead_s += HEARTBEAT_S
+            return holds()
+
+        return self.until(later)
 
     def until(self, holds: Callable[[], Any], what: str = "it") -> Any:
         """Let the nodes report until something holds."""

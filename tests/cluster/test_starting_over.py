@@ -44,7 +44,8 @@ def test_a_unmanaged_job_that_is_stopped_has_what_it_keeps(client: Client, keeps
     assert client.job(job).starts_over == (not keeps)
     message = "It starts again from zero when it is stopped." in client.explain(job).why_here
     assert message == (not keeps)
-    client.pause(job)
+    lost = client.pause(job)
+    assert [one.partition(": its ")[0] for one in lost] == ([] if keeps else [f"job {job}"])
     until(lambda: client.attempts(job)[0].why == "paused", LIMIT_S)
     view = client.job(job)
     if keeps:

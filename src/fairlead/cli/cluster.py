@@ -11,6 +11,7 @@ from fairlead.cli.server_options import (
     JsonOption,
     asks_server,
     each,
+    warn,
 )
 from fairlead.cli.terminal_views import (
     comparison_screen,
@@ -76,8 +77,9 @@ def nodes(client: Client, json: JsonOption = False) -> None:
 @asks_server
 def drain(client: Client, node: NodeArgument) -> None:
     """Start nothing more on a node; its jobs move elsewhere."""
-    client.drain(node)
+    lost = client.drain(node)
     print(f"node {node} drains")
+    warn(lost)
 
 
 @asks_server

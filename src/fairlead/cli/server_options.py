@@ -58,19 +58,26 @@ def asks_server(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def each(kind: str, names: Iterable[T], act: Callable[[T], None], done: str) -> None:
-    """Every one is tried; the first refusal is raised when all have been."""
+def each(kind: str, names: Iterable[T], act: Callable[[T], list[str] | None], done: str) -> None:
+    """Every one is tried; the first refusal is raised when all have been. act: returns what is lost by it."""
     refused: list[FairleadError] = []
     for name in dict.fromkeys(names):
         try:
-            act(name)
+            lost = act(name)
             print(f"{kind} {name} {done}", flush=True)
+            warn(lost or ())
         except InputError as problem:
             refused.append(problem)
     for further in refused[1:]:
         print(f"fairlead: {further}", file=sys.stderr)
     if refused:
         raise refused[0]
+
+
+def warn(sentences: Iterable[str]) -> None:
+    """Say what went on all the same, but should be known."""
+    for sentence in sentences:
+        print(f"fairlead: {sentence}", file=sys.stderr, flush=True)
 
 
 def _token(file: Path | None) -> str:

@@ -18,6 +18,7 @@ from fairlead.cluster.protocol.api_models import (
     Comparison,
     Explanation,
     JobView,
+    LostWork,
     NodeView,
     Sample,
     StatusView,
@@ -132,9 +133,10 @@ class Client:
         """End a job for good. One that has ended stays as it is."""
         self._call("POST", f"/v1/jobs/{job:d}/cancel")
 
-    def pause(self, job: int) -> None:
-        """Have a job save its state and leave its devices until it is resumed."""
-        self._call("POST", f"/v1/jobs/{job:d}/pause")
+    def pause(self, job: int) -> list[str]:
+        """Have a job save its state and leave its devices until it is resumed. Returns a sentence where it
+        cannot save, and loses work."""
+        return self._call("POST", f"/v1/jobs/{job:d}/pause", LostWork).lost_work
 
     def resume(self, job: int) -> None:
         """Let a paused job run again. Raises InputError for one that is not paused."""
@@ -156,9 +158,10 @@ class Client:
         """Return all nodes, with their states and what their devices are used for."""
         return self._call("GET", "/v1/nodes", list[NodeView])
 
-    def drain(self, node: str) -> None:
-        """Take a node out of service: its jobs save and move, and none comes to it. For admins."""
-        self._call("POST", f"/v1/nodes/{_part(node)}/drain")
+    def drain(self, node: str) -> list[str]:
+        """Take a node out of service: its jobs save and move, and none comes to it. Returns a sentence for
+        each job that cannot save, and loses work. For admins."""
+        return self._call("POST", f"/v1/nodes/{_part(node)}/drain", LostWork).lost_work
 
     def undrain(self, node: str) -> None:
         """Put a drained node back into service. For admins."""

@@ -1,12 +1,19 @@
+import errno
 import os
+import resource
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fairlead.cluster.agent import locks, survivors
+from fairlead.cluster.agent.device_locks import DeviceLocks
+from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.proc import process
+from fairlead.cluster.agent.running_attempts import SpawnerStorage
+from fairlead.cluster.agent.spawner_takeover import take_over
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,
     boot_id,
@@ -129,6 +136,54 @@ def test_a_record_of_an_earlier_agent_is_read(tmp_path: Path) -> None:
     (found,) = read_records(tmp_path)
     assert (found.job, found.attempt, found.grace_s) == (4, 7, 5.0)
     assert found.leaders == ((12, 34),)
+
+
+def test_a_spawner_without_a_file_descriptor_waits_for_one_and_then_takes_over(
+    tmp_path: Path, bystander: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = process(bystander.pid)
+    assert known is not None
+    agent = AgentFiles(tmp_path / "run" / "nodes" / "n" / "i")
+    (tmp_path / "run" / "nodes" / "n").mkdir(parents=True)
+    lock = agent.make()
+    write_record(agent.attempt_records, record(known.pid, known.start_time, boot_id()))
+    boot_id.cache_clear()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    waits = iter(range(3))
+
+    def sleep(seconds: float) -> None:
+        if next(waits, None) is None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        real_sleep(seconds)
+
+    real_sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", sleep)
+    storage = SpawnerStorage(
+        tmp_path, (agent.attempt_records,), DeviceLocks(lambda d: tmp_path / str(d))
+    )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        status, ready = take_over(tmp_path, agent, storage, 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert ready.survivors == 1
+    assert bystander.wait(10.0) != 0
+    locks.release([*status, lock])
+
+
+def test_a_record_that_cannot_be_opened_for_want_of_a_descriptor_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_record(tmp_path, record(1, 1, "b"))
+
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fail)
+        with pytest.raises(OSError, match="Too many"):
+            read_records(tmp_path)
+    assert len(read_records(tmp_path)) == 1
 
 
 def test_the_boot_id_is_known_when_no_file_can_be_opened_any_more(

@@ -50,7 +50,7 @@ def test_a_job_that_takes_node_after_node_is_given_up(
         while (node := _trains(cluster, evil)) is not None:
             how(cluster, node)
             attempts += 1
-            cluster.until(
+            cluster.until_silence_tells(
                 lambda: cluster.service.attempts(ADMIN, evil)[attempts - 1].ended_s  # noqa: B023
             )
         view = cluster.job(evil)

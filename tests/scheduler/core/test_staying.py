@@ -7,7 +7,7 @@ from tests.scheduler.core.test_checkpoint import devices, setup
 from tests.scheduler.core.test_scheduler import ended, run, start, submit
 
 from fairlead.model.cluster import Cluster, Node, SlotType
-from fairlead.model.events import JobsSubmitted, NodeLost
+from fairlead.model.events import JobsCancelled, JobsSubmitted, NodeLost
 from fairlead.model.job import Job, JobId
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core import invariants
@@ -115,6 +115,59 @@ def test_who_goes_on_after_the_loss_of_a_node_stays_where_it_is(policy: str, los
             rounds[job] += 1
         invariants.check(core)
     assert max(rounds.values()) - min(rounds.values()) <= 2, "all have had as much"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(6))
+def test_no_job_of_any_size_moves_to_another_type_for_nothing(policy: str, seed: int) -> None:
+    """Jobs of one and two devices come and go, as fast on every type. Some wait."""
+    draw = np.random.default_rng(seed)
+    nodes = tuple(Node(f"n{i}", TYPES[i % 3], int(draw.integers(1, 4))) for i in range(4))
+    slots = tuple(SlotType(name) for name in TYPES)
+    rates = Throughputs(slots, job_types(("a", 1), ("a", 2)), np.ones((2, 3)), None)
+    core = build(setup(Cluster(nodes), policy, rates))
+    size: dict[int, int] = {}
+    for number in range(20):
+        time_s = 360.0 * number
+        if number == 0 or draw.random() < 0.4:
+            new = {len(size) + k: int(draw.choice([1, 1, 2])) for k in range(2)}
+            size |= new
+            jobs = tuple(Job(JobId(job), "a", wide, 1e7) for job, wide in new.items())
+            run(core, JobsSubmitted(time_s, jobs))
+        elif draw.random() < 0.2 and len(core.data.ledger.jobs.id) > 1:
+            run(core, JobsCancelled(time_s, (JobId(int(draw.choice(core.data.ledger.jobs.id))),)))
+        core.data.ledger.jobs.restart_s[:] = 1.0
+        before, current = devices(core), core.data.round.in_force
+        assert current is not None
+        run(core, ended(current, time_s + 360.0, 360.0))
+        invariants.check(core)
+        now = devices(core)
+        waiting = [size[int(job)] for job in core.data.ledger.jobs.id if job not in now]
+        for job in before.keys() & now.keys():
+            assert not _moved_for_nothing(core, job, before, now, waiting), (number, job)
+
+
+Places = dict[int, list[tuple[str, int]]]
+
+
+def _moved_for_nothing(
+    core: Scheduler, job: int, before: Places, now: Places, waiting: list[int]
+) -> bool:
+    """Is it on another type, and could be where it was with as many devices of each type in use? waiting:
+    devices of each job that waits."""
+    cluster = core.data.cluster
+    type_of = {node.name: node.accelerator for node in cluster.nodes}
+    old_type, new_type = (type_of[where[job][0][0]] for where in (before, now))
+    if old_type == new_type:
+        return False
+    was = set(before[job])
+    others = [set(where) for where in now.values() if was & set(where)]
+    if not others:
+        have = sum(node.devices for node in cluster.nodes if node.accelerator == new_type)
+        used = sum(len(where) for where in now.values() if type_of[where[0][0]] == new_type)
+        room = have - used + len(was)
+        return all(wide > room for wide in waiting)
+    return set.union(*others) == was
 
 
 def test_what_a_job_has_counts_for_the_share_that_it_stands_for() -> None:

@@ -3,7 +3,8 @@
 import numpy as np
 
 from fairlead.scheduler.placement.avoid_nodes import DeviceAssignment
-from fairlead.scheduler.placement.undo_moves import move_back, swap_back
+from fairlead.scheduler.placement.records import Topology
+from fairlead.scheduler.placement.undo_moves import exchange_back, move_back, swap_back
 
 
 def placed(*devices: list[int]) -> DeviceAssignment:
@@ -55,3 +56,65 @@ def test_rows_that_move_in_a_circle_all_go_back() -> None:
     moved = placed([1], [2], [0])
     back = {row: old(row) for row in range(3)}
     assert rows(swap_back(moved, back, lambda *_: True)) == [[0], [1], [2]]
+
+
+def test_a_row_that_was_the_third_of_a_circle_is_known_to_be_back() -> None:
+    moved = placed([1], [2], [0])
+    result = swap_back(moved, {row: old(row) for row in range(3)}, lambda *_: True)
+    assert result.kept.all()
+
+
+# Devices 0 to 3 are of slot 0, 4 to 7 of slot 1; rows have been on slot 1, see ``old``.
+TOPOLOGY = Topology(
+    device_type=np.repeat([0, 1], 4),
+    device_node=np.repeat([0, 1], 4),
+    usable=np.ones(8, np.bool_),
+    fewest_servers=np.ones((2, 5), np.int64),
+    accelerator_of_slot=np.array([0, 1]),
+    other_locality=np.array([-1, -1]),
+    scattered=np.zeros(2, np.bool_),
+)
+
+
+def on(assignment: DeviceAssignment, *slots: int) -> DeviceAssignment:
+    assignment.slot[:] = slots
+    return assignment
+
+
+def test_a_row_changes_places_with_smaller_ones() -> None:
+    before = on(placed([0, 1], [4], [5]), 0, 1, 1)
+    result = exchange_back(before, {0: old(4, 5)}, TOPOLOGY, lambda *_: True)
+    assert rows(result) == [[4, 5], [0], [1]]
+    assert (result.slot.tolist(), result.kept.tolist()) == ([1, 0, 0], [True, False, False])
+    assert rows(exchange_back(before, {0: old(4, 5)}, TOPOLOGY, lambda row, *_: row != 2)) == rows(
+        before
+    )
+
+
+def test_rows_change_places_with_a_larger_one() -> None:
+    before = on(placed([0], [2], [4, 5]), 0, 0, 1)
+    back = {0: old(4), 1: old(5)}
+    assert rows(exchange_back(before, back, TOPOLOGY, lambda *_: True)) == [[4], [5], [0, 2]]
+
+
+def test_a_row_goes_back_for_a_larger_one_only_where_that_finds_free_devices() -> None:
+    before = on(placed([0], [4, 5]), 0, 1)
+    back, free = {0: old(4)}, np.ones(8, np.bool_)
+    free[[0, 4, 5]] = False
+    assert rows(exchange_back(before, back, TOPOLOGY, lambda *_: True)) == rows(before)
+    found = exchange_back(before, back, TOPOLOGY, lambda *_: True, free=free)
+    assert rows(found) == [[4], [0, 1]]
+    free[1:4] = False
+    assert rows(exchange_back(before, back, TOPOLOGY, lambda *_: True, free=free)) == rows(before)
+
+
+def test_who_shares_devices_with_a_row_that_stays_keeps_them() -> None:
+    before = on(placed([0, 1], [4], [6]), 0, 1, 1)
+    result = exchange_back(before, {0: old(4, 5)}, TOPOLOGY, lambda *_: True)
+    assert rows(result) == rows(before), "of slot 1 there would be one device less in use"
+
+
+def test_where_locality_matters_rows_of_other_sizes_do_not_change_places() -> None:
+    before = on(placed([0, 1], [4], [5]), 0, 1, 1)
+    topology = TOPOLOGY._replace(other_locality=np.array([2, -1, 0]))
+    assert rows(exchange_back(before, {0: old(4, 5)}, topology, lambda *_: True)) == rows(before)

@@ -13,7 +13,7 @@ from fairlead.cluster.agent.attempt_times import DeviceWait, StopOrder, Training
 from fairlead.cluster.agent.lease import NodeLease, ReportedLease
 from fairlead.cluster.agent.rank_failures import one_line, sentence
 from fairlead.cluster.agent.stalls import AttemptStall
-from fairlead.cluster.protocol.messages import Assignment, AttemptStatus, Failure
+from fairlead.cluster.protocol.messages import WOULD_LOSE, Assignment, AttemptStatus, Failure
 
 State = Literal["starting", "running", "stopping", "ended"]
 _MAX_REASON = 1000  # characters of a reason
@@ -249,8 +249,8 @@ class NodeAttempt:
         why = self.steps.save_problem
         if self.directory_problem or not why:
             return self.directory_problem
-        lost = f"a stop would lose the work since step {max(self.steps.saved_step, 0)}"
-        return f"no checkpoint can be saved ({one_line(why)}): {lost}"
+        lost = f"{WOULD_LOSE} the work since step {max(self.steps.saved_step, 0)}"
+        return f"no checkpoint can be saved ({one_line(why)}){lost}"
 
     def _trained_s(self, now: float) -> float:
         """Seconds that its steps have taken, saves excluded; -1 = not known."""

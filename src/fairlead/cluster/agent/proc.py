@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 TOKEN = "FAIRLEAD_TOKEN"
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _ENV_START = 49  # field 50 of proc_pid_stat(5)
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)  # of an OSError: this process has none, or nobody
 STOPPED = "Tt"  # states of a process that a signal, or a tracer, keeps from running
 
 

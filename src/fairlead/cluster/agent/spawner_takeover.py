@@ -3,7 +3,10 @@
 import logging
 import signal
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.adopted import end_adopted
@@ -11,11 +14,12 @@ from fairlead.cluster.agent.lock_holders import lock_holders
 from fairlead.cluster.agent.machine import AgentFiles, clear
 from fairlead.cluster.agent.running_attempts import SpawnerStorage
 from fairlead.cluster.agent.spawner_messages import Ready
-from fairlead.cluster.agent.survivors import end_survivors, read_records
+from fairlead.cluster.agent.survivors import boot_id, end_survivors, read_records
 
 _RETRY_S = 0.05  # between tries to take the lock
 _POLL_S = 1.0  # between polls at who holds it
 _MAX_STOPPED_POLLS = 5  # in a row, at which its holder was kept from running by a signal
+_Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
@@ -28,7 +32,13 @@ def take_over(
 
     state, record: of the agent; adopts: its pid, where it adopts what a spawner leaves behind, else 0.
     """
-    status = [_take(path) for path in (state / "spawner.lock", record.path / "spawner.lock")]
+    paths = state / "spawner.lock", record.path / "spawner.lock"
+    status = [_when_files_open(partial(_take, path)) for path in paths]
+    return status, _when_files_open(partial(_end_earlier, record, storage, adopts))
+
+
+def _end_earlier(record: AgentFiles, storage: SpawnerStorage, adopts: int) -> Ready:
+    """End what is left of earlier spawners and agents."""
     survivors = sum(
         end_survivors(folder, read_records(folder), record.incarnation)
         for folder in storage.attempt_records
@@ -40,7 +50,24 @@ def take_over(
             survivors += ended
             cleared.append(before.incarnation)
     survivors += end_adopted(adopts)
-    return status, Ready(survivors=survivors, cleared=tuple(cleared))
+    return Ready(survivors=survivors, cleared=tuple(cleared))
+
+
+def _when_files_open(do: Callable[[], _Result]) -> _Result:
+    """Try again for as long as there is no file descriptor left: without one nobody sees what still runs, and
+    a spawner that ends is only followed by the next."""
+    warned = False
+    while True:
+        try:
+            boot_id()  # to begin with, for what cannot be read later is taken for gone
+            return do()
+        except OSError as problem:
+            if problem.errno not in proc.NO_DESCRIPTORS:
+                raise
+            if not warned:
+                _log.warning("waits for a file descriptor to look for what still runs: %s", problem)
+            warned = True
+        time.sleep(_RETRY_S)
 
 
 def _take(path: Path) -> int:

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from fairlead.cluster.agent.proc import (
+    NO_DESCRIPTORS,
     Process,
     kill_exactly,
     processes,
@@ -91,7 +92,8 @@ def _remove(path: Path) -> None:
 
 
 def read_records(folder: Path, *, keep: bool = False) -> list[AttemptRecord]:
-    """All that can be read; a file that cannot is removed, with a warning, unless it is to be kept."""
+    """All that can be read; a file that cannot is removed, with a warning, unless it is to be kept. Raises
+    OSError then where there is no file descriptor to read with."""
     records = []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -99,6 +101,8 @@ def read_records(folder: Path, *, keep: bool = False) -> list[AttemptRecord]:
         except (OSError, *UNREADABLE) as problem:
             if keep:
                 continue
+            if isinstance(problem, OSError) and problem.errno in NO_DESCRIPTORS:
+                raise  # that says nothing of the file
             _log.warning(
                 "%s: is damaged (%s); what it tells of is found by other marks", path, problem
             )

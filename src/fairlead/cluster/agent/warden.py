@@ -27,6 +27,7 @@ from fairlead.cluster.agent.proc import kill_exactly
 from fairlead.cluster.agent.spawner_messages import SpawnerFrames, framed
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,
+    boot_id,
     end_survivors,
     find_survivors,
     read_records,
@@ -194,6 +195,8 @@ class Warden:
 
     def run(self) -> None:
         """Blocks."""
+        with contextlib.suppress(OSError):
+            boot_id()  # later there may be no file descriptor left for it
         if self._listen():
             return
         ends = self._ends(time.monotonic())

@@ -65,8 +65,9 @@ class Facade(Protocol):
     def cancel(self, caller: Caller, job: int) -> None:
         """End a job for good; one that has ended stays as it is."""
 
-    def pause(self, caller: Caller, job: int) -> None:
-        """Have a job save, stop, and wait until it is resumed."""
+    def pause(self, caller: Caller, job: int) -> list[str]:
+        """Have a job save, stop, and wait until it is resumed. Returns a sentence where it cannot save, and
+        loses work."""
 
     def resume(self, caller: Caller, job: int) -> None:
         """Let a paused job run again; ConflictError for one that is not paused."""
@@ -102,8 +103,9 @@ class Facade(Protocol):
     def nodes(self, caller: Caller) -> list[NodeView]:
         """Return all nodes."""
 
-    def drain(self, caller: Caller, node: str) -> None:
-        """Take a node out of service: its jobs save and move, and none comes to it."""
+    def drain(self, caller: Caller, node: str) -> list[str]:
+        """Take a node out of service: its jobs save and move, and none comes to it. Returns a sentence for
+        each job that cannot save, and loses work."""
 
     def undrain(self, caller: Caller, node: str) -> None:
         """Put a drained node back into service."""

@@ -190,6 +190,12 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     share: dict[str, float]  # tenant -> part of the devices held
 
 
+class LostWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs lose that were told to stop and cannot save."""
+
+    lost_work: list[str] = []  # a sentence for each of them
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The story of a job."""
 

@@ -34,6 +34,7 @@ SERVICE = "fairlead.Agents"
 EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
 AGENT_LEAVES = "agent leaves"
 ORPHANED = "the process that owned the ranks died"
+WOULD_LOSE = ": a stop would lose"  # in a ``directory_problem``, before what it would
 SPAWNER_STALLED = "the process that owned the ranks stood still"
 LARGEST_LOG = 256 << 10  # bytes in a LogChunk
 ASSIGNMENT_BYTES = 256 << 10  # no Assignment is larger: its texts 128 KiB (JOB_BYTES), paths 80 KiB

@@ -8,6 +8,7 @@ from fairlead.cluster.forecasting.forecast import UNBOUNDED_COST_S
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
+from fairlead.cluster.server.lost_work import why_not_saved
 from fairlead.model.events import RestartCostsLearned
 from fairlead.model.job import JobId
 from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
@@ -96,7 +97,7 @@ class RestartCostsOfJobs:
         if self._keeps_devices(start, now):
             return UNBOUNDED_COST_S
         unkept_s = 0.0
-        if start.row.spec.unmanaged and start.leader is not None:
+        if start.leader is not None and (start.row.spec.unmanaged or why_not_saved(start)):
             unkept_s = _unkept_s(start)
         return setup.restart_costs.default_s + unkept_s / setup.settings.preemption_hysteresis
 
@@ -113,7 +114,8 @@ class RestartCostsOfJobs:
 
 
 def _unkept_s(start: Attempt) -> float:
-    """Seconds that a job without the iterator has run for what its own checkpoints do not keep."""
+    """Seconds that a job has run for what its checkpoints do not keep: one without the iterator saves when it
+    likes, and of another the saves fail."""
     assert start.leader is not None
     if start.row.starts_over:
         return start.leader.ran_s

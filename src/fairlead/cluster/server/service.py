@@ -34,6 +34,7 @@ from fairlead.cluster.protocol.messages import Register, Welcome
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec, check_weight
 from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.server.forecasting import Forecasting
+from fairlead.cluster.server.lost_work import lost_work
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.server_loop import LoopArguments, ServerLoop
 from fairlead.cluster.server.submissions import Submission, SubmissionQueue
@@ -210,21 +211,22 @@ class Service:
             return
         engine.state.emit(JobsCancelled(now, (JobId(row.id),)))
 
-    def pause(self, caller: Caller, job: int) -> None:
-        """It saves, stops, and waits to be resumed."""
-        self._on_open(caller, job, self._pause)
+    def pause(self, caller: Caller, job: int) -> list[str]:
+        """It saves, stops, and waits to be resumed. Returns sentences about work that is lost."""
+        return self._on_open(caller, job, self._pause)
 
-    def _pause(self, row: JobRow) -> None:
+    def _pause(self, row: JobRow) -> list[str]:
         if row.state == "paused":
-            return
+            return []
         engine = self.engine
+        lost = lost_work(engine.state.fleet, engine.state.registry.live.get(row.id, ()))
         row.state, row.reason = "paused", "paused by its owner"
         engine.state.registry.dirty_jobs.add(row.id)
         self.forecasting.forecaster.track_record.interrupted(row.id)
-        if engine.parts.jobs.admission.awaits_fitting_cluster(row.id):
-            return
-        now = engine.state.now_s()
-        engine.state.emit(JobsPaused(now, np.array([row.id]), True))
+        if not engine.parts.jobs.admission.awaits_fitting_cluster(row.id):
+            now = engine.state.now_s()
+            engine.state.emit(JobsPaused(now, np.array([row.id]), True))
+        return lost
 
     def resume(self, caller: Caller, job: int) -> None:
         """A paused job takes part again."""
@@ -257,12 +259,12 @@ class Service:
             now = engine.state.now_s()
             engine.state.emit(JobsReweighted(now, np.array([row.id]), np.array([weight])))
 
-    def _on_open(self, caller: Caller, job: int, do: Callable[[JobRow], None]) -> None:
+    def _on_open(self, caller: Caller, job: int, do: Callable[[JobRow], _Result]) -> _Result:
         """Do something with a job that has not ended."""
         _person(caller)
         self._row(caller, job)
 
-        def run() -> None:
+        def run() -> _Result:
             row = self.engine.state.registry.jobs.get(job)
             # In its row it has ended only once its round is reported: it stands as it is shown.
             shown = (
@@ -270,10 +272,11 @@ class Service:
             )
             if row is None or not row.open or shown in ENDED_STATES:
                 raise ConflictError(f"job {job}: has ended already")
-            do(row)
+            result = do(row)
             self.forecasting.forecaster.outdate()
+            return result
 
-        self._change(run)
+        return self._change(run)
 
     def jobs(
         self,
@@ -353,9 +356,16 @@ class Service:
         """All nodes."""
         return self.viewer.nodes(caller)
 
-    def drain(self, caller: Caller, node: str) -> None:
-        """Jobs leave the node, saved, and none comes to it."""
-        self._on_node(caller, node, lambda: self.engine.parts.nodes.service.drain(node, True))
+    def drain(self, caller: Caller, node: str) -> list[str]:
+        """Jobs leave the node, saved, and none comes to it. Returns sentences about work that is lost."""
+
+        def run() -> list[str]:
+            state = self.engine.state
+            lost = lost_work(state.fleet, state.registry.on_node.get(node, {}).values())
+            self.engine.parts.nodes.service.drain(node, True)
+            return lost
+
+        return self._on_node(caller, node, run)
 
     def undrain(self, caller: Caller, node: str) -> None:
         """The node takes jobs again."""
@@ -365,15 +375,15 @@ class Service:
         """Forget a node that is drained, offline or lost."""
         self._on_node(caller, node, lambda: self.engine.parts.nodes.membership.remove(node))
 
-    def _on_node(self, caller: Caller, node: str, do: Callable[[], None]) -> None:
+    def _on_node(self, caller: Caller, node: str, do: Callable[[], _Result]) -> _Result:
         _admin(caller)
 
-        def run() -> None:
+        def run() -> _Result:
             if node not in self.engine.state.fleet.nodes:
                 raise NotFoundError(f"node {node[:80]!r}: there is none")
-            do()
+            return do()
 
-        self._change(run)
+        return self._change(run)
 
     def set_policy(self, caller: Caller, policy: str) -> None:
         """From the next round on."""
@@ -418,15 +428,15 @@ class Service:
         future = self.engine.call(do)
         return self._durable(future, future.cancel)
 
-    def _change(self, do: Callable[[], None]) -> None:
+    def _change(self, do: Callable[[], _Result]) -> _Result:
         """Have something changed that is scheduled, or on which. Raises StoreError where nothing may be."""
 
-        def run() -> None:
+        def run() -> _Result:
             if self.engine.state.halted:
                 raise StoreError(self.engine.state.halted)
-            do()
+            return do()
 
-        self._do(run)
+        return self._do(run)
 
     def _durable(self, future: "Future[_Result]", withdraw: Callable[[], bool]) -> _Result:
         """The result, once it is durable. withdraw: have it not done, if nobody has begun with it; returns

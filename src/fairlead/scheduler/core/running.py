@@ -26,6 +26,7 @@ from fairlead.scheduler.placement.records import (
 from fairlead.scheduler.placement.rule import BUILT_IN, PlacementRequest, PlacementRule, ask
 from fairlead.scheduler.placement.undo_moves import (
     SlotAndDevices,
+    exchange_back,
     move_back,
     rates_equal,
     swap_back,
@@ -198,12 +199,9 @@ class ActiveRound:
         self, group: Ints, assignment: DeviceAssignment, before: PreviousRound
     ) -> DeviceAssignment:
         """Undo moves to another type where a job group is no faster and its old devices cost no more: such a
-        move is not worth a start. A job group that is placed on them and runs as fast on the new ones takes
-        those. Where all jobs run no other wants these devices, so it takes them also where they are free.
+        move is not worth a start. Job groups that are placed on them and run as fast on the new ones take
+        those. It takes them also where they are free, unless a job that waits could run on what it leaves.
         group: (rows,) of the ledger."""
-        groups, jobs, running = self.ledger.groups, self.ledger.jobs, len(group)
-        if self.ledger.width > 1:  # no job is in two that run
-            running = int(np.count_nonzero(groups.members[group] >= 0))
         slot, of_slot = self._previous_slots(group, before), self.topology.accelerator_of_slot
         rows = np.flatnonzero((slot >= 0) & (of_slot[slot] != of_slot[assignment.slot]))
         if not len(rows):
@@ -226,16 +224,62 @@ class ActiveRound:
                 )[0]
             )
 
-        swapped = swap_back(assignment, back, fits)
-        if running < jobs.n:
-            return swapped
-        price = self.cluster.price[of_slot]
-        pairs = {
+        waiting, result, kept = self._waiting(group), assignment, -1
+        while kept < (kept := int(np.count_nonzero(result.kept))):  # one makes room for another
+            result = swap_back(result, back, fits)
+            pairs = self._as_cheap(group, result, back)
+            if len(waiting):
+                result = exchange_back(result, back, self.topology, fits)
+                result = move_back(result, self._of_no_use(result, pairs, waiting))
+            else:
+                result = move_back(result, pairs)
+                free = usable.copy()
+                free[result.devices] = False
+                result = exchange_back(result, back, self.topology, fits, free=free)
+        return result
+
+    def _as_cheap(
+        self, group: Ints, assignment: DeviceAssignment, back: dict[int, SlotAndDevices]
+    ) -> dict[int, SlotAndDevices]:
+        """Of rows that would go back, those that have a share there, or to which it costs no more."""
+        share, price = (
+            self.ledger.groups.share,
+            self.cluster.price[self.topology.accelerator_of_slot],
+        )
+        return {
             row: where
             for row, where in back.items()
-            if groups.share[group[row], where[0]] > 0 or price[where[0]] <= price[swapped.slot[row]]
+            if share[group[row], where[0]] > 0 or price[where[0]] <= price[assignment.slot[row]]
         }
-        return move_back(swapped, pairs)
+
+    def _waiting(self, group: Ints) -> Ints:
+        """Job groups of single jobs that do not run. group: (rows,) who runs."""
+        runs = np.zeros(self.ledger.jobs.n, np.bool_)
+        members = self.ledger.groups.members[group]
+        runs[members[members >= 0]] = True
+        waiting: Ints = self.ledger.single_job_rows()[~runs]
+        return waiting
+
+    def _of_no_use(
+        self, assignment: DeviceAssignment, back: dict[int, SlotAndDevices], waiting: Ints
+    ) -> dict[int, SlotAndDevices]:
+        """Of rows that would go back, those that leave nothing on which a job that waits could run: else
+        another decision, which the free devices bring about at once, would come out the same again."""
+        topology, groups = self.topology, self.ledger.groups
+        free = topology.usable.copy()
+        free[assignment.devices] = False
+        found: dict[int, SlotAndDevices] = {}
+        for row, where in sorted(back.items()):
+            if assignment.slot[row] == where[0]:
+                continue
+            accelerator = topology.accelerator_of_slot[assignment.slot[row]]
+            left = int(np.count_nonzero(free & (topology.device_type == accelerator)))
+            left += len(assignment.of(row))
+            runs_there = groups.rate[waiting][:, topology.accelerator_of_slot == accelerator, 0] > 0
+            if not (runs_there.any(axis=1) & (groups.scale[waiting] <= left)).any():
+                found[row] = where
+                free[assignment.of(row)] = topology.usable[assignment.of(row)]
+        return found
 
     def _previous_slots(self, group: Ints, before: PreviousRound) -> Ints:
         """(rows,) the slot of a job group in the round before, -1 = it did not run. group: ledger rows."""

@@ -1,11 +1,13 @@
 """Undo moves between accelerator types that gain nothing, after a rule of placement has made them."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairlead.model.arrays import Ints
+from fairlead.model.arrays import Bools, Ints
 from fairlead.scheduler.placement.avoid_nodes import DeviceAssignment
+from fairlead.scheduler.placement.records import Topology
 
 SlotAndDevices = tuple[int, Ints]  # slot and devices of a row in the round before
 
@@ -19,9 +21,7 @@ def swap_back(
     these: it takes the row's place in return. old: as in ``move_back``; fits: (row, one slot, another)
     whether the row runs as fast on one as on the other."""
     result = assignment.copied()
-    holder = {
-        device: row for row in range(len(assignment.slot)) for device in assignment.of(row).tolist()
-    }
+    holder = _holders(assignment)
     for row in sorted(old):
         slot, devices = old[row]
         mine = result.of(row).copy()
@@ -37,15 +37,116 @@ def swap_back(
         result.slot[row], result.kept[row] = slot, True
         holder.update(dict.fromkeys(mine.tolist(), other))
         holder.update(dict.fromkeys(devices.tolist(), row))
+    _note_kept(result, old)
     return result
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """Rows that go back, and those that are placed on their devices and take theirs."""
+
+    back: set[int] = field(default_factory=set)
+    others: set[int] = field(default_factory=set)
+
+
+def exchange_back(
+    assignment: DeviceAssignment,
+    old: Mapping[int, SlotAndDevices],
+    topology: Topology,
+    fits: Callable[[int, int, int], bool],
+    *,
+    free: Bools | None = None,
+) -> DeviceAssignment:
+    """The placement with rows on the devices that they had, where rows of other sizes are placed on these:
+    those take the devices of the rows that go back in return, all of one slot. old, fits: as in
+    ``swap_back``; free: (devices,) that may be taken besides. None: none, and of each type as many are used
+    afterwards as before.
+
+    Only between slots without another locality: the locality of who changes places does not matter there."""
+    result, even = assignment.copied(), free is None
+    free = np.zeros(len(topology.usable), np.bool_) if free is None else free.copy()
+    for row in sorted(old):
+        holder = _holders(result)
+        found = _exchange(result, row, old, holder, topology)
+        if found is None:
+            continue
+        target = int(result.slot[row])
+        if not all(fits(other, int(result.slot[other]), target) for other in found.others):
+            continue
+        accelerator = topology.accelerator_of_slot[target]
+        mine = [d for one in sorted(found.back) for d in result.of(one).tolist()]
+        spare = np.flatnonzero(free & (topology.device_type == accelerator)).tolist()
+        theirs = sorted(found.others, key=lambda other: (-len(result.of(other)), other))
+        need = sum(len(result.of(other)) for other in theirs)
+        if need > len(mine) + len(spare) or (even and need != len(mine)):
+            continue
+        left = {d for other in theirs for d in result.of(other).tolist()}
+        pool = iter(sorted(mine) + spare)
+        for other in theirs:
+            result.of(other)[:] = sorted(next(pool) for _ in result.of(other))
+            result.slot[other], result.kept[other] = target, False
+        for one in sorted(found.back):
+            slot, devices = old[one]
+            result.of(one)[:], result.slot[one], result.kept[one] = devices, slot, True
+        if free.any():
+            free[[*left, *mine]] = True
+            free[result.devices] = False
+    _note_kept(result, old)
+    return result
+
+
+def _exchange(
+    assignment: DeviceAssignment,
+    row: int,
+    old: Mapping[int, SlotAndDevices],
+    holder: Mapping[int, int],
+    topology: Topology,
+) -> _Exchange | None:
+    """Who has to change places for a row to go back; None = it has nobody to change with, or cannot."""
+    slot, target = old[row][0], int(assignment.slot[row])
+    if slot == target or topology.other_locality[slot] >= 0 or topology.other_locality[target] >= 0:
+        return None
+    came_from = {
+        device: one
+        for one in sorted(old)
+        if old[one][0] == slot and assignment.slot[one] == target
+        for device in old[one][1].tolist()
+    }
+    found, ahead = _Exchange(), [row]
+    while ahead:
+        one = ahead.pop()
+        if one in found.back:
+            continue
+        found.back.add(one)
+        for device in old[one][1].tolist():
+            other = holder.get(device, -1)
+            if other < 0 or other in found.others or other in found.back:
+                continue
+            if assignment.slot[other] != slot:
+                return None
+            found.others.add(other)
+            theirs = (came_from.get(d) for d in assignment.of(other).tolist())
+            ahead.extend(one for one in theirs if one is not None)
+    return found if found.others else None
+
+
+def _note_kept(assignment: DeviceAssignment, old: Mapping[int, SlotAndDevices]) -> None:
+    """Who changed places in a circle may be back by the turn of another."""
+    for row, (_, devices) in old.items():
+        assignment.kept[row] |= np.array_equal(np.sort(assignment.of(row)), np.sort(devices))
+
+
+def _holders(assignment: DeviceAssignment) -> dict[int, int]:
+    """Device -> the row that is placed on it."""
+    return {
+        device: row for row in range(len(assignment.slot)) for device in assignment.of(row).tolist()
+    }
 
 
 def move_back(assignment: DeviceAssignment, old: Mapping[int, SlotAndDevices]) -> DeviceAssignment:
     """The placement with rows on the devices that they had, as far as no other row is placed on them, or
     only rows that go back themselves. old: row -> where it was; no two rows were on one device."""
-    holder = {
-        device: row for row in range(len(assignment.slot)) for device in assignment.of(row).tolist()
-    }
+    holder = _holders(assignment)
     back, more = set(old), True
     while more:
         stuck = {

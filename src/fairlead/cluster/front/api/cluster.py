@@ -17,6 +17,7 @@ from fairlead.cluster.front.api.params import NodePath
 from fairlead.cluster.front.api.schema import answers, no_content, takes
 from fairlead.cluster.protocol.api_models import (
     Comparison,
+    LostWork,
     NodeView,
     Sample,
     StatusView,
@@ -56,12 +57,12 @@ def nodes(context: Context) -> Response:
     "/nodes/{name}/drain",
     summary="Drain a node",
     dependencies=_changes,
-    **no_content(404, 409),
+    responses=answers(LostWork, 404, 409),
 )
 def drain(context: Context, name: NodePath) -> Response:
-    """Start nothing more on a node; its jobs move elsewhere. For admins."""
-    context.facade.drain(context.caller, name)
-    return Response(status_code=204)
+    """Start nothing more on a node; its jobs move elsewhere. Says what jobs lose that cannot save. For
+    admins."""
+    return answer(LostWork(lost_work=context.facade.drain(context.caller, name)))
 
 
 @router.post(

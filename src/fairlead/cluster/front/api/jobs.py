@@ -25,6 +25,7 @@ from fairlead.cluster.protocol.api_models import (
     Explanation,
     JobState,
     JobView,
+    LostWork,
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import check_spec, check_weight
@@ -133,12 +134,12 @@ def cancel(context: Context, job: JobPath) -> Response:
 @router.post(
     "/{job}/pause",
     summary="Pause",
-    **no_content(404, 409),
+    responses=answers(LostWork, 404, 409),
 )
 def pause(context: Context, job: JobPath) -> Response:
-    """Take a job off its devices until it is resumed; it saves a checkpoint first."""
-    context.facade.pause(context.caller, job)
-    return Response(status_code=204)
+    """Take a job off its devices until it is resumed; it saves a checkpoint first. Says what it loses if it
+    cannot."""
+    return answer(LostWork(lost_work=context.facade.pause(context.caller, job)))
 
 
 @router.post(

@@ -1,0 +1,101 @@
+"""Whoever stops a job that cannot save is told what is lost, and the scheduler takes it into account."""
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
+
+from fairlead.cluster.protocol.messages import WOULD_LOSE
+from fairlead.cluster.server.restart_costs import RestartCostsOfJobs
+from fairlead.model.job import JobId
+
+WHY = "no checkpoint can be saved (OSError: [Errno 28] No space left on device)"
+FAILS = f"{WHY}{WOULD_LOSE} the work since step 100"
+LONG_S = 3600.0
+
+
+def _runs(cluster: EngineNodes, node: PlayedNode, **more: object) -> int:
+    """A job whose attempt is leased, and runs."""
+    unmanaged = more.pop("unmanaged", False)
+    job = cluster.submit(unmanaged=unmanaged, keeps_progress=more.pop("keeps_progress", False))
+    cluster.until(lambda: (job, 1) in node.leased)
+    node.run(job, 1, **more)
+    cluster.until(lambda: cluster.job(job).state == "running")
+    return job
+
+
+def _trains(cluster: EngineNodes, node: PlayedNode, problem: str) -> int:
+    told = {"loaded_step": 0, "step": 440, "saved_step": 100, "trained_s": 4.4}
+    job = _runs(cluster, node, **told, step_age_s=0.0, ran_s=4.4, directory_problem=problem)
+    cluster.until(lambda: cluster.job(job).steps == 440)
+    return job
+
+
+@pytest.mark.parametrize("how", ["pause", "drain"])
+def test_a_job_whose_saves_fail_is_told_with_the_steps_that_are_lost(
+    tmp_path: Path, how: str
+) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node = cluster.node("a")
+        node.register()
+        job = _trains(cluster, node, FAILS)
+
+        def stop() -> list[str]:
+            service = cluster.service
+            return service.pause(ADMIN, job) if how == "pause" else service.drain(ADMIN, "a")
+
+        assert stop() == [
+            f"job {job}: its last 340 steps, since step 100, are lost unless it can save now: {WHY}"
+        ]
+        assert stop() == [], "it is being stopped already"
+
+
+def test_a_job_that_saves_loses_nothing(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node = cluster.node("a")
+        node.register()
+        job = _trains(cluster, node, "")
+        assert cluster.service.pause(ADMIN, job) == []
+
+
+def test_a_job_that_starts_over_is_told_with_all_its_steps(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("a", devices=2)
+        node.register()
+        kept = _runs(cluster, node, unmanaged=True, keeps_progress=True, ran_s=50.0)
+        lost = _runs(cluster, node, unmanaged=True, ran_s=50.0)
+        cluster.until(lambda: cluster.job(lost).steps >= 2 and cluster.job(kept).steps >= 2)
+        (told,) = cluster.service.drain(ADMIN, "a")
+        over = "it starts again from zero when it is stopped"
+        assert re.fullmatch(rf"job {lost}: its [\d,]+ steps are lost: {over}", told), told
+
+
+@pytest.mark.parametrize(("problem", "unkept_s"), [(FAILS, 3.4), ("", 0.0)])
+def test_work_that_cannot_be_saved_is_weighed_in_preemption(
+    tmp_path: Path, problem: str, unkept_s: float
+) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node = cluster.node("a")
+        node.register()
+        job = _trains(cluster, node, problem)
+        state = cluster.service.engine.state
+
+        def cost_s() -> float:
+            current, core, setup = state.round, state.scheduler, state.setup
+            assert current is not None
+            assert core is not None
+            assert setup is not None
+            start = current.starts[job]
+            assert start.leader is not None
+            start.statuses["a"] = replace(start.leader, trained_s=4.4, ran_s=4.4)
+            core.data.ledger.jobs.restart_s[:] = 1e6  # so that it has to be told anew
+            learned = RestartCostsOfJobs(state).learned(current, state.now_s() + 1e6)
+            assert learned is not None
+            assert learned.jobs.tolist() == [JobId(job)]
+            usual_s = setup.restart_costs.default_s
+            factor: float = setup.settings.preemption_hysteresis
+            return (float(learned.restart_s[0]) - usual_s) * factor
+
+        assert cluster.do(cost_s) == pytest.approx(unkept_s)
