@@ -15,7 +15,7 @@ from fairlead.cluster.readiness import ReadyPipe
 
 FAIRLEAD = (sys.executable, "-m", "fairlead")
 READY_S = 1800.0  # a server that compiles kernels; one that has ended is not waited for
-PATIENCE_S = 180.0  # ends a test that waits for what never comes; on a slow machine all takes long
+TIMEOUT_S = 180.0  # ends a test that waits for what never comes; on a slow machine all takes long
 
 
 @dataclass
@@ -122,7 +122,7 @@ def _end(process: "subprocess.Popen[bytes]") -> bool:
     if process.poll() is None:
         process.terminate()
     try:
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -146,7 +146,7 @@ def running(
         cluster.stop()
 
 
-def until(holds: Callable[[], bool], limit_s: float = PATIENCE_S, what: str = "it") -> None:
+def until(holds: Callable[[], bool], limit_s: float = TIMEOUT_S, what: str = "it") -> None:
     """Wait until something holds."""
     end = time.monotonic() + limit_s
     while not holds():

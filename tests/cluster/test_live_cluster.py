@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.cluster import (
     FAIRLEAD,
-    PATIENCE_S,
+    TIMEOUT_S,
     Running,
     descendants,
     running,
@@ -252,7 +252,7 @@ def test_a_name_belongs_to_the_agent_that_is_alive(cluster: Running, admin: Clie
         ),
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
         check=False,
     )
     assert second.returncode == 2
@@ -288,7 +288,7 @@ def test_a_first_start_that_fails_locks_nobody_out(tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         words = ("serve", "--state", str(tmp_path / "state"), "--port", port, "--agent-port", "0")
         failed = subprocess.run(
-            (*FAIRLEAD, *words), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            (*FAIRLEAD, *words), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     assert failed.returncode == 2
     assert f"{port}: cannot listen there" in failed.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.cluster.cluster import (
-    PATIENCE_S,
+    TIMEOUT_S,
     Running,
     running,
     until,
@@ -91,7 +91,7 @@ def test_a_name_taken_from_an_agent_that_stands_still(tmp_path: Path) -> None:
             _assert_one_at_a_time(said)
         finally:
             stopped.send_signal(signal.SIGCONT)
-            stopped.wait(PATIENCE_S)
+            stopped.wait(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("spawner_too", [False, True])

@@ -10,7 +10,7 @@ from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests.policies.problems import FAMILIES, table
 
 
-def with_beside(snapshot: Snapshot, kept: float) -> Snapshot:
+def with_colocated_rates(snapshot: Snapshot, kept: float) -> Snapshot:
     """The same where every job keeps this part of its rate beside any other."""
     kinds = 12
     rate = np.zeros((kinds, len(snapshot.slots)))
@@ -28,7 +28,9 @@ def problem(
         InstanceJob(i, FAMILIES[f], s, steps_left=1e5)
         for i, (f, s) in enumerate(zip(family, scales, strict=True))
     ]
-    return with_beside(snapshot_of(jobs, Cluster.of(devices), table(np.full((12, 3), 10.0))), kept)
+    return with_colocated_rates(
+        snapshot_of(jobs, Cluster.of(devices), table(np.full((12, 3), 10.0))), kept
+    )
 
 
 def group_shares(

@@ -21,7 +21,7 @@ from fairlead.policies.isolated import Isolated
 from fairlead.policies.python_random_stream import PythonRandomStream
 from fairlead.scheduler.journal import replay
 from tests.job_types import job_types
-from tests.policies.pairs import group_shares, problem, with_beside
+from tests.policies.pairs import group_shares, problem, with_colocated_rates
 from tests.policies.problems import snapshots
 
 
@@ -100,16 +100,16 @@ def test_a_pair_parts_when_it_gains_too_little() -> None:
     snapshot = problem([1, 1], 0.9, a=1)
     first = allocate(snapshot)
     assert pairs(first) == {(0, 1)}
-    slow = with_beside(snapshot, 0.49)  # 0.98 on the only type: parted, and drawn again
+    slow = with_colocated_rates(snapshot, 0.49)  # 0.98 on the only type: parted, and drawn again
     assert allocate(replace(slow, previous=first)).report.basis != first.report.basis
-    good = with_beside(snapshot, 0.51)
+    good = with_colocated_rates(snapshot, 0.51)
     assert allocate(replace(good, previous=first)).report.basis == first.report.basis
 
 
 @given(snapshots(max_jobs=14), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
 def test_every_job_is_in_one_unit_and_units_have_equal_parts(snapshot: Snapshot, seed: int) -> None:
-    snapshot = with_beside(snapshot, 0.8)
+    snapshot = with_colocated_rates(snapshot, 0.8)
     made = allocate(snapshot, seed)
     member = group_members(made, snapshot)
     scale = snapshot.scale[member[:, 0]]

@@ -11,7 +11,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.fifo import FastestFirstFifo
 from fairlead.policies.gavel_reference.space_sharing_fifo import GavelSpaceSharingFifo
 from fairlead.policies.space_sharing_fifo import THRESHOLD, SpaceSharingFifo
-from tests.policies.pairs import group_shares, problem, with_beside
+from tests.policies.pairs import group_shares, problem, with_colocated_rates
 from tests.policies.problems import snapshots
 
 
@@ -61,7 +61,7 @@ def test_without_rates_of_pairs_it_is_fifo() -> None:
 @given(snapshots(max_jobs=14), st.floats(0.0, 1.0))
 @settings(max_examples=60, deadline=None)
 def test_pairs_use_the_devices_of_fifo(snapshot: Snapshot, kept: float) -> None:
-    snapshot = with_beside(snapshot, kept)
+    snapshot = with_colocated_rates(snapshot, kept)
     alone, made = FastestFirstFifo().allocate(snapshot), SpaceSharingFifo().allocate(snapshot)
     assert devices_used(made, snapshot).tolist() == devices_used(alone, snapshot).tolist()
     assert set(np.unique(job_times(made, snapshot))) <= {0.0, 1.0}

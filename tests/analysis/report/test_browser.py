@@ -27,7 +27,7 @@ from fairlead.analysis.experiments.sweep_page import sweep_report
 from fairlead.analysis.report.comparison_report import comparison_report
 
 pytestmark = pytest.mark.browser
-PATIENCE_S = 180
+TIMEOUT_S = 180
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def column(chrome: webdriver.Chrome, heading: str, number: int) -> list[str]:
 
 def saved(chrome: webdriver.Chrome, folder: Path, name: str) -> Path:
     path = folder / name
-    WebDriverWait(chrome, PATIENCE_S).until(lambda _: path.is_file(), f"{name} was not saved")
+    WebDriverWait(chrome, TIMEOUT_S).until(lambda _: path.is_file(), f"{name} was not saved")
     return path
 
 

@@ -11,7 +11,7 @@ from tests.scheduler.core.test_checkpoint import (
     nodes,
     setup,
 )
-from tests.scheduler.core.test_scheduler import run, start
+from tests.scheduler.core.test_scheduler import handle_all, started_round
 from tests.small import core
 
 from fairlead.errors import ProtocolError
@@ -85,10 +85,10 @@ def colocated_rate(s: Scheduler, one: int, two: int) -> list[float]:
 def test_jobs_go_by_what_is_believed_of_them_from_their_submission_on() -> None:
     s = scheduler()
     assert s.handle(learned({1: 0}, {0: [2.0, 20.0]})) == []
-    run(s, submit(1, 2))
+    handle_all(s, submit(1, 2))
     assert alone(s, 1) == [2.0, 20.0]
     assert alone(s, 2) == [4.0, 10.0]
-    run(s, learned({1: -1, 2: 0}, {}, time_s=1.0))
+    handle_all(s, learned({1: -1, 2: 0}, {}, time_s=1.0))
     assert alone(s, 1) == [4.0, 10.0]
     assert alone(s, 2) == [2.0, 20.0]
 
@@ -96,9 +96,9 @@ def test_jobs_go_by_what_is_believed_of_them_from_their_submission_on() -> None:
 def test_all_jobs_of_a_belief_follow_it() -> None:
     s = scheduler()
     s.handle(learned({1: 0, 2: 0}, {0: [2.0, 20.0]}))
-    run(s, submit(1, 2))
+    handle_all(s, submit(1, 2))
     s.data.planning.changed = Change.NOTHING
-    run(s, learned({}, {0: [1.0, 5.0]}, time_s=1.0))
+    handle_all(s, learned({}, {0: [1.0, 5.0]}, time_s=1.0))
     assert alone(s, 1) == alone(s, 2) == [1.0, 5.0]
     assert s.data.planning.changed & Change.REQUIREMENTS
     assert s.data.ledger.jobs.job_class[0] == s.data.ledger.jobs.job_class[1]
@@ -107,7 +107,7 @@ def test_all_jobs_of_a_belief_follow_it() -> None:
 def test_a_belief_changes_what_policies_do() -> None:
     s = core(nodes(a=1, k=1), TWO, "max_sum_throughput_perf")
     s.handle(learned({1: 0}, {0: [0.0, 30.0]}))
-    assert start(run(s, submit(1, 2))).slot.tolist() in ([1, 0], [0, 1])
+    assert started_round(handle_all(s, submit(1, 2))).slot.tolist() in ([1, 0], [0, 1])
     jobs = s.data.round.in_force
     assert jobs is not None
     where = dict(zip(jobs.job_groups[:, 0].tolist(), jobs.slot.tolist(), strict=True))
@@ -117,7 +117,7 @@ def test_a_belief_changes_what_policies_do() -> None:
 def test_pairs_that_nobody_names_follow_from_those_of_their_kinds() -> None:
     s = scheduler()
     s.handle(learned({1: 0, 2: 1}, {0: [2.0, 20.0], 1: [4.0, 0.0]}))
-    run(s, submit(1, 2, 3))
+    handle_all(s, submit(1, 2, 3))
     assert colocated_rate(s, 3, 3) == [3.0, 8.0]
     assert colocated_rate(s, 1, 3) == [1.5, 16.0]
     assert colocated_rate(s, 3, 1) == [3.0, 8.0]
@@ -129,19 +129,19 @@ def test_what_is_said_of_a_pair_holds_until_one_of_it_is_another() -> None:
     s = scheduler()
     both = {0: [2.0, 20.0], 1: [4.0, 10.0]}
     s.handle(learned({1: 0, 2: 1}, both, {(1, 0): [[1.0, 1.5], [5.0, 6.0]]}))
-    run(s, submit(1, 2, 3))
+    handle_all(s, submit(1, 2, 3))
     assert (colocated_rate(s, 2, 1), colocated_rate(s, 1, 2)) == ([1.0, 5.0], [1.5, 6.0])
-    run(s, learned({}, {2: [1.0, 1.0]}))
+    handle_all(s, learned({}, {2: [1.0, 1.0]}))
     assert colocated_rate(s, 2, 1) == [1.0, 5.0]
-    run(s, learned({}, {}, {(0, 1): [[0.0, 0.0], [9.0, 7.0]]}))
+    handle_all(s, learned({}, {}, {(0, 1): [[0.0, 0.0], [9.0, 7.0]]}))
     assert (colocated_rate(s, 2, 1), colocated_rate(s, 1, 2)) == ([0.0, 7.0], [0.0, 9.0])
-    run(s, learned({}, {1: [4.0, 10.0]}))
+    handle_all(s, learned({}, {1: [4.0, 10.0]}))
     assert colocated_rate(s, 2, 1) == [3.0, 8.0]
 
 
 def test_units_that_are_pairs_follow() -> None:
     s = core(nodes(a=2, k=2), TWO, "las_packed", GAVEL)
-    run(s, submit(1, 2))
+    handle_all(s, submit(1, 2))
     s.handle(learned({1: 0, 2: 1}, {0: [2.0, 20.0], 1: [4.0, 10.0]}, {(0, 1): [[1, 2], [3, 4]]}))
     (pair,) = np.flatnonzero(s.data.ledger.groups.members[:, 1] >= 0).tolist()
     assert s.data.ledger.groups.rate[pair].tolist() == [[1.0, 2.0], [3.0, 4.0]]
@@ -151,7 +151,7 @@ def test_policies_that_do_not_pack_keep_no_pairs() -> None:
     s = scheduler("las_aware")
     assert s.data.beliefs.known.colocated_rate is None
     s.handle(learned({1: 0}, {0: [2.0, 20.0]}))
-    run(s, submit(1, 2))
+    handle_all(s, submit(1, 2))
     assert s.data.throughputs.colocated_rate is None
     assert s.data.beliefs.known.colocated_rate is None
     assert alone(s, 1) == [2.0, 20.0]
@@ -159,29 +159,29 @@ def test_policies_that_do_not_pack_keep_no_pairs() -> None:
 
 def test_held_jobs_follow_too() -> None:
     s = scheduler()
-    run(s, submit(1), JobsPaused(0.0, np.array([1]), True))
+    handle_all(s, submit(1), JobsPaused(0.0, np.array([1]), True))
     round_ = s.data.round.in_force
     assert round_ is not None
     n = len(round_.job_groups)
     steps, outcome = np.zeros(round_.job_groups.shape), np.zeros(round_.job_groups.shape, np.int64)
-    run(s, RoundEnded(1.0, round_.round, steps, np.full(n, 1.0), outcome, np.zeros(n)))
-    run(s, learned({1: 3}, {3: [2.0, 20.0]}, time_s=1.0))
-    run(s, JobsPaused(2.0, np.array([1]), False))
+    handle_all(s, RoundEnded(1.0, round_.round, steps, np.full(n, 1.0), outcome, np.zeros(n)))
+    handle_all(s, learned({1: 3}, {3: [2.0, 20.0]}, time_s=1.0))
+    handle_all(s, JobsPaused(2.0, np.array([1]), False))
     assert alone(s, 1) == [2.0, 20.0]
 
 
 def test_kinds_that_are_learned_later_leave_beliefs_as_they_are() -> None:
     s = scheduler()
     s.handle(learned({1: 0}, {0: [2.0, 20.0]}))
-    run(s, submit(1, 2))
+    handle_all(s, submit(1, 2))
     slots = (SlotType("k80"), SlotType("v100"))
-    run(
+    handle_all(
         s,
         JobTypesLearned(
             1.0, job_types(("own", 1), ("net", 1)), slots, np.array([[7.0, 7.0], [8.0, 5.0]])
         ),
     )
-    run(s, JobsSubmitted(1.0, (Job(JobId(3), "own", 1, 1e6),)))
+    handle_all(s, JobsSubmitted(1.0, (Job(JobId(3), "own", 1, 1e6),)))
     assert [alone(s, job) for job in (1, 2, 3)] == [[2.0, 20.0], [8.0, 5.0], [7.0, 7.0]]
     assert colocated_rate(s, 1, 2) == [0.75, 32.0]  # as much slower as the table now has it
 
@@ -204,7 +204,9 @@ def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> Non
             colocated_rate=np.zeros((0, 1, 2)),
         )
     )
-    run(s, JobsSubmitted(0.0, (Job(JobId(1), small.name, 1, 10_000.0, adaptation=adaptation),)))
+    handle_all(
+        s, JobsSubmitted(0.0, (Job(JobId(1), small.name, 1, 10_000.0, adaptation=adaptation),))
+    )
     change = (np.array([1]), np.array([16]), np.array([5000.0]), np.array([50.0]))
     nothing = np.zeros((0, 1, 2))
     for message, rate in ((None, 6.0), (5.5, 5.5)):
@@ -212,7 +214,7 @@ def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> Non
         assert round_ is not None
         s.handle(RequirementsChanged(round_.time_s + 360.0, *change))
         if message is not None:
-            run(
+            handle_all(
                 s,
                 learned(
                     {1: 4},
@@ -229,20 +231,20 @@ def test_a_job_that_adapts_goes_by_its_new_kind_until_something_is_said() -> Non
             np.zeros((1, 1), np.int64),
             np.zeros(1),
         )
-        run(s, RoundEnded(time_s, round_.round, *report))
+        handle_all(s, RoundEnded(time_s, round_.round, *report))
         assert alone(s, 1) == [rate]
 
 
 def test_another_scheduler_takes_beliefs_over() -> None:
     s = scheduler()
     s.handle(learned({1: 0, 2: 5}, {0: [2.0, 20.0], 5: [1.0, 9.0]}, {(0, 5): [[1, 2], [3, 4]]}))
-    run(s, submit(1, 2, 3), learned({7: 5}, {}))
+    handle_all(s, submit(1, 2, 3), learned({7: 5}, {}))
     new = moved(s, setup(nodes(a=2, k=2), "las_packed"))
     for other in (1, 2, 3):
         assert alone(new, other) == alone(s, other)
         for one in (1, 2, 3):
             assert colocated_rate(new, one, other) == colocated_rate(s, one, other)
-    run(new, submit(7, time_s=1.0))
+    handle_all(new, submit(7, time_s=1.0))
     assert alone(new, 7) == [1.0, 9.0]
     again = take_checkpoint(new.data)
     assert again.beliefs is not None
@@ -253,7 +255,7 @@ def test_beliefs_that_no_job_goes_by_are_not_handed_on() -> None:
     """Their job types need not be in the other's table."""
     s = scheduler()
     slots = (SlotType("k80"), SlotType("v100"))
-    run(
+    handle_all(
         s,
         JobTypesLearned(
             0.0,
@@ -266,7 +268,7 @@ def test_beliefs_that_no_job_goes_by_are_not_handed_on() -> None:
     )
     s.handle(learned({1: 0, 2: 1}, {0: [1.0, 1.0], 1: [2.0, 2.0]}))
     s.handle(learned({}, {2: [3.0, 3.0]}, job_types=(JobType("own"),)))
-    run(s, submit(1, 2))
+    handle_all(s, submit(1, 2))
     new = moved(s, setup(nodes(a=2, k=2), "las_packed"))
     assert sorted(new.data.beliefs.row) == [0, 1]
     assert [alone(new, job) for job in (1, 2)] == [[1.0, 1.0], [2.0, 2.0]]
@@ -278,7 +280,7 @@ def test_beliefs_outlive_a_change_of_the_cluster_and_of_the_policy() -> None:
     small.handle(
         learned({1: 0}, {0: [0, 0]}, rate=np.array([[20.0]]), colocated_rate=np.zeros((0, 1, 2)))
     )
-    run(small, submit(1, 2))
+    handle_all(small, submit(1, 2))
     new = moved(small, setup(nodes(a=2, k=2), "las_packed"))
     assert alone(new, 1) == [4.0, 20.0]
     assert colocated_rate(new, 1, 2) == [3.0, 16.0]
@@ -301,7 +303,7 @@ def test_beliefs_outlive_a_change_of_the_cluster_and_of_the_policy() -> None:
 )
 def test_beliefs_that_cannot_be_are_refused(event: RatesLearned, words: str) -> None:
     s = scheduler()
-    run(s, submit(1))
+    handle_all(s, submit(1))
     before = alone(s, 1)
     with pytest.raises(ProtocolError, match=words):
         s.handle(event)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.job_types import job_types
 from tests.scheduler.core.test_checkpoint import devices, setup
-from tests.scheduler.core.test_scheduler import ended, run, start, submit
+from tests.scheduler.core.test_scheduler import handle_all, round_report, started_round, submit
 
 from fairlead.model.cluster import Cluster, Node, SlotType
 from fairlead.model.events import JobsCancelled, JobsSubmitted, NodeLost
@@ -41,11 +41,11 @@ def places(
     core: Scheduler, rounds: int, *jobs: int, cost_s: float = 1.0
 ) -> list[dict[int, list[tuple[str, int]]]]:
     """Where jobs are, round by round."""
-    current, found = start(run(core, submit(*jobs))), []
+    current, found = started_round(handle_all(core, submit(*jobs))), []
     for number in range(1, rounds + 1):
         found.append(devices(core))
         core.data.ledger.jobs.restart_s[:] = cost_s
-        current = start(run(core, ended(current, 360.0 * number, 360.0)))
+        current = started_round(handle_all(core, round_report(current, 360.0 * number, 360.0)))
         invariants.check(core)
     return found
 
@@ -77,11 +77,13 @@ def test_jobs_stay_while_others_come_and_all_run(policy: str, arrivals: str) -> 
         jobs = tuple(Job(JobId(n + k), name, 1, 1e7) for k, name in enumerate(batch))
         n += len(jobs)
         if jobs:
-            commands = run(core, JobsSubmitted(360.0 * number, jobs))
-            current = current or start(commands)
+            commands = handle_all(core, JobsSubmitted(360.0 * number, jobs))
+            current = current or started_round(commands)
         assert current is not None
         core.data.ledger.jobs.restart_s[:] = 1.0
-        current = start(run(core, ended(current, 360.0 * (number + 1), 360.0)))
+        current = started_round(
+            handle_all(core, round_report(current, 360.0 * (number + 1), 360.0))
+        )
         now = devices(core)
         assert {job: now[job] for job in where} == where
         where = now
@@ -99,14 +101,16 @@ def test_who_goes_on_after_the_loss_of_a_node_stays_where_it_is(policy: str, los
     rates = Throughputs(slots, job_types(("a", 1)), np.ones((1, 2)), None)
     core = build(setup(Cluster(nodes), policy, rates))
     jobs = tuple(Job(JobId(i), "a", 1, 1e7) for i in range(8))
-    current = start(run(core, JobsSubmitted(0.0, jobs)))
+    current = started_round(handle_all(core, JobsSubmitted(0.0, jobs)))
     core.data.ledger.jobs.restart_s[:] = 1.0
     rounds = dict.fromkeys(range(8), 0)
-    run(core, NodeLost(180.0, f"n{lost}"))
-    current = start(run(core, ended(current, 180.0, 180.0)))
+    handle_all(core, NodeLost(180.0, f"n{lost}"))
+    current = started_round(handle_all(core, round_report(current, 180.0, 180.0)))
     for number in range(1, 25):
         before = devices(core)
-        current = start(run(core, ended(current, 180.0 + 360.0 * number, 360.0)))
+        current = started_round(
+            handle_all(core, round_report(current, 180.0 + 360.0 * number, 360.0))
+        )
         now = devices(core)
         assert {job: now[job] for job in now.keys() & before.keys()} == {
             job: before[job] for job in now.keys() & before.keys()
@@ -133,13 +137,15 @@ def test_no_job_of_any_size_moves_to_another_type_for_nothing(policy: str, seed:
             new = {len(size) + k: int(draw.choice([1, 1, 2])) for k in range(2)}
             size |= new
             jobs = tuple(Job(JobId(job), "a", wide, 1e7) for job, wide in new.items())
-            run(core, JobsSubmitted(time_s, jobs))
+            handle_all(core, JobsSubmitted(time_s, jobs))
         elif draw.random() < 0.2 and len(core.data.ledger.jobs.id) > 1:
-            run(core, JobsCancelled(time_s, (JobId(int(draw.choice(core.data.ledger.jobs.id))),)))
+            handle_all(
+                core, JobsCancelled(time_s, (JobId(int(draw.choice(core.data.ledger.jobs.id))),))
+            )
         core.data.ledger.jobs.restart_s[:] = 1.0
         before, current = devices(core), core.data.round.in_force
         assert current is not None
-        run(core, ended(current, time_s + 360.0, 360.0))
+        handle_all(core, round_report(current, time_s + 360.0, 360.0))
         invariants.check(core)
         now = devices(core)
         waiting = [size[int(job)] for job in core.data.ledger.jobs.id if job not in now]

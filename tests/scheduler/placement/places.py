@@ -19,7 +19,7 @@ NODES = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3])  # two servers of four, t
 TYPES = np.array([0] * 8 + [1] * 4)
 FEWEST = np.array([[0, 1, 1, 1, 1, 2, 2, 2, 2], [0, 1, 1, 2, 2, 2, 2, 2, 2]])
 NONE = np.zeros(0, np.int64)
-NOBODY = PreviousRound(NONE, NONE, np.zeros(1, np.int64), NONE)
+NO_PREVIOUS_ROUND = PreviousRound(NONE, NONE, np.zeros(1, np.int64), NONE)
 
 
 @dataclass
@@ -49,21 +49,21 @@ def _ints(values: Any) -> Ints:
     return np.array(values, np.int64)
 
 
-def topology(usable: Any = None, apart: bool = False) -> Topology:
-    """The cluster above. With ``apart``, slots 0 and 1 are its first type, consolidated and scattered; else
-    its two types."""
+def topology(usable: Any = None, scattered_slot: bool = False) -> Topology:
+    """The cluster above. With ``scattered_slot``, slots 0 and 1 are its first type, consolidated and
+    scattered; else its two types."""
     return Topology(
         device_type=TYPES,
         device_node=NODES,
         usable=np.ones(12, np.bool_) if usable is None else usable,
         fewest_servers=FEWEST,
-        accelerator_of_slot=_ints([0, 0] if apart else [0, 1]),
-        other_locality=_ints([1, 0] if apart else [-1, -1]),
-        scattered=np.array([False, apart]),
+        accelerator_of_slot=_ints([0, 0] if scattered_slot else [0, 1]),
+        other_locality=_ints([1, 0] if scattered_slot else [-1, -1]),
+        scattered=np.array([False, scattered_slot]),
     )
 
 
-def by_number(
+def place_by_device_id(
     group: Any, slot: Any, scale: Any, old: PreviousRound, usable: Any = None
 ) -> Placement:
     """``by_device_id`` on the cluster above; slot 0 and 1 are its two types."""
@@ -73,11 +73,11 @@ def by_number(
     return _placement(plan.group, *found)
 
 
-def on_servers(
+def place_on_servers(
     group: Any,
     slot: Any,
     scale: Any,
-    old: PreviousRound = NOBODY,
+    old: PreviousRound = NO_PREVIOUS_ROUND,
     usable: Any = None,
     fallback: Any = None,
     gain: Any = 1000.0,
@@ -87,7 +87,7 @@ def on_servers(
     types; with it, the first type consolidated and scattered. Numbers count for every row of the
     plan alike."""
     plan = PlannedGroups(_ints(group), _ints(slot), _ints(scale))
-    apart = fallback is not None
+    scattered_slot = fallback is not None
     tradeoffs = MoveTradeoffs(
         *(
             np.broadcast_to(np.asarray(x, np.float64), len(plan.group)).copy()
@@ -95,5 +95,5 @@ def on_servers(
         )
     )
     return _placement(
-        plan.group, *place_on_fewest_servers(plan, old, topology(usable, apart), tradeoffs)
+        plan.group, *place_on_fewest_servers(plan, old, topology(usable, scattered_slot), tradeoffs)
     )

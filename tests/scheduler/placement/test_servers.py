@@ -5,10 +5,10 @@ import numpy as np
 from hypothesis import given, settings
 from tests.scheduler.placement.places import (
     FEWEST,
-    NOBODY,
+    NO_PREVIOUS_ROUND,
     NODES,
     TYPES,
-    on_servers,
+    place_on_servers,
 )
 
 from fairlead.model.cluster import Cluster, Node
@@ -30,15 +30,19 @@ def running(*where: list[int]) -> PreviousRound:
 
 
 def test_a_small_job_takes_the_fullest_server_that_holds_it() -> None:
-    assert on_servers([0, 1, 2], [0, 0, 0], [3, 2, 1]).where == {0: [0, 1, 2], 1: [4, 5], 2: [3]}
+    assert place_on_servers([0, 1, 2], [0, 0, 0], [3, 2, 1]).where == {
+        0: [0, 1, 2],
+        1: [4, 5],
+        2: [3],
+    }
 
 
 def test_a_big_job_goes_first_whatever_the_order() -> None:
-    assert on_servers([0, 1], [0, 0], [1, 4]).where == {0: [4], 1: [0, 1, 2, 3]}
+    assert place_on_servers([0, 1], [0, 0], [1, 4]).where == {0: [4], 1: [0, 1, 2, 3]}
 
 
 def test_a_job_larger_than_a_server_takes_as_few_as_can_hold_it() -> None:
-    placed = on_servers([0], [TOGETHER], [6], fallback=0.5)
+    placed = place_on_servers([0], [TOGETHER], [6], fallback=0.5)
     assert placed.where == {0: [0, 1, 2, 3, 4, 5]}
     assert placed.slot == {0: TOGETHER}
 
@@ -47,50 +51,50 @@ def test_a_job_moves_so_that_another_is_consolidated_if_that_pays() -> None:
     """Two jobs of one device in different servers leave no server whole."""
     old = running([0], [4])
     for gain, slot, moved in ((11.0, TOGETHER, 1), (10.0, SPREAD, 0)):
-        placed = on_servers([0, 1, 2], [0, 0, 0], [1, 1, 4], old, fallback=0.5, gain=gain)
+        placed = place_on_servers([0, 1, 2], [0, 0, 0], [1, 1, 4], old, fallback=0.5, gain=gain)
         assert placed.slot[2] == slot
         assert list(placed.kept.values()).count(False) - 1 == moved
 
 
 def test_the_job_that_costs_least_moves() -> None:
     old = running([0, 1], [4])
-    placed = on_servers([0, 1, 2], [0, 0, 0], [2, 1, 4], old, fallback=0.5, cost=[20, 10, 40])
+    placed = place_on_servers([0, 1, 2], [0, 0, 0], [2, 1, 4], old, fallback=0.5, cost=[20, 10, 40])
     assert placed.kept == {0: True, 1: False, 2: False}
     assert placed.where == {0: [0, 1], 1: [2], 2: [4, 5, 6, 7]}
 
 
 def test_a_job_that_runs_spread_is_consolidated_when_that_pays_its_own_move() -> None:
     old = running([3, 4])
-    stays = on_servers([0], [TOGETHER], [2], old, fallback=0.5, gain=10.0)
+    stays = place_on_servers([0], [TOGETHER], [2], old, fallback=0.5, gain=10.0)
     assert (stays.where, stays.slot, stays.kept) == ({0: [3, 4]}, {0: SPREAD}, {0: True})
-    moves = on_servers([0], [TOGETHER], [2], old, fallback=0.5, gain=11.0)
+    moves = place_on_servers([0], [TOGETHER], [2], old, fallback=0.5, gain=11.0)
     assert (moves.slot, moves.kept) == ({0: TOGETHER}, {0: False})
 
 
 def test_without_a_spread_rate_the_later_of_the_plan_gives_way() -> None:
     """Three jobs of three and two devices fit by number, not on two servers of four."""
     old = running([0, 1, 2], [4, 5, 6])
-    placed = on_servers([2, 0, 1], [0, 0, 0], [3, 3, 2], old, fallback=0.0)
+    placed = place_on_servers([2, 0, 1], [0, 0, 0], [3, 3, 2], old, fallback=0.0)
     assert placed.slot[2] == TOGETHER
     assert len(placed.where) == 2
-    last = on_servers([0, 1, 2], [0, 0, 0], [3, 3, 2], old, fallback=0.0)
+    last = place_on_servers([0, 1, 2], [0, 0, 0], [3, 3, 2], old, fallback=0.0)
     assert last.where == {0: [0, 1, 2], 1: [4, 5, 6]}
 
 
 def test_without_gain_at_stake_nobody_is_turned_away() -> None:
     """A type that has no spread slot: a job runs wherever there is room."""
-    placed = on_servers([0, 1, 2], [0, 0, 0], [3, 3, 2], running([0, 1, 2], [4, 5, 6]))
+    placed = place_on_servers([0, 1, 2], [0, 0, 0], [3, 3, 2], running([0, 1, 2], [4, 5, 6]))
     assert placed.where[2] == [3, 7]
 
 
 def test_a_spread_share_fills_servers_in_part_used() -> None:
-    placed = on_servers([0, 1, 2], [TOGETHER, TOGETHER, SPREAD], [3, 3, 2], fallback=2.0)
+    placed = place_on_servers([0, 1, 2], [TOGETHER, TOGETHER, SPREAD], [3, 3, 2], fallback=2.0)
     assert placed.where[2] == [3, 7]
     assert placed.slot == {0: TOGETHER, 1: TOGETHER, 2: SPREAD}
 
 
 def test_a_spread_share_says_so_when_it_ends_up_on_one_server() -> None:
-    placed = on_servers([0, 1], [SPREAD, TOGETHER], [2, 4], fallback=2.0)
+    placed = place_on_servers([0, 1], [SPREAD, TOGETHER], [2, 4], fallback=2.0)
     assert placed.where == {0: [4, 5], 1: [0, 1, 2, 3]}
     assert placed.slot == {0: TOGETHER, 1: TOGETHER}
 
@@ -101,7 +105,7 @@ def test_whatever_happens_devices_and_slots_are_true(seed: int) -> None:
     rng = np.random.default_rng(seed)
     scale = rng.choice([1, 2, 3, 4, 5, 6], 8)
     fallback = rng.choice([0.0, 0.5, 1.2], 8)
-    old = NOBODY
+    old = NO_PREVIOUS_ROUND
     for _ in range(4):
         usable = rng.random(12) < 0.95
         group: list[int] = []
@@ -112,7 +116,7 @@ def test_whatever_happens_devices_and_slots_are_true(seed: int) -> None:
                 left -= scale[u]
                 group.append(u)
                 slot.append(int(rng.random() < 0.3 and fallback[u] > 0))
-        placed = on_servers(
+        placed = place_on_servers(
             group,
             slot,
             scale,

@@ -143,7 +143,7 @@ def reweighted(s: SchedulerData, event: JobsReweighted) -> list[Command]:
 def _paused(s: SchedulerData, event: JobsPaused) -> list[Command]:
     named = event.jobs.tolist()
     for job in named:
-        ledger_of(s, job, "cannot hold it")
+        ledger_of(s, job, "cannot pause it")
     running = running_jobs(s)
     s.deferred.to_pause.update(running.intersection(named))
     waiting = [job for job in named if job not in running and JobId(job) in s.ledger]
@@ -155,7 +155,7 @@ def _paused(s: SchedulerData, event: JobsPaused) -> list[Command]:
 
 def _resumed(s: SchedulerData, event: JobsPaused) -> list[Command]:
     for job in event.jobs.tolist():
-        ledger_of(s, job, "cannot let it go")
+        ledger_of(s, job, "cannot resume it")
     s.deferred.to_pause.difference_update(event.jobs.tolist())
     if not resume(s, event.jobs, event.time_s):
         return []

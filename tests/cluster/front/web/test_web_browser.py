@@ -27,7 +27,7 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 pytestmark = pytest.mark.browser
 HOSTILE = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
 LOOP = ("sh", "-c", "while true; do echo '<b>step</b>'; sleep 0.2; done")
-PATIENCE_S = 180
+TIMEOUT_S = 180
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def log_in(chrome: webdriver.Chrome, cluster: Running) -> None:
     assert urlsplit(chrome.current_url).path == "/login"
     found(chrome, "input[name=token]").send_keys(cluster.admin_token)
     press(chrome, "button.main")
-    WebDriverWait(chrome, PATIENCE_S).until(lambda c: urlsplit(c.current_url).path == "/jobs")
+    WebDriverWait(chrome, TIMEOUT_S).until(lambda c: urlsplit(c.current_url).path == "/jobs")
 
 
 def found(chrome: webdriver.Chrome, selector: str) -> WebElement:
@@ -65,7 +65,7 @@ def found(chrome: webdriver.Chrome, selector: str) -> WebElement:
     def look_for(c: webdriver.Chrome) -> WebElement | None:
         return next(iter(c.find_elements(By.CSS_SELECTOR, selector)), None)
 
-    element = WebDriverWait(chrome, PATIENCE_S).until(look_for, selector)
+    element = WebDriverWait(chrome, TIMEOUT_S).until(look_for, selector)
     assert element is not None
     return element
 
@@ -78,7 +78,7 @@ def press(chrome: webdriver.Chrome, selector: str) -> None:
         return True
 
     newer = (StaleElementReferenceException, ElementNotInteractableException)
-    WebDriverWait(chrome, PATIENCE_S, ignored_exceptions=newer).until(click, selector)
+    WebDriverWait(chrome, TIMEOUT_S, ignored_exceptions=newer).until(click, selector)
 
 
 def text(chrome: webdriver.Chrome, selector: str) -> str:
@@ -90,7 +90,7 @@ def text(chrome: webdriver.Chrome, selector: str) -> str:
 def wait_for_text(chrome: webdriver.Chrome, selector: str, words: str) -> None:
     """Without a reload: what the page's script fetches."""
     try:
-        WebDriverWait(chrome, PATIENCE_S).until(lambda c: words in text(c, selector))
+        WebDriverWait(chrome, TIMEOUT_S).until(lambda c: words in text(c, selector))
     except TimeoutException:
         raise AssertionError(f"{words!r} not in {selector}: {text(chrome, selector)}") from None
 
@@ -191,7 +191,7 @@ def test_a_node_is_drained_and_used_again(driver: webdriver.Chrome, cluster: Run
     driver.switch_to.alert.accept()
     wait_for_text(driver, "#list", "drained")
     press(driver, "form[action='/nodes/undrain'] button")
-    WebDriverWait(driver, PATIENCE_S).until(
+    WebDriverWait(driver, TIMEOUT_S).until(
         lambda c: not c.find_elements(By.CSS_SELECTOR, "form[action='/nodes/undrain']")
     )
     calm(driver, cluster)
@@ -241,7 +241,7 @@ def test_every_control_has_a_name(driver: webdriver.Chrome, cluster: Running) ->
         driver.get(cluster.url + page)
         # Anew where the page has just put newer copies in their place.
         WebDriverWait(
-            driver, PATIENCE_S, ignored_exceptions=(StaleElementReferenceException,)
+            driver, TIMEOUT_S, ignored_exceptions=(StaleElementReferenceException,)
         ).until(all_named)
         assert driver.execute_script("return document.documentElement.lang") == "en"
 

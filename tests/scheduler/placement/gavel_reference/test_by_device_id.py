@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from tests.scheduler.placement.places import (
-    NOBODY,
+    NO_PREVIOUS_ROUND,
     NODES,
     TYPES,
     Placement,
-    by_number,
-    on_servers,
+    place_by_device_id,
+    place_on_servers,
 )
 
 
 def test_gavels_rule_takes_the_lowest_free_devices_big_jobs_first() -> None:
-    placed = by_number([0, 1, 2], [0, 0, 0], [1, 4, 2], NOBODY)
+    placed = place_by_device_id([0, 1, 2], [0, 0, 0], [1, 4, 2], NO_PREVIOUS_ROUND)
     assert placed.where == {1: [0, 1, 2, 3], 2: [4, 5], 0: [6]}
 
 
-@pytest.mark.parametrize("rule", [by_number, on_servers])
+@pytest.mark.parametrize("rule", [place_by_device_id, place_on_servers])
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_devices_are_given_once_and_kept_where_possible(
@@ -41,7 +41,7 @@ def test_devices_are_given_once_and_kept_where_possible(
                 slot.append(t)
         by_type = np.argsort(slot, kind="stable")
         plans.append((np.array(group)[by_type], np.array(slot)[by_type]))
-    before = rule(*plans[0], scale, NOBODY)
+    before = rule(*plans[0], scale, NO_PREVIOUS_ROUND)
     after = rule(*plans[1], scale, before.old)
     used = [d for mine in after.where.values() for d in mine]
     assert len(used) == len(set(used))
@@ -51,11 +51,11 @@ def test_devices_are_given_once_and_kept_where_possible(
         assert set(TYPES[after.where[u]]) == {t}
         stays = before.where.get(u) == after.where[u] and was_on.get(u) == t
         assert after.kept[u] == stays
-        if rule is on_servers and was_on.get(u) == t:
+        if rule is place_on_servers and was_on.get(u) == t:
             assert stays
 
 
 def test_a_server_that_is_down_is_not_used() -> None:
     usable = NODES != 0
-    for rule in (by_number, on_servers):
-        assert rule([0], [0], [2], NOBODY, usable=usable).where == {0: [4, 5]}
+    for rule in (place_by_device_id, place_on_servers):
+        assert rule([0], [0], [2], NO_PREVIOUS_ROUND, usable=usable).where == {0: [4, 5]}
