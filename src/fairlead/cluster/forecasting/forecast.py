@@ -54,10 +54,8 @@ from fairlead.simulator.submissions import MeasuredJobs
 from fairlead.simulator.true_jobs import JobUnderWay
 
 DAY_S = 86_400.0
-MAX_FUTURE_JOBS, FUTURE_JOBS_PER_JOB = (
-    1_000,
-    2,
-)  # jobs to come that a forecast without rounds looks at
+MAX_FUTURE_JOBS = 1_000  # to come, that a forecast without rounds looks at, and
+FUTURE_JOBS_PER_JOB = 2  # as many for each job in the system
 # What the core is told that a restart costs of a job that is to keep its devices for now: more than any job
 # is ever owed, or wins by being on one server.
 UNBOUNDED_COST_S = 1e9
