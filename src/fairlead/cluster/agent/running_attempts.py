@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.cluster.agent import locks, proc
+from fairlead.cluster.agent import locks, proc, termination
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.pending_exec import PendingExec, fork_rank
 from fairlead.cluster.agent.spawner_messages import EndAttempt, Launch, RankLaunch
@@ -110,6 +110,9 @@ class RankProcesses:
     leaders: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that live
     sessions: set[int] = field(default_factory=set)
     born: list[tuple[int, int]] = field(default_factory=list)  # (pid, start time)
+    saving: dict[int, list[proc.Process]] = field(
+        default_factory=dict
+    )  # leader -> what of its group is to save before the rest is told to end
 
     @property
     def are_over(self) -> bool:
@@ -133,10 +136,34 @@ class RankProcesses:
         found = proc.process(pid)
         self.born.append((pid, found.start_time if found else 0))
 
-    def signal(self, number: signal.Signals) -> None:
-        """To the process groups of all ranks that live."""
+    def kill(self) -> None:
+        """The process groups of all ranks that live."""
         for leader in self.leaders:
-            proc.kill_group(leader, number)
+            proc.kill_group(leader, signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """SIGTERM to all ranks that live: to what can save, or else to the whole process group."""
+        for leader, tree in termination.trees_of(self.leaders).items():
+            if first := termination.savers(tree):
+                self.saving[leader] = first
+                for one in first:
+                    proc.kill_exactly(one, signal.SIGTERM)
+            else:
+                proc.kill_group(leader, signal.SIGTERM)
+
+    def terminate_rest(self) -> None:
+        """SIGTERM to the groups of ranks in which all that could save have ended."""
+        for leader, first in list(self.saving.items()):
+            if leader in self.leaders and termination.still_alive(first):
+                continue
+            del self.saving[leader]
+            if leader in self.leaders:
+                proc.kill_group(leader, signal.SIGTERM)
+
+    @property
+    def rest_waits(self) -> bool:
+        """Whether the leader of a rank is to be told to end once others have saved."""
+        return any(all(one.pid != pid for one in first) for pid, first in self.saving.items())
 
 
 @dataclass
@@ -198,6 +225,8 @@ class SpawnedAttempt:
             yield self.ending.until_s + EXPIRY_SLACK_S
         if self.ending.dead_s is not None:
             yield time.monotonic() + _ORPHAN_POLL_S
+        if self.processes.rest_waits:
+            yield time.monotonic() + termination.POLL_S
         yield from self.processes.forking.values()
         yield from (pending_exec.until_s for pending_exec in self.processes.pending_exec.values())
 

@@ -215,17 +215,17 @@ class Spawner:
             return
         attempt.ending.terminated |= end.terminate
         if end.terminate:
-            attempt.processes.signal(signal.SIGTERM)
-        kill_s = time.monotonic() + end.kill_after_s
-        attempt.ending.kill_by(kill_s)
+            attempt.processes.terminate()
+        attempt.ending.kill_by(time.monotonic() + end.kill_after_s)
         self._watch(attempt)
 
     def _kill_late(self) -> None:
         now = time.monotonic()
         self._expire_leases(EXPIRY_SLACK_S, now)
         for attempt in self._attempts.values():
+            attempt.processes.terminate_rest()
             if attempt.ending.must_kill(now) and attempt.processes.leaders:
-                attempt.processes.signal(signal.SIGKILL)
+                attempt.processes.kill()
                 attempt.ending.kill_s = now + 1.0  # once more: a group may have grown meanwhile
 
     def _expire_leases(self, slack_s: float, now: float) -> None:

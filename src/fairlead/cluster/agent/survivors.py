@@ -28,6 +28,7 @@ from fairlead.cluster.agent.proc import (
     processes,
     token_of,
 )
+from fairlead.cluster.agent.termination import Terminations
 from fairlead.cluster.agent.untrusted_files import read_regular, write_anew
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 
@@ -127,13 +128,14 @@ def end_survivors(folder: Path, records: Iterable[AttemptRecord], run: str = "")
     records = list(records)
     found = _confirmed(records, run)
     count = len(found)
-    for one, record in found.items():
-        if not record.terminated:  # scripts take a second one for haste
-            kill_exactly(one, signal.SIGTERM)
+    terminations = Terminations()
+    # Scripts take a second one for haste.
+    terminations.begin(one for one, record in found.items() if not record.terminated)
     begun = time.monotonic()
     hopeless = begun + max((r.grace_s for r in found.values()), default=0.0) + _KILL_TIMEOUT_S
     # Look again each time: a process may have been forked behind our back.
     while (left := found | _confirmed(records, run)) and time.monotonic() < hopeless:
+        terminations.go_on()
         for one, record in left.items():
             if time.monotonic() >= begun + record.grace_s:
                 kill_exactly(one, signal.SIGKILL)

@@ -32,6 +32,7 @@ from fairlead.cluster.agent.survivors import (
     find_survivors,
     read_records,
 )
+from fairlead.cluster.agent.termination import Terminations
 
 # Behind the end of a lease: first that is the agent's business, then the spawner's
 WARDEN_SLACK_S = 0.6
@@ -192,6 +193,7 @@ class Warden:
         self._run = record.incarnation
         self._watched: dict[tuple[int, int], Watched] = {}
         self._killed_s: dict[tuple[int, int], float] = {}  # when, of starts that were late
+        self._terminations = Terminations()  # of starts whose leases are over
 
     def run(self) -> None:
         """Blocks."""
@@ -254,6 +256,7 @@ class Warden:
         while True:
             # What the spawner has said is read first: only where it says nothing more it stands still.
             if not select.select([self._pipe], [], [], self._timeout_s())[0]:
+                self._terminations.go_on()
                 self._end_overdue()
                 continue
             if not (data := os.read(self._pipe, 1 << 16)):
@@ -272,6 +275,8 @@ class Warden:
     def _timeout_s(self) -> float | None:
         """Seconds until a start is overdue, if nothing more is said of it; None: none will be."""
         due = [one for key in self._watched if (one := self._due_s(key)) is not None]
+        if self._terminations.pending:
+            due.append(time.monotonic() + _POLL_S)
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _due_s(self, key: tuple[int, int]) -> float | None:
@@ -290,11 +295,14 @@ class Warden:
         for key in keys:
             one = self._watched[key]
             expires = one.kill_s is None
-            number = signal.SIGTERM if expires else signal.SIGKILL
-            for process, record in found.items():
-                # Scripts take a second SIGTERM for haste.
-                if record.token == one.record.token and not (expires and record.terminated):
-                    kill_exactly(process, number)
+            mine = [
+                process for process, record in found.items() if record.token == one.record.token
+            ]
+            if not expires:
+                for process in mine:
+                    kill_exactly(process, signal.SIGKILL)
+            elif not one.record.terminated:  # scripts take a second SIGTERM for haste
+                self._terminations.begin(mine)
             if one.until_s is not None and expires:
                 self._watched[key] = one.expired(one.until_s)
             else:
