@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.cluster.agent import locks
+from fairlead.cluster.agent.client_files import is_offered
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.machine import (
     OVERRIDE,
@@ -16,6 +17,7 @@ from fairlead.cluster.agent.machine import (
     record_of,
     run_directory,
 )
+from fairlead.cluster.agent.state_directory import make_again
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,
     make_token,
@@ -148,3 +150,22 @@ def test_directories_that_were_removed_are_made_again_once_no_lock_of_them_is_he
         assert lock is not None
         os.close(lock)
     assert run_directory() == root, "for this user alone, as before"
+
+
+def test_a_state_directory_that_was_removed_is_made_again_once_no_lock_of_it_is_held(
+    tmp_path: Path,
+) -> None:
+    state = tmp_path / "state"
+    (state / "locks").mkdir(parents=True)
+    held = locks.lock_slots(state / "locks", 1, [0])
+    assert held is not None
+    shutil.rmtree(state)
+    make_again(state)
+    assert is_offered(state)
+    assert (state / "starts").is_dir()
+    assert not (state / "locks").exists(), "the job could be started twice"
+    locks.release(held.values())
+    make_again(state)
+    again = locks.lock_slots(state / "locks", 1, [0])
+    assert again is not None
+    locks.release(again.values())

@@ -159,7 +159,7 @@ def test_the_same_key_submits_once(cluster: Served, ann: str) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"", "truncated"),
+        (b"", "is cut off"),
         (b"\xff", "JSON is malformed"),
         (b'{"command": ["\xff"]}', "body: is not UTF-8"),
         (b"[]", "from 1 to 1,000 jobs at once, got 0"),

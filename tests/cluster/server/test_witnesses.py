@@ -154,10 +154,11 @@ def test_what_an_attempt_of_another_cluster_does_is_credited_to_nobody(tmp_path:
 def _check_refusals(cluster: EngineNodes, job: int, halted: str) -> None:
     service = cluster.service
     backup = service.store.directory.parent / "backup"
-    backup.write_bytes(b"a good one")
+    good = b"SQLite format 3\0 and so on"
+    backup.write_bytes(good)
     with pytest.raises(RunError, match=r"cannot be backed up: .* is an older copy of the state"):
         back_up(service.store.directory, backup)
-    assert backup.read_bytes() == b"a good one"
+    assert backup.read_bytes() == good
     for change in (
         lambda: cluster.submit(),
         lambda: service.cancel(ADMIN, job),

@@ -25,7 +25,7 @@ from fairlead.cluster.agent.server_session import ServerSession
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_watch import SpawnerWatch
 from fairlead.cluster.agent.start_trials import StartTrials
-from fairlead.cluster.agent.state_directory import identity_of, lock_state
+from fairlead.cluster.agent.state_directory import identity_of, lock_state, make_again
 from fairlead.cluster.agent.stop_signals import StopSignals
 from fairlead.cluster.agent.untrusted_files import make_folder
 from fairlead.errors import ConfigError
@@ -87,9 +87,9 @@ class Agent:
         with contextlib.suppress(
             OSError, ConfigError
         ):  # what is not there is a problem of the node
-            (state / "starts").mkdir(exist_ok=True)
+            make_again(state)
             self._record.make_again()
-        return {state, output, state / "starts", self._record.attempt_records}
+        return {state, output, state / "starts", state / "locks", self._record.attempt_records}
 
     async def run(self) -> None:
         """Raises RefusedError where the server will not have this agent, ConfigError where another agent

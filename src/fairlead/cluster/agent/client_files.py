@@ -16,6 +16,11 @@ CLIENT_FILES = (
 )
 
 
+def is_offered(state: Path) -> bool:
+    """Whether the copy is there."""
+    return (state / f"client-{__version__}").is_dir()
+
+
 def offer_client(state: Path) -> Path:
     """Copy the training side to ``state/client-VERSION`` and return that, for PYTHONPATH.
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import msgspec
 
 from fairlead.cluster.agent import locks, proc
+from fairlead.cluster.agent.client_files import is_offered, offer_client
+from fairlead.cluster.agent.lock_holders import holds_removed
 from fairlead.cluster.agent.machine import machine_identity
 from fairlead.cluster.agent.untrusted_files import read_regular, write_anew
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
@@ -72,6 +74,17 @@ def lock_state(state: Path) -> int:
         )
     _write_owner(state)
     return lock
+
+
+def make_again(state: Path) -> None:
+    """Make anew what somebody has removed of what attempts need: the folder of locks once nothing holds one
+    that was in it, or a job could run twice. Raises ConfigError or OSError."""
+    (state / "starts").mkdir(parents=True, exist_ok=True)
+    if not is_offered(state):
+        _log.warning("%s: was removed while the agent runs; what is needed is made anew", state)
+        offer_client(state)
+    if not (state / "locks").exists() and not holds_removed(state / "locks"):
+        (state / "locks").mkdir()
 
 
 def owner_of(state: Path) -> StateOwner | None:
