@@ -158,8 +158,13 @@ def rounds(profiles: Sequence[str], repeats: int) -> None:
     """100 long jobs on 108 devices: after the first solve nothing but plain rounds."""
     names = ("k80", "p100", "v100")
     rates = made_up_table(names, 26)
-    long = [Arrival(0.0, Job(JobId(i), f"family {i % 26}", 1, 1e12)) for i in range(100)]
-    cluster = Cluster.of(dict.fromkeys(names, 36))
+    cluster, seconds = Cluster.of(dict.fromkeys(names, 36)), 360.0 * 5000
+    long = []
+    for i in range(100):  # each has work for a hundred times the simulated time on its fastest type
+        row = rates.row(JobType(f"family {i % 26}", None, 1))
+        assert row is not None
+        steps = 100 * seconds * float(rates.fastest[row])
+        long.append(Arrival(0.0, Job(JobId(i), f"family {i % 26}", 1, steps)))
     for profile in profiles or ("default",):
         measure(
             f"100 running jobs, {profile} profile",
@@ -169,7 +174,7 @@ def rounds(profiles: Sequence[str], repeats: int) -> None:
             "las_aware",
             throughputs=rates,
             profile=profile,
-            stop_at_s=360.0 * 5000,
+            stop_at_s=seconds,
         )
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fairlead.analysis.simulate import simulate
-from fairlead.model.commands import Command, StartRound
+from fairlead.model.commands import Command, EndJobs, StartRound
 from fairlead.model.events import Event, RoundEnded
 from fairlead.model.job import Arrival, Job, JobId
-from fairlead.scheduler.array_encoding import pack, pack_report, pack_start, unpack
+from fairlead.scheduler.array_encoding import pack, pack_ends, pack_report, pack_start, unpack
 from fairlead.scheduler.journal import decode, encode, encode_any
 
 SIZES = (0, 1, 2, 4, 5, 9, 13, 57, 60, 61, 120, 9000, 20000)
@@ -52,12 +52,18 @@ def start(rng: np.random.Generator, n: int, width: int) -> StartRound:
     )
 
 
+def ends(rng: np.random.Generator, n: int) -> EndJobs:
+    return EndJobs(
+        float(rng.random()), values(rng, (n,), "i"), values(rng, (n,), "i"), values(rng, (n,), "f")
+    )
+
+
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("n", SIZES)
 def test_rounds_have_the_bytes_of_the_general_encoder(n: int, width: int) -> None:
     rng = np.random.default_rng([n, width])
     for _ in range(8):
-        for record in (report(rng, n, width), start(rng, n, width)):
+        for record in (report(rng, n, width), start(rng, n, width), ends(rng, n)):
             assert encode(record) == encode_any(record)
 
 
@@ -75,6 +81,8 @@ class TakesShortWay:
     def command(self, command: Command) -> None:
         if isinstance(command, StartRound):
             self.short.append(pack_start(deepcopy(command), KEYS) is not None)
+        if isinstance(command, EndJobs):
+            self.short.append(pack_ends(deepcopy(command), KEYS) is not None)
 
 
 @pytest.mark.parametrize("profile", ["default", "gavel"])

@@ -28,15 +28,15 @@ def check_allocation(
     _check_distinct(groups, keys)
     _check_shares(groups, share, snapshot, tolerance)
     used, time = _tally(groups, share, snapshot)
-    over = np.flatnonzero(used > snapshot.capacity * (1 + tolerance) + tolerance)
-    if over.size:
-        t = int(over[0])
+    over = used > snapshot.capacity * (1 + tolerance) + tolerance
+    if over.any():
+        t = int(over.argmax())
         raise AllocationError(
             f"{type_name(snapshot, t)}: {used[t]:.3f} devices shared out of {snapshot.capacity[t]:.0f}"
         )
-    late = np.flatnonzero(time > 1 + tolerance)
-    if late.size:
-        j = int(late[0])
+    late = time > 1 + tolerance
+    if late.any():
+        j = int(late.argmax())
         raise AllocationError(f"job {snapshot.jobs[j]}: shares add up to {time[j]:.6f}, above 1")
     return allocation
 

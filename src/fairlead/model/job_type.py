@@ -55,6 +55,7 @@ class JobType:
 
     # Not a dataclass: msgspec would write its fields, where journals have the name and the scale factor.
     __slots__ = (
+        "_hash",
         "_key",
         "accelerators",
         "batch_size",
@@ -72,6 +73,7 @@ class JobType:
     variant: str  # a digest of declared rates, or the number of a belief
     name: str
     _key: tuple[Any, ...]
+    _hash: int  # of the key
 
     def __init__(
         self,
@@ -114,6 +116,7 @@ class JobType:
             "name": named,
             "_key": (family, size, scale_factor, allowed or (), source.value, variant),
         }
+        fields["_hash"] = hash(fields["_key"])
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -163,7 +166,7 @@ class JobType:
         return bool(self._key < other._key)
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, tuple(getattr(self, name) for name in _FIELDS)

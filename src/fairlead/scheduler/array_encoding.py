@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.model.arrays import Ints
-from fairlead.model.commands import StartRound
+from fairlead.model.commands import EndJobs, StartRound
 from fairlead.model.events import RoundEnded
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1, Bytes1, Floats1, Floats2, Ints1, Ints2
@@ -41,6 +41,14 @@ class _Started(NamedTuple):
     kept: Bools1
 
 
+class _Ended(NamedTuple):
+    """The arrays of an ``EndJobs``."""
+
+    jobs: Ints1
+    end: Ints1
+    end_s: Floats1
+
+
 _FLOAT, _INT, _BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 _REPORTED = (
     (_FLOAT, 2),
@@ -49,6 +57,7 @@ _REPORTED = (
     (_FLOAT, 1),
 )  # dtypes and dimensions of ``_Reported``
 _STARTED = (_INT, 2), (_INT, 1), (_INT, 1), (_INT, 1), (_BOOL, 1)
+_ENDED = (_INT, 1), (_INT, 1), (_FLOAT, 1)
 
 
 class _Shape(NamedTuple):
@@ -124,10 +133,20 @@ def pack_start(command: StartRound, keys: NDArray[np.uint8]) -> bytes | None:
     return out[: _put_start(arrays, keys, out)].tobytes()
 
 
+def pack_ends(command: EndJobs, keys: NDArray[np.uint8]) -> bytes | None:
+    """As ``pack_report``, of jobs that have left."""
+    arrays = _Ended(command.jobs, command.end, command.end_s)
+    if not _are_plain(arrays, _ENDED):
+        return None
+    out = np.empty(8 * 3 * len(command.jobs) + len(arrays) * _HEADER, np.uint8)
+    return out[: _put_ends(arrays, keys, out)].tobytes()
+
+
 def _are_plain(arrays: tuple[NDArray[Any], ...], layout: tuple[tuple[Any, int], ...]) -> bool:
     """Whether arrays are C-contiguous and have these dtypes and numbers of dimensions."""
     for array, (dtype, ndim) in zip(arrays, layout, strict=True):
-        if array.dtype != dtype or array.ndim != ndim or not array.flags.c_contiguous:
+        same = array.dtype is dtype or array.dtype == dtype
+        if not same or array.ndim != ndim or not array.flags.c_contiguous:
             return False
     return True
 
@@ -164,6 +183,17 @@ def _put_start(arrays: _Started, keys: Bytes1, out: Bytes1) -> int:
         out[at] = one
         at += 1
     return at
+
+
+@kernel("i8(_Ended, u1[::1], u1[::1])")
+def _put_ends(arrays: _Ended, keys: Bytes1, out: Bytes1) -> int:
+    """Write arrays of jobs that have left, each behind its key; how many bytes."""
+    at, key = _put_key(keys, 0, out, 0)
+    at = _put_ints1(arrays.jobs, out, at)
+    at, key = _put_key(keys, key, out, at)
+    at = _put_ints1(arrays.end, out, at)
+    at, key = _put_key(keys, key, out, at)
+    return _put_floats1(arrays.end_s, out, at)
 
 
 @kernel("UniTuple(i8, 2)(u1[::1], i8, u1[::1], i8)")

@@ -12,7 +12,7 @@ Arrays are msgpack extensions (``fairlead.scheduler.array_encoding``).
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
@@ -29,7 +29,7 @@ from fairlead.model.job_type import JobType
 from fairlead.model.plan import Planner, Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
-from fairlead.scheduler.array_encoding import pack, pack_report, pack_start, unpack
+from fairlead.scheduler.array_encoding import pack, pack_ends, pack_report, pack_start, unpack
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.mechanism.gavel_reference.switches import GavelSwitches
@@ -125,6 +125,8 @@ _REPORT_HEAD = _CODE[e.RoundEnded] + b"\x86" + _TIME  # \x80 + number of fields
 _REPORT_KEYS = np.array(list(_keys("steps", "finish_s", "outcome", "restart_s")), np.uint8)
 _START_HEAD = _CODE[c.StartRound] + b"\x89" + _TIME
 _START_KEYS = np.array(list(_keys("job_groups", "slot", "devices", "first", "kept")), np.uint8)
+_ENDS_HEAD = _CODE[c.EndJobs] + b"\x84" + _TIME
+_ENDS_KEYS = np.array(list(_keys("jobs", "end", "end_s")), np.uint8)
 
 
 def encode(record: Record) -> bytes:
@@ -134,6 +136,8 @@ def encode(record: Record) -> bytes:
         found = _encode_report(record)
     elif type(record) is c.StartRound:
         found = _encode_start(record)
+    elif type(record) is c.EndJobs:
+        found = _encode_ends(record)
     return found or encode_any(record)
 
 
@@ -161,6 +165,13 @@ def _encode_start(command: c.StartRound) -> bytes | None:
     return b"".join(
         (_START_HEAD, time_s, _ROUND, counts[0], _LENGTH, length_s, arrays, _ACTIVE, counts[1])
     )
+
+
+def _encode_ends(command: c.EndJobs) -> bytes | None:
+    arrays = pack_ends(command, _ENDS_KEYS)
+    if arrays is None:
+        return None
+    return b"".join((_ENDS_HEAD, _encoder.encode(command.time_s), arrays))
 
 
 def decode(record: bytes) -> Record:
@@ -199,6 +210,7 @@ class Journal:
         self._hash = hashlib.sha256()
         self._waiting: list[bytes] = []  # to be written
         self._size = 0  # of these in bytes
+        self._appended: Callable[[bytes], None] | None = None  # is told of every record
 
     def open(self, setup: Setup) -> "Journal":
         """Start the file."""
@@ -221,6 +233,8 @@ class Journal:
         self.records += 1
         if self._size > _BUFFER:
             self._write_out()
+        if self._appended is not None:
+            self._appended(record)
 
     def _write_out(self) -> None:
         data = memoryview(b"".join(self._waiting))

@@ -26,6 +26,7 @@ class RunLog(Journal):
         self.old = records(self.final) if resume else iter(())
         self.answers = recorded_solves(self.final) if resume else iter(())
         self.caught_up = not resume
+        self._appended = self._compare if resume else None
 
     def __enter__(self) -> "RunLog":
         self._lock = os.open(self.final.parent, os.O_RDONLY)
@@ -43,13 +44,13 @@ class RunLog(Journal):
             raise
         return self
 
-    def _append(self, record: bytes) -> None:
-        super()._append(record)
-        if not self.caught_up:
-            old = next(self.old, None)
-            self.caught_up = old is None
-            if old is not None and old != record:
-                raise ResumeError(f"{self.final}: {self._difference(old)}")
+    def _compare(self, record: bytes) -> None:
+        """ResumeError where a new record differs from the old one."""
+        old = next(self.old, None)
+        if old is None:
+            self.caught_up, self._appended = True, None
+        elif old != record:
+            raise ResumeError(f"{self.final}: {self._difference(old)}")
 
     def _difference(self, old: bytes) -> str:
         """How the last record differs from the old one."""

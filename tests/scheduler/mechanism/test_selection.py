@@ -1,10 +1,19 @@
 """The heap gives what a full stable sort gives."""
 
+from dataclasses import fields
+from random import Random
+from typing import Any
+
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
+from fairlead.model.plan import BasePolicy
+from fairlead.model.snapshot import Snapshot
+from fairlead.scheduler.mechanism.gavel_reference.rules import OnlyAllocated, TypeByType
 from fairlead.scheduler.mechanism.gavel_reference.type_by_type import select_type_by_type
+from fairlead.scheduler.mechanism.rules import FillingRule, LargestDeficitFirst
 from fairlead.scheduler.mechanism.selection import Candidates, Priorities, select
 
 
@@ -63,3 +72,54 @@ def test_selection_equals_a_stable_sort(seed: int, type_by_type: bool, packed: b
     group, slot = rule(priorities, candidates, capacity, order, jobs)
     expected = by_sorting(keys, eligible, table, scale, capacity, order, type_by_type)
     assert list(zip(group.tolist(), slot.tolist(), strict=True)) == expected
+
+
+class OneQueue(BasePolicy):
+    """The traits that rules ask for."""
+
+    global_queue = True
+
+
+def some_snapshot(rng: np.random.Generator) -> Snapshot:
+    """Jobs alone, with what rules of filling look at."""
+    jobs, slots = int(rng.integers(1, 30)), 3
+    total = rng.integers(1, 4, jobs).astype(float)
+    known: dict[str, Any] = {
+        "now_s": 720.0,
+        "jobs": np.arange(jobs),
+        "group_members": np.arange(jobs)[:, None].copy(),
+        "scale": rng.choice([1, 2, 4], jobs),
+        "rate": rng.integers(0, 3, (jobs, slots, 1)).astype(float),
+        "share": rng.integers(0, 3, (jobs, slots)) / 2,
+        "received_s": rng.integers(0, 3, (jobs, slots)) * 180.0,
+        "deficit_s": rng.integers(-1, 2, (jobs, slots)) * 180.0,
+        "allocated_s": rng.integers(0, 3, slots) * 720.0,
+        "allocated": rng.random(jobs) < 0.8,
+        "running_on": rng.integers(-1, slots, jobs),
+        "restart_s": rng.integers(0, 3, jobs) * 90.0,
+        "steps_left": np.maximum(total - rng.integers(0, 2, jobs), 0.0),
+        "total_steps": total,
+        "capacity": rng.integers(0, 12, slots).astype(float),
+        "accelerator_of_slot": np.arange(slots),
+    }
+    named: dict[str, Any] = {field.name: known.get(field.name) for field in fields(Snapshot)}
+    return Snapshot(**named)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        LargestDeficitFirst(360.0, 1.0),
+        LargestDeficitFirst(360.0, 0.0),
+        TypeByType(Random(0)),
+        OnlyAllocated(TypeByType(Random(0))),
+    ],
+)
+@pytest.mark.parametrize("policy", [BasePolicy(), OneQueue()])
+def test_filling_in_one_pass_chooses_the_same(rule: FillingRule, policy: Any) -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(40):
+        snapshot, order = some_snapshot(rng), rng.permutation(3)
+        expected = rule.select(rule.priorities(snapshot, 360.0), snapshot, order, policy)
+        found = rule.fill(snapshot, 360.0, order, policy)
+        assert [array.tolist() for array in found] == [array.tolist() for array in expected]

@@ -11,29 +11,37 @@ def factor_spd(matrix: Floats, c: int) -> None:
     """The lower factor of a symmetric positive definite matrix, matrix[c], in place (Cholesky)."""
     n = matrix.shape[1]
     for j in range(n):
-        least = 1e-14 * matrix[c, j, j]  # near the end rounding can make a pivot vanish
+        pivot = matrix[c, j, j]
+        least = 1e-14 * pivot  # near the end rounding can make a pivot vanish
         for k in range(j):
-            matrix[c, j, j] -= matrix[c, j, k] * matrix[c, j, k]
-        matrix[c, j, j] = np.sqrt(max(matrix[c, j, j], least))
+            pivot -= matrix[c, j, k] * matrix[c, j, k]
+        pivot = np.sqrt(max(pivot, least))
+        matrix[c, j, j] = pivot
         for i in range(j + 1, n):
+            value = matrix[c, i, j]  # a sum in memory would be written and read at each step
             for k in range(j):
-                matrix[c, i, j] -= matrix[c, i, k] * matrix[c, j, k]
-            matrix[c, i, j] /= matrix[c, j, j]
+                value -= matrix[c, i, k] * matrix[c, j, k]
+            matrix[c, i, j] = value / pivot
 
 
 @kernel("void(f8[:,:,::1], i8, f8[:,:,::1])", inline="always")
 def solve_factored(factor: Floats, c: int, right: Floats) -> None:
     """Solve matrix @ x = right[c] in place, for a factor[c] of ``factor_spd``."""
     n, columns = right.shape[1:]
-    for q in range(columns):
-        for i in range(n):
+    for i in range(n):
+        pivot = factor[c, i, i]
+        for q in range(columns):  # within, so that no division waits for the one before
+            value = right[c, i, q]
             for k in range(i):
-                right[c, i, q] -= factor[c, i, k] * right[c, k, q]
-            right[c, i, q] /= factor[c, i, i]
-        for i in range(n - 1, -1, -1):
+                value -= factor[c, i, k] * right[c, k, q]
+            right[c, i, q] = value / pivot
+    for i in range(n - 1, -1, -1):
+        pivot = factor[c, i, i]
+        for q in range(columns):
+            value = right[c, i, q]
             for k in range(i + 1, n):
-                right[c, i, q] -= factor[c, k, i] * right[c, k, q]
-            right[c, i, q] /= factor[c, i, i]
+                value -= factor[c, k, i] * right[c, k, q]
+            right[c, i, q] = value / pivot
 
 
 @kernel("void(f8[:,::1], f8[:,::1])")

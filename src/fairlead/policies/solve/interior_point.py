@@ -125,11 +125,11 @@ def _factor_classes(t: float, classes: MaxMinClasses, point: _Iterate, system: _
     accelerator_of_slot, slots = classes.accelerator_of_slot, worth.shape[1]
     level, slack = slots, slots + 1  # columns of the two slacks
     for c in range(len(worth)):
-        residual[c, 0] = primal[c, level] + t
-        residual[c, 1] = primal[c, slack] - 1.0
+        over, time = primal[c, level] + t, primal[c, slack] - 1.0
         for j in range(slots):
-            residual[c, 0] -= worth[c, j] * primal[c, j]
-            residual[c, 1] += primal[c, j]
+            over -= worth[c, j] * primal[c, j]
+            time += primal[c, j]
+        residual[c, 0], residual[c, 1] = over, time
         b = dual[c, slack] / primal[c, slack]
         # h = diagonal + b 1 1'
         for j in range(slots):
@@ -155,9 +155,10 @@ def _add_level_rows(classes: MaxMinClasses, point: _Iterate, system: _System) ->
     for c in range(len(worth)):
         a = dual[c, slots] / primal[c, slots]
         for q in range(types + 1):
-            along[q] = 0.0
+            total = 0.0
             for j in range(slots):
-                along[q] += worth[c, j] * solved[c, j, q]
+                total += worth[c, j] * solved[c, j, q]
+            along[q] = total
         stiff = 1.0 + a * along[0]
         alpha = a / stiff
         system.level[c, 0], system.level[c, 1] = stiff, alpha
@@ -238,15 +239,15 @@ def _step_classes(
     slots, types = worth.shape[1], len(classes.capacity)
     level, slack = slots, slots + 1
     for c in range(len(worth)):
-        d_primal[c, level] = -dt - residual[c, 0]
-        d_primal[c, slack] = -residual[c, 1]
+        d_level, d_slack = -dt - residual[c, 0], -residual[c, 1]
         for j in range(slots):
             change = own[c, j, 0] + solved[c, j, 0] * dt
             for q in range(types):
                 change += solved[c, j, 1 + q] * d_price[q]
             d_primal[c, j] = change
-            d_primal[c, level] += worth[c, j] * change
-            d_primal[c, slack] -= change
+            d_level += worth[c, j] * change
+            d_slack -= change
+        d_primal[c, level], d_primal[c, slack] = d_level, d_slack
         for i in range(slots + 2):
             d_dual[c, i] = (products[c, i] - dual[c, i] * d_primal[c, i]) / primal[c, i]
 

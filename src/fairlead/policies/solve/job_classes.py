@@ -29,7 +29,7 @@ def group(job_class: Ints) -> JobClassSizes:
     n = len(job_class)
     if n and job_class.min() >= 0 and job_class.max() < _DENSE * n + 1024:
         tally = np.bincount(job_class)
-        ids = np.flatnonzero(tally)
+        ids = tally.nonzero()[0]
         row = np.empty(len(tally), np.int64)
         row[ids] = np.arange(len(ids))
         of, count = row[job_class], tally[ids]

@@ -52,7 +52,7 @@ def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
     planning, snapshot = s.planning, take_snapshot(s, time_s)
     plan, planning.state = planner_calls.plan(planning.planner, snapshot, planning.state)
     kept = s.running.place(plan, time_s)
-    groups.running_on[:] = -1
+    groups.running_on.fill(-1)
     groups.running_on[s.running.job_group] = s.running.planned
     start_round(jobs.state, groups.members, s.running.job_group, jobs.id)
     s.round.number += 1

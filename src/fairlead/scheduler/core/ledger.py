@@ -448,15 +448,16 @@ class Ledger:
         """Take jobs out; returns the new row of every old job group, -1 where it is gone."""
         jobs, groups = self.jobs, self.groups
         keep = ~gone
-        rows = np.flatnonzero(keep)
+        rows = keep.nonzero()[0]
+        row = np.arange(len(rows))
         job_row = np.full(len(gone), -1, np.int64)
-        job_row[rows] = np.arange(len(rows))
+        job_row[rows] = row
         self._ids.difference_update(jobs.id[gone].tolist())
         since = int(gone.argmax()) if len(rows) < len(gone) else len(rows)
         self._keep_jobs(rows, since)
         if self.width == 1:  # a job group stands where its job does
             groups.keep(rows, since)
-            groups.members[:, 0] = np.arange(len(rows))
+            groups.members[:, 0] = row
             return job_row
         group_members = groups.members
         whole = keep[group_members[:, 0]]

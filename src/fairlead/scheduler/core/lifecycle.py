@@ -66,16 +66,19 @@ PHASE_OF_END: dict[JobEnd, JobPhase] = {
 }
 
 
+_PHASES: Ints = np.array([-1, *(PHASE_OF_END[JobEnd(one)] for one in range(1, len(JobEnd) + 1))])
+
+
 def phases_of_ends(end: Ints) -> Ints:
     """(jobs,) of ``JobPhase``: the phase that each of these ends, of ``JobEnd``, leads to."""
-    return np.array([PHASE_OF_END[JobEnd(one)] for one in end.tolist()], np.int64)
+    return _PHASES[end]
 
 
 def transition(state: Ints, to: Ints, jobs: Ints) -> None:
     """Set (jobs,) states in place; ProtocolError names the first job whose transition is not in the table."""
-    bad = np.flatnonzero(~ALLOWED[state, to])
-    if bad.size:
-        i = int(bad[0])
+    allowed = ALLOWED[state, to]
+    if not allowed.all():
+        i = int(np.flatnonzero(~allowed)[0])
         raise ProtocolError(
             f"job {jobs[i]}: cannot go from {JobPhase(int(state[i])).name} to {JobPhase(int(to[i])).name}"
         )

@@ -17,7 +17,7 @@ from fairlead.scheduler.core.snapshots import make_snapshot
 
 def end_jobs(ledger: Ledger, end: Ints, end_s: Floats, time_s: float) -> EndJobs:
     """Jobs end, those whose end is not 0; they are still to be removed. end, end_s: (jobs,)."""
-    jobs, gone = ledger.jobs, np.flatnonzero(end > 0)
+    jobs, gone = ledger.jobs, end.nonzero()[0]
     ids, why = jobs.id[gone], end[gone]
     state = jobs.state[gone]
     transition(state, phases_of_ends(why), ids)

@@ -63,7 +63,7 @@ def _enter_report(s: SchedulerData, event: RoundEnded) -> tuple[Ints, Floats] | 
     jobs, settings = s.ledger.jobs, s.options.settings
     end, end_s = np.zeros(jobs.n, np.int64), np.zeros(jobs.n)
     failed, ended = apply_round_report(
-        np.argsort(-event.finish_s, kind="stable"),
+        (-event.finish_s).argsort(kind="stable"),
         _counts_from_s(s),
         settings.max_failures,
         _rows_reported(s, event),

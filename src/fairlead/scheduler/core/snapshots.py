@@ -16,43 +16,46 @@ def take_snapshot(s: SchedulerData, time_s: float) -> Snapshot:
 def make_snapshot(s: SchedulerData, time_s: float, regimes: bool = True) -> Snapshot:
     """What is known at a time; nothing changes. Paused jobs are not in it. regimes: with the batch sizes of
     jobs."""
-    jobs, groups = s.ledger.jobs, s.ledger.groups
-    shown = s.ledger.regimes.shown(jobs.job_type, jobs.total, jobs.done) if regimes else None
+    ledger = s.ledger
+    jobs, groups, total = ledger.jobs, ledger.groups, ledger.jobs.total
+    shown = ledger.regimes.shown(jobs.job_type, total, jobs.done) if regimes else None
     snapshot = Snapshot.__new__(Snapshot)
-    vars(
-        snapshot
-    ).update(  # a constructor that sets frozen fields one by one takes ten times as long
-        now_s=time_s,
-        round_s=s.options.settings.round_s,
-        jobs=jobs.id,
-        weight=jobs.weight,
-        total_steps=jobs.total,
-        steps_left=np.maximum(jobs.total - jobs.done, 0.0),
-        age_s=time_s - jobs.arrival_s,
-        ran_s=s.ledger.runs.ran_s,
-        deadline_s=jobs.deadline_s - time_s,
-        job_class=jobs.job_class,
-        tenant=jobs.tenant,
-        tenants=s.ledger.tenants,
-        job_type=jobs.rate_row,
-        job_type_rate=s.ledger.job_type_rate,
-        regimes=shown,
-        isolated_s=s.ledger.isolated.isolated_s,
-        restart_s=jobs.restart_s,
-        slots=s.slots,
-        accelerator_of_slot=s.running.topology.accelerator_of_slot,
-        capacity=s.capacity,
-        price=s.cluster.price.copy(),
-        group_members=groups.members,
-        scale=groups.scale,
-        rate=groups.rate,
-        colocated_rate=s.ledger.colocated_rate if s.planning.planner.space_sharing else None,
-        received_s=groups.received_s,
-        deficit_s=groups.deficit_s,
-        allocated_s=s.ledger.allocated_s,
-        share=groups.share,
-        allocated=groups.allocated,
-        running_on=groups.running_on,
-        previous=s.planning.previous,
+    object.__setattr__(  # a constructor that sets frozen fields one by one takes ten times as long
+        snapshot,
+        "__dict__",
+        {
+            "now_s": time_s,
+            "round_s": s.options.settings.round_s,
+            "jobs": jobs.id,
+            "weight": jobs.weight,
+            "total_steps": total,
+            "steps_left": np.maximum(total - jobs.done, 0.0),
+            "age_s": time_s - jobs.arrival_s,
+            "ran_s": ledger.runs.ran_s,
+            "deadline_s": jobs.deadline_s - time_s,
+            "job_class": jobs.job_class,
+            "tenant": jobs.tenant,
+            "tenants": ledger.tenants,
+            "job_type": jobs.rate_row,
+            "job_type_rate": ledger.job_type_rate,
+            "regimes": shown,
+            "isolated_s": ledger.isolated.isolated_s,
+            "restart_s": jobs.restart_s,
+            "slots": s.slots,
+            "accelerator_of_slot": s.running.topology.accelerator_of_slot,
+            "capacity": s.capacity,
+            "price": s.cluster.price.copy(),
+            "group_members": groups.members,
+            "scale": groups.scale,
+            "rate": groups.rate,
+            "colocated_rate": ledger.colocated_rate if s.planning.planner.space_sharing else None,
+            "received_s": groups.received_s,
+            "deficit_s": groups.deficit_s,
+            "allocated_s": ledger.allocated_s,
+            "share": groups.share,
+            "allocated": groups.allocated,
+            "running_on": groups.running_on,
+            "previous": s.planning.previous,
+        },
     )
     return snapshot

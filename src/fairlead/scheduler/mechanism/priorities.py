@@ -8,7 +8,7 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Floats1, Floats2, Floats3, Ints1, Ints2
 from fairlead.model.snapshot import Snapshot
-from fairlead.scheduler.mechanism.selection import Priorities
+from fairlead.scheduler.mechanism.selection import Candidates, Priorities, select
 
 
 class GroupBalances(NamedTuple):
@@ -29,6 +29,26 @@ class JobsToRun(NamedTuple):
     restart_s: Floats1  # (jobs,)
     steps_left: Floats1  # (jobs,)
     total_steps: Floats1  # (jobs,)
+
+
+class DeficitRule(NamedTuple):
+    """What ``deficit_priorities`` goes by."""
+
+    until_s: float
+    preemption_hysteresis: float
+
+
+class AvailableSlots(NamedTuple):
+    """What job groups are chosen for."""
+
+    capacity: Floats1  # (types,) devices
+    accelerator_of_slot: Ints1  # (slots,)
+    order: Ints1  # (slots,) slots, the first one wins a tie
+
+
+def jobs_to_run(snapshot: Snapshot) -> JobsToRun:
+    """Return what is left of the snapshot's jobs, views of its arrays."""
+    return JobsToRun(snapshot.restart_s, snapshot.steps_left, snapshot.total_steps)
 
 
 def balances_of(snapshot: Snapshot) -> GroupBalances:
@@ -135,3 +155,14 @@ def deficit_priorities(
     _enter_deficits(balances, until_s, priorities)
     _add_start_worth(balances, jobs, preemption_hysteresis, priorities)
     return priorities
+
+
+@kernel("Tuple((i8[::1], i8[::1]))(GroupBalances, JobsToRun, DeficitRule, AvailableSlots)")
+def fill_by_deficit(
+    balances: GroupBalances, jobs: JobsToRun, rule: DeficitRule, available: AvailableSlots
+) -> tuple[Ints, Ints]:
+    """The job groups that run and their slots: ``select`` by ``deficit_priorities``."""
+    priorities = deficit_priorities(balances, jobs, rule.until_s, rule.preemption_hysteresis)
+    candidates = Candidates(balances.members, balances.scale, available.accelerator_of_slot)
+    free = available.capacity.astype(np.int64)
+    return select(priorities, candidates, free, available.order, len(jobs.steps_left))

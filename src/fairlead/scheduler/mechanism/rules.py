@@ -8,7 +8,14 @@ import numpy as np
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.plan import Accounts, Policy
 from fairlead.model.snapshot import Snapshot
-from fairlead.scheduler.mechanism.priorities import JobsToRun, balances_of, deficit_priorities
+from fairlead.scheduler.mechanism.priorities import (
+    AvailableSlots,
+    DeficitRule,
+    balances_of,
+    deficit_priorities,
+    fill_by_deficit,
+    jobs_to_run,
+)
 from fairlead.scheduler.mechanism.selection import Candidates, Priorities, select
 
 Selected: TypeAlias = tuple[Ints, Ints]  # job groups and their slots, in the order of choice
@@ -27,6 +34,9 @@ class FillingRule(Protocol):
         self, priorities: Priorities, snapshot: Snapshot, order: Ints, policy: Policy
     ) -> Selected:
         """The job groups that run."""
+
+    def fill(self, snapshot: Snapshot, elapsed_s: float, order: Ints, policy: Policy) -> Selected:
+        """What ``select`` makes of ``priorities``, for whoever wants nothing of these."""
 
     def until_owed_s(self, priorities: Priorities, snapshot: Snapshot, elapsed_s: float) -> float:
         """Seconds from now, where nothing runs, until a job group with a share that is owed nothing is owed
@@ -56,9 +66,11 @@ class LargestDeficitFirst:
 
     def priorities(self, snapshot: Snapshot, elapsed_s: float) -> Priorities:
         """Device-seconds owed, runs there now, relative speed."""
-        jobs = JobsToRun(snapshot.restart_s, snapshot.steps_left, snapshot.total_steps)
         return deficit_priorities(
-            balances_of(snapshot), jobs, elapsed_s + self.round_s, self.preemption_hysteresis
+            balances_of(snapshot),
+            jobs_to_run(snapshot),
+            elapsed_s + self.round_s,
+            self.preemption_hysteresis,
         )
 
     def select(
@@ -71,6 +83,21 @@ class LargestDeficitFirst:
         """The best entries for which there are devices."""
         free = snapshot.capacity.astype(np.int64)
         return select(priorities, candidates_of_snapshot(snapshot), free, order, len(snapshot.jobs))
+
+    def fill(
+        self,
+        snapshot: Snapshot,
+        elapsed_s: float,
+        order: Ints,
+        policy: Policy,  # noqa: ARG002
+    ) -> Selected:
+        """In one pass."""
+        return fill_by_deficit(
+            balances_of(snapshot),
+            jobs_to_run(snapshot),
+            DeficitRule(elapsed_s + self.round_s, self.preemption_hysteresis),
+            AvailableSlots(snapshot.capacity, snapshot.accelerator_of_slot, order),
+        )
 
     def until_owed_s(self, priorities: Priorities, snapshot: Snapshot, elapsed_s: float) -> float:
         """When time due by the shares exceeds time received, by the end of the round that begins then."""

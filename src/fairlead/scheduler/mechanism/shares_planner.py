@@ -109,18 +109,22 @@ class SharesPlanner:
         if self.settings.fluid:
             none: Ints = np.zeros(0, np.int64)
             return RoundPlan(none, none), state
-        elapsed_s = snapshot.now_s - state.settled_s
+        elapsed_s, policy = snapshot.now_s - state.settled_s, self.policy
+        order = self.filling.order(self._slots(snapshot, state), policy)
+        strict = optional_traits(policy).strict
+        if policy.work_conserving and not strict:
+            group, slot = self.filling.fill(snapshot, elapsed_s, order, policy)
+            return RoundPlan(group, slot), state
         priorities = every = self.filling.priorities(snapshot, elapsed_s)
-        if not self.policy.work_conserving:
+        if not policy.work_conserving:
             priorities = priorities._replace(
                 eligible=priorities.eligible & (priorities.primary > 0)
             )
-        order = self.filling.order(self._slots(snapshot, state), self.policy)
-        if optional_traits(self.policy).strict:
+        if strict:
             priorities = _until_misfit(snapshot, order, priorities)
-        group, slot = self.filling.select(priorities, snapshot, order, self.policy)
+        group, slot = self.filling.select(priorities, snapshot, order, policy)
         wait_s = np.inf
-        if not len(group) and not self.policy.work_conserving:
+        if not len(group) and not policy.work_conserving:
             wait_s = self.filling.until_owed_s(every, snapshot, elapsed_s)
         return RoundPlan(group, slot, snapshot.now_s + wait_s), state
 

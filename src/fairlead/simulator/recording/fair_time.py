@@ -6,6 +6,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.job_index import JobIndex
 from fairlead.simulator.recording.job_columns import JobColumns
+from fairlead.simulator.recording.recorder_kernels import count_isolated, count_promised, promise
 
 
 class IsolatedTime:
@@ -30,10 +31,7 @@ class IsolatedTime:
 
     def add(self, i: Ints) -> None:
         """Count what jobs have done. i: their positions."""
-        jobs = self._columns.arrays
-        did, rate = jobs.steps_done[i] - jobs.steps_then[i], jobs.isolated_rate[i]
-        jobs.isolated_s[i] += np.divide(did, rate, out=np.zeros(len(i)), where=rate > 0)
-        jobs.steps_then[i] = jobs.steps_done[i]
+        count_isolated(i, self._columns.isolated)
 
 
 class PromisedTime:
@@ -49,13 +47,9 @@ class PromisedTime:
         self.add(every, np.full(len(every), now_s))
         jobs.promised_share[every] = 0.0
         group_member, share = self._index.find(allocation.job_groups), allocation.share.sum(axis=1)
-        for column in group_member.T:
-            np.add.at(jobs.promised_share, column[column >= 0], share[column >= 0])
+        promise(group_member, share, jobs.promised_share)
         self.given = True
 
     def add(self, i: Ints, until_s: Floats) -> None:
         """Count what was promised up to these times. i: (jobs,) positions."""
-        jobs = self._columns.arrays
-        lasted_s = np.maximum(until_s - jobs.promised_from_s[i], 0.0)
-        jobs.promised_s[i] += jobs.promised_share[i] * lasted_s
-        jobs.promised_from_s[i] = until_s
+        count_promised(i, until_s, self._columns.promised)

@@ -1,11 +1,13 @@
 """What the recorder knows of each job: arrays that grow with the jobs."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from fairlead.model.arrays import Floats
 from fairlead.model.jit_records import Floats1, Floats2, Ints1, doubled
+
+Columns = TypeVar("Columns", bound=tuple[object, ...])
 
 
 class RecordedJobs(NamedTuple):
@@ -60,6 +62,31 @@ class RecordedWork(NamedTuple):
     steps_done: Floats1
 
 
+class RecordedIsolation(NamedTuple):
+    """Columns of ``RecordedJobs`` that tell of an isolated share of the cluster."""
+
+    isolated_s: Floats1
+    isolated_rate: Floats1
+    steps_then: Floats1
+    steps_done: Floats1
+
+
+class RecordedPromises(NamedTuple):
+    """Columns of ``RecordedJobs`` that tell of the policy's shares."""
+
+    promised_s: Floats1
+    promised_share: Floats1
+    promised_from_s: Floats1
+
+
+class RecordedEnds(NamedTuple):
+    """Columns of ``RecordedJobs`` that tell how jobs end."""
+
+    end: Ints1
+    end_s: Floats1
+    end_round: Ints1
+
+
 class JobColumns:
     """Growing per-job arrays, by order of submission."""
 
@@ -78,8 +105,11 @@ class JobColumns:
     def _take(self, arrays: RecordedJobs) -> None:
         """These are the arrays from now on."""
         self.arrays = arrays
-        self.runs = RecordedRuns(*(getattr(arrays, name) for name in RecordedRuns._fields))
-        self.work = RecordedWork(*(getattr(arrays, name) for name in RecordedWork._fields))
+        self.runs = _some_of(arrays, RecordedRuns)
+        self.work = _some_of(arrays, RecordedWork)
+        self.isolated = _some_of(arrays, RecordedIsolation)
+        self.promised = _some_of(arrays, RecordedPromises)
+        self.ends = _some_of(arrays, RecordedEnds)
 
     def add(self, time_s: float, scale: int, rate: Floats, steps: float, round_: int) -> None:
         """A job at the end. round_: the first that it may run in."""
@@ -91,6 +121,11 @@ class JobColumns:
         jobs.kept_in[i] = jobs.runs_in[i] = -2
         jobs.first_round[i] = round_
         self.n += 1
+
+
+def _some_of(arrays: RecordedJobs, record: type[Columns]) -> Columns:
+    """Those columns that a record names."""
+    return record(*(getattr(arrays, name) for name in record.__annotations__))
 
 
 def _dtype(hint: object) -> type:

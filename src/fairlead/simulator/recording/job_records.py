@@ -10,6 +10,7 @@ from fairlead.model.job_index import JobIndex
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.recording.fair_time import IsolatedTime, PromisedTime
 from fairlead.simulator.recording.job_columns import JobColumns
+from fairlead.simulator.recording.recorder_kernels import EndedJobs, end_jobs
 
 
 class JobRecords:
@@ -53,8 +54,7 @@ class JobRecords:
     def end(self, command: EndJobs, round_: int) -> None:
         """Jobs leave. round_: the first that they no longer run in."""
         i = np.array([self.index.pop(job) for job in command.jobs.tolist()], np.int64)
-        col = self.columns.arrays
-        col.end[i], col.end_s[i], col.end_round[i] = command.end, command.end_s, round_
+        end_jobs(i, EndedJobs(command.end, command.end_s, round_), self.columns.ends)
         self.isolated.add(i)
         self.promised.add(i, command.end_s)
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fairlead.model.arrays import Floats, Ints
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import (
@@ -15,7 +16,13 @@ from fairlead.model.jit_records import (
     ShortInts1,
     ShortInts2,
 )
-from fairlead.simulator.recording.job_columns import RecordedRuns, RecordedWork
+from fairlead.simulator.recording.job_columns import (
+    RecordedEnds,
+    RecordedIsolation,
+    RecordedPromises,
+    RecordedRuns,
+    RecordedWork,
+)
 
 _FAILED, _LOST = int(RoundOutcome.FAILED), int(RoundOutcome.LOST)
 
@@ -70,6 +77,14 @@ class Charging(NamedTuple):
     from_s: float  # from which on time is charged
     only_good: bool  # only of what counts?
     with_starts: bool  # also what went into starting?
+
+
+class EndedJobs(NamedTuple):
+    """How jobs end."""
+
+    end: Ints1  # (jobs,) of ``JobEnd``
+    end_s: Floats1  # (jobs,)
+    round: int  # the first that they no longer run in
 
 
 @kernel("UniTuple(i8, 4)(GroupsNow, GroupsBefore, RecordedRuns, IntervalBlock)")
@@ -163,3 +178,42 @@ def apply_round_report(report: RoundReport, jobs: RecordedWork, charging: Chargi
             jobs.steps_done[j] += report.steps[i, k]
             jobs.cost[j] += charging.price[slot] * pay_s / 3600.0 * scale
     return wasted_s
+
+
+@kernel("void(i8[::1], RecordedIsolation)")
+def count_isolated(rows: Ints, jobs: RecordedIsolation) -> None:
+    """Count what jobs have done, at the rates of their isolated shares. rows: positions of jobs."""
+    for j in rows:
+        if jobs.isolated_rate[j] > 0:
+            did = jobs.steps_done[j] - jobs.steps_then[j]
+            jobs.isolated_s[j] += did / jobs.isolated_rate[j]
+        jobs.steps_then[j] = jobs.steps_done[j]
+
+
+@kernel("void(i8[::1], f8[::1], RecordedPromises)")
+def count_promised(rows: Ints, until_s: Floats, jobs: RecordedPromises) -> None:
+    """Count what jobs were promised up to these times. rows: positions of jobs; until_s: (rows,)."""
+    for k in range(len(rows)):
+        j = rows[k]
+        lasted_s = max(until_s[k] - jobs.promised_from_s[j], 0.0)
+        jobs.promised_s[j] += jobs.promised_share[j] * lasted_s
+        jobs.promised_from_s[j] = until_s[k]
+
+
+@kernel("void(i8[:,::1], f8[::1], f8[::1])")
+def promise(group_member: Ints, share: Floats, promised_share: Floats) -> None:
+    """Add the shares of units to those of their members. group_member: (units, width) positions of jobs,
+    -1 = none; share: (units,)."""
+    for k in range(group_member.shape[1]):
+        for u in range(len(group_member)):
+            if group_member[u, k] >= 0:
+                promised_share[group_member[u, k]] += share[u]
+
+
+@kernel("void(i8[::1], EndedJobs, RecordedEnds)")
+def end_jobs(rows: Ints, ended: EndedJobs, jobs: RecordedEnds) -> None:
+    """Take note of how jobs end. rows: positions of jobs."""
+    for k in range(len(rows)):
+        jobs.end[rows[k]] = ended.end[k]
+        jobs.end_s[rows[k]] = ended.end_s[k]
+        jobs.end_round[rows[k]] = ended.round

@@ -9,6 +9,7 @@ from fairlead.model.arrays import Ints
 from fairlead.model.plan import Accounts, Policy, optional_traits
 from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.mechanism.gavel_reference.type_by_type import (
+    fill_type_by_type,
     gavel_priorities,
     select_type_by_type,
 )
@@ -54,6 +55,12 @@ class TypeByType:
         by_slot = np.argsort(slot, kind="stable")
         return group[by_slot], slot[by_slot]
 
+    def fill(self, snapshot: Snapshot, elapsed_s: float, order: Ints, policy: Policy) -> Selected:
+        """In one pass, unless there is one queue."""
+        if optional_traits(policy).global_queue:
+            return self.select(self.priorities(snapshot, elapsed_s), snapshot, order, policy)
+        return fill_type_by_type(snapshot, order)
+
     def until_owed_s(self, priorities: Priorities, snapshot: Snapshot, elapsed_s: float) -> float:  # noqa: ARG002
         """Whoever has a share may run at any time."""
         return np.inf
@@ -77,13 +84,21 @@ class OnlyAllocated:
         self, priorities: Priorities, snapshot: Snapshot, order: Ints, policy: Policy
     ) -> Selected:
         """The other rule's, without job groups that are in no allocation."""
-        group, slot = self.rule.select(priorities, snapshot, order, policy)
-        known = snapshot.allocated[group]
-        return group[known], slot[known]
+        return _allocated(self.rule.select(priorities, snapshot, order, policy), snapshot)
+
+    def fill(self, snapshot: Snapshot, elapsed_s: float, order: Ints, policy: Policy) -> Selected:
+        """The other rule's, without job groups that are in no allocation."""
+        return _allocated(self.rule.fill(snapshot, elapsed_s, order, policy), snapshot)
 
     def until_owed_s(self, priorities: Priorities, snapshot: Snapshot, elapsed_s: float) -> float:
         """The other rule's."""
         return self.rule.until_owed_s(priorities, snapshot, elapsed_s)
+
+
+def _allocated(selected: Selected, snapshot: Snapshot) -> Selected:
+    group, slot = selected
+    known = snapshot.allocated[group]
+    return selected if known.all() else (group[known], slot[known])
 
 
 @dataclass(frozen=True, slots=True)

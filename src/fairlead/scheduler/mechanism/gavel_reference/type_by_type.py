@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.model.arrays import Ints
 from fairlead.model.jit import kernel
-from fairlead.model.jit_records import Bools1, Floats1, Floats2, Floats3, Ints2
+from fairlead.model.jit_records import Bools1, Floats1, Floats2, Floats3, Ints1, Ints2
 from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.mechanism.priorities import can_run
 from fairlead.scheduler.mechanism.selection import (
@@ -29,19 +29,36 @@ class _Received(NamedTuple):
     deficit_s: Floats2  # (groups, slots)
 
 
+class _Devices(NamedTuple):
+    """What job groups need, and where it comes from."""
+
+    scale: Ints1  # (groups,) devices
+    capacity: Floats1  # (types,)
+    accelerator_of_slot: Ints1  # (slots,)
+    order: Ints1  # (slots,) slots as they are filled
+
+
 def gavel_priorities(snapshot: Snapshot) -> Priorities:
     """Gavel's keys: the share over the fraction of the slot's time that the job group has received, then
     the time owed from before, then the share."""
-    return _priorities(
-        _Received(
-            members=snapshot.group_members,
-            rate=snapshot.rate,
-            share=snapshot.share,
-            received_s=snapshot.received_s,
-            allocated_s=snapshot.allocated_s,
-            allocated=snapshot.allocated,
-            deficit_s=snapshot.deficit_s,
-        )
+    return _priorities(_received(snapshot))
+
+
+def fill_type_by_type(snapshot: Snapshot, order: Ints) -> tuple[Ints, Ints]:
+    """The job groups that run and their slots: ``select_type_by_type`` by ``gavel_priorities``."""
+    devices = _Devices(snapshot.scale, snapshot.capacity, snapshot.accelerator_of_slot, order)
+    return _fill(_received(snapshot), devices, len(snapshot.jobs))
+
+
+def _received(snapshot: Snapshot) -> _Received:
+    return _Received(
+        members=snapshot.group_members,
+        rate=snapshot.rate,
+        share=snapshot.share,
+        received_s=snapshot.received_s,
+        allocated_s=snapshot.allocated_s,
+        allocated=snapshot.allocated,
+        deficit_s=snapshot.deficit_s,
     )
 
 
@@ -74,3 +91,10 @@ def select_type_by_type(
     for q in range(len(order)):
         count = select_into(order[q : q + 1], count, priorities, candidates, selection)
     return selection.group[:count].copy(), selection.slot[:count].copy()
+
+
+@kernel("Tuple((i8[::1], i8[::1]))(_Received, _Devices, i8)")
+def _fill(given: _Received, devices: _Devices, jobs: int) -> tuple[Ints, Ints]:
+    candidates = Candidates(given.members, devices.scale, devices.accelerator_of_slot)
+    free = devices.capacity.astype(np.int64)
+    return select_type_by_type(_priorities(given), candidates, free, devices.order, jobs)
