@@ -131,7 +131,7 @@ def test_tables_sort_and_stay_so_when_they_are_fetched_again(
 ) -> None:
     driver.get(cluster.url)
     first = "#queue-table tbody tr:first-child td:first-child"
-    assert text(driver, first) == "0"
+    wait_for_text(driver, first, "0")  # it may be fetched again just now
     head = "#queue-table th:first-child button"
     press(driver, head)
     press(driver, head)
