@@ -129,6 +129,27 @@ def test_sigterm_at_any_rank_stops_all(job: Job) -> None:
     assert "SIGTERM" in done[0][1]
 
 
+@pytest.mark.parametrize("alone", [0, 1])
+def test_a_rank_that_is_told_to_stop_before_all_have_come_ends_at_once(
+    job: Job, alone: int
+) -> None:
+    job.start(2)
+    other = job.ranks[1 - alone]
+    other.kill()
+    while not catches_sigterm(job.ranks[alone].pid):
+        job.host.poll(0.02)
+    job.ranks[alone].send_signal(signal.SIGTERM)
+    code, _, errors = job.wait()[alone]
+    assert code == 75, errors
+    assert "told to stop before the first step" in errors
+
+
+def catches_sigterm(pid: int) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    mask = next(line.split()[1] for line in lines if line.startswith("SigCgt:"))
+    return bool(int(mask, 16) >> (signal.SIGTERM - 1) & 1)
+
+
 def test_every_rank_has_its_part(job: Job) -> None:
     job.start(2, "all")
     job.until(20)

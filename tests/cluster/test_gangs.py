@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from tests.cluster.server_parts import AttemptParts, cluster_state
 
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
     PROTOCOL,
     AttemptStatus,
+    Failure,
     NodeReport,
     Register,
 )
@@ -94,6 +96,17 @@ def test_where_the_ranks_of_one_node_end_the_others_are_told_to_stop() -> None:
     server.says("a", _held("ended", exit_code=75, loaded_step=0, step=5))
     assert [why for _, why in server.stopped] == ["killed"]
     assert 7 not in server.registry.live
+
+
+def test_the_time_to_stop_lasts_until_the_last_node_has_ended() -> None:
+    server = Server()
+    server.start.stop(AttemptEnd.PAUSED)
+    late = "killed: did not end within 30 s of being told to stop (paused)"
+    killed = Failure(kind="signal", rank=1, exit_code=-9, secondary=True)
+    server.says("a", _held("ended", exit_code=75, stop_s=0.25, ended_age_s=30.0))
+    server.says("b", _held("ended", exit_code=-9, ended_age_s=0.0, reason=late, failure=killed))
+    assert server.start.record.stop_s == pytest.approx(30.25)
+    assert server.start.record.why == f"paused; {late}"
 
 
 def test_a_node_forgets_an_end_only_when_the_start_is_booked() -> None:

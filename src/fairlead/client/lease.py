@@ -163,6 +163,7 @@ class Lease:
         self._sigterm.catch()
         try:
             self._resume(self._role)
+            self._sigterm.may_wait = True
         except BaseException:
             self._release()
             raise
@@ -372,6 +373,8 @@ class Lease:
         self._running = False
 
     def _on_sigterm(self) -> None:
+        if not self._sigterm.may_wait and self._environment.socket:
+            leave(EXIT_MAY_NOT_RUN, "told to stop before the first step: there is nothing to save")
         if self._environment.world_size == 1:
             self._schedule.at_once()
 

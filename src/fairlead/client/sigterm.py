@@ -14,6 +14,7 @@ class SigtermCatcher:
 
     def __init__(self, on_signal: Callable[[], None]) -> None:
         self.is_received = False
+        self.may_wait = False  # for the next step: there is work that can be saved
         self._on_signal = on_signal
         self._before: Any = None  # the handler before this one
 

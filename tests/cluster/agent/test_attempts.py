@@ -145,6 +145,19 @@ def test_an_unmanaged_job_that_had_to_be_killed_when_it_was_told_to_stop_is_told
     assert (status.failure.exit_code, status.exit_code, status.completed) == (-9, -9, False)
 
 
+@pytest.mark.parametrize("has_rank_0", [True, False])
+def test_a_rank_that_had_to_be_killed_before_its_first_step_is_told_so(has_rank_0: bool) -> None:
+    one = start(has_rank_0=has_rank_0, world_size=2, grace_s=6.0)
+    one.started(1.0)
+    one.stop("paused", 4.0)
+    one.exited(1, -9, ended(1, -9), 10.0)
+    one.record_exit(10.0)
+    status = one.status(11.0)
+    assert status.reason == "killed: did not end within 6 s of being told to stop (paused)"
+    assert status.failure is not None
+    assert status.failure.secondary, "where another rank has failed, that one is to blame"
+
+
 @pytest.mark.parametrize("reason", [EXPIRED, AGENT_LEAVES, ORPHANED])
 @pytest.mark.parametrize("code", [-15, -9, 143, 1])
 def test_what_the_agent_stops_on_its_own_account_has_not_failed(reason: str, code: int) -> None:

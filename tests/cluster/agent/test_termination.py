@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -20,6 +21,8 @@ from tests.cluster.agent.cluster import (
     plain,
     processes_of,
 )
+
+from fairlead.cluster.protocol.messages import Rank
 
 # It saves by way of a process that it has started, as a loader with workers fetches batches.
 WITH_WORKER = (
@@ -53,6 +56,21 @@ signal.signal(signal.SIGTERM, leave)
 print("up", flush=True)
 signal.pause()
 """
+# It trains until its loop is over, and then writes its results.
+FINISHED = """
+import os, sys, time
+from fairlead.client import stacks
+stacks.register()
+print("up", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+"""
+OTHER_NODE: dict[str, Any] = {  # of the job's rank 0
+    "ranks": (Rank(rank=1, devices=(0,)),),
+    "world_size": 2,
+    "has_rank_0": False,
+    "master": "127.0.0.9:5:6:x",
+}
 Break = Callable[[RunningAgent], None]
 
 
@@ -161,6 +179,38 @@ def test_a_shell_that_acts_on_the_signal_gets_it_together_with_what_it_waits_for
             await server.order()
             assert (await server.until_state((1, 1), "ended")).exit_code == 0
             await server.until_output(1, "saved")
+
+    asyncio.run(scenario())
+
+
+def test_a_rank_that_has_not_begun_ends_at_once_also_where_rank_0_is_elsewhere(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, _):
+            command = ("sh", "-c", "echo up; sleep 1000")
+            await server.order(job(1, command=command, grace_s=1000.0, **OTHER_NODE))
+            await server.until_output(1, "up", rank=1)
+            await server.order()
+            status = await server.until_state((1, 1), "ended")
+            assert (status.reason, status.failure) == ("preempted", None)
+
+    asyncio.run(scenario())
+
+
+def test_a_rank_whose_loop_is_over_comes_to_its_end(tmp_path: Path) -> None:
+    script, results = tmp_path / "job.py", tmp_path / "results"
+    script.write_text(FINISHED)
+    command = (sys.executable, str(script), str(results))
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, _):
+            await server.order(job(1, command=command, grace_s=1000.0, **OTHER_NODE))
+            await server.until_output(1, "up", rank=1)
+            await server.order()
+            await server.until_state((1, 1), "stopping")
+            results.touch()
+            assert (await server.until_state((1, 1), "ended")).exit_code == 0
 
     asyncio.run(scenario())
 

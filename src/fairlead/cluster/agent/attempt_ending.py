@@ -50,14 +50,17 @@ class AttemptEnding:
             attempt.record_exit(now)
         elif attempt.hears_rank_0:
             delivered = self._ranks.send(attempt.key, StopRank(reason=reason))
-            # After its loop a script that does not ask goes on for its grace, and may come to its end.
-            self.end(attempt, terminate=not delivered and not attempt.finishing)
+            # Ranks that have not come to their loop hear nothing of rank 0. After its loop a script that
+            # does not ask goes on for its grace, and may come to its end.
+            heard = delivered and attempt.steps.loaded is not None
+            self.end(attempt, terminate=not heard and not attempt.finishing)
         else:
-            self.end(attempt, terminate=attempt.assignment.unmanaged)
+            self.end(attempt, terminate=attempt.assignment.unmanaged or not attempt.finishing)
         self._changed()
 
     def end(self, attempt: NodeAttempt, *, terminate: bool) -> None:
-        """Have it killed after its grace. terminate: it gets a SIGTERM now."""
+        """Have it killed after its grace. terminate: it gets a SIGTERM now, but for ranks whose loop is
+        over."""
         self._send_end(attempt, terminate=terminate, kill_after_s=attempt.grace_s)
 
     def kill(self, attempt: NodeAttempt) -> None:
@@ -73,5 +76,11 @@ class AttemptEnding:
     def _send_end(self, attempt: NodeAttempt, *, terminate: bool, kill_after_s: float) -> None:
         job, number = attempt.key
         self._spawner.send(
-            EndAttempt(job=job, attempt=number, terminate=terminate, kill_after_s=kill_after_s)
+            EndAttempt(
+                job=job,
+                attempt=number,
+                terminate=terminate,
+                kill_after_s=kill_after_s,
+                spares_finished=not attempt.assignment.unmanaged,
+            )
         )

@@ -178,6 +178,8 @@ class NodeAttempt:
             if code and not unmanaged:  # no failure, but not the end of a job either
                 self.exits.code = code
             return self.hears_rank_0 and rank == 0 and not self.steps.all_done
+        if failure is not None and self.stop_order.given and code == -signal.SIGKILL:
+            failure = msgspec.structs.replace(failure, secondary=True)
         if self.exits.fail(code, failure):
             self.state = "stopping"
         if self.exits.first_failure is not None:
@@ -281,14 +283,13 @@ class NodeAttempt:
 
     def _was_asked(self, code: int) -> bool:
         """Was it told to stop, and may such a job end like this? One that trains with an iterator saves
-        and exits with 0, one without ends as it likes, unless it has to be killed; after its loop any may be
-        killed; where rank 0 is elsewhere, that node judges. What its agent stops on its own account is not to
-        blame for its end, whatever that is."""
+        and exits with 0, one without, or before its first step, or where rank 0 is elsewhere, ends as it
+        likes, unless it has to be killed; after its loop any may be killed. What its agent stops on its own
+        account is not to blame for its end, whatever that is."""
         if not self.stop_order.given:
             return False
-        ignores = self.assignment.unmanaged and code == -signal.SIGKILL
-        never_loaded = self.steps.loaded is None and not ignores
-        return self.stop_order.by_agent or never_loaded or code == 0 or self.finishing
+        saves_nothing = self.steps.loaded is None and code != -signal.SIGKILL
+        return self.stop_order.by_agent or saves_nothing or code == 0 or self.finishing
 
     def _why(self) -> str:
         failure = self.exits.first_failure

@@ -141,14 +141,15 @@ class RankProcesses:
         for leader in self.leaders:
             proc.kill_group(leader, signal.SIGKILL)
 
-    def terminate(self) -> None:
-        """SIGTERM to all ranks that live: to what can save, or else to the whole process group."""
+    def terminate(self, spares_finished: bool) -> None:
+        """SIGTERM to all ranks that live: to what can save, or else to the whole process group.
+        spares_finished: not to ranks whose loop is over."""
         for leader, tree in termination.trees_of(self.leaders).items():
             if first := termination.savers(tree):
                 self.saving[leader] = first
                 for one in first:
                     proc.kill_exactly(one, signal.SIGTERM)
-            else:
+            elif not (spares_finished and termination.has_begun(tree)):
                 proc.kill_group(leader, signal.SIGTERM)
 
     def terminate_rest(self) -> None:

@@ -215,7 +215,7 @@ class Spawner:
             return
         attempt.ending.terminated |= end.terminate
         if end.terminate:
-            attempt.processes.terminate()
+            attempt.processes.terminate(end.spares_finished)
         attempt.ending.kill_by(time.monotonic() + end.kill_after_s)
         self._watch(attempt)
 

@@ -49,6 +49,7 @@ class EndAttempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     attempt: int
     terminate: bool  # send SIGTERM now
     kill_after_s: float  # and SIGKILL to what is left then
+    spares_finished: bool = False  # no SIGTERM to ranks whose loop is over
 
 
 class Until(msgspec.Struct, frozen=True, kw_only=True, tag=True):

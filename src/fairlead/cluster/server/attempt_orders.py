@@ -149,7 +149,7 @@ class AttemptOrders:
             )
             record.save_s = saves_s(leader)
             if not attempt.completed():  # else it did what it would have done without that order
-                record.stop_s = leader.stop_s
+                record.stop_s = attempt.stop_s
             cost_s = overhead_s(replace(leader, stop_s=record.stop_s))
             row.overhead_s += cost_s
             self._steps.count_lost_time(attempt, cost_s - max(leader.wait_s, 0.0))

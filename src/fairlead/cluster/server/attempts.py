@@ -248,6 +248,16 @@ class Attempt:
         return self.stop_end, self.stopping or "ended"
 
     @property
+    def stop_s(self) -> float:
+        """Seconds from the order to stop to the end of its last process on any node, without saving; -1 = it
+        was not told to stop, or that is not known."""
+        own_s = -1.0 if self.leader is None else self.leader.stop_s
+        first_s = self.ended_s.get(self.first_node)
+        if own_s < 0 or first_s is None:
+            return own_s
+        return own_s + max(self.ended_s.values()) - first_s
+
+    @property
     def killed_late(self) -> str:
         """How it was killed that it did not end when it was told to; "" = it was not."""
         if not self.stopping or self.completed():
