@@ -40,7 +40,8 @@ def show_age(ages_s: Iterable[float | None]) -> None:
 
 
 def show_trouble(status: StatusView) -> None:
-    """Print a line on what follows where the server is halted or cannot write its state."""
+    """Print a line on what follows where the server is halted or cannot write its state, or jobs wait for
+    the storage of their checkpoints."""
     for line in _trouble(status):
         show(Text(line))
 
@@ -49,6 +50,11 @@ def _trouble(status: StatusView) -> list[str]:
     return [
         *([f"HALTED: {status.halted}"] if status.halted else []),
         *([f"NOTHING IS WRITTEN DOWN: {status.unwritable}"] if status.unwritable else []),
+        *(
+            [f"JOBS CANNOT START: {status.checkpoints_trouble}"]
+            if status.checkpoints_trouble
+            else []
+        ),
     ]
 
 

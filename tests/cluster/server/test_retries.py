@@ -1,5 +1,6 @@
 """Starts that fail, in a real cluster: nodes that break, jobs that are broken."""
 
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -48,7 +49,8 @@ def test_a_node_where_nothing_starts_is_cordoned_and_no_job_is_dropped(
     jobs = client.submit([sleeper(0, "sleep", f"{0.5 + k / 100}") for k in range(14)])
     until(lambda: node(client, "bad") == "unhealthy", LIMIT_S, "that the node is cordoned")
     bad = next(n for n in client.nodes() if n.name == "bad")
-    assert "jobs failed here that run elsewhere" in bad.reason
+    # Some of them may have run on the other node by then
+    assert re.search(r"\d jobs? (could not be started|failed) here.* elsewhere", bad.reason)
     assert "command not found: 'sleep'" in bad.reason
     assert "node bad is cordoned" in cluster.log()
     until(lambda: all(client.job(j).state == "completed" for j in jobs), LIMIT_S)

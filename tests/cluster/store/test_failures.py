@@ -7,15 +7,15 @@ from fairlead.cluster.store.failures import (
     Backoff,
     FailureDecision,
     FailureRecord,
-    GoodStart,
-    NodeJudge,
-    Parties,
     RetryPolicy,
+    added,
     in_a_row,
     judge_job,
     program_of,
     waiting,
+    waiting_for_storage,
 )
+from fairlead.cluster.store.node_judge import GoodStart, NodeJudge, Parties
 
 TRAIN = ("ann", "python", "train.py")
 BACKOFF = Backoff(5.0, 300.0)
@@ -197,6 +197,41 @@ def test_a_waiting_job_says_so() -> None:
     )
 
 
+def homeless(node: str, time_s: float = 0.0, **more: object) -> FailureRecord:
+    """The storage for its checkpoints is out of order."""
+    why = "checkpoint directory '/x/1': No space left on device"
+    given = {"kind": "not_started", "exit_code": 127, "reason": why, "place": why}
+    return failed(1, node, time_s, **{**given, "directory": "out_of_order", **more})
+
+
+def test_storage_that_is_out_of_order_is_no_fault_of_a_job() -> None:
+    records = [homeless("ab"[i % 2], float(i)) for i in range(7)]
+    verdicts = [judge(*records[: n + 1], policy=RetryPolicy(0, (75,))) for n in range(7)]
+    assert not any(v.drop or v.failures for v in verdicts)
+    assert [v.wait_s for v in verdicts] == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0, 60.0]
+    own = failed(1, "a", 9.0)
+    assert judge(*records, own).wait_s == 5.0
+    assert judge(own, records[0]).failures == 1
+    assert judge(own, records[0]).wait_s == 5.0, "its waits for storage begin anew"
+    crash = raised("a", 1.0), homeless("b", 2.0), raised("b", 3.0)
+    assert judge(*crash).reason.startswith("the same exception at step 120 twice in a row")
+
+
+def test_a_long_outage_pushes_out_nothing_that_counts() -> None:
+    records: tuple[FailureRecord, ...] = (failed(1, "a", 0.0, progressed=True), failed(1, "b", 1.0))
+    for i in range(100):
+        records = added(records, homeless("a", 2.0 + i, progressed=i == 0))
+    assert len(records) == 11
+    assert records[-1].time_s == 101.0
+    assert in_a_row(records) == []
+    assert judge(*records).wait_s == 60.0
+
+
+def test_who_waits_for_storage_says_so() -> None:
+    told = waiting_for_storage(5.0, "checkpoint directory '/x/1': no answer within 60 s")
+    assert told.startswith("waits for the storage of its checkpoints, tried again in 5 s: ")
+
+
 # --- nodes ---------------------------------------------------------------------------------------
 
 
@@ -215,13 +250,89 @@ def suspects(
     return set(judge.suspects(now_s, nodes))
 
 
-def test_three_jobs_that_fail_where_their_program_runs_elsewhere_speak_against_the_node() -> None:
+def test_jobs_that_fail_speak_against_the_node_only_if_they_get_further_elsewhere() -> None:
     bad = [failed(job, "a") for job in (1, 2, 3)]
-    assert suspects(*bad, went_well(1, "b")) == {"a"}
-    assert suspects(*bad[:2], went_well(1, "b")) == set()
+    assert suspects(*bad, went_well(1, "b"), went_well(2, "b")) == {"a"}
+    assert suspects(*bad, went_well(1, "b")) == set()
+    before = [went_well(job, "b", -5.0) for job in (1, 2, 3)]
+    assert suspects(*before, *bad) == set()  # what it met only here, it may meet there
     assert suspects(*bad) == set()  # it may be the program
     assert suspects(*bad, went_well(9, "b")) == set()  # or what these jobs want of it
-    assert suspects(*[failed(1, "a", float(i)) for i in range(3)], went_well(1, "b")) == set()
+    again = [failed(1, "a", float(i)) for i in range(3)]
+    assert suspects(*again, went_well(1, "b", 5.0)) == set()
+
+
+def test_who_trains_elsewhere_has_not_got_further_yet() -> None:
+    bad = [failed(job, "a", 5.0, kind="signal", worked_s=8.0, reached=20.0) for job in (1, 2)]
+
+    def further(step: float, lasted_s: float) -> set[str]:
+        goods = [GoodStart(job, "b", 9.0, TRAIN, lasted_s, step) for job in (1, 2)]
+        return suspects(*bad, *goods)
+
+    assert further(0.0, 0.0) == set()
+    assert further(20.0, 60.0) == set()
+    assert further(40.0, 15.0) == set()
+    assert further(40.0, 16.0) == {"a"}
+    exact = [raised("a", 5.0, job=job, worked_s=8.0) for job in (1, 2)]
+    goods = [GoodStart(job, "b", 9.0, TRAIN, 8.0, 121.0) for job in (1, 2)]
+    assert suspects(*exact, *goods) == {"a"}
+
+
+def test_what_fails_elsewhere_at_the_same_place_is_no_nodes_fault() -> None:
+    """13 jobs of one program that fail in ways of their own, and one that fails only once."""
+    kinds = ("exit", "signal", "exception", "stalled")
+    bad = [
+        failed(job, "a", float(job), kind=kinds[job % 4], worked_s=4.0, reached=20.0)
+        for job in range(1, 13)
+    ]
+    starts = [GoodStart(job, "b", 20.0 + job, TRAIN, 0.5, 5.0) for job in range(1, 13)]
+    once = failed(13, "a", 1.0), GoodStart(13, "b", 21.0, TRAIN, 30.0, 50.0)
+    assert suspects(*bad, *starts, *once) == set()
+    nowhere = [
+        failed(20 + i, "a", 1.0, kind="not_started", directory="wrong_path") for i in range(3)
+    ]
+    assert suspects(*bad, *starts, *once, *nowhere) == set()
+
+
+def test_storage_speaks_against_a_node_only_if_others_do_well_with_it_meanwhile() -> None:
+    def gone(job: int, node: str, time_s: float) -> FailureRecord:
+        at = f"checkpoint directory '/x/{job}': No space left on device"
+        record = homeless(node, time_s, place=at, reason=at, forgeable=False)
+        return msgspec.structs.replace(record, job=job)
+
+    # An outage of all: who failed on one node fails, or does well later, on the other
+    outage = [gone(job, "a", 0.0) for job in (1, 2, 3)] + [gone(4, "b", 0.0)]
+    assert suspects(*outage) == set()
+    after = [went_well(job, "b", 9.0) for job in (1, 2, 3)]
+    assert suspects(*outage, *after) == set()
+    # One of a node: it goes on failing while others get on
+    more = gone(5, "a", 20.0)
+    assert suspects(*outage, *after, more) == {"a"}
+    assert suspects(*outage, *after, more, gone(6, "b", 21.0)) == set()
+    full = "OSError: [Errno 28] No space left on device"
+    disk = [raised("a", float(job), job=job, reason=full) for job in (1, 2)]
+    good = [GoodStart(job, "b", 9.0, TRAIN, 3.0, 130.0) for job in (1, 2)]
+    assert suspects(*disk) == set()
+    assert suspects(*disk, *good) == set()
+    assert suspects(*disk, *good, raised("a", 20.0, job=3, reason=full)) == {"a"}
+
+
+def test_the_reason_says_what_was_counted() -> None:
+    def told(*history: FailureRecord | GoodStart) -> str:
+        judge = NodeJudge()
+        for one in history:
+            (judge.failed if isinstance(one, FailureRecord) else judge.went_well)(one)  # type: ignore[arg-type]
+        return judge.sentence(judge.suspects(60.0, "ab")["a"])
+
+    ill = [failed(job, "a", reason=ECC) for job in (1, 2)]
+    assert told(*ill) == "2 jobs failed here with an error that a healthy node does not cause"
+    assert told(*ill, went_well(1, "b"), went_well(2, "b")) == (
+        "2 jobs failed here that run elsewhere"
+    )
+    elsewhere = went_well(9, "b", program=("ann", "python", "other.py"))
+    assert told(*[absent(job, "a") for job in (1, 2, 3)], elsewhere) == (
+        "3 jobs could not be started here, with a command that is started elsewhere"
+    )
 
 
 @pytest.mark.parametrize("where", [(), ("cwd /nosuch",), ("/nosuch/venv",)])
@@ -263,8 +374,9 @@ def test_two_broken_nodes_are_found_once_the_jobs_run_on_a_third() -> None:
 
 def test_a_good_start_on_the_node_speaks_for_it() -> None:
     bad = [failed(job, "a", 10.0) for job in (1, 2, 3)]
-    assert suspects(*bad, went_well(1, "b"), went_well(8, "a", 5.0)) == {"a"}
-    assert suspects(*bad, went_well(1, "b"), went_well(8, "a", 15.0)) == set()
+    good = [went_well(job, "b", 12.0) for job in (1, 2)]
+    assert suspects(*bad, *good, went_well(8, "a", 5.0)) == {"a"}
+    assert suspects(*bad, *good, went_well(8, "a", 15.0)) == set()
 
 
 def test_errors_of_hardware_speak_against_the_node_by_themselves() -> None:
@@ -358,8 +470,8 @@ def test_what_a_node_itself_cannot_do_needs_no_second_party() -> None:
 
 def test_a_node_that_was_dealt_with_begins_anew() -> None:
     judge = NodeJudge()
-    judge.went_well(went_well(1, "b"))
     for job in (1, 2, 3):
+        judge.went_well(went_well(job, "b"))
         judge.failed(failed(job, "a"))
     assert list(judge.suspects(60.0, "ab")) == ["a"]
     judge.forgive("a")
@@ -368,7 +480,7 @@ def test_a_node_that_was_dealt_with_begins_anew() -> None:
 
 def test_after_a_restart_failures_that_were_dealt_with_do_not_count_again() -> None:
     bad = [failed(job, "a", float(job)) for job in (3, 2, 1)]
-    good = [went_well(1, "b")]
+    good = [went_well(1, "b", 5.0), went_well(2, "b", 6.0)]
     assert list(NodeJudge.of(bad, good).suspects(60.0, "ab")) == ["a"]
     dealt_with = [msgspec.structs.replace(record, blames_node=True) for record in bad]
     assert NodeJudge.of(dealt_with, good).suspects(60.0, "ab") == {}

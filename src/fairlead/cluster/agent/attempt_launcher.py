@@ -10,12 +10,13 @@ import msgspec
 from fairlead.cluster.agent.addresses import RankZeroAddress
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempts import NodeAttempt
-from fairlead.cluster.agent.launch import LaunchSite
+from fairlead.cluster.agent.launch import DirectoryError, LaunchSite
 from fairlead.cluster.agent.launching import prepare_launch
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.script_imports import ScriptImports
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_messages import Prepare
+from fairlead.cluster.protocol.messages import DirectoryTrouble
 from fairlead.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class AttemptLauncher:
         """told: by the orders, where its rank 0 is."""
         assert self.place is not None
         found, why = None, ""
+        directory: DirectoryTrouble = ""
         try:
             master = attempt.addresses.here or RankZeroAddress.parse(
                 master_text, attempt.assignment.job
@@ -56,6 +58,7 @@ class AttemptLauncher:
             found = await prepare_launch(self.place, attempt, master)
         except ConfigError as problem:
             why = str(problem)
+            directory = problem.trouble if isinstance(problem, DirectoryError) else ""
         except Exception as problem:  # of whatever a job names: its fault, and no end of the agent
             _log.exception("job %d cannot be started", attempt.assignment.job)
             why = f"cannot be started: {type(problem).__name__}: {problem}"
@@ -65,7 +68,7 @@ class AttemptLauncher:
         if attempt.state != "starting":
             return  # it was told to stop meanwhile
         if found is None:
-            attempt.failed(-1, why, now)
+            attempt.failed(-1, why, now, directory=directory)
             attempt.record_exit(now)
             self._changed()
         elif attempt.lease.left_s(now) > 0.0:

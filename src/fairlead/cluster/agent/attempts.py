@@ -13,7 +13,13 @@ from fairlead.cluster.agent.attempt_times import DeviceWait, StopOrder, Training
 from fairlead.cluster.agent.lease import NodeLease, ReportedLease
 from fairlead.cluster.agent.rank_failures import one_line, sentence
 from fairlead.cluster.agent.stalls import AttemptStall
-from fairlead.cluster.protocol.messages import WOULD_LOSE, Assignment, AttemptStatus, Failure
+from fairlead.cluster.protocol.messages import (
+    WOULD_LOSE,
+    Assignment,
+    AttemptStatus,
+    DirectoryTrouble,
+    Failure,
+)
 
 State = Literal["starting", "running", "stopping", "ended"]
 _MAX_REASON = 1000  # characters of a reason
@@ -156,13 +162,21 @@ class NodeAttempt:
         self.reason = self._why()
         self.times.pause(now)
 
-    def failed(self, rank: int, reason: str, now: float) -> None:
-        """A rank could not be started."""
+    def failed(
+        self, rank: int, reason: str, now: float, *, directory: DirectoryTrouble = ""
+    ) -> None:
+        """A rank could not be started. directory: what is the matter with its checkpoint directory."""
         cause = reason.removeprefix(f"rank {rank}: ")
         self.reason = cause if self.assignment.world_size == 1 else reason
         self.exits.note(rank, NOT_FOUND)
         self.exits.set_failure(
-            Failure(kind="not_started", rank=rank, exit_code=NOT_FOUND, message=cause)
+            Failure(
+                kind="not_started",
+                rank=rank,
+                exit_code=NOT_FOUND,
+                message=cause,
+                directory=directory,
+            )
         )
         self.state = "stopping"
         self.times.pause(now)

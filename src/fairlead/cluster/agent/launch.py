@@ -1,5 +1,6 @@
 """From an assignment to the ranks that the spawner shall start."""
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,47 @@ from fairlead.cluster.agent.runtimes import (
 from fairlead.cluster.agent.script_imports import Script, find_script
 from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
 from fairlead.cluster.agent.zygote import can_fork, neighbours
-from fairlead.cluster.protocol.messages import Assignment, Rank
+from fairlead.cluster.protocol.messages import Assignment, DirectoryTrouble, Rank
 from fairlead.errors import ConfigError
 
 _START_LIMIT_S = 60.0
+# Why a directory cannot be made though nothing is wrong with its path: it can be when the storage is well.
+_STORAGE_ERRORS = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EBUSY,
+        errno.ECONNABORTED,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EDQUOT,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EINTR,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENETUNREACH,
+        errno.ENFILE,
+        errno.ENODEV,
+        errno.ENOLCK,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.ENOTCONN,
+        errno.ENXIO,
+        errno.EREMOTEIO,
+        errno.EROFS,
+        errno.ESHUTDOWN,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+
+
+class DirectoryError(ConfigError):
+    """A checkpoint directory cannot be made."""
+
+    def __init__(self, what: str, trouble: DirectoryTrouble) -> None:
+        super().__init__(what)
+        self.trouble = trouble
 
 
 @dataclass(frozen=True)
@@ -73,6 +111,7 @@ class LastAccess:
     """What was touched last, by a thread that may hang there."""
 
     what: str = "its files"
+    checkpoints: bool = False  # is it the checkpoint directory?
 
 
 @dataclass(frozen=True)
@@ -92,7 +131,7 @@ def launch(
     place: LaunchSite, attempt: NodeAttempt, master: RankZeroAddress, last_access: LastAccess
 ) -> PreparedLaunch:
     """The order to the spawner. It touches what the job has named, which may hang: see ``launching``. Raises
-    ConfigError where the checkpoint directory cannot be made."""
+    DirectoryError where the checkpoint directory cannot be made."""
     assignment = attempt.assignment
     ranks = tuple(
         _rank(place, attempt, rank, local, master, last_access)
@@ -103,6 +142,7 @@ def launch(
         return PreparedLaunch(order, None)
     first = ranks[0]
     last_access.what = f"the script in {first.cwd!r}"
+    last_access.checkpoints = False
     script = find_script(first.argv, first.env, first.cwd, assignment.env)
     return PreparedLaunch(order, script)
 
@@ -150,12 +190,14 @@ def _rank(
     variables |= _rendezvous(assignment, rank, local, master)
     variables["PYTHONPATH"] = _python_path(place.client, (base | variables).get("PYTHONPATH", ""))
     last_access.what = f"the environment of its command {assignment.command[0]!r}"
+    last_access.checkpoints = False
     try:
         argv, env = run_in(assignment.runtime, assignment.command, base, variables, mounts)
     except ConfigError as problem:
         raise ConfigError(f"job {assignment.job}: {problem}") from None
     prepared = assignment.prefork or assignment.prepare
     last_access.what = f"working directory {cwd!r}"
+    last_access.checkpoints = cwd == checkpoints
     return RankLaunch(
         rank=rank.rank,
         argv=argv,
@@ -178,11 +220,14 @@ def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess
     path = Path(assignment.checkpoint_dir or state / "checkpoints" / str(assignment.job))
     path = Path(assignment.cwd or state) / path
     last_access.what = f"checkpoint directory {str(path)!r}"
+    last_access.checkpoints = True
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder
         why = problem.strerror if isinstance(problem, OSError) else problem
-        raise ConfigError(f"checkpoint directory {str(path)!r}: {why}") from None
+        passes = isinstance(problem, OSError) and problem.errno in _STORAGE_ERRORS
+        trouble: DirectoryTrouble = "out_of_order" if passes else "wrong_path"
+        raise DirectoryError(f"checkpoint directory {str(path)!r}: {why}", trouble) from None
     return path
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from fairlead.cluster.agent.addresses import RankZeroAddress
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.launch import (
+    DirectoryError,
     LastAccess,
     LaunchSite,
     PreparedLaunch,
@@ -31,7 +32,10 @@ async def prepare_launch(
     try:
         return await on_thread(partial(launch, place, attempt, master, last_access), limit_s)
     except TimeoutError:
-        raise ConfigError(f"{last_access.what}: no answer within {limit_s:g} s") from None
+        why = f"{last_access.what}: no answer within {limit_s:g} s"
+        if last_access.checkpoints:
+            raise DirectoryError(why, "out_of_order") from None
+        raise ConfigError(why) from None
 
 
 async def on_thread(do: Callable[[], _Result], limit_s: float) -> _Result:

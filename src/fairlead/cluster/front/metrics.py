@@ -213,6 +213,11 @@ def _of_status(status: StatusView) -> Iterable[Metric]:
             value=float(bool(status.unwritable)),
         ),
         GaugeMetricFamily(
+            "fairlead_checkpoints_unavailable",
+            "1 while jobs cannot start because the cluster's directory of checkpoints is out of order.",
+            value=float(bool(status.checkpoints_trouble)),
+        ),
+        GaugeMetricFamily(
             "fairlead_backup_age_seconds",
             "Time since the state of the newest backup; infinite where there is none.",
             value=float("inf") if status.backup_age_s is None else status.backup_age_s,

@@ -177,6 +177,7 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     backup_age_s: float | None = None  # of the newest backup; None = there is none, or nobody knows
     halted: str = ""  # why nothing is scheduled or accepted, and what to do; "" = it is not so
     unwritable: str = ""  # why nothing can be written down just now; "" = it can
+    checkpoints_trouble: str = ""  # why jobs get no directory for their checkpoints; "" = they do
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):

@@ -104,6 +104,10 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float = 0.0  # no jobs for so long: the agent before this one may still run some
 
 
+# What is the matter with a checkpoint directory that cannot be made: its path, or the storage that it is on.
+DirectoryTrouble: TypeAlias = Literal["", "wrong_path", "out_of_order"]
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What went wrong in the rank of a start that failed first."""
 
@@ -119,6 +123,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     traceback: Traceback = ""  # all of it, or the stacks of ranks that hang
     secondary: bool = False  # it is the consequence of another rank's end
     time_s: float = 0.0  # wall clock of its node, 0 = not known
+    directory: DirectoryTrouble = ""
 
     @property
     def place(self) -> str:

@@ -11,6 +11,7 @@ from fairlead.cluster.server.death_judge import DeathDecision, DeathJudge
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_round import EndedAttempt
 from fairlead.cluster.server.step_accounting import StepAccounting
+from fairlead.cluster.server.storage_waits import failed_for_storage
 from fairlead.cluster.store.rows import ON_DEVICES, JobRow
 from fairlead.model.events import RoundOutcome
 from fairlead.model.job import JobId
@@ -113,7 +114,7 @@ class AttemptEnds:
             fleet.revoke(node, *attempt.key, attempt.record.why)
         row.stall = ""
         if failure:
-            row.failures += 1
+            row.failures += not failed_for_storage(attempt)
             row.reason, row.reason_node = f"failed: {failure}", ""
         self._state.counters.job_failures.inc(bool(failure))
         self._state.counters.preemptions.inc(attempt.is_preempted)
@@ -147,7 +148,7 @@ class AttemptEnds:
         if current is None or current.starts.get(row.id) is not attempt:
             return False
         unpaired = failure and not current.is_packed(row.id)
-        lost = attempt.lost or attempt.interrupted or unpaired
+        lost = attempt.lost or attempt.interrupted or unpaired or failed_for_storage(attempt)
         # What fails alone is judged here, not by the core; that of a pair must learn of it.
         outcome = (
             RoundOutcome.LOST if lost else RoundOutcome.FAILED if failure else RoundOutcome.RAN

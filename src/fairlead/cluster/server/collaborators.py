@@ -116,7 +116,13 @@ def collaborators(
     jobs = _job_parts(state, service)
     attempts = _attempt_parts(state, jobs, service)
     nodes = _node_parts(state, inbox, service, jobs, attempts)
-    builder = ViewBuilder(state, admission=jobs.admission, detention=nodes.detention, solves=solves)
+    builder = ViewBuilder(
+        state,
+        admission=jobs.admission,
+        detention=nodes.detention,
+        solves=solves,
+        storage=jobs.retries.storage,
+    )
     views = ViewParts(builder=builder, published=PublishedViews(state, builder, send_to_front))
     commits = CommitLog(
         state,

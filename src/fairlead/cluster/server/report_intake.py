@@ -19,7 +19,10 @@ MAX_REASON = 4000  # characters of one
 
 
 class TrainingListener(Protocol):
-    """Who is told of attempts that train: see ``retries``."""
+    """Who is told of attempts that run and train: see ``retries``."""
+
+    def runs(self, attempt: Attempt) -> None:
+        """Ranks of an attempt run; of a managed one, they have loaded."""
 
     def trains(self, attempt: Attempt) -> None:
         """An attempt has got as far as its first step."""
@@ -108,6 +111,8 @@ class ReportIntake:
         self._apply_job(attempt, status)
         if status.address and (before is None or before.address != status.address):
             self._orders.order(attempt)  # the other nodes now know where rank 0 is
+        if status.state == "running" and (before is None or before.state != "running"):
+            self._training.runs(attempt)
         self._apply_stall(attempt, node, status)
         if status.obstacle != ("" if before is None else before.obstacle):
             self._obstacles.obstructed(node, attempt.row.id, status.obstacle)

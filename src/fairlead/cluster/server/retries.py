@@ -7,7 +7,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt
@@ -16,19 +15,19 @@ from fairlead.cluster.server.death_judge import DeathDecision
 from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.node_condition import usable
 from fairlead.cluster.server.retry_waits import RetryWaits
+from fairlead.cluster.server.start_facts import is_node_fault, program_run, reached, waited_s
+from fairlead.cluster.server.storage_waits import StorageWaits, directory_trouble
 from fairlead.cluster.store.failures import (
     Backoff,
     FailureRecord,
-    GoodStart,
-    NodeJudge,
-    Parties,
     Program,
     RetryPolicy,
+    added,
     in_a_row,
     judge_job,
-    program_of,
     still_counted,
 )
+from fairlead.cluster.store.node_judge import GoodStart, NodeJudge, Parties
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.events import (
     JobsDropped,
@@ -38,14 +37,13 @@ from fairlead.model.events import (
 from fairlead.model.job import JobId
 
 _log = logging.getLogger(__name__)
-MAX_RECORDS = 50  # of a job
 MAX_PROGRAMS = 10_000  # whose start times are remembered
 SETTLED_S = 10.0  # an unmanaged job that has run for so long has started well
 FIRST_S, MAX_BACKOFF_FACTOR = (
     5.0,
     60,
 )  # the wait before the first retry, the longest one over the first
-NOT_FOUND = 127  # exit code of a command that the node cannot start
+LOOK_S = 1.0  # between two looks at whether those that failed get further elsewhere
 SIGNALS = 128  # a death by signal n counts as exit code 128 + n, as in shells
 
 
@@ -74,12 +72,14 @@ class Retries:
         self._retry_waits = status
         self._cordons = cordons
         self.nodes = NodeJudge()
+        self.storage = StorageWaits()
         first_s = min(FIRST_S, state.options.profile.round_s / 10)
         self.backoff = Backoff(first_s, MAX_BACKOFF_FACTOR * first_s)
         self.settled_s = min(SETTLED_S, 2 * state.options.profile.round_s)
         self._to_drop: dict[int, None] = {}
         self._start_s: dict[Program, float] = {}  # to the first step, as it was measured
         self._unsettled: dict[tuple[int, int], Attempt] = {}  # unmanaged starts, too young to judge
+        self._looked_s = 0.0
         # Jobs that wait only because they were suspected
         self._waiting_as_suspects: set[int] = set()
 
@@ -90,7 +90,10 @@ class Retries:
             r for row in registry.jobs.values() for r in row.recent_failures if not r.hostile
         ]
         training = [start for starts in registry.live.values() for start in starts]
-        self.nodes = NodeJudge.of(records, [g for start in training for g in _good_starts(start)])
+        self.nodes = NodeJudge.of(
+            records, [g for start in training for g in self._good_starts(start)]
+        )
+        self.storage.recover(registry.jobs.values())
         for row in registry.jobs.values():
             if row.open and row.retry_s is not None:
                 self._retry_waits.waiting.add(row.id)
@@ -99,26 +102,58 @@ class Retries:
 
     # --- what happened ---------------------------------------------------------------------------
 
+    def runs(self, start: Attempt) -> None:
+        """The ranks of a start run, so there is a directory for its checkpoints."""
+        for row in self.storage.begun(start):
+            if row.retry_s is not None and row.recent_failures[-1].of_storage:
+                self._resume(row)
+
     def trains(self, start: Attempt) -> None:
         """A start has got as far as its first step."""
         record = start.record
         if record.trained_s is not None:
             # Without the wait for its devices, which those before it may have held for as long as they hung.
-            took_s = max(record.trained_s - record.since_s - _waited_s(start), 0.0)
+            took_s = max(record.trained_s - record.since_s - waited_s(start), 0.0)
             start.row.usual_start_s = max(start.row.usual_start_s, took_s)
-            program = _program(start.row)
+            program = program_run(start.row)
             if len(self._start_s) >= MAX_PROGRAMS:
                 self._start_s.pop(next(iter(self._start_s)))
             self._start_s[program] = start.row.usual_start_s
         self._trains(start, self._state.now_s())
 
     def _trains(self, start: Attempt, since_s: float) -> None:
-        program = _program(start.row)
-        lasted_s = self._worked_s(start)
-        for node in start.nodes:
-            self.nodes.went_well(GoodStart(start.row.id, node, since_s, program, lasted_s))
+        for good in self._good_starts(start, since_s):
+            self.nodes.went_well(good)
         if self.nodes.failures:  # mostly there are none, and thousands of starts in a round
             self.judge_nodes()
+
+    def _good_starts(self, start: Attempt, since_s: float | None = None) -> list[GoodStart]:
+        """One for each node of a start that trains, or ran, since then."""
+        since_s = start.record.trained_s if since_s is None else since_s
+        if since_s is None:
+            return []
+        program, lasted_s, step = program_run(start.row), self._worked_s(start), reached(start)
+        return [
+            GoodStart(start.row.id, node, since_s, program, lasted_s, step) for node in start.nodes
+        ]
+
+    def _note_further(self, now: float) -> None:
+        """Whether jobs that failed somewhere have got further elsewhere by now."""
+        found = []
+        for record in self.nodes.open_questions(now):
+            start = self._state.registry.newest(record.job)
+            if start is not None and self._is_training(start):
+                goods = self._good_starts(start, self._began_s(start))
+                found += goods if any(good.passed(record) for good in goods) else []
+        for good in found:
+            self.nodes.went_well(good)
+        if found:
+            self.judge_nodes()
+
+    @staticmethod
+    def _began_s(start: Attempt) -> float:
+        trained_s = start.record.trained_s
+        return start.record.began_s if trained_s is None else trained_s
 
     def _ended_well(self, start: Attempt) -> bool:
         """Of a start that has ended, and did not fail."""
@@ -177,7 +212,7 @@ class Retries:
                 self._wait_as_suspect(row, start.death)
             ended_well = self._ended_well(start)
             if ended_well:
-                self._trains(start, start.record.trained_s or start.record.began_s)
+                self._trains(start, self._began_s(start))
             if ended_well or self._progressed(start):
                 self._clear_failures(row)
             return
@@ -187,8 +222,11 @@ class Retries:
             start.record.traceback = failure.traceback
         row.failure = replace(failure, traceback="")
         record = self._record(start, node, failure, reason)
-        row.recent_failures = (*row.recent_failures, record)[-MAX_RECORDS:]
+        row.recent_failures = added(row.recent_failures, record)
         self._state.registry.dirty_jobs.add(row.id)
+        self.storage.discard(row.id)
+        if record.of_storage:
+            self.storage.add(row)
         if not record.hostile:  # that says nothing of the node
             self.nodes.failed(record)
             self.judge_nodes()
@@ -205,7 +243,7 @@ class Retries:
         if row.spec.unmanaged:
             self._unsettled[start.key] = start
         elif row.usual_start_s < 0:
-            program = _program(row)
+            program = program_run(row)
             row.usual_start_s = self._start_s.get(program, -1.0)
 
     def judge_nodes(self) -> None:
@@ -247,12 +285,14 @@ class Retries:
         return self._has_started_well(start)
 
     def _blame_node(self, name: str, records: list[FailureRecord]) -> None:
-        why = f"{len(records)} jobs failed here that run elsewhere"
+        why = self.nodes.sentence(records)
         _log.warning("node %s is cordoned: %s; the last: %s", name, why, records[-1].reason)
         if not records[-1].forgeable:  # all see it: nothing that a job says of itself
             why += f"; the last: {records[-1].reason}"
         self._state.counters.nodes_cordoned.inc()
-        blamed = {(r.job, r.attempt) for r in self.nodes.failures if r.node == name}
+        here = [record for record in self.nodes.failures if record.node == name]
+        # What fails elsewhere as well is a job's own
+        blamed = {(r.job, r.attempt) for r in here if not self.nodes.fails_elsewhere(r)}
         self.nodes.forgive(name)
         for job in sorted({job for job, _ in blamed}):
             row = self._state.registry.jobs.get(job)
@@ -340,16 +380,21 @@ class Retries:
             progressed=not hostile and self._progressed(start),  # it excuses nobody who kills
             kept_step=start.resumable_steps(),
             hostile=hostile,
-            program=_program(row),
-            forgeable=not _is_node_fault(failure, row.spec),
+            program=program_run(row),
+            forgeable=not is_node_fault(failure, row.spec),
             tenant=row.tenant,
             worked_s=self._worked_s(start),
+            directory=directory_trouble(failure, row.spec),
+            reached=-1.0 if failure.kind == "not_started" else reached(start),
         )
 
     # --- what the core is told -------------------------------------------------------------------
 
     def poll(self, now: float) -> None:
         """What time brings: jobs that have waited long enough, unmanaged starts that live."""
+        if self.nodes.failures and now - self._looked_s >= LOOK_S:
+            self._looked_s = now
+            self._note_further(now)
         for key, start in list(self._unsettled.items()):
             if start.stopping or start.lost:
                 del self._unsettled[key]
@@ -408,39 +453,6 @@ class Retries:
 def failures_in_a_row(row: JobRow) -> int:
     """That count against a job."""
     return len(in_a_row(row.recent_failures))
-
-
-def _is_node_fault(failure: Failure, spec: JobSpec) -> bool:
-    """Could the node not start one of its own commands, found on the agent's PATH? The job's owner cannot
-    bring that about."""
-    if failure.exit_code not in (None, NOT_FOUND):  # the job printed that itself
-        return False
-    if failure.kind != "not_started" or "/" in spec.command[0] or "PATH" in spec.env:
-        return False
-    elsewhere = spec.python or spec.venv or spec.conda or spec.container
-    named = filter(None, (spec.cwd, spec.checkpoint_dir))
-    return not elsewhere and not any(path in failure.message for path in named)
-
-
-def _good_starts(start: Attempt) -> list[GoodStart]:
-    """One for each node of a start that trains."""
-    since_s = start.record.trained_s
-    program = _program(start.row)
-    nodes = () if since_s is None else start.nodes
-    return [GoodStart(start.row.id, node, since_s or 0.0, program) for node in nodes]
-
-
-def _waited_s(start: Attempt) -> float:
-    """Seconds that a start waited for its devices, as far as is known."""
-    return 0.0 if start.leader is None else max(start.leader.wait_s, 0.0)
-
-
-def _program(row: JobRow) -> Program:
-    """What a job runs, and where."""
-    spec = row.spec
-    environment = spec.python or spec.venv or spec.conda or spec.container
-    words = " ".join(environment) if isinstance(environment, tuple) else environment
-    return program_of(row.user, spec.command, spec.cwd and f"cwd {spec.cwd}", words)
 
 
 def _saves(row: JobRow) -> bool:

@@ -32,9 +32,10 @@ from fairlead.cluster.server.retries import failures_in_a_row
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.server.silence import silence
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator
+from fairlead.cluster.server.storage_waits import StorageWaits
 from fairlead.cluster.server.tally import Tally, TenantTally
 from fairlead.cluster.store.backup import backup_age_s
-from fairlead.cluster.store.failures import waiting
+from fairlead.cluster.store.failures import waiting, waiting_for_storage
 from fairlead.cluster.store.job_views import (
     attempt_views,
     cannot_start,
@@ -64,11 +65,13 @@ class ViewBuilder:
         admission: Admission,
         detention: Detention,
         solves: SolveCoordinator,
+        storage: StorageWaits,
     ) -> None:
         self._state = state
         self._admission = admission
         self._detention = detention
         self._solves = solves
+        self._storage = storage
         self._usage = RoundUsage()
 
     def jobs(self, rows: list[JobRow]) -> list[JobView]:
@@ -154,6 +157,8 @@ class ViewBuilder:
             left_s, why = 0.0, row.recent_failures[-1].reason
         else:
             return ""
+        if row.recent_failures and row.recent_failures[-1].of_storage:
+            return waiting_for_storage(left_s, why)
         return waiting(failures_in_a_row(row), left_s, why)
 
     def _silence(self, row: JobRow) -> str:
@@ -230,6 +235,7 @@ class ViewBuilder:
             backup_age_s=backup_age_s(state.store.directory),
             halted=state.halted,
             unwritable=state.commit_error,
+            checkpoints_trouble=self._storage.trouble,
         )
 
     def _held_devices(self, node: LiveNode) -> dict[int, tuple[int, ...]]:

@@ -1,24 +1,24 @@
-"""Who is to blame for starts that fail, and what is done about it. Pure: records in, judgements out.
+"""Whether a job is to blame for its starts that fail, and what is done about it. Pure: records in, judgements
+out.
 
-The same job failing on several nodes is the job's own fault. Several jobs failing on one node, while they,
-or others that run the same program, do well elsewhere, are the fault of the node. Whatever a node is to
-blame for does not count against a job. See docs/decisions/0025.
+The same job failing on several nodes is the job's own fault. Whatever a node, or the storage that all nodes
+share, is to blame for does not count against a job. See docs/decisions/0025; nodes: ``node_judge``.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import msgspec
 
-WINDOW_S = 900.0  # a node is judged by the failures of so long
-MAX_RECORDS = 4096  # failures and good starts of all jobs
-MIN_WEAK_JOBS, MIN_STRONG_JOBS = 3, 2  # jobs that have to fail on a node: see ``NodeJudge``
-MIN_PARTIES = 2  # parties whose word takes a node from others: see ``NodeJudge``
+from fairlead.cluster.protocol.messages import DirectoryTrouble
+
 # Two starts that fail alike after so much work, at an unknown step, fail at the same one
 SAME_STEP_S = 60.0
 HOSTILE_WINDOW_S = 86_400.0  # for which progress excuses no death of a process that owned the ranks
+MAX_RECORDS = 50  # of a job
+MAX_STORAGE_RECORDS = 8  # of these, for a long outage shall not push out what counts
+STORAGE_FACTOR = 12  # the longest wait for storage over the first one
 TIMES = ("never", "once", "twice")
 
 FailureKind: TypeAlias = Literal["not_started", "exit", "signal", "exception", "stalled"]
@@ -48,11 +48,16 @@ NODE_ERROR_WORDS = (
     "cuda driver",
     "device-side hardware",
     "unable to determine the device handle",
+    "gpu is lost",
+)
+# Words of errors of storage, which nodes may share: they pass, and speak against a node only with others.
+STORAGE_ERROR_WORDS = (
     "input/output error",
     "read-only file system",
     "stale file handle",
     "no space left on device",
-    "gpu is lost",
+    "disk quota exceeded",
+    "transport endpoint is not connected",
 )
 
 
@@ -77,6 +82,8 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tenant: str = ""
     worked_s: float = 0.0  # for which it had trained, or run if nobody knows when it trains
     hostile: bool = False  # it is to blame for the death of an agent or a spawner
+    directory: DirectoryTrouble = ""
+    reached: float = -1.0  # the last step that it told of, -1 = none
 
     @property
     def passing(self) -> bool:
@@ -91,6 +98,23 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
     @property
+    def of_storage(self) -> bool:
+        """Whether nothing but the storage of its checkpoints kept it from starting, which all nodes share: it
+        counts against nobody's ``max_retries``."""
+        return self.directory == "out_of_order"
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts against its job."""
+        return not (self.blames_node or self.of_storage)
+
+    @property
+    def names_storage(self) -> bool:
+        """Whether storage may be to blame, which other nodes may share."""
+        text = self.reason.lower()
+        return self.of_storage or any(words in text for words in STORAGE_ERROR_WORDS)
+
+    @property
     def user(self) -> str:
         """Whose job it is; "" = not known."""
         return self.program[0] if self.program else ""
@@ -100,37 +124,6 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Whether it is an error that a healthy node does not cause."""
         text = self.reason.lower()
         return any(words in text for words in NODE_ERROR_WORDS)
-
-
-@dataclass(frozen=True, slots=True)
-class GoodStart:
-    """A start that trains, or has ended as it should."""
-
-    job: int
-    node: str
-    time_s: float  # when it began to train
-    program: Program
-    lasted_s: float = 0.0  # for which it had trained when this was noted
-
-
-def _nobody(node: str) -> Collection[str]:
-    del node
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Parties:
-    """Those who judge a node independently of each other: tenants, where there are several, else users."""
-
-    known: Collection[str] = ()  # who have jobs, and would suffer from the loss of a node
-    by_tenant: bool = False
-    content: Callable[[str], Collection[str]] = (
-        _nobody  # node -> those whose jobs run well there now
-    )
-
-    def of(self, record: FailureRecord) -> str:
-        """To which a failed job belongs."""
-        return record.tenant if self.by_tenant else record.user
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +168,20 @@ def program_of(user: str, command: Sequence[str], *where: str) -> Program:
 
 def in_a_row(records: Sequence[FailureRecord]) -> list[FailureRecord]:
     """The failures since the job got any further, and those before that no progress excuses. Those are left
-    out that a node is to blame for."""
+    out that a node or storage is to blame for."""
     first = max((i for i, record in enumerate(records) if record.progressed), default=0)
     since_s = records[-1].time_s if records else 0.0
     counted = [*still_counted(records[:first], since_s), *records[first:]]
-    return [record for record in counted if not record.blames_node]
+    return [record for record in counted if record.counts]
+
+
+def added(records: Sequence[FailureRecord], newest: FailureRecord) -> tuple[FailureRecord, ...]:
+    """The failures of a job with the newest one."""
+    kept = [*records, newest]
+    outages = [i for i, r in enumerate(kept) if r.of_storage and not r.progressed]
+    for i in reversed(outages[:-MAX_STORAGE_RECORDS]):
+        del kept[i]
+    return tuple(kept[-MAX_RECORDS:])
 
 
 def still_counted(records: Iterable[FailureRecord], now_s: float) -> list[FailureRecord]:
@@ -203,6 +205,10 @@ def judge_job(
     avoid = tuple(sorted({record.node for record in records if record.node}))
     if last.blames_node:
         return FailureDecision(False, last.reason, 0.0, avoid, len(counted))
+    if last.of_storage:
+        return FailureDecision(
+            False, last.reason, _storage_wait_s(records, backoff), avoid, len(counted)
+        )
     hopeless = _not_startable(counted, nodes, runs_elsewhere) or _same_exception(records)
     if hopeless:
         return FailureDecision(True, f"{hopeless}: {last.reason}", failures=len(counted))
@@ -221,6 +227,15 @@ def judge_job(
             True, f"{again} (max_retries {policy.max_retries}{besides}): {last.reason}", failures=n
         )
     return FailureDecision(False, last.reason, backoff.wait_s(n), avoid, n)
+
+
+def _storage_wait_s(records: Sequence[FailureRecord], backoff: Backoff) -> float:
+    """How long a job waits whose newest tries have failed for storage. It is over for all at once, so the
+    longest wait is shorter than after other failures."""
+    others = (i for i, r in enumerate(reversed(records)) if not r.of_storage)
+    in_vain = next(others, len(records))
+    longest_s = min(STORAGE_FACTOR * backoff.first_s, backoff.longest_s)
+    return Backoff(backoff.first_s, longest_s).wait_s(in_vain)
 
 
 def _by_code(code: int, where: str, reason: str) -> str:
@@ -246,8 +261,14 @@ def _same_exception(records: Sequence[FailureRecord]) -> str:
     """Why its program will fail however often it is tried, "" = it may not. Two that failed at the same step
     have got no further in between, however long they ran."""
     last = records[-1]
-    before = next((r for r in reversed(records[:-1]) if not r.blames_node), None)
-    if last.kind != "exception" or not last.place or last.passing or last.of_node:
+    before = next((r for r in reversed(records[:-1]) if r.counts), None)
+    if (
+        last.kind != "exception"
+        or not last.place
+        or last.passing
+        or last.of_node
+        or last.names_storage
+    ):
         return ""
     if before is None or (before.kind, before.place) != (last.kind, last.place):
         return ""
@@ -271,147 +292,13 @@ def times(n: int) -> str:
 def waiting(failures: int, left_s: float, reason: str) -> str:
     """Why a job that is to be tried again waits. left_s: until then; 0 = only for devices."""
     how_often = f"failed {times(failures)}" if failures else "its node failed"
-    when = f"in {left_s:.0f} s" if left_s > 0 else "when it gets devices"
-    return f"{how_often}, tried again {when}: {reason}"
+    return f"{how_often}, {_tried_again(left_s)}: {reason}"
 
 
-class NodeJudge:
-    """Which nodes are to blame for what fails on them.
-
-    A failure speaks against a node if nothing has been started well there since, and if the job did not
-    fail in the same way on another node. It is strong if the job itself has done well on another node, or
-    if its error is one that a healthy node does not bring about; it is weak if the same program does well
-    on another node. ``MIN_STRONG_JOBS`` jobs of the first kind are enough, or ``MIN_WEAK_JOBS`` of both kinds
-    together if one of them is strong, or could not even be started.
-
-    What jobs say of themselves (exceptions, exit codes, files that are missing) their owners can forge, and
-    so take a node from others. So where there are several parties, ``MIN_PARTIES`` ones must speak against
-    the node, and one more for each whose jobs run well there meanwhile. The word of a party counts if one of
-    its jobs says what a healthy node does not bring about, or has since got as far on another node as here:
-    that a job fails which fails everywhere is seen only then.
-    """
-
-    def __init__(self) -> None:
-        self.failures: deque[FailureRecord] = deque(maxlen=MAX_RECORDS)
-        self.good: deque[GoodStart] = deque(maxlen=MAX_RECORDS)
-
-    @classmethod
-    def of(cls, failures: Iterable[FailureRecord], good: Iterable[GoodStart]) -> "NodeJudge":
-        """As it was before the server was started anew. Failures that a node was blamed for have been dealt
-        with, and do not count a second time."""
-        judge = cls()
-        counted = [record for record in failures if not record.blames_node]
-        judge.failures.extend(sorted(counted, key=lambda record: record.time_s))
-        judge.good.extend(sorted(good, key=lambda start: start.time_s))
-        return judge
-
-    def failed(self, record: FailureRecord) -> None:
-        """A start has failed."""
-        self.failures.append(record)
-
-    def went_well(self, start: GoodStart) -> None:
-        """A start trains, or has ended as it should."""
-        self.good.append(start)
-
-    def forgive(self, node: str) -> None:
-        """What was before does not speak against a node any more: it has been mended, or dealt with."""
-        records = [record for record in self.failures if record.node != node]
-        self.failures = deque(records, MAX_RECORDS)
-
-    def runs_elsewhere(self, record: FailureRecord) -> bool:
-        """Whether its command has been seen to run on another node."""
-        return any(
-            start.node != record.node and _same_command(start.program, record)
-            for start in self.good
-        )
-
-    def suspects(
-        self, now_s: float, nodes: Collection[str], parties: Parties | None = None
-    ) -> dict[str, list[FailureRecord]]:
-        """Nodes that are to blame -> the newest failure there of each job that speaks against them, oldest
-        first; of the nodes given, but never all of these."""
-        parties = parties or Parties()
-        recent = [r for r in self.failures if now_s - r.time_s <= WINDOW_S]
-        found = {}
-        for node in sorted({r.node for r in recent} & set(nodes)):
-            records = self._against(node, recent)
-            if self._weighty(records) and self._independent(node, records, parties):
-                found[node] = records
-        return found if len(found) < len(nodes) else {}
-
-    def _against(self, node: str, recent: Sequence[FailureRecord]) -> list[FailureRecord]:
-        since = max((g.time_s for g in self.good if g.node == node), default=-1.0)
-        mine = [r for r in recent if r.node == node and r.time_s > since]
-        strong: dict[int, FailureRecord] = {}
-        weak: dict[int, FailureRecord] = {}
-        for record in mine:
-            if self._fails_elsewhere(record, recent):
-                continue
-            if self._is_strong(record):
-                strong[record.job] = record
-            elif self.runs_elsewhere(record):
-                weak[record.job] = record
-        return sorted((weak | strong).values(), key=lambda r: r.time_s)
-
-    def _is_strong(self, record: FailureRecord) -> bool:
-        return record.of_node or self._did_well_elsewhere(record)
-
-    def _weighty(self, records: Collection[FailureRecord]) -> bool:
-        """Are these, of one job each, enough to blame a node? Not before one of them is more than weak: that
-        jobs fail says nothing of a node as long as none of them has been seen to do well elsewhere."""
-        strong = sum(map(self._is_strong, records))
-        telling = strong or any(record.kind == "not_started" for record in records)
-        return strong >= MIN_STRONG_JOBS or (len(records) >= MIN_WEAK_JOBS and bool(telling))
-
-    def _independent(self, node: str, records: Collection[FailureRecord], parties: Parties) -> bool:
-        """Whether several owners' jobs speak against the node: none may take it from others."""
-        if len({*parties.known, *map(parties.of, records)}) == 1:
-            return True  # nobody else suffers from it
-        if self._weighty([r for r in records if not r.forgeable]):
-            return True
-        content = set(parties.content(node))
-        against = {parties.of(r) for r in records if self._is_confirmed(r)} - content
-        return len(against) >= MIN_PARTIES + len(content)
-
-    def _is_confirmed(self, record: FailureRecord) -> bool:
-        """Whether more speaks for it than that the program runs elsewhere."""
-        return (
-            record.of_node
-            or not record.forgeable
-            or any(
-                good.job == record.job
-                and good.node != record.node
-                and good.time_s > record.time_s
-                and good.lasted_s >= record.worked_s
-                for good in self.good
-            )
-        )
-
-    def _fails_elsewhere(self, record: FailureRecord, recent: Iterable[FailureRecord]) -> bool:
-        """Has this job, or one that runs the same program in the same place, failed on another node, and
-        not done well on a third since?"""
-        for other in recent:
-            if other.node == record.node:
-                continue
-            similar = (other.program, other.place) == (record.program, record.place)
-            if other.job != record.job and not (record.place and similar):
-                continue
-            if not any(
-                good.node not in (record.node, other.node) and good.time_s > other.time_s
-                for good in self.good
-                if good.job == other.job
-            ):
-                return True
-        return False
-
-    def _did_well_elsewhere(self, record: FailureRecord) -> bool:
-        return any(good.job == record.job and good.node != record.node for good in self.good)
+def waiting_for_storage(left_s: float, reason: str) -> str:
+    """The same, of a job for whose checkpoints there is no directory."""
+    return f"waits for the storage of its checkpoints, {_tried_again(left_s)}: {reason}"
 
 
-def _same_command(program: Program, record: FailureRecord) -> bool:
-    """Of a command of the node's own that could not be started, the name alone counts: another script is
-    found by the same interpreter. That one finds its own script says nothing of a script, a directory or an
-    environment that another job has named."""
-    nodes_own = record.kind == "not_started" and not record.forgeable
-    words = 2 if nodes_own else max(len(program), len(record.program))
-    return bool(program) and program[:words] == record.program[:words]
+def _tried_again(left_s: float) -> str:
+    return f"tried again {f'in {left_s:.0f} s' if left_s > 0 else 'when it gets devices'}"

@@ -83,6 +83,7 @@ def summary(status: StatusView) -> Section:
         old_state([status.age_s]),
         _banner("Halted: ", status.halted),
         _banner("Nothing is written down: ", status.unwritable),
+        _banner("Jobs cannot start: ", status.checkpoints_trouble),
         _warning(status.solve),
         tag("dl", *cards, class_="cards"),
     )

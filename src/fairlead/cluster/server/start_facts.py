@@ -1,0 +1,45 @@
+"""What is known of starts, for those who judge why they failed."""
+
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.store.failures import Program, program_of
+from fairlead.cluster.store.rows import JobRow
+
+NOT_FOUND = 127  # exit code of a command that the node cannot start
+
+
+def is_node_fault(failure: Failure, spec: JobSpec) -> bool:
+    """Could the node not start one of its own commands, found on the agent's PATH? The job's owner cannot
+    bring that about."""
+    if failure.exit_code not in (None, NOT_FOUND):  # the job printed that itself
+        return False
+    if (
+        failure.kind != "not_started"
+        or failure.directory
+        or "/" in spec.command[0]
+        or "PATH" in spec.env
+    ):
+        return False
+    elsewhere = spec.python or spec.venv or spec.conda or spec.container
+    named = filter(None, (spec.cwd, spec.checkpoint_dir))
+    return not elsewhere and not any(path in failure.message for path in named)
+
+
+def reached(start: Attempt) -> float:
+    """The last step that a start told of, -1 = none."""
+    leader = start.leader
+    return float(leader.step) if leader is not None and leader.loaded_step >= 0 else -1.0
+
+
+def waited_s(start: Attempt) -> float:
+    """Seconds that a start waited for its devices, as far as is known."""
+    return 0.0 if start.leader is None else max(start.leader.wait_s, 0.0)
+
+
+def program_run(row: JobRow) -> Program:
+    """What a job runs, and where."""
+    spec = row.spec
+    environment = spec.python or spec.venv or spec.conda or spec.container
+    words = " ".join(environment) if isinstance(environment, tuple) else environment
+    return program_of(row.user, spec.command, spec.cwd and f"cwd {spec.cwd}", words)

@@ -1,0 +1,107 @@
+"""The storage that all nodes share is out of order for a while: no job and no node is to blame."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cluster.cluster import Running, running, until
+from tests.cluster.server_nodes import ADMIN, engine_nodes
+
+from fairlead.cluster.http_client import Client
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import Failure
+
+LIMIT_S = 180.0
+WORDS = (sys.executable, "-c", "import time; time.sleep(0.2)")
+
+
+@contextmanager
+def out_of_order(directory: Path) -> Iterator[None]:
+    """No folder can be made in a directory, by anybody: a file is in its place."""
+    away = directory.with_suffix(".away")
+    directory.rename(away)
+    directory.touch()
+    try:
+        yield
+    finally:
+        directory.unlink()
+        away.rename(directory)
+
+
+def submitted(client: Client, count: int, **more: object) -> list[int]:
+    given = {"command": WORDS, "total_steps": 10, "unmanaged": True, "cwd": "/", **more}
+    return client.submit([JobSpec(**given)] * count)  # type: ignore[arg-type]
+
+
+@contextmanager
+def cluster_with_storage(directory: Path) -> Iterator[tuple[Running, Client, Path]]:
+    checkpoints = directory / "checkpoints"
+    checkpoints.mkdir()
+    options = ("--round", "2", "--checkpoints", str(checkpoints))
+    nodes = {"a": "v100=2", "b": "v100=2"}
+    with running(directory, options, agents=nodes) as cluster, cluster.client() as client:
+        until(lambda: sum(n.state == "up" for n in client.nodes()) == 2, LIMIT_S)
+        yield cluster, client, checkpoints
+
+
+def test_jobs_wait_for_storage_and_go_on_by_themselves(tmp_path: Path) -> None:
+    with cluster_with_storage(tmp_path) as (cluster, client, checkpoints):
+        assert client.status().checkpoints_trouble == ""
+        with out_of_order(checkpoints):
+            jobs = submitted(client, 4, max_retries=0)
+            tried = lambda: all(client.job(job).starts >= 3 for job in jobs)  # noqa: E731
+            until(tried, LIMIT_S, "three tries of each")
+            until(lambda: all(client.job(job).retry_in_s is not None for job in jobs[:1]), LIMIT_S)
+            told = client.job(jobs[0])
+            assert told.reason.startswith("waits for the storage of its checkpoints, tried again")
+            assert f"checkpoint directory '{checkpoints}/" in told.reason
+            assert told.state == "waiting"
+            assert told.failures == 0
+            assert [node.state for node in client.nodes()] == ["up", "up"]
+            trouble = client.status().checkpoints_trouble
+            assert trouble == f"{checkpoints}: Not a directory; 4 jobs wait for it"
+        until(lambda: all(client.job(j).state == "completed" for j in jobs), LIMIT_S)
+        assert client.status().checkpoints_trouble == ""
+        assert "cordoned" not in cluster.log()
+
+
+def test_a_path_of_its_owner_that_can_never_be_made_is_the_jobs_fault(tmp_path: Path) -> None:
+    with cluster_with_storage(tmp_path) as (_, client, _):
+        in_the_way = tmp_path / "file"
+        in_the_way.touch()
+        paths = ("/proc/nowhere", str(in_the_way / "here"))
+        jobs = [submitted(client, 1, checkpoint_dir=path)[0] for path in paths]
+        until(lambda: all(client.job(j).state == "dropped" for j in jobs), LIMIT_S)
+        for job, path in zip(jobs, paths, strict=True):
+            reason = client.job(job).reason
+            assert reason.startswith(
+                f"failed: it cannot be started, tried on 2 nodes: checkpoint directory '{path}'"
+            )
+        assert client.status().checkpoints_trouble == ""
+
+
+def test_a_restarted_server_knows_who_waits_for_storage(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        job = cluster.submit(max_retries=0)
+        key = cluster.until(lambda: next(iter(one.leased & one.statuses.keys()), None))
+        why = "checkpoint directory '/x/1': Permission denied"
+        failure = Failure(
+            kind="not_started", exit_code=127, message=why, directory="wrong_path", rank=-1
+        )
+        one.end(*key, exit_code=127, reason=why, failure=failure)
+        cluster.until(lambda: cluster.job(job).retry_in_s is not None)
+        told = cluster.service.status(ADMIN).checkpoints_trouble
+        assert told.endswith(": Permission denied; 1 job waits for it")
+        retries = cluster.service.engine.parts.jobs.retries
+
+        def restarted() -> str:
+            anew = type(retries.storage)()
+            anew.recover(cluster.service.engine.state.registry.jobs.values())
+            return anew.trouble
+
+        assert cluster.do(restarted) == told
+        cluster.service.cancel(ADMIN, job)
+        cluster.until(lambda: not cluster.service.status(ADMIN).checkpoints_trouble)
