@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
+from fairlead.cli.job_history import price
 from fairlead.cluster.protocol.api_models import AttemptView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Failure
@@ -76,8 +77,8 @@ def test_an_agent_started_anew_that_knows_no_steps_does_not_take_them_back(tmp_p
         assert (attempt.start_s, attempt.load_s) == (2.0, 0.5)
 
 
-@pytest.mark.parametrize("known", [{}, {"start_s": 42.0, "wait_s": 1.0}], ids=["nothing", "start"])
-def test_a_start_that_never_trained_is_not_measured(
+@pytest.mark.parametrize("known", [{}, {"start_s": 42.0, "wait_s": 0.01}], ids=["nothing", "start"])
+def test_a_start_that_is_lost_before_it_trains_costs_its_time_and_measures_nothing(
     tmp_path: Path, known: dict[str, float]
 ) -> None:
     with engine_nodes(tmp_path, LONG_S) as cluster:
@@ -88,11 +89,41 @@ def test_a_start_that_never_trained_is_not_measured(
         _lose(cluster, node)
         attempt = cluster.until(lambda: _first(cluster, job).ended_s and _first(cluster, job))
         assert attempt.trained_s is None
-        assert attempt.start_s == -1.0
-        assert cluster.job(job).overhead_s == 0.0
+        held_s = attempt.ended_s - attempt.began_s
+        # Without the handover nobody knows whether it had devices.
+        assert attempt.start_s == pytest.approx(max(held_s - 0.01, 0.0) if known else -1.0)
+        assert cluster.job(job).overhead_s == pytest.approx(held_s if known else 0.0)
         assert not cluster.service.engine.parts.attempts.starts.seconds
         told = [words for _, words in cluster.service.explain(ADMIN, job).events]
         assert "attempt 1 node lost at step 0, not seen to train" in told
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param({}, id="never-spoke"),
+        pytest.param({"start_s": 0.02, "load_s": 0.01, "loaded_step": 0, "step": 0}, id="loaded"),
+    ],
+)
+def test_all_time_of_a_start_that_took_no_step_is_its_start(
+    tmp_path: Path, told: dict[str, float]
+) -> None:
+    """From when it had its devices until it ended; no time is in two columns."""
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        node, job = _begun(cluster)
+        node.run(job, 1, wait_s=0.01, **told)
+        node.report()
+        failure = Failure(exit_code=1, message="exit code 1")
+        known = {"wait_s": 0.01, "stop_s": 0.02, **told}
+        node.end(job, 1, exit_code=1, reason="exit code 1", failure=failure, **known)
+        attempt = cluster.until(lambda: _first(cluster, job).ended_s and _first(cluster, job))
+        held_s = attempt.ended_s - attempt.began_s
+        assert price(attempt) == pytest.approx(held_s)
+        assert attempt.start_s == pytest.approx(held_s - 0.03 - told.get("load_s", 0.0))
+        view = cluster.job(job)
+        assert (view.overhead_s, view.run_s) == pytest.approx((held_s, held_s))
+        row = cluster.do(lambda: cluster.service.engine.state.registry.jobs[job])
+        assert row.lost_device_s == pytest.approx(held_s - 0.01)
 
 
 def test_what_the_next_start_goes_on_from_was_kept_by_the_lost_one(tmp_path: Path) -> None:

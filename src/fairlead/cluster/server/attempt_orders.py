@@ -3,9 +3,8 @@
 import secrets
 from typing import Protocol
 
-from msgspec.structs import replace
-
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
+from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.server.attempts import Attempt, ranks_on
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.step_accounting import StepAccounting
@@ -150,12 +149,26 @@ class AttemptOrders:
             record.save_s = saves_s(leader)
             if not attempt.completed():  # else it did what it would have done without that order
                 record.stop_s = attempt.stop_s
-            cost_s = overhead_s(replace(leader, stop_s=record.stop_s))
+        if leader is not None and leader.wait_s >= 0 and not _reached_a_step(attempt, leader):
+            record.wait_s, record.start_s = leader.wait_s, 0.0
+            record.start_s = max(now - record.since_s - overhead_s(record), 0.0)
+        if leader is not None:
+            cost_s = overhead_s(record)
             row.overhead_s += cost_s
-            self._steps.count_lost_time(attempt, cost_s - max(leader.wait_s, 0.0))
+            self._steps.count_lost_time(attempt, cost_s - max(record.wait_s, 0.0))
         if attempt.ordered:
             row.run_s += now - record.since_s
             row.preemptions += attempt.is_preempted
+
+
+def _reached_a_step(attempt: Attempt, leader: AttemptStatus) -> bool:
+    """Has it done a step, or all that were left? Else all its time with devices was its start. leader: what
+    the node of rank 0 said last. Of a job without the iterator its time is its progress."""
+    if attempt.row.spec.unmanaged:
+        return leader.ran_s > 0
+    if leader.completed or leader.finishing:
+        return True
+    return max(leader.step, attempt.failed_at) > max(leader.loaded_step, 0)
 
 
 def checkpoint_interval_s(attempt: Attempt, mtbf_s: float) -> float:

@@ -88,15 +88,17 @@ def cannot_start(obstacles: Mapping[str, str]) -> str:
     return "; ".join(f"node {node} cannot start it: {why}" for node, why in obstacles.items())
 
 
-def overhead_s(status: AttemptStatus) -> float:
+def overhead_s(start: AttemptStatus | AttemptRow) -> float:
     """Seconds for which a start had devices, or waited for them, and did not train."""
-    parts = (status.wait_s, status.start_s, status.load_s, saves_s(status), status.stop_s)
+    parts = (start.wait_s, start.start_s, start.load_s, saves_s(start), start.stop_s)
     return sum(max(part, 0.0) for part in parts)
 
 
-def saves_s(status: AttemptStatus) -> float:
+def saves_s(start: AttemptStatus | AttemptRow) -> float:
     """Seconds of all saves of a start, the last one included; -1 = there was none, or that is not known."""
-    return status.saving_s if status.saving_s >= 0 else status.save_s
+    if isinstance(start, AttemptStatus) and start.saving_s >= 0:
+        return start.saving_s
+    return start.save_s
 
 
 def reported_so_far(
