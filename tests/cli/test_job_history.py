@@ -164,9 +164,9 @@ def test_a_failure_that_comes_again_and_again_is_told_once() -> None:
 
 def test_an_end_that_is_not_known_is_not_made_up() -> None:
     change = msgspec.structs.replace
-    still = change(TOLD, stands_still=True, finish_s=None, forecasts=0)
+    still = change(TOLD, no_end="stands still", finish_s=None, forecasts=0)
     assert end(still) == "No end is forecast: it stands still."
-    after = end(change(TOLD, job=change(JOB, state="finishing")))
+    after = end(change(TOLD, no_end="finishing", job=change(JOB, state="finishing")))
     assert (
         after == "No end is forecast: nobody knows how long its script takes after the last step."
     )

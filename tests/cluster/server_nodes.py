@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from fairlead.cli.replay import replay
 from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.protocol.api_models import JobView, NodeView
+from fairlead.cluster.protocol.api_models import Comparison, JobView, NodeView, WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
     PROTOCOL,
@@ -179,6 +180,14 @@ class EngineNodes:
                     node.register()
             time.sleep(0.02)
         return found
+
+
+def compared(cluster: EngineNodes, question: WhatIf) -> Comparison:
+    """The answer to a what-if question, while the nodes live."""
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(cluster.service.what_if, ADMIN, question)
+        cluster.until(asked.done)
+        return asked.result()
 
 
 @contextmanager

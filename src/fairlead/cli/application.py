@@ -41,7 +41,9 @@ COMMANDS = (
         "Compile what is compiled once per installation, ahead of its first use.",
     ),
     LazyCommand(
-        "chaos", "chaos:chaos", "Injection a cluster at random, and prove that nothing is lost."
+        "chaos",
+        "chaos:chaos",
+        "Inject faults into a cluster at random, and prove that nothing is lost.",
     ),
     LazyCommand("measure", "measure:measure", "Measure a training script's rate and restart cost."),
     LazyCommand("sweep", "sweep:sweep", "Run policies against loads and seeds."),

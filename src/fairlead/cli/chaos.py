@@ -29,7 +29,7 @@ def chaos(
     ] = 3.0,
     show_kinds: Annotated[bool, typer.Option("--kinds", help="List the kinds, and end.")] = False,
 ) -> None:
-    """Injection a cluster at random, and prove that nothing is lost.
+    """Inject faults into a cluster at random, and prove that nothing is lost.
 
     Starts a server and three agents with fake devices as processes of this machine, keeps jobs coming, and
     kills, freezes, cuts off and fills up parts of it, at times two at once. A trial is one fault; up to 20

@@ -12,6 +12,7 @@ from fairlead.cli.terminal_views import (
     where,
 )
 from fairlead.cluster.protocol.api_models import (
+    NO_END,
     AttemptView,
     Explanation,
     JobView,
@@ -19,7 +20,6 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.model.duration_text import DASH, ago, duration
 
-NO_RATE = "No end is forecast: its rate is not known, neither stated nor measured yet."
 FAILED = "failed: "  # how the reason of a start that failed begins
 
 
@@ -50,14 +50,8 @@ def end(explanation: Explanation) -> str:
     job = explanation.job
     if job.ended_s is not None:
         return f"Ended after {duration(job.ended_s - job.submitted_s)}."
-    if job.state == "finishing":
-        return "No end is forecast: nobody knows how long its script takes after the last step."
-    if explanation.stands_still:
-        return "No end is forecast: it stands still."
-    if explanation.waits_for_node:
-        return "No end is forecast: its node is silent."
-    if not explanation.rate_known:
-        return NO_RATE
+    if explanation.no_end:
+        return f"No end is forecast: {NO_END[explanation.no_end]}."
     if explanation.forecast_kind == "none yet":
         return "The forecast is being made: ask again in a moment."
     if not explanation.forecasts:

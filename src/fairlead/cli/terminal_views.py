@@ -202,8 +202,8 @@ def comparison_screen(answer: Comparison) -> Group:
     """The forecast with the changes, next to the one without."""
     now, then = answer.now, answer.then
     whole = [
-        ("all done in", *map(_all_done, (now, then))),
-        ("mean time to the end", *map(_mean_left, (now, then))),
+        ("all done in", now.all_done_words, then.all_done_words),
+        ("mean time to the end", now.mean_left_words, then.mean_left_words),
         ("devices in use", f"{now.utilization:.1%}", f"{then.utilization:.1%}"),
     ]
     for what, before, after in absent_jobs(now, then):
@@ -222,22 +222,11 @@ def comparison_screen(answer: Comparison) -> Group:
 def absent_jobs(now: ForecastSummary, then: ForecastSummary) -> list[tuple[str, int, int]]:
     """What kind of jobs take no part, and how many in either; without those of which there are none."""
     rows = (
+        ("jobs without a forecast", now.n_no_end, then.n_no_end),
         ("jobs without devices", now.n_without_devices, then.n_without_devices),
         ("paused jobs", now.n_paused, then.n_paused),
     )
     return [row for row in rows if any(row[1:])]
-
-
-def _all_done(forecast: ForecastSummary) -> str:
-    within = duration(forecast.makespan_s)
-    return f"not within {within}" if forecast.n_unfinished else within
-
-
-def _mean_left(forecast: ForecastSummary) -> str:
-    if not forecast.n_unfinished:
-        return duration(forecast.mean_left_s)
-    n = len(forecast.finish_s)
-    return f"{duration(forecast.mean_left_s)} (the {n:,} that end)" if n else "none ends"
 
 
 def _difference(before: float, after: float) -> str:

@@ -3,19 +3,18 @@
 import dataclasses
 import io
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.cluster.server_nodes import ADMIN, EngineNodes, engine_nodes
+from tests.cluster.server_nodes import ADMIN, EngineNodes, compared, engine_nodes
 
 from fairlead.cli.job_history import end
 from fairlead.cli.terminal_views import comparison_screen
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.front.web.tables import left_s
 from fairlead.cluster.front.web.what_if import answer
-from fairlead.cluster.protocol.api_models import Comparison, WhatIf
+from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.store.failures import Backoff
@@ -23,17 +22,9 @@ from fairlead.errors import ConfigError
 from fairlead.model.job import JobId
 
 
-def _compared(cluster: EngineNodes, question: WhatIf) -> Comparison:
-    """The answer to a question, while the nodes live."""
-    with ThreadPoolExecutor(1) as threads:
-        asked = threads.submit(cluster.service.what_if, ADMIN, question)
-        cluster.until(asked.done)
-        return asked.result()
-
-
 def _ends(cluster: EngineNodes) -> dict[int, float]:
     """Job -> when it will be done."""
-    return _compared(cluster, WhatIf()).now.finish_s
+    return compared(cluster, WhatIf()).now.finish_s
 
 
 def test_jobs_that_would_never_end_are_named(tmp_path: Path) -> None:
@@ -44,7 +35,7 @@ def test_jobs_that_would_never_end_are_named(tmp_path: Path) -> None:
         only_there = cluster.submit(total_steps=1_000, scale_factor=2)
         anywhere = cluster.submit(total_steps=1_000)
         cluster.until(lambda: one.jobs | two.jobs == {only_there, anywhere})
-        found = _compared(cluster, WhatIf(remove_nodes=("one",)))
+        found = compared(cluster, WhatIf(remove_nodes=("one",)))
         assert (found.now.n_unfinished, found.then.n_unfinished) == (0, 1)
         assert found.notes[0] == f"job {only_there} would not end within 30 days then"
         shown = io.StringIO()
@@ -82,7 +73,7 @@ def test_no_job_is_said_to_end_sooner_than_its_steps_take(tmp_path: Path) -> Non
         assert latest is not None
         forecaster.latest = dataclasses.replace(latest, at=latest.at - 1e5, cost_s=1e6)
         question = WhatIf(add_jobs=(JobSpec(command=("x",), total_steps=300, rates={"v100": 1.0}),))
-        found = _compared(cluster, question)
+        found = compared(cluster, question)
         assert found.now.finish_s[waits] >= 1_000.0
         assert found.then.finish_s[waits] >= 1_000.0
         assert found.then.finish_s.keys() > jobs
@@ -104,6 +95,9 @@ def test_a_job_that_waits_for_another_try_is_part_of_what_will_be(tmp_path: Path
             lambda: core.scheduler is not None and JobId(job) in core.scheduler.data.paused_jobs
         )
         assert _ends(cluster)[job] > 2_000.0
+        told = cluster.service.explain(ADMIN, job)
+        assert told.finish_s is not None
+        assert told.finish_s > 2_000.0
 
 
 def test_what_has_ended_as_is_shown_is_not_paused(tmp_path: Path) -> None:
@@ -144,21 +138,21 @@ def test_jobs_that_take_no_part_are_counted_and_named(tmp_path: Path) -> None:
         paused = cluster.submit(total_steps=1_000)
         cluster.service.pause(ADMIN, paused)
         cluster.until(lambda: one.jobs | two.jobs == {runs, pair})
-        found = _compared(cluster, WhatIf())
+        found = compared(cluster, WhatIf())
         assert set(found.now.finish_s) == {runs, pair}
         assert (found.now.n_paused, found.now.n_without_devices) == (1, 1)
         assert found.notes[:2] == (
             f"job {wide} waits for devices that the cluster does not have: no end is forecast",
             f"job {paused} is paused: no end is forecast",
         )
-        more = _compared(cluster, WhatIf(add_nodes={"v100": 4}))
+        more = compared(cluster, WhatIf(add_nodes={"v100": 4}))
         assert (more.now.n_without_devices, more.then.n_without_devices) == (1, 0)
         assert set(more.then.finish_s) == {runs, pair, wide}
         assert (
             f"job {wide} waits for devices that the cluster does not have now, and would have them then"
             in more.notes
         )
-        less = _compared(cluster, WhatIf(remove_nodes=("one",)))
+        less = compared(cluster, WhatIf(remove_nodes=("one",)))
         assert (less.now.n_without_devices, less.then.n_without_devices) == (1, 2)
         assert f"job {pair} would have no devices then that it can run on" in less.notes
         shown = io.StringIO()
@@ -183,7 +177,7 @@ def test_a_job_that_loses_its_devices_and_would_have_them_again_is_part_of_what_
         cluster.silence(one)
         cluster.service.remove_node(ADMIN, "one")
         cluster.until(lambda: cluster.service.engine.parts.jobs.admission.unfit == {pair})
-        found = _compared(cluster, WhatIf(add_nodes={"v100": 2}))
+        found = compared(cluster, WhatIf(add_nodes={"v100": 2}))
         assert (found.now.finish_s, set(found.then.finish_s)) == ({}, {pair})
         assert (found.now.n_without_devices, found.then.n_without_devices) == (1, 0)
 
@@ -197,10 +191,10 @@ def test_under_a_policy_that_packs_jobs_run_side_by_side(tmp_path: Path) -> None
             cluster.submit(name=name, total_steps=10_000, colocated_fraction=0.9) for name in "ab"
         }
         cluster.until(lambda: set(_ends(cluster)) == jobs)
-        apart = _compared(cluster, WhatIf(policy="fifo"))
-        packed = _compared(cluster, WhatIf(policy="las_packed"))
+        apart = compared(cluster, WhatIf(policy="fifo"))
+        packed = compared(cluster, WhatIf(policy="las_packed"))
         assert max(packed.then.finish_s.values()) < 0.7 * max(apart.then.finish_s.values())
-        more = _compared(cluster, WhatIf(policy="las_packed", add_nodes={"v100": 1}))
+        more = compared(cluster, WhatIf(policy="las_packed", add_nodes={"v100": 1}))
         assert max(more.then.finish_s.values()) < 0.7 * max(apart.then.finish_s.values())
 
 
@@ -257,8 +251,9 @@ def test_no_end_is_made_up_for_a_job_of_whose_rate_nothing_is_known(tmp_path: Pa
         cluster.until(lambda: one.jobs)
         cluster.do(lambda: clock.end_round(state.now_s()))
         cluster.until(lambda: one.jobs == {unknown, by_time, stated})
-        found = _compared(cluster, WhatIf())
+        found = compared(cluster, WhatIf())
         assert set(found.now.finish_s) == {by_time, stated}
+        assert found.no_end == {unknown: "rate unknown"}
         assert found.now.makespan_s <= 1_100.0
         assert found.notes[0].startswith(f"job {unknown} has no rate yet, stated or measured: ")
         assert [cluster.job(one).rate_known for one in (unknown, by_time, stated)] == [
@@ -279,3 +274,30 @@ def test_no_end_is_made_up_for_a_job_of_whose_rate_nothing_is_known(tmp_path: Pa
         ends = _ends(cluster)
         assert ends[unknown] == pytest.approx(990_000 / 500.0, rel=0.1)
         assert ends[by_time] == pytest.approx(1_000.0, rel=0.1), "its rate is not the other one's"
+
+
+def test_who_is_past_its_last_step_or_on_a_silent_node_has_no_end_in_an_answer(
+    tmp_path: Path,
+) -> None:
+    """``explain`` forecasts none either."""
+    with engine_nodes(tmp_path, 600.0) as cluster:
+        one, two = cluster.node("one"), cluster.node("two")
+        first = cluster.submit(total_steps=1_000)
+        one.register()
+        cluster.begin(one, first)
+        two.register()
+        second = cluster.submit(total_steps=1_000)
+        cluster.begin(two, second)
+        one.run(first, 1, loaded_step=0, step=1_000, ran_s=10.0, trained_s=10.0, finishing=True)
+        one.say()
+        cluster.until(lambda: cluster.job(first).state == "finishing")
+        cluster.silence(two)
+        cluster.until(lambda: cluster.service.explain(ADMIN, second).waits_for_node)
+        found = compared(cluster, WhatIf())
+        assert found.no_end == {first: "finishing", second: "node silent"}
+        assert not found.now.finish_s
+        assert found.notes[0].startswith(f"job {second} is on a silent node: no end is forecast")
+        assert f"job {first} is past the last step and has not ended: " in found.notes[1]
+        for job, why in found.no_end.items():
+            told = cluster.service.explain(ADMIN, job)
+            assert (told.finish_s, told.no_end) == (None, why)

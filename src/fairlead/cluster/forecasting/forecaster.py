@@ -282,7 +282,7 @@ class Forecaster:
             self._requested = False
         began = time.monotonic()
         now_s, task = self._copy()
-        jobs = frozenset(task.state.ledger.jobs["id"].tolist())
+        jobs = frozenset(task.state.ledger.jobs["id"].tolist()).union(task.query.paused_s)
         running = running_jobs(task.state)
         at_once: list[ForecastRun] = []
 
@@ -318,8 +318,9 @@ class Forecaster:
             self._changed.notify_all()
 
     def _note(self, latest: MadeForecast) -> None:
-        """Keep what is forecast, to hold it against what will be."""
-        for job in latest.jobs:
+        """Keep what is forecast, to hold it against what will be. Of jobs that are held for now nobody knows
+        how they go on."""
+        for job in latest.jobs.difference(latest.task.query.paused_s):
             left_s = latest.left_s(job)
             if left_s is not None:
                 kind = kind_within(latest.outcomes[0], left_s)

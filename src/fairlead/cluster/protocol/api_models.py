@@ -1,12 +1,13 @@
 """What people and tools are shown of a live cluster: the JSON of the HTTP API."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.node_states import NodeState
+from fairlead.model.duration_text import duration
 
 JobState = Literal[
     "waiting",
@@ -20,6 +21,14 @@ JobState = Literal[
     "cancelled",
 ]
 FORECAST_OUTCOMES = 20  # from fewer an interval of a forecast is assumed for the most part
+# Why no end is forecast of a job that takes part; "" = one is.
+NoEnd: TypeAlias = Literal["", "finishing", "stands still", "node silent", "rate unknown"]
+NO_END: dict[NoEnd, str] = {
+    "finishing": "nobody knows how long its script takes after the last step",
+    "stands still": "it stands still",
+    "node silent": "its node is silent",
+    "rate unknown": "its rate is not known, neither stated nor measured yet",
+}
 ENDED_STATES: tuple[JobState, ...] = ("completed", "dropped", "killed", "cancelled")
 
 
@@ -218,6 +227,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     forecast_error: float | None = None  # relative: half of such forecasts were further off
     # like forecasts about jobs that have ended since, on which the interval rests
     forecast_outcomes: int | None = None
+    no_end: NoEnd = ""  # why none is forecast; the next three say more than the first reason
     stands_still: bool = False  # it makes no progress, and may hang: no end is forecast
     rate_known: bool = True  # False: neither stated nor measured yet, so no end is forecast
     waits_for_node: bool = False  # that is silent, and may still run it: no end is forecast
@@ -253,13 +263,41 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class ForecastSummary(msgspec.Struct, frozen=True, kw_only=True):
     """When the jobs in the system would be done."""
 
-    makespan_s: float  # to the end of the last job, or the horizon where some do not end
+    # To the end of the last job whose end is forecast, or the horizon where one of them does not end.
+    makespan_s: float
     mean_left_s: float  # mean time from now to the end of each job that ends
     finish_s: dict[int, float]  # job -> seconds from now; missing: not within the horizon
     n_unfinished: int = 0  # jobs that take part and do not end within the horizon
+    n_no_end: int = (
+        0  # of which no end is forecast, see ``Comparison.no_end``: in nothing else here
+    )
     n_paused: int = 0  # these and the next take no part, and are in nothing else here
     n_without_devices: int = 0  # jobs that no devices of the cluster are enough for
     utilization: float
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether there are jobs that do not end, or of which no end is forecast."""
+        return bool(self.n_unfinished or self.n_no_end)
+
+    @property
+    def all_done_words(self) -> str:
+        """When the last job ends, for people."""
+        within = duration(self.makespan_s)
+        if self.n_unfinished:
+            return f"not within {within}"
+        return self._of_those_that_end(within)
+
+    @property
+    def mean_left_words(self) -> str:
+        """The mean time to the end of a job, for people."""
+        return self._of_those_that_end(duration(self.mean_left_s))
+
+    def _of_those_that_end(self, words: str) -> str:
+        n = len(self.finish_s)
+        if not self.is_partial:
+            return words
+        return f"{words} (the {n:,} that end)" if n else "none ends"
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,6 +307,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     then: ForecastSummary
     changed: tuple[tuple[int, float, float], ...]  # (job, now, then), those that change most first
     notes: tuple[str, ...]
+    no_end: dict[int, NoEnd] = {}  # job of which no end is forecast either way -> why
     forecast_kind: Literal["exact", "coarse"] = "exact"  # as in ``Explanation``
     forecast_age_s: float | None = None
     forecast_exact_s: float | None = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.cluster.forecasting.forecast import ForecastRun
+from fairlead.cluster.protocol.api_models import NoEnd
 from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.duration_text import duration
@@ -14,7 +15,22 @@ from fairlead.model.job import Job
 HORIZON_S = 30 * 86_400.0
 NAMED = 10  # jobs of a note
 WAITS = "waits for devices that the cluster does not have"
-_PLURALS = (("waits", "wait"), ("it can", "they can"), ("is paused", "are paused"), ("has", "have"))
+_PLURALS = (
+    ("waits for devices", "wait for devices"),
+    ("waits for it ", "waits for them "),
+    ("it can", "they can"),
+    ("is paused", "are paused"),
+    ("has", "have"),
+    ("stands", "stand"),
+    ("is on a silent node", "are on silent nodes"),
+    ("is past", "are past"),
+)
+_NO_END: tuple[tuple[NoEnd, str], ...] = (
+    ("stands still", "stands still and may hang"),
+    ("node silent", "is on a silent node"),
+    ("rate unknown", "has no rate yet, stated or measured"),
+    ("finishing", "is past the last step and has not ended"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +100,13 @@ def coarse_note(now: ForecastRun, then: ForecastRun) -> tuple[str, ...]:
     return (f"the next {duration(exact_s)} are simulated round by round; later ends are {how}",)
 
 
-def unknown_notes(jobs: Collection[int]) -> tuple[str, ...]:
-    """Which jobs no end can be forecast of."""
-    if not jobs:
-        return ()
-    words = (
-        "has no rate yet, stated or measured: no end is forecast, and what waits for it is a guess"
+def no_end_notes(jobs: Mapping[int, NoEnd]) -> tuple[str, ...]:
+    """Of which jobs no end is forecast. jobs: why, of each."""
+    by_reason: dict[NoEnd, list[int]] = {}
+    for job, why in jobs.items():
+        by_reason.setdefault(why, []).append(job)
+    return tuple(
+        _sentence(by_reason[why], f"{words}: no end is forecast, and what waits for it is a guess")
+        for why, words in _NO_END
+        if why in by_reason
     )
-    return (_sentence(jobs, words),)

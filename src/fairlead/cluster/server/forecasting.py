@@ -28,6 +28,7 @@ from fairlead.cluster.protocol.api_models import (
     Explanation,
     ForecastSummary,
     JobView,
+    NoEnd,
     WhatIf,
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
@@ -36,11 +37,11 @@ from fairlead.cluster.server.comparison_notes import (
     HORIZON_S,
     AbsentJobs,
     coarse_note,
+    no_end_notes,
     unfinished_notes,
-    unknown_notes,
 )
 from fairlead.cluster.server.explain import explanation_facts
-from fairlead.cluster.server.explain_placement import changed_s, stands_still, waits_for_node
+from fairlead.cluster.server.explain_placement import changed_s
 from fairlead.cluster.server.explanation_source import DeviceUse, ExplanationSource
 from fairlead.cluster.server.least_times import least_s, least_times, newest_rate, rates_in
 from fairlead.cluster.server.live_progress import steps_by_now
@@ -50,6 +51,7 @@ from fairlead.cluster.server.present import (
     measured_factors,
     measured_table,
 )
+from fairlead.cluster.server.prospects import is_rate_unknown, prospects
 from fairlead.cluster.server.rates import (
     by_accelerator,
     extended,
@@ -57,7 +59,6 @@ from fairlead.cluster.server.rates import (
     has_no_rates,
     job_type_of,
     job_type_of_row,
-    rate_is_known,
     stated_rates,
     table_for,
     with_job_types_of,
@@ -123,20 +124,12 @@ class Forecasting:
 
     def explain(self, caller: Caller, job: JobView, attempts: list[AttemptView]) -> Explanation:
         """The story of a job."""
-        still = stands_still(self._source, job.id)
-        row = self._state.registry.jobs.get(job.id)
-        has_rate = row is None or not self._is_unknown(row)
-        silent = waits_for_node(self._source, job.id)
-        known = job.state in ("running", "waiting", "preempted") and has_rate
-        known = known and not still and not silent
+        ahead = prospects(self._source, job.id, job.state)
+        known = job.state in ("running", "waiting", "preempted") and not ahead.no_end
         known = known and not self._state.halted
         forecast: JobForecast | None = None
         forecast_kind = ""
-        if (
-            known
-            and job.retry_in_s is None
-            and not self._loop.parts.jobs.admission.awaits_fitting_cluster(job.id)
-        ):
+        if known and not self._loop.parts.jobs.admission.awaits_fitting_cluster(job.id):
             since_s = changed_s(self._source, job, attempts)
             forecast = self.forecaster.forecast_of(job.id, WAIT_S, _least_s(job), changed_s=since_s)
             forecast_kind = "none yet" if forecast is None else forecast.kind
@@ -157,9 +150,10 @@ class Forecasting:
             forecast_exact_s=None if forecast is None else forecast.exact_s,
             forecast_error=None if given is None else given.error,
             forecast_outcomes=None if given is None else given.outcomes,
-            stands_still=still,
-            waits_for_node=silent,
-            rate_known=has_rate,
+            no_end="" if job.state in ENDED_STATES else ahead.no_end,
+            stands_still=ahead.stands_still,
+            waits_for_node=ahead.waits_for_node,
+            rate_known=ahead.rate_known,
             attempts=tuple(attempts),
             events=story(job, attempts),
         )
@@ -197,7 +191,8 @@ class Forecasting:
                     ForecastTask(setup, base.state, asked), asked_at + ANSWER_TIMEOUT_S, waiting
                 )
                 now = now if then.exact_s > 0 else latest.coarse
-            over = self._ended(now, then, {job.id for job in jobs})
+            no_end = self._no_end(base.query.unknown, absent)
+            over = self._ended(now, then, {job.id for job in jobs}).union(no_end)
             age_s = latest.age_s
             now = now.without(over, HORIZON_S).after(age_s, least_times(self._state, base.setup))
             then = then.without(over, HORIZON_S).after(age_s, least_times(self._state, setup, jobs))
@@ -210,16 +205,17 @@ class Forecasting:
         coarse = now.coarse or then.coarse
         forecast_kind = "coarse" if coarse else "exact"
         return Comparison(
-            now=_summary(now, absent.paused, absent.now),
-            then=_summary(then, absent.paused, absent.then),
+            now=_summary(now, absent.paused, absent.now, no_end),
+            then=_summary(then, absent.paused, absent.then, no_end),
             changed=tuple(changed[:MAX_LISTED_JOBS]),
             notes=(
                 *notes,
                 *unfinished_notes(now, then),
                 *absent.notes(),
-                *unknown_notes(self._open_of(base.query.unknown) - absent.paused - absent.then),
+                *no_end_notes(no_end),
                 *coarse_note(now, then),
             ),
+            no_end=no_end,
             forecast_kind=forecast_kind,  # type: ignore[arg-type]
             forecast_age_s=age_s,
             forecast_exact_s=min(now.exact_s, then.exact_s) if coarse else None,
@@ -242,6 +238,21 @@ class Forecasting:
             if row.id not in paused and admission.awaits_fitting_cluster(row.id)
         }
         return AbsentJobs(paused=paused, now=frozenset(now), then=frozenset(without), rows=now)
+
+    def _no_end(self, unknown: Collection[int], absent: AbsentJobs) -> dict[int, NoEnd]:
+        """Open jobs of which no end is forecast, though they take part, and why; as ``explain`` says.
+        unknown: those that the forecast has left out, for their rates were not known."""
+        shown = self._loop.parts.view_parts.builder.displayed_state
+        outside = absent.paused | (absent.now & absent.then)
+        found: dict[int, NoEnd] = {}
+        for row in sorted(self._state.registry.jobs.copy().values(), key=lambda row: row.id):
+            state = shown(row)
+            if row.id in outside or state in ENDED_STATES:
+                continue
+            left_out: NoEnd = "rate unknown" if row.id in unknown else ""
+            if why := prospects(self._source, row.id, state).no_end or left_out:
+                found[row.id] = why
+        return found
 
     def _open_of(self, jobs: Collection[int]) -> frozenset[int]:
         """Those of these jobs that have not ended."""
@@ -356,12 +367,10 @@ class Forecasting:
     def _unknown(self) -> frozenset[int]:
         """Jobs of whose rates nobody knows anything."""
         return frozenset(
-            row.id for row in self._state.registry.jobs.values() if self._is_unknown(row)
+            row.id
+            for row in self._state.registry.jobs.values()
+            if is_rate_unknown(self._source, row)
         )
-
-    def _is_unknown(self, row: JobRow) -> bool:
-        known = rate_is_known(row, self._state.options.catalogue, newest_rate(self._state, row)[0])
-        return row.open and not known
 
     def _changed(self, setup: Setup, question: WhatIf) -> Setup:
         """The setup with other nodes."""
@@ -457,13 +466,17 @@ def _least_s(job: JobView) -> float:
 
 
 def _summary(
-    outcome: ForecastRun, paused: Collection[int], without: Collection[int]
+    outcome: ForecastRun,
+    paused: Collection[int],
+    without: Collection[int],
+    no_end: Collection[int],
 ) -> ForecastSummary:
     return ForecastSummary(
         makespan_s=outcome.makespan_s,
         mean_left_s=outcome.mean_left_s,
         finish_s=dict(outcome.finish_s),
         n_unfinished=len(outcome.unfinished),
+        n_no_end=len(set(no_end).difference(without)),
         n_paused=len(paused),
         n_without_devices=len(without),
         utilization=outcome.utilization,

@@ -20,6 +20,7 @@ from fairlead.cluster.front.web.page_request import PageRequest
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     ENDED_STATES,
+    NO_END,
     AttemptView,
     Explanation,
     JobView,
@@ -170,14 +171,8 @@ def attempt_history(explanation: Explanation, now_s: float) -> Section:
 def _finish(explanation: Explanation) -> tuple[object, ...]:
     if explanation.job.state in ENDED_STATES:
         return (f"It has ended: {explanation.job.state}.",)
-    if explanation.job.state == "finishing":
-        return ("No end is forecast: nobody knows how long its script takes after the last step.",)
-    if explanation.stands_still:
-        return ("No end is forecast: it stands still.",)
-    if explanation.waits_for_node:
-        return ("No end is forecast: its node is silent.",)
-    if not explanation.rate_known:
-        return ("No end is forecast: its rate is not known, neither stated nor measured yet.",)
+    if explanation.no_end:
+        return (f"No end is forecast: {NO_END[explanation.no_end]}.",)
     if explanation.forecast_kind == "none yet":
         return ("The forecast is being made.",)
     if not explanation.forecasts:

@@ -169,7 +169,7 @@ def _summary_rows(now: ForecastSummary, then: ForecastSummary) -> list[list[Tabl
         ("Mean time to the end of a job that ends", now.mean_left_s, then.mean_left_s),
     )
     rows = [[TableCell(words), *_times(a, b)] for words, a, b in times]
-    if now.n_unfinished or then.n_unfinished:  # the makespan is the horizon then
+    if now.is_partial or then.is_partial:  # so it is not about all jobs
         rows[0] = [TableCell("All jobs done in"), *map(_all_done, (now, then)), TableCell(DASH)]
     a, b = now.utilization, then.utilization
     rows.append(
@@ -182,6 +182,7 @@ def _summary_rows(now: ForecastSummary, then: ForecastSummary) -> list[list[Tabl
     )
     counts = (
         ("Jobs done within the horizon", len(now.finish_s), len(then.finish_s)),
+        ("Jobs of which no end is forecast", now.n_no_end, then.n_no_end),
         (
             "Jobs without devices that they can run on",
             now.n_without_devices,
@@ -198,9 +199,7 @@ def _summary_rows(now: ForecastSummary, then: ForecastSummary) -> list[list[Tabl
 
 
 def _all_done(forecast: ForecastSummary) -> TableCell:
-    within = duration(forecast.makespan_s)
-    words = f"not within {within}" if forecast.n_unfinished else within
-    return TableCell(words, forecast.makespan_s)
+    return TableCell(forecast.all_done_words, forecast.makespan_s)
 
 
 def _signed(points: float) -> str:

@@ -1,0 +1,48 @@
+"""Of which jobs no end is forecast, and why: the same for explanations and for what-if questions."""
+
+from dataclasses import dataclass
+
+from fairlead.cluster.protocol.api_models import JobState, NoEnd
+from fairlead.cluster.server.explain_placement import stands_still, waits_for_node
+from fairlead.cluster.server.explanation_source import ExplanationSource
+from fairlead.cluster.server.least_times import newest_rate
+from fairlead.cluster.server.rates import rate_is_known
+from fairlead.cluster.store.rows import JobRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospects:
+    """What stands against a forecast of a job's end."""
+
+    finishing: bool
+    stands_still: bool
+    waits_for_node: bool
+    rate_known: bool
+
+    @property
+    def no_end(self) -> NoEnd:
+        """The first reason why no end is forecast; "" = there is none."""
+        if self.finishing:
+            return "finishing"
+        if self.stands_still:
+            return "stands still"
+        if self.waits_for_node:
+            return "node silent"
+        return "" if self.rate_known else "rate unknown"
+
+
+def prospects(source: ExplanationSource, job: int, state: JobState) -> Prospects:
+    """Of a job in any state, as of now. state: as it is shown."""
+    row = source.state.registry.jobs.get(job)
+    return Prospects(
+        finishing=state == "finishing",
+        stands_still=stands_still(source, job),
+        waits_for_node=waits_for_node(source, job),
+        rate_known=row is None or not is_rate_unknown(source, row),
+    )
+
+
+def is_rate_unknown(source: ExplanationSource, row: JobRow) -> bool:
+    """Whether a job has not ended, and nobody knows anything of its rates."""
+    catalogue = source.state.options.catalogue
+    return row.open and not rate_is_known(row, catalogue, newest_rate(source.state, row)[0])
