@@ -287,6 +287,8 @@ def test_who_is_past_its_last_step_or_on_a_silent_node_has_no_end_in_an_answer(
         cluster.begin(one, first)
         two.register()
         second = cluster.submit(total_steps=1_000)
+        clock, state = cluster.service.engine.parts.rounds.clock, cluster.service.engine.state
+        cluster.do(lambda: clock.end_round(state.now_s()))
         cluster.begin(two, second)
         one.run(first, 1, loaded_step=0, step=1_000, ran_s=10.0, trained_s=10.0, finishing=True)
         one.say()

@@ -66,8 +66,8 @@ def run_trials(
     say: Say,
     lease_s: float = LEASE_S,
 ) -> TrialSummary:
-    """Inject faults into clusters so many times. kinds: of KINDS; keep: folder for what is left where something is
-    wrong (None: it is removed); say: told of each trial; lease_s: of the clusters."""
+    """Inject faults into clusters so many times. kinds: of KINDS; keep: folder for what is left where
+    something is wrong (None: it is removed); say: told of each trial; lease_s: of the clusters."""
     outcome = TrialSummary()
     prepare(everything=True)  # a server that compiles them is not one that hangs
     number = 0
