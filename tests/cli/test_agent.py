@@ -8,7 +8,7 @@ from fairlead.cli.main import main
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--devices", "v100=2"], "--server: expected HOST:PORT, got ''"),
+        (["--devices", "v100=2"], "--server: expected HOST:PORT, and none is given"),
         (["--server", "here", "--devices", "v100=2"], "--server: expected HOST:PORT, got 'here'"),
         (["--server", "a:1", "--node", "../x"], "--node: expected letters"),
         (["--server", "a:1", "--node", "n", "--devices", "v100"], "--devices: expected nvml or"),

@@ -218,7 +218,8 @@ def _address(text: str) -> str:
         or not port.isdigit()
         or not 0 < int(port) < 65536
     ):
-        raise ConfigError(f"--server: expected HOST:PORT, got {text!r}")
+        got = f"got {text!r}" if text else "and none is given"
+        raise ConfigError(f"--server: expected HOST:PORT, {got}")
     return text
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -125,7 +126,7 @@ def serve(
     """Run the scheduler of a live cluster until SIGTERM. Started again on the same directory, it goes on
     where it was, however it ended; running jobs do not notice.
 
-    Without --policy it goes on with the policy it had, at first max_min_fairness_perf (LAS). The first
+    Without --policy it goes on with the policy it had, at first las_aware. The first
     start writes the token of user `admin` to DIR/admin.token, and one for agents to DIR/agent.token.
     """
     from fairlead.cluster.readiness import check_ready_fd
@@ -161,6 +162,12 @@ def serve(
     )
     if ready_fd is not None:
         check_ready_fd(ready_fd)
+    # What follows takes seconds, and minutes where kernels have to be compiled first.
+    print(
+        "starting; the first start after an installation compiles kernels",
+        file=sys.stderr,
+        flush=True,
+    )
     compile_in_child(jit.modules_with_kernels())  # no solve and no round shall wait for it
     asyncio.run(run(state, options, listening, lambda server: _ready(server, ready_fd)))
 

@@ -270,6 +270,13 @@ def make(spec: str, *, seed: int, profile: str) -> Policy | Planner:
     raise ConfigError(_unknown(name))
 
 
+def listed_name(spec: str) -> str:
+    """``NAME[:ARG]`` with the name that ``describe`` lists, where it is another name of a built-in policy."""
+    name = re.split("[:=]", spec, maxsplit=1)[0]
+    entry = next((entry for entry in BUILT_IN if name in entry.aliases), None)
+    return spec if entry is None else entry.name + spec[len(name) :]
+
+
 def describe() -> list[PolicyDescription]:
     """Every policy that ``make`` knows, in the order of the registry, plug-ins last. Warns of plug-ins that
     it does not know, since a built-in policy has their name."""

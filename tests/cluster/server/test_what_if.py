@@ -280,7 +280,7 @@ def test_who_is_past_its_last_step_or_on_a_silent_node_has_no_end_in_an_answer(
     tmp_path: Path,
 ) -> None:
     """``explain`` forecasts none either."""
-    with engine_nodes(tmp_path, 600.0) as cluster:
+    with engine_nodes(tmp_path, 600.0, lease_s=120.0) as cluster:
         one, two = cluster.node("one"), cluster.node("two")
         first = cluster.submit(total_steps=1_000)
         one.register()

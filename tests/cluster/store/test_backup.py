@@ -126,7 +126,7 @@ def test_restore_refuses_what_it_must(tmp_path: Path, capsys: pytest.CaptureFixt
         fill(store, range(5))
         back_up(store.directory, good)
         assert run("restore", good, store.directory) == 2
-        assert "another server is using this state directory" in capsys.readouterr().err
+        assert "a server is using this state directory" in capsys.readouterr().err
         expected = content(store)
     assert run("restore", good, tmp_path / "state") == 2
     assert "has a state already (state.db); --replace sets it aside" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.server.explanation_source import ExplanationSource, Reader
 from fairlead.cluster.server.pairing import why_unpaired
 from fairlead.model.job import JobId
+from fairlead.policies import registry
 
 
 def share_sentence(source: ExplanationSource, job: JobView) -> str:
@@ -14,7 +15,7 @@ def share_sentence(source: ExplanationSource, job: JobView) -> str:
     failed = f" (the last solve {solve})" if solve.startswith("failed") else ""
     if shares:
         given = ", ".join(f"{share:.2f} of the time on {name}" for name, share in shares.items())
-        return f"Policy {source.state.policy} gives it {given}{failed}."
+        return f"Policy {_policy(source)} gives it {given}{failed}."
     if failed:
         return f"It has no share of the time yet: the solve {solve}."
     if source.solves.began_s is not None:
@@ -24,10 +25,15 @@ def share_sentence(source: ExplanationSource, job: JobView) -> str:
     if decided.at(job.id) is None:
         return _undecided(source, job)
     if decided.answered(job.id):
-        return f"Policy {source.state.policy} gives it no share of the time now."
+        return f"Policy {_policy(source)} gives it no share of the time now."
     if not decided.allocated.any():
         return ""  # a policy without shares, or one that has not answered yet
     return "It joined after the last solve, and is part of the next."
+
+
+def _policy(source: ExplanationSource) -> str:
+    """The policy in force, by its name in lists."""
+    return registry.listed_name(source.state.policy)
 
 
 def _undecided(source: ExplanationSource, job: JobView) -> str:
@@ -48,4 +54,4 @@ def pair_sentence(reader: Reader, job: JobView) -> str:
         return f"It has a share of the time on the same devices as {reader.names(partners)}."
     row = reader.source.state.registry.jobs.get(job.id)
     states = row is not None and colocates(row.spec)
-    return why_unpaired(decided, job.id, reader.source.state.policy, states)
+    return why_unpaired(decided, job.id, _policy(reader.source), states)

@@ -378,16 +378,16 @@ class Forecasting:
         names = {node.name for node in nodes}
         for name in question.remove_nodes:
             if name not in names:
-                raise ConfigError(f"remove_nodes: there is no node {name[:80]!r}")
+                raise ConfigError(f"there is no node {name[:80]!r} to remove")
         nodes = [node for node in nodes if node.name not in question.remove_nodes]
         for number, (accelerator, devices) in enumerate(question.add_nodes.items()):
             if not 1 <= devices <= 100_000 or not 0 < len(accelerator) <= 64:
                 raise ConfigError(
-                    f"add_nodes: {accelerator[:80]!r}: 1 to 100000 devices, got {devices}"
+                    f"to add {accelerator[:80]!r}: from 1 to 100000 devices, got {devices}"
                 )
             nodes.append(Node(f"what-if-{number}", accelerator, devices))
         if not nodes:
-            raise ConfigError("remove_nodes: no node would be left")
+            raise ConfigError("without the nodes to remove none would be left")
         if not question.add_nodes and not question.remove_nodes:
             return setup
         left = {node.accelerator for node in nodes}
@@ -403,7 +403,7 @@ class Forecasting:
         for name in question.add_nodes:
             if name not in able:
                 raise ConfigError(
-                    f"add_nodes: {name!r}: neither the catalogue nor a job has a rate on it "
+                    f"to add {name!r}: neither the catalogue nor a job has a rate on it "
                     f"(known: {', '.join(sorted(able))})"
                 )
         return replace(

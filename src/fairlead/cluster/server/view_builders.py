@@ -51,6 +51,7 @@ from fairlead.cluster.store.rows import (
 )
 from fairlead.model.commands import StartRound
 from fairlead.model.duration_text import duration
+from fairlead.policies import registry
 
 HALTED = "the cluster is halted: see `fairlead status`"
 
@@ -220,7 +221,7 @@ class ViewBuilder:
         return StatusView(
             version=fairlead.__version__,
             now_s=now,
-            policy=state.policy,
+            policy=registry.listed_name(state.policy),
             profile=state.options.profile.name,
             round=-1 if state.scheduler is None else state.scheduler.data.round.number,
             round_s=state.options.profile.round_s,

@@ -411,7 +411,7 @@ def lock(directory: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
-        raise RunError(f"{directory}: another server is using this state directory") from None
+        raise RunError(f"{directory}: a server is using this state directory") from None
     return descriptor
 
 
