@@ -162,6 +162,17 @@ def test_jobs_that_take_no_part_are_counted_and_named(tmp_path: Path) -> None:
         assert "Jobs without devices" in str(answer(less).body)
 
 
+def test_a_job_for_other_types_says_which_it_and_the_cluster_have(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        cluster.node("one").register()
+        job = cluster.submit(rates={"v1OO": 3.0})
+        words = "on which it can run: its rates are for v1OO, and the cluster has v100"
+        cluster.until(lambda: cluster.job(job).reason.endswith(words))
+        assert words in cluster.service.explain(ADMIN, job).why_here
+        wide = cluster.submit(scale_factor=4)
+        cluster.until(lambda: cluster.job(wide).reason.endswith("on which it can run"))
+
+
 def test_a_job_that_loses_its_devices_and_would_have_them_again_is_part_of_what_would_be(
     tmp_path: Path,
 ) -> None:

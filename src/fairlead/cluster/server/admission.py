@@ -24,6 +24,9 @@ from fairlead.model.events import (
 )
 from fairlead.model.job import Job, JobId
 from fairlead.model.job_type import JobType
+from fairlead.scheduler.setup import Setup
+
+_NO_PLACE = "no node, or nodes together, with"
 
 
 class Admission:
@@ -107,8 +110,10 @@ class Admission:
                     self._state.emit(JobsPaused(now, np.array([job]), False))
             elif not good and job not in self.unplaced and job not in self.unfit:
                 self.unfit.add(job)
-                row.reason = too_large(row)
+                row.reason = no_place(row, self._state.setup)
                 self._state.emit(JobsPaused(now, np.array([job]), True))
+            elif not good and row.reason.startswith(_NO_PLACE):  # the cluster has other types now
+                row.reason = no_place(row, self._state.setup)
         self.admit(joining, now)
 
     def admit(self, rows: list[JobRow], now: float) -> None:
@@ -118,7 +123,7 @@ class Admission:
             if self._state.setup is None or not fits(
                 self.rates(row), row.spec, self._state.setup.cluster
             ):
-                row.reason = too_large(row)
+                row.reason = no_place(row, self._state.setup)
                 self.unplaced.add(row.id)
                 continue
             self.unplaced.discard(row.id)
@@ -212,8 +217,13 @@ def job_of(row: JobRow) -> Job:
     )
 
 
-def too_large(row: JobRow) -> str:
-    """Why a job that fits nowhere waits."""
+def no_place(row: JobRow, setup: Setup | None) -> str:
+    """Why a job that fits nowhere waits. setup: None = there are no nodes yet."""
     n = row.spec.scale_factor
     several = "a device" if n == 1 else f"{n} devices of one type"
-    return f"no node, or nodes together, with {several} on which it can run"
+    text = f"{_NO_PLACE} {several} on which it can run"
+    there = () if setup is None else setup.cluster.accelerators
+    if not there or not row.spec.rates or not set(there).isdisjoint(row.spec.rates):
+        return text
+    stated = ", ".join(sorted(row.spec.rates))
+    return f"{text}: its rates are for {stated}, and the cluster has {', '.join(sorted(there))}"
