@@ -157,10 +157,12 @@ def agent(options: NodeOptions) -> None:
 
 
 def _stop(given: NodeOptions) -> None:
-    """End the agent that has the state directory."""
+    """End the agent that has the state directory. Raises ConfigError where there is no such directory."""
     file = _File() if given.config is None else _read(given.config)
     name = _name(given.node or file.node or socket.gethostname())
     state = _state(given.state or file.state, name)
+    if not state.exists():  # one that has ended already is no error, a wrong name is
+        raise ConfigError(f"node {name!r}: no agent has ever run in {state}")
     ended = stop_agent(state)
     print(f"node {name}: {'its agent has ended' if ended else f'no agent runs in {state}'}")
 

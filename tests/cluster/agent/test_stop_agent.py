@@ -57,9 +57,14 @@ def test_it_returns_when_the_agent_has_ended(
     )
 
 
-def test_no_agent_has_ever_run_there(tmp_path: Path) -> None:
-    assert not stop_agent(tmp_path / "nothing")
-    assert not (tmp_path / "nothing").exists()
+def test_no_agent_has_ever_run_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = tmp_path / "nothing"
+    assert not stop_agent(state)
+    with pytest.raises(SystemExit) as ended:
+        main(["agent", "--stop", "--node", "typo", "--state", str(state)])
+    assert ended.value.code == 2
+    assert f"node 'typo': no agent has ever run in {state}" in capsys.readouterr().err
+    assert not state.exists()
 
 
 def test_the_agent_has_ended_and_its_pid_is_another_process(tmp_path: Path) -> None:
