@@ -113,7 +113,7 @@ def test_a_restarted_server_still_makes_a_failed_job_wait(tmp_path: Path) -> Non
             assert first.ended_s is not None
             assert second.began_s - first.ended_s >= 4.9
             reason = client.job(job).reason
-            assert reason == "failed: failed twice in a row (max_retries 1): exit code 9"
+            assert reason == "failed twice in a row (max_retries 1): exit code 9"
 
 
 def test_exit_codes_that_are_not_to_be_retried(pair: tuple[Running, Client]) -> None:

@@ -187,10 +187,16 @@ def test_a_command_that_two_nodes_do_not_find_is_given_up() -> None:
     assert not judge(*records, runs_elsewhere=True).drop  # others find it
     assert not judge(records[0], absent(1, "a", 5.0)).drop  # another node may have it
     assert judge(records[0], absent(1, "a", 5.0), nodes=1).drop
+    blamed = [msgspec.structs.replace(absent(1, "b", float(i)), blames_node=True) for i in range(3)]
+    verdict = judge(*blamed, records[0], absent(1, "a", 5.0), nodes=1)
+    assert verdict.reason.startswith("it cannot be started, tried 5 times: ")
 
 
 def test_a_waiting_job_says_so() -> None:
     assert waiting(2, 40.2, "exit code 1") == "failed twice, tried again in 40 s: exit code 1"
+    assert waiting(1, 5.0, "exit code 1", in_all=2) == (
+        "failed once in a row (2 failures in all), tried again in 5 s: exit code 1"
+    )
     assert (
         waiting(3, -1.0, "exit code 1")
         == "failed 3 times, tried again when it gets devices: exit code 1"

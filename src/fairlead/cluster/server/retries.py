@@ -315,7 +315,8 @@ class Retries:
             nodes=self._usable_nodes(row),
             runs_elsewhere=self.nodes.runs_elsewhere(last),
         )
-        row.reason = f"failed: {decision.reason}"
+        said = decision.reason.startswith("failed ")  # how often it has
+        row.reason = decision.reason if said else f"failed: {decision.reason}"
         if decision.drop:
             row.failed = False  # there will be no next one
             self._to_drop[row.id] = None

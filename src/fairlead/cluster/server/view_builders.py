@@ -160,7 +160,7 @@ class ViewBuilder:
             return ""
         if row.recent_failures and row.recent_failures[-1].of_storage:
             return waiting_for_storage(left_s, why)
-        return waiting(failures_in_a_row(row), left_s, why)
+        return waiting(failures_in_a_row(row), left_s, why, in_all=row.failures)
 
     def _silence(self, row: JobRow) -> str:
         """What is known of a job whose node is silent."""

@@ -209,7 +209,7 @@ def judge_job(
         return FailureDecision(
             False, last.reason, _storage_wait_s(records, backoff), avoid, len(counted)
         )
-    hopeless = _not_startable(counted, nodes, runs_elsewhere) or _same_exception(records)
+    hopeless = _not_startable(records, nodes, runs_elsewhere) or _same_exception(records)
     if hopeless:
         return FailureDecision(True, f"{hopeless}: {last.reason}", failures=len(counted))
     code = last.exit_code
@@ -244,16 +244,18 @@ def _by_code(code: int, where: str, reason: str) -> str:
     return text if reason == f"exit code {code}" else f"{text}: {reason}"
 
 
-def _not_startable(counted: Sequence[FailureRecord], nodes: int, runs_elsewhere: bool) -> str:
-    """Why its command cannot be started however often it is tried, "" = it may be."""
-    last = counted[-1]
+def _not_startable(records: Sequence[FailureRecord], nodes: int, runs_elsewhere: bool) -> str:
+    """Why its command cannot be started however often it is tried, "" = it may be. How often it was tried in
+    all is told, also where a node was thought to be to blame."""
+    counted, last = in_a_row(records), records[-1]
     if last.kind != "not_started" or runs_elsewhere:
         return ""
     similar = [r for r in counted if r.kind == "not_started" and r.place == last.place]
     where = {record.node for record in similar}
     if len(similar) < 2 or len(where) < min(2, nodes):
         return ""
-    on = f"on {len(where)} nodes" if len(where) > 1 else f"{times(len(similar))}"
+    tries = [r for r in records if (r.kind, r.place) == (last.kind, last.place)]
+    on = f"on {len(where)} nodes" if len(where) > 1 else f"{times(len(tries))}"
     return f"it cannot be started, tried {on}"
 
 
@@ -289,9 +291,12 @@ def times(n: int) -> str:
     return TIMES[n] if n < len(TIMES) else f"{n} times"
 
 
-def waiting(failures: int, left_s: float, reason: str) -> str:
-    """Why a job that is to be tried again waits. left_s: until then; 0 = only for devices."""
+def waiting(failures: int, left_s: float, reason: str, *, in_all: int = 0) -> str:
+    """Why a job that is to be tried again waits. failures: in a row that count against it; left_s: until
+    then, 0 = only for devices; in_all: failures of the job so far, with those that do not count."""
     how_often = f"failed {times(failures)}" if failures else "its node failed"
+    if failures and in_all > failures:
+        how_often += f" in a row ({in_all} failures in all)"
     return f"{how_often}, {_tried_again(left_s)}: {reason}"
 
 
