@@ -135,8 +135,8 @@ def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
 def test_a_journal_of_another_version_is_refused_and_not_misread(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "journal"
     whole = (run / "journal").read_bytes()
-    path.write_bytes(whole.replace(b"journal 2\n", b"journal 1\n", 1))
-    with pytest.raises(RunError, match=r"a journal of format 1, .*; this one reads format 2"):
+    path.write_bytes(whole.replace(b"journal 3\n", b"journal 1\n", 1))
+    with pytest.raises(RunError, match=r"a journal of format 1, .*; this one reads format 3"):
         replay(path)
     first = next(records(run / "journal"))
     setup = msgspec.msgpack.decode(first[1:])

@@ -42,7 +42,7 @@ from fairlead.scheduler.setup import (
 )
 
 # The number is raised whenever what was written before would be read as something else.
-MAGIC = b"fairlead journal 2\n"
+MAGIC = b"fairlead journal 3\n"
 _HEAD = struct.Struct("<II")
 _BUFFER = 1 << 20  # bytes that are written at once
 
@@ -179,7 +179,8 @@ def decode(record: bytes) -> Record:
     try:
         return _decoders[record[:1]].decode(record[1:])  # type: ignore[no-any-return]
     except (KeyError, ValueError, TypeError, struct.error) as problem:  # msgspec's are ValueErrors
-        raise RunError(f"a record of the journal is damaged ({problem})") from None
+        why = "is damaged, or of another version of Fairlead"
+        raise RunError(f"a record of the journal {why} ({problem})") from None
 
 
 def _digest_of_solve(solve: c.Solve) -> SolveDigest:
