@@ -34,6 +34,24 @@ def submitted(client: Client, count: int, **more: object) -> list[int]:
     return client.submit([JobSpec(**given)] * count)  # type: ignore[arg-type]
 
 
+SAVING = """
+import pathlib, time
+import fairlead
+done = pathlib.Path({done!r})
+with fairlead.Lease(load=lambda path: None, save=lambda path: path.write_text("x"), total_steps=400) as lease:
+    while lease.next():
+        with done.open("a") as file:
+            print(lease.step, file=file)
+        time.sleep(0.02)
+"""
+
+
+def saving_job(directory: Path, total_steps: int) -> JobSpec:
+    script = directory / "train.py"
+    script.write_text(SAVING.format(done=str(directory / "done")))
+    return JobSpec(command=(sys.executable, str(script)), total_steps=total_steps, cwd="/")
+
+
 @contextmanager
 def cluster_with_storage(directory: Path) -> Iterator[tuple[Running, Client, Path]]:
     checkpoints = directory / "checkpoints"
@@ -64,6 +82,28 @@ def test_jobs_wait_for_storage_and_go_on_by_themselves(tmp_path: Path) -> None:
         until(lambda: all(client.job(j).state == "completed" for j in jobs), LIMIT_S)
         assert client.status().checkpoints_trouble == ""
         assert "cordoned" not in cluster.log()
+
+
+def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(tmp_path: Path) -> None:
+    with cluster_with_storage(tmp_path) as (_, client, checkpoints):
+        (job,) = client.submit([saving_job(tmp_path, total_steps=400)])
+        until(lambda: client.job(job).steps > 5, LIMIT_S)
+        client.pause(job)
+        until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)  # and has saved
+        away = tmp_path / "away"
+        (folder,) = checkpoints.glob(f"{job}*")
+        folder.rename(away)
+        client.resume(job)
+        until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
+        told = client.job(job)
+        gone = f"{folder}': is gone, with {told.steps:.0f} steps (put it back, or make it, empty"
+        assert gone in told.reason
+        assert told.steps > 5
+        assert told.failures == 0
+        away.rename(folder)
+        until(lambda: client.job(job).state == "completed", LIMIT_S)
+        done = [int(line) for line in (tmp_path / "done").read_text().splitlines()]
+        assert done == list(range(400)), "no step was done twice"
 
 
 def test_a_path_of_its_owner_that_can_never_be_made_is_the_jobs_fault(tmp_path: Path) -> None:

@@ -222,6 +222,12 @@ def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess
     last_access.what = f"checkpoint directory {str(path)!r}"
     last_access.checkpoints = True
     try:
+        if assignment.checkpoint_dir and assignment.kept_steps and not path.exists():
+            raise DirectoryError(
+                f"checkpoint directory {str(path)!r}: is gone, with {assignment.kept_steps} steps (put it "
+                "back, or make it, empty, to begin anew)",
+                "out_of_order",
+            )
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder
         why = problem.strerror if isinstance(problem, OSError) else problem

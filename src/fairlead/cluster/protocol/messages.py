@@ -229,6 +229,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     env: dict[str, str]
     cwd: str
     checkpoint_dir: str  # "" = the agent's own choice below its state directory
+    kept_steps: int = 0  # that its checkpoints hold: where these are gone it is not to begin anew
     ranks: tuple[Rank, ...]  # on this node
     world_size: int
     # host:port:gang_port:secret of rank 0 where that is another node; "" = not known yet, or here
