@@ -39,13 +39,10 @@ class Attempt:
     ordered: bool = False  # do the nodes know of it?
     stopping: str = ""  # why it was told to stop
     stop_end: AttemptEnd = AttemptEnd.STOPPED  # how it ends then
-    stop_ordered_s: float | None = (
-        None  # when, cluster's time; None = it was not, or that is not known
-    )
-    loss: tuple[AttemptEnd, str] = (
-        AttemptEnd.NODE_LOST,
-        AttemptEnd.NODE_LOST,
-    )  # its end once it is lost
+    # when, cluster's time; None = it was not, or that is not known
+    stop_ordered_s: float | None = None
+    # its end once it is lost
+    loss: tuple[AttemptEnd, str] = (AttemptEnd.NODE_LOST, AttemptEnd.NODE_LOST)
     statuses: dict[str, AttemptStatus] = field(default_factory=dict)  # what each node said last
     gone: set[str] = field(default_factory=set)  # nodes where it has ended, or never will begin
     last_report_s: float = 0.0  # monotonic time of the report in which rank 0's node said that
