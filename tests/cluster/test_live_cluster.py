@@ -91,7 +91,7 @@ def test_the_policy_changes_under_way(admin: Client) -> None:
     until(lambda: _state(admin, job, "running"))
     starts = admin.job(job).starts
     before = admin.status().policy
-    for policy in ("finish_time_fairness_perf", "fifo", "shockwave", before):
+    for policy in ("finish_time_aware", "fifo", "shockwave", before):
         admin.set_policy(policy)
         round_then = admin.status().round
         until(lambda: admin.status().round > round_then + 1)  # noqa: B023

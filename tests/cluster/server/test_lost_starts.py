@@ -115,6 +115,8 @@ def test_all_time_of_a_start_that_took_no_step_is_its_start(
         node.report()
         failure = Failure(exit_code=1, message="exit code 1")
         known = {"wait_s": 0.01, "stop_s": 0.02, **told}
+        began_s, state = _first(cluster, job).began_s, cluster.service.engine.state
+        cluster.until(lambda: state.now_s() - began_s > 0.1)  # longer than it says of its parts
         node.end(job, 1, exit_code=1, reason="exit code 1", failure=failure, **known)
         attempt = cluster.until(lambda: _first(cluster, job).ended_s and _first(cluster, job))
         held_s = attempt.ended_s - attempt.began_s

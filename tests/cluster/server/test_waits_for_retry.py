@@ -188,7 +188,7 @@ def test_a_checkpoint_ends_the_row_of_failures_however_its_attempt_ended(
         _fail(cluster, node, job, 3, loaded_step=270, step=271, saved_step=270)
         view = cluster.until(lambda: _off_devices(cluster, job))
         assert view.state == "waiting"
-        assert view.reason.startswith("failed once, tried again in ")
+        assert view.reason.startswith("failed once (2 failures in all), tried again in ")
 
 
 def test_a_job_without_checkpoints_that_ran_for_a_round_and_lost_its_node_has_run_well(
@@ -206,7 +206,7 @@ def test_a_job_without_checkpoints_that_ran_for_a_round_and_lost_its_node_has_ru
         cluster.service.engine.parts.jobs.retries.backoff = Backoff(LONG_S, LONG_S)
         _fail(cluster, node, job, 3)
         view = cluster.until(lambda: _off_devices(cluster, job))
-        assert view.reason.startswith("failed once, tried again in ")
+        assert view.reason.startswith("failed once (2 failures in all), tried again in ")
 
 
 def test_a_lost_attempt_that_saved_nothing_new_does_not_end_the_row(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_a_command_that_two_nodes_do_not_find_is_given_up() -> None:
 def test_a_waiting_job_says_so() -> None:
     assert waiting(2, 40.2, "exit code 1") == "failed twice, tried again in 40 s: exit code 1"
     assert waiting(1, 5.0, "exit code 1", in_all=2) == (
-        "failed once in a row (2 failures in all), tried again in 5 s: exit code 1"
+        "failed once (2 failures in all), tried again in 5 s: exit code 1"
     )
     assert (
         waiting(3, -1.0, "exit code 1")

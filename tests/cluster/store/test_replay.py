@@ -69,7 +69,7 @@ def test_a_state_put_together_from_two_is_refused_by_all_with_a_way_on(
     assert (ended.stdout, ended.returncode) == ("", 2)
     assert found in ended.stderr
     assert ended.stderr.endswith(f"{way}\n")
-    assert ended.stderr.count("\n") == 1
+    assert ended.stderr.count("\n") == 2, "that it starts, and why it does not"
     assert ((state / "state.db").read_bytes(), (state / "state.mark").read_bytes()) == before
     (tmp_path / "copy").write_bytes(before[0])
     assert run("check", tmp_path / "copy") == 2

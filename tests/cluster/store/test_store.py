@@ -216,7 +216,10 @@ def test_the_oldest_keys_are_forgotten(store: Store) -> None:
 
 
 def test_a_second_server_is_refused_and_the_next_one_is_not(tmp_path: Path) -> None:
-    with Store(tmp_path), pytest.raises(RunError, match=f"{tmp_path}: another server"):
+    with (
+        Store(tmp_path),
+        pytest.raises(RunError, match=f"{tmp_path}: a server is using this state directory"),
+    ):
         Store(tmp_path).open()
     Store(tmp_path).open().close()
 

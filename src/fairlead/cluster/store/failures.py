@@ -296,7 +296,7 @@ def waiting(failures: int, left_s: float, reason: str, *, in_all: int = 0) -> st
     then, 0 = only for devices; in_all: failures of the job so far, with those that do not count."""
     how_often = f"failed {times(failures)}" if failures else "its node failed"
     if failures and in_all > failures:
-        how_often += f" in a row ({in_all} failures in all)"
+        how_often += f"{' in a row' if failures > 1 else ''} ({in_all} failures in all)"
     return f"{how_often}, {_tried_again(left_s)}: {reason}"
 
 
