@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import re
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,19 +21,22 @@ from fairlead.cluster.front.logs import LogService
 from fairlead.cluster.front.messages import (
     Call,
     CallAnswer,
+    Configure,
     FrontFrames,
+    FrontListening,
     PublishedNode,
     PublishedOrders,
     PublishedStatus,
     Reported,
     SchedulingHalted,
+    StopFront,
     ToDriver,
     UserList,
     frame,
 )
 from fairlead.cluster.front.order_pusher import PUSH_TIMEOUT_S, OrderPusher
 from fairlead.cluster.front.outbox import Outbox
-from fairlead.cluster.front.process import FrontLink
+from fairlead.cluster.front.process import Front, FrontLink
 from fairlead.cluster.front.relay import (
     LOCAL,
     CallService,
@@ -44,8 +48,9 @@ from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import AttemptStatus, NodeReport, WatchRequest
-from fairlead.cluster.store.rows import JobRow
+from fairlead.cluster.store.rows import JobRow, UserRow
 from fairlead.cluster.store.store import Store
+from fairlead.cluster.store.tokens import hash_token
 from fairlead.errors import ConfigError, InputError, StoreError
 
 ADMIN = Caller("admin", "", "admin")
@@ -477,5 +482,37 @@ def test_reports_are_passed_on_together_and_all_else_at_once() -> None:
             while len(wire.sent) < 3:
                 await asyncio.sleep(0.01)
         assert wire.sent[2:] == [["Reported"]]
+
+    asyncio.run(scene())
+
+
+def test_the_front_listens_once_it_knows_who_may_call(tmp_path: Path) -> None:
+    """An agent whose token is not known ends: nobody is to be turned away because the list is on its way."""
+
+    async def scene() -> None:
+        told: list[Any] = []
+        link = FrontLink(asyncio.get_running_loop())
+        link.send = told.append  # type: ignore[method-assign, assignment]
+        http = socket.create_server(("127.0.0.1", 0))
+        configure = Configure(
+            directory=str(tmp_path), host="127.0.0.1", agent_port=0, http_fd=http.detach(),
+            tls_key="", tls_certificate="", open_metrics=False, lease_s=9.0, rate_bound=1e9,
+            heartbeat_s=1.0, policies=(),
+        )  # fmt: skip
+        front = Front(configure, link)
+        starting = asyncio.get_running_loop().create_task(front.start())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not starting.done()
+        assert told == []
+        token = "secret"
+        row = UserRow(user="agent", tenant="", role="agent", token_hash=hash_token(token))
+        front.take(UserList(rows=(row,)))
+        await starting
+        assert [type(message) for message in told] == [FrontListening]
+        assert front.authenticate(token) == Caller("agent", "", "agent")
+        serving = asyncio.get_running_loop().create_task(front.serve())
+        front.take(StopFront())
+        await serving
 
     asyncio.run(scene())

@@ -224,10 +224,13 @@ class Front:
         self._counters = FrontCounters()
         self._table.followed_s = self._counters.orders_seconds.observe
         self._agents = AgentServer(self, configure.host, configure.agent_port, _tls_of(configure))
+        self._knows_users = asyncio.Event()
         self._ended = asyncio.Event()
 
     async def start(self) -> None:
-        """Listen. Raises ConfigError where that is not possible."""
+        """Listen, once the driver has said who may call: an agent whose token is not known ends. Raises
+        ConfigError where that is not possible."""
+        await self._knows_users.wait()
         await self._agents.start()
         self._http = self._make_http()
         sock = socket.socket(fileno=self._configure.http_fd)
@@ -298,6 +301,7 @@ class Front:
                 self._facade.shown.take(message)
             case UserList():
                 self._facade.learn_users(message)
+                self._knows_users.set()
             case StopFront():
                 self._ended.set()
 

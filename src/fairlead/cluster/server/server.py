@@ -78,10 +78,11 @@ class Server:
             await self._stop_front()
             raise
         try:
-            port = await asyncio.wrap_future(self.front.begin(self._configure(self._http)))
+            # Before the front listens: whoever comes with one of them is known.
             self.new_tokens = await loop.run_in_executor(
                 None, service.first_tokens, where.new_tokens
             )
+            port = await asyncio.wrap_future(self.front.begin(self._configure(self._http)))
         except BaseException:
             await self.stop()
             raise
