@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from tests.cluster.cluster import Running, running, until
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
@@ -35,9 +36,9 @@ def submitted(client: Client, count: int, **more: object) -> list[int]:
 
 
 SAVING = """
-import pathlib, time
+import os, pathlib, time
 import fairlead
-done = pathlib.Path({done!r})
+done = pathlib.Path({done!r} if os.environ["RANK"] == "0" else os.devnull)
 with fairlead.Lease(load=lambda path: None, save=lambda path: path.write_text("x"), total_steps=400) as lease:
     while lease.next():
         with done.open("a") as file:
@@ -46,10 +47,11 @@ with fairlead.Lease(load=lambda path: None, save=lambda path: path.write_text("x
 """
 
 
-def saving_job(directory: Path, total_steps: int) -> JobSpec:
+def saving_job(directory: Path, ranks: int) -> JobSpec:
     script = directory / "train.py"
     script.write_text(SAVING.format(done=str(directory / "done")))
-    return JobSpec(command=(sys.executable, str(script)), total_steps=total_steps, cwd="/")
+    words = (sys.executable, str(script))
+    return JobSpec(command=words, total_steps=400, cwd="/", scale_factor=ranks)
 
 
 @contextmanager
@@ -84,9 +86,11 @@ def test_jobs_wait_for_storage_and_go_on_by_themselves(tmp_path: Path) -> None:
         assert "cordoned" not in cluster.log()
 
 
-def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(tmp_path: Path, ranks: int) -> None:
+    """On none of its nodes: another one's agent may be the first to look."""
     with cluster_with_storage(tmp_path) as (_, client, checkpoints):
-        (job,) = client.submit([saving_job(tmp_path, total_steps=400)])
+        (job,) = client.submit([saving_job(tmp_path, ranks)])
         until(lambda: client.job(job).steps > 5, LIMIT_S)
         client.pause(job)
         until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)  # and has saved
@@ -94,6 +98,7 @@ def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(tmp_path: Path) ->
         (folder,) = checkpoints.glob(f"{job}*")
         folder.rename(away)
         client.resume(job)
+        until(lambda: client.job(job).starts >= 4, LIMIT_S, "more than one try")
         until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
         told = client.job(job)
         gone = f"{folder}': is gone, with {told.steps:.0f} steps (put it back, or make it, empty"

@@ -346,7 +346,7 @@ class Attempt:
             env=spec.env,
             cwd=spec.cwd,
             checkpoint_dir=self.row.checkpoint_dir,
-            kept_steps=0 if spec.unmanaged or node != first else int(self.from_step),
+            kept_steps=0 if spec.unmanaged else int(self.from_step),
             ranks=self.nodes[node],
             world_size=sum(len(ranks) for ranks in self.nodes.values()),
             master="" if node == first else self.address,
