@@ -2,14 +2,14 @@
 
 import contextlib
 import importlib.util
-import multiprocessing
 import os
 import signal
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.ranks import run_ranks
 
 pytestmark = [
     pytest.mark.torch,
@@ -20,16 +20,7 @@ pytestmark = [
 RANKS, WINDOW, EPOCHS = 3, 3, 2
 
 
-def free_port() -> int:
-    """The one behind it is free too."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            port = int(one.getsockname()[1])
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
-            return port
-
-
-def train(rank: int, port: int, folder: Path, stop: int, lets_ranks_differ: bool) -> None:
+def train(rank: int, folder: Path, stop: int, lets_ranks_differ: bool) -> None:
     """One rank of one start."""
     import torch
     from torch import nn
@@ -38,8 +29,6 @@ def train(rank: int, port: int, folder: Path, stop: int, lets_ranks_differ: bool
 
     from fairlead.client.torch import TrainingState
 
-    place = {"RANK": rank, "WORLD_SIZE": RANKS, "LOCAL_RANK": 0, "MASTER_PORT": port}
-    os.environ.update({key: str(value) for key, value in place.items()}, MASTER_ADDR="127.0.0.1")
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
     torch.manual_seed(0)
@@ -79,23 +68,12 @@ def weights(folder: Path, stops: list[int], lets_ranks_differ: bool) -> list[Any
     import torch
 
     folder.mkdir()
-    fork = multiprocessing.get_context("fork")
     for stop in [*stops, -1]:
-        port = free_port()
-        ranks = [
-            fork.Process(target=train, args=(rank, port, folder, stop, lets_ranks_differ))
-            for rank in range(RANKS)
-        ]
-        for one in ranks:
-            one.start()
-        for one in ranks:
-            one.join(180)
-        assert [one.exitcode for one in ranks] == [0] * RANKS
+        assert run_ranks(RANKS, train, folder, stop, lets_ranks_differ) == [0] * RANKS
         assert (folder / "weights").exists() == (stop == -1)
     return list(torch.load(folder / "weights", weights_only=True).values())
 
 
-@pytest.mark.filterwarnings("ignore")  # forks of a process with threads
 @pytest.mark.parametrize(
     "lets_ranks_differ",
     [True, pytest.param(False, marks=pytest.mark.long)],

@@ -4,18 +4,16 @@ import contextlib
 import difflib
 import importlib.util
 import io
-import multiprocessing
 import os
 import random
 import re
 import runpy
 import signal
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ranks import run_ranks
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "examples" / "live" / "convert"
@@ -110,86 +108,33 @@ def test_converted_and_moved_it_is_exact(
         assert Script(f"{kind}_before", tmp_path / "before", monkeypatch).run() == whole
 
 
-PORT_TAKEN = 98  # exit code of a rank whose port another process has
-
-
-class Ranks:
-    """Two processes of one job, each as if on a node of its own."""
-
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        self.folder = folder
-        self.patch = patch
-
-    def run(self, name: str, *stops: int) -> list[str]:
-        self.folder.mkdir()
-        output: list[str] = []
-        for start, stop in enumerate([*stops, None]):
-            logs = [self.folder / f"{start}-{rank}" for rank in range(2)]
-            codes = self.start(name, stop, logs)
-            if codes[0] == PORT_TAKEN:  # by another test, since it was found free
-                codes = self.start(name, stop, logs)
-            assert codes == [0, 0]
-            output += logs[0].read_text().splitlines()
-        return output
-
-    def start(self, name: str, stop: int | None, logs: list[Path]) -> list[int | None]:
-        """The exit codes of both ranks."""
-        port = str(free_port())
-        fork = multiprocessing.get_context("fork")
-        ranks = [
-            fork.Process(target=self.rank, args=(name, rank, port, stop, log))
-            for rank, log in enumerate(logs)
-        ]
-        for one in ranks:
-            one.start()
-        for one in ranks:
-            one.join(300)
-            if one.exitcode != 0:
-                for other in ranks:
-                    other.kill()
-        for one in ranks:
-            one.join()
-        return [one.exitcode for one in ranks]
-
-    def rank(self, name: str, rank: int, port: str, stop: int | None, log: Path) -> None:
-        environment = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "MASTER_PORT": port}
-        for key, value in {**environment, "MASTER_ADDR": "127.0.0.1"}.items():
-            os.environ[key] = str(value)
-        script = Script(name, self.folder, self.patch)
-        try:
-            lines = script.start(stop if rank == 1 else None)  # whichever rank is told
-        except RuntimeError as problem:
-            if "address already in use" in str(problem).lower():
-                os._exit(PORT_TAKEN)
-            raise
-        log.write_text("".join(f"{line}\n" for line in lines))
-
-
-def free_port() -> int:
-    """The one behind it is free too."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            port = int(one.getsockname()[1])
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
-            return port
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
+def rank_of(rank: int, name: str, folder: Path, stop: int | None, logs: list[Path]) -> None:
+    """One rank of a start."""
     import torch
 
-    before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    told = stop if rank == 1 else None  # whichever rank is told
+    with pytest.MonkeyPatch.context() as patch:
+        lines = Script(name, folder, patch).start(told)
+    logs[rank].write_text("".join(f"{line}\n" for line in lines))
+
+
+def output_of_ranks(name: str, folder: Path, *stops: int) -> list[str]:
+    """What the first of two ranks prints in all starts; each is stopped after so many steps of its own,
+    the last is not."""
+    folder.mkdir()
+    output: list[str] = []
+    for start, stop in enumerate([*stops, None]):
+        logs = [folder / f"{start}-{rank}" for rank in range(2)]
+        assert run_ranks(2, rank_of, name, folder, stop, logs) == [0, 0]
+        output += logs[0].read_text().splitlines()
+    return output
 
 
 @pytest.mark.parametrize("kind", [needs("ddp")])
-def test_two_ranks_converted_and_moved_are_exact(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
-) -> None:
-    whole = Ranks(tmp_path / "whole", monkeypatch).run(f"{kind}_after")
-    parts = Ranks(tmp_path / "parts", monkeypatch).run(f"{kind}_after", 3, 6)
-    before = Ranks(tmp_path / "before", monkeypatch).run(f"{kind}_before")
+def test_two_ranks_converted_and_moved_are_exact(kind: str, tmp_path: Path) -> None:
+    whole = output_of_ranks(f"{kind}_after", tmp_path / "whole")
+    parts = output_of_ranks(f"{kind}_after", tmp_path / "parts", 3, 6)
+    before = output_of_ranks(f"{kind}_before", tmp_path / "before")
     assert whole[-1].startswith("done: ")
     assert parts == whole == before

@@ -92,10 +92,10 @@ class CommitLog:
             try:
                 written = self._write_until_done()
             except ReplacedError as problem:  # the server ends: nobody shall wait for it
-                self._refuse(str(problem))
+                self.refuse(str(problem))
                 raise
             if not written:  # nothing of it is durable, so nobody is told of it
-                self._refuse(state.commit_error)
+                self.refuse(state.commit_error)
                 return
             registry.forget_closed()
         joined, self._joined = self._joined, []
@@ -160,7 +160,7 @@ class CommitLog:
             t.set_meta("tenants", msgspec.json.encode(registry.tenants).decode())
         t.set_meta("clock", state.clock.to_meta())
 
-    def _refuse(self, why: str) -> None:
+    def refuse(self, why: str) -> None:
         """Nobody of those who wait shall wait any more."""
         self._refuse_joined(why)
         answers, self._answers = self._answers, []

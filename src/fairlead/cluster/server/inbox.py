@@ -1,5 +1,6 @@
 """What comes to the driver's thread from outside: errands, and names of nodes that have news."""
 
+import contextlib
 import itertools
 import queue
 import time
@@ -52,6 +53,12 @@ class Inbox:
         noticed = set(itertools.islice(self._nodes_with_news, NODES))
         self._nodes_with_news -= noticed
         return noticed
+
+    def empty(self) -> None:
+        """Do the errands that have come (any thread, once the driver's has ended)."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._calls.get_nowait()()
 
     def _listen(self) -> None:
         self._is_woken = False  # first: what is said from here on nudges again

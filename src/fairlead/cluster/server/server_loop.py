@@ -44,6 +44,7 @@ from fairlead.scheduler.driver import drive
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+ENDED = "the server is ending; nothing was changed"
 
 
 class LoopArguments(TypedDict, total=False):
@@ -96,6 +97,7 @@ class ServerLoop:
         self._observer = CoreObserver(self.state, self.parts)
         self._failed = given.get("failed", _raise)
         self._stopping = False
+        self._ended = False  # the driver's thread takes no call any more
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
 
     # --- from outside ------------------------------------------------------------------------------
@@ -115,11 +117,16 @@ class ServerLoop:
 
     def call(self, do: Callable[[], _Result]) -> "Future[_Result]":
         """Have something done by the driver's thread; the result comes when it is durable. It can be
-        cancelled until that thread begins with it."""
+        cancelled until that thread begins with it.
+
+        Raises (from the future): StoreError where the server ends, or cannot write."""
         future: Future[_Result] = Future()
 
         def run() -> None:
             if not future.set_running_or_notify_cancel():
+                return
+            if self._ended:
+                future.set_exception(StoreError(ENDED))
                 return
             try:
                 self.parts.commits.answer(future, do())
@@ -133,6 +140,8 @@ class ServerLoop:
             future.set_exception(StoreError(self.state.commit_error))
         else:
             self.parts.inbox.put(run)
+            if self._ended:  # asked after the put: whoever comes meanwhile is seen here or there
+                self.parts.inbox.empty()
         return future
 
     def listen_to_ends(self, listener: Callable[[EndJobs], None]) -> None:
@@ -165,6 +174,10 @@ class ServerLoop:
             if not isinstance(problem, ReplacedError):  # whoever ends the process says so
                 _log.critical("the driver cannot go on", exc_info=problem)
             self._failed(problem)
+        finally:
+            self._ended = True  # who waits for an answer would wait for ever
+            parts.commits.refuse("the server ended before it was written")
+            parts.inbox.empty()
 
     def _is_interrupted(self) -> bool:
         state = self.state
