@@ -4,6 +4,7 @@ import resource
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from fairlead.cluster.agent import locks, survivors
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.machine import AgentFiles
-from fairlead.cluster.agent.proc import process
+from fairlead.cluster.agent.proc import process, tag_of, tag_process, token_tag
 from fairlead.cluster.agent.running_attempts import SpawnerStorage
 from fairlead.cluster.agent.spawner_takeover import take_over
 from fairlead.cluster.agent.survivors import (
@@ -56,6 +57,26 @@ def test_a_token_is_enough_where_the_pids_were_not_written(tmp_path: Path) -> No
     with subprocess.Popen(["sleep", "1000"], env=env, start_new_session=True) as child:
         assert end_survivors(tmp_path, [record(1, 1, "", token)]) == 1
         assert child.wait(120) == -15
+
+
+def test_what_shows_no_environment_is_found_by_a_limit_that_it_inherited(tmp_path: Path) -> None:
+    token = make_token("mine.1")
+    with (
+        subprocess.Popen(["sleep", "1000"], env={}, preexec_fn=partial(tag_process, token)) as mine,
+        subprocess.Popen(["sleep", "1000"], env={}) as bystander,
+    ):
+        assert tag_of(mine.pid) == token_tag(token)
+        assert tag_of(bystander.pid) == ""
+        assert end_survivors(tmp_path, [record(1, 1, "", make_token("mine.1"))]) == 0
+        assert end_survivors(tmp_path, [record(1, 1, "", token)]) == 1
+        assert mine.wait(120) == -15
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_a_process_that_cannot_be_tagged_runs_nevertheless() -> None:
+    tag_process("no digits")
+    assert tag_of(os.getpid()) == ""
 
 
 def test_what_is_no_record_is_removed(tmp_path: Path) -> None:

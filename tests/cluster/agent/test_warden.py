@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -276,40 +277,118 @@ def test_one_that_does_not_read_is_replaced_and_told_all(tmp_path: Path) -> None
 
 
 LEAVES_NO_TRACE = """
-import os, signal, time
+import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork() == 0:
     os.setsid()
     if os.fork():
         os._exit(0)
-    os.closerange(0, 1024)
-    os.execve("/bin/sleep", ["sleep", "4322.5"], {})
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    if sys.argv[2:] == ["closes"]:
+        os.closerange(0, 1024)
+    os.execve("/bin/sleep", ["sleep", sys.argv[1]], {})
 print("up", flush=True)
 time.sleep(1000)
 """
 
 
+def traceless(nap: str, *more: str) -> tuple[str, ...]:
+    """A command that starts ``sleep nap``: a grandchild in a session of its own, without environment."""
+    return sys.executable, "-c", LEAVES_NO_TRACE, nap, *more
+
+
+async def until_asleep(nap: str) -> psutil.Process:
+    """Once it is nobody's child but that of who adopts it."""
+
+    def asleep() -> list[psutil.Process]:
+        everyone = psutil.process_iter(["cmdline"])
+        return [p for p in everyone if p.info["cmdline"] == ["sleep", nap]]
+
+    await until(lambda: len(asleep()) == 1)
+    (found,) = asleep()
+    return found
+
+
 def test_what_has_left_session_and_environment_ends_when_the_spawner_is_killed(
     tmp_path: Path,
 ) -> None:
-    def traceless() -> list[psutil.Process]:
-        return [
-            p for p in psutil.process_iter(["cmdline"]) if "4322.5" in (p.info["cmdline"] or ())
-        ]
-
     async def scenario() -> None:
         async with cluster(tmp_path / "s", "--health", "sleep 1000") as (server, agent):
-            command = (sys.executable, "-c", LEAVES_NO_TRACE)
-            await server.order(plain(1, *command, grace_s=0.5))
+            await server.order(plain(1, *traceless("4322.5", "closes"), grace_s=0.5))
             await server.until_output(1, "up")
-            await until(lambda: len(traceless()) == 1)
-            (left,) = traceless()
+            left = await until_asleep("4322.5")
             agent.spawner.kill()
             await server.until_state((1, 1), "ended")
             assert not lives(left)
             await until(lambda: not psutil.pid_exists(left.pid))  # its agent has buried it
             await server.order(plain(2, "true"))
             assert (await server.until_state((2, 1), "ended")).exit_code == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_what_has_left_session_and_environment_ends_when_agent_and_spawner_are_killed(
+    tmp_path: Path, forked: bool
+) -> None:
+    script = tmp_path / "leaves.py"
+    script.write_text(LEAVES_NO_TRACE)
+    nap = "4323.5" if forked else "4327.5"
+    command = (sys.executable, str(script), nap, "closes")
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", "--prefork", "msgspec") as (server, agent):
+            await server.order(plain(1, *command, grace_s=0.5, prefork=forked))
+            await server.until_output(1, "up")
+            left = await until_asleep(nap)
+            kill_at_once(agent)
+            await all_gone(agent, [left])
+
+    asyncio.run(scenario())
+
+
+def test_its_device_is_free_again_once_an_agent_is_started_though_the_warden_was_killed_too(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        state = tmp_path / "s"
+        with subprocess.Popen(["sleep", "4325.5"], start_new_session=True) as stranger:
+            async with cluster(state) as (server, agent):
+                await server.order(plain(1, *traceless("4324.5"), grace_s=0.5))
+                await server.until_output(1, "up")
+                left = await until_asleep("4324.5")
+                agent.warden.suspend()  # so that it cannot act after the others
+                warden = agent.warden
+                kill_at_once(agent)
+                warden.kill()
+                await agent.wait()
+                assert lives(left)
+                agent.start()
+                await server.until(lambda: len(server.registered) == 2)
+                assert not lives(left)
+                await server.order(plain(1, "true", attempt=2))
+                assert (await server.until_state((1, 2), "ended")).exit_code == 0
+            assert stranger.poll() is None
+            stranger.kill()
+
+    asyncio.run(scenario())
+
+
+def test_what_a_running_job_has_sent_off_lives_when_another_job_ends(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, _):
+            daemon = plain(1, *traceless("4326.5", "closes"), grace_s=0.5)
+            await server.order(daemon)
+            await server.until_output(1, "up")
+            sent_off = await until_asleep("4326.5")
+            await server.order(daemon, plain(2, "true", ranks=SECOND))
+            await server.until_state((2, 1), "ended")
+            assert lives(sent_off)
+            await server.order()
+            await server.until_state((1, 1), "ended")
+            assert not lives(sent_off)
 
     asyncio.run(scenario())
 

@@ -41,7 +41,7 @@ class DeviceHolders:
         owner = owner_of(holder, running)
         text = f"device {device} is not free: its lock is held by process {holder.pid}"
         if owner is None:
-            if not proc.token_of(holder.pid).startswith(mark_of(self._incarnation)):
+            if not proc.tag_of(holder.pid).startswith(mark_of(self._incarnation)):
                 return f"{text}, which is no job's here"
             proc.kill_exactly(holder, signal.SIGKILL)
             return f"{text}, which an attempt that is over has left"

@@ -20,13 +20,14 @@ def reap_orphans(
     """
     spared = {pid for attempt in living for pid in attempt.processes.leaders} | set(helpers)
     sessions = {session for attempt in living for session in attempt.processes.sessions}
-    known = {attempt.launch.token for attempt in living} | set(tokens)
+    known = {proc.token_tag(attempt.launch.token) for attempt in living}
+    known |= {proc.token_tag(token) for token in tokens}
     orphans = []
     for pid in proc.children():
         found = None if pid in spared else proc.process(pid)
         if found is None or found.state in "ZX" or found.session in sessions:
             continue
-        if proc.token_of(pid) not in known:
+        if proc.tag_of(pid) not in known:
             orphans.append(pid)
     for pid in orphans:
         with contextlib.suppress(OSError):

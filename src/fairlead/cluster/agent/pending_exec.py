@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
+from fairlead.cluster.agent.proc import TOKEN, tag_process
+
 _SESSION, _INSIDE, _FAILED = b"s", b"d", b"!"
 _RESET = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
 _MAX_READ = 1 << 16
@@ -86,6 +88,7 @@ def _become(
     output, *keep, pipe = descriptors
     where = "cannot be started"
     try:
+        tag_process(env.get(TOKEN, ""))
         os.setsid()
         os.write(pipe, _SESSION)
         _inherit(output, keep, pipe)

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,11 @@ TOKEN = "FAIRLEAD_TOKEN"
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _ENV_START = 49  # field 50 of proc_pid_stat(5)
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)  # of an OSError: this process has none, or nobody
+# RLIMIT_LOCKS: kernels since 2.4.25 ignore it, so it means nothing to any program, and ``resource`` does not
+# name it.
+_TAG_LIMIT = 10
+_TAG_DIGITS = 15  # of a token; with the flag they fit into a limit
+_TAG_FLAG = 1 << 60  # no number that anybody else would set
 STOPPED = "Tt"  # states of a process that a signal, or a tracer, keeps from running
 
 
@@ -54,7 +60,32 @@ def oom_kills() -> int:
         return 0
 
 
-def token_of(pid: int) -> str:
+def token_tag(token: str) -> str:
+    """The beginning of a token, which processes of its start show."""
+    return token[:_TAG_DIGITS]
+
+
+def tag_process(token: str) -> None:
+    """Let this process, and all that will descend from it, show what start they are of: in a resource limit,
+    which a process keeps though it leaves its session, clears its environment, closes its files and is
+    orphaned. Where the kernel refuses, the environment has to do."""
+    with contextlib.suppress(OSError, ValueError):
+        _, most = resource.getrlimit(_TAG_LIMIT)
+        resource.setrlimit(_TAG_LIMIT, (_TAG_FLAG | int(token_tag(token), 16), most))
+
+
+def tag_of(pid: int) -> str:
+    """``token_tag`` of the start that the process is of; "" = of none, or not ours."""
+    try:
+        limit, _ = resource.prlimit(pid, _TAG_LIMIT)
+    except OSError:  # it has ended, or is another user's
+        limit = 0
+    if limit > 0 and limit & ~(_TAG_FLAG - 1) == _TAG_FLAG:
+        return f"{limit & (_TAG_FLAG - 1):0{_TAG_DIGITS}x}"
+    return token_tag(_token_of(pid))
+
+
+def _token_of(pid: int) -> str:
     """FAIRLEAD_TOKEN in the environment that the process was started with; "" = none, or not ours."""
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

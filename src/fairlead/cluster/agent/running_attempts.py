@@ -209,6 +209,11 @@ class SpawnedAttempt:
         """(job, attempt)."""
         return self.launch.job, self.launch.attempt
 
+    @property
+    def tag(self) -> str:
+        """What its processes show."""
+        return proc.token_tag(self.launch.token)
+
     def may_share_devices(self, other: "SpawnedAttempt") -> bool:
         """Whether their devices are different, or to be shared. A job never runs beside itself."""
         if other.launch.job == self.launch.job:
@@ -300,7 +305,7 @@ class SpawnedAttempt:
             pid, number = _listener(rank.stacks)
             found = proc.process(pid) if pid else None
             mine = found is not None and (
-                found.session in self.processes.sessions or proc.token_of(pid) == self.launch.token
+                found.session in self.processes.sessions or proc.tag_of(pid) == self.tag
             )
             if mine and proc.has_handler(pid, number):
                 with contextlib.suppress(OSError):
@@ -322,12 +327,12 @@ class SpawnedAttempt:
 
 
 def owner_of(one: proc.Process, running: Sequence[SpawnedAttempt]) -> SpawnedAttempt | None:
-    """The start that a process belongs to: by its session, its token, or those of its parents."""
+    """The start that a process belongs to: by its session, its tag, or those of its parents."""
     above: proc.Process | None = one
     while above is not None and above.pid not in (0, 1, os.getpid()):
-        token, session = proc.token_of(above.pid), above.session
+        tag, session = proc.tag_of(above.pid), above.session
         for attempt in running:
-            if session in attempt.processes.sessions or token == attempt.launch.token:
+            if session in attempt.processes.sessions or tag == attempt.tag:
                 return attempt
         above = proc.process(above.parent)
     return None

@@ -1,9 +1,9 @@
 """Records of starts on disk, and the end of what an earlier agent left behind.
 
 A start is written down before its first process exists, so that whoever comes after finds the processes:
-by the token in their environment, by their session, or by pid and start time. A bare pid proves nothing.
-Tokens begin with a mark of the agent's run, so that processes are found by it where records are damaged or
-gone.
+by the tag that they inherit, by the token in their environment, by their session, or by pid and start time.
+A bare pid proves nothing. Tokens, and so tags, begin with a mark of the agent's run, so that processes are
+found by it where records are damaged or gone.
 """
 
 import contextlib
@@ -26,7 +26,8 @@ from fairlead.cluster.agent.proc import (
     Process,
     kill_exactly,
     processes,
-    token_of,
+    tag_of,
+    token_tag,
 )
 from fairlead.cluster.agent.termination import Terminations
 from fairlead.cluster.agent.untrusted_files import read_regular, write_anew
@@ -148,7 +149,7 @@ def end_survivors(folder: Path, records: Iterable[AttemptRecord], run: str = "")
 
 
 def _confirmed(records: list[AttemptRecord], run: str) -> dict[Process, AttemptRecord]:
-    """A process that executes a program at this moment shows no environment, and so no token."""
+    """A process that executes a program at this moment shows no environment: no token, if it has no tag."""
     found = find_survivors(records, run)
     if not found and (records or run):
         time.sleep(_POLL_S)
@@ -164,7 +165,7 @@ def find_survivors(records: Iterable[AttemptRecord], run: str = "") -> dict[Proc
         return {}
     everyone = [one for one in processes() if one.pid != os.getpid()]
     boot = boot_id()
-    by_token = {r.token: r for r in records}
+    by_tag = {token_tag(r.token): r for r in records}
     leaders = {one: r for r in records if r.boot == boot for one in r.leaders}
     sessions = {  # of leaders that live
         one.pid: leaders[one.pid, one.start_time]
@@ -174,10 +175,10 @@ def find_survivors(records: Iterable[AttemptRecord], run: str = "") -> dict[Proc
     mark = mark_of(run) if run else ""
     found = {}
     for one in everyone:
-        token = token_of(one.pid)
-        known = sessions.get(one.session) or by_token.get(token)
-        if known is None and mark and token.startswith(mark):
-            known = AttemptRecord(job=0, attempt=0, token=token, grace_s=UNKNOWN_GRACE_S)
+        tag = tag_of(one.pid)
+        known = sessions.get(one.session) or by_tag.get(tag)
+        if known is None and mark and tag.startswith(mark):
+            known = AttemptRecord(job=0, attempt=0, token=tag, grace_s=UNKNOWN_GRACE_S)
         if known is not None:
             found[one] = known
     return _with_descendants(found, everyone)
@@ -186,7 +187,7 @@ def find_survivors(records: Iterable[AttemptRecord], run: str = "") -> dict[Proc
 def _with_descendants(
     found: dict[Process, AttemptRecord], everyone: list[Process]
 ) -> dict[Process, AttemptRecord]:
-    """A child that has left the session and cleared its environment is known by its parent, if that lives."""
+    """A child that has left the session and shows no tag is known by its parent, if that lives."""
     records = {one.pid: record for one, record in found.items()}
     grown = True
     while grown:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.cluster.agent.proc import TOKEN, show_token
+from fairlead.cluster.agent.proc import TOKEN, show_token, tag_process
 
 PLACEHOLDER = (
     "0" * 32
@@ -274,6 +274,7 @@ def _serve(peer: socket.socket) -> Fork | None:
 def _become(request: Fork, descriptors: list[int], peer: socket.socket) -> None:
     os.setsid()
     show_token(PLACEHOLDER, request.env[TOKEN])
+    tag_process(request.env[TOKEN])
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (descriptors[0], 1), (descriptors[0], 2)):
         os.dup2(source, target)
