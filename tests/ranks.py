@@ -1,13 +1,13 @@
 """Ranks of one job, a process each, as if each were on a node of its own."""
 
-import contextlib
 import faulthandler
 import multiprocessing
 import os
-import socket
 import time
 from collections.abc import Callable
 from typing import Any
+
+from tests.free_port import free_port
 
 RANKS_S = 300.0  # that they may take, together
 PORT_TAKEN = 98  # exit code of a rank whose port another process has
@@ -61,12 +61,3 @@ def _rank(place: dict[str, str], target: Callable[..., None], arguments: tuple[A
             raise
         os._exit(PORT_TAKEN)
     faulthandler.cancel_dump_traceback_later()
-
-
-def free_port() -> int:
-    """The one behind it is free too."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            port = int(one.getsockname()[1])
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
-            return port

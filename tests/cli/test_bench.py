@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from tests.command_line import call
 from tests.job_types import job_types
 
 from fairlead.analysis.solve_benchmark import (
@@ -12,7 +13,6 @@ from fairlead.analysis.solve_benchmark import (
     timed,
     with_types,
 )
-from fairlead.cli.main import main
 from fairlead.errors import ConfigError
 from fairlead.model.cluster import Locality, SlotType
 from fairlead.model.throughputs import Throughputs
@@ -24,12 +24,8 @@ from fairlead.simulator.traces.throughput_tables import builtin_throughputs
 POLICIES = ("las_aware", "makespan_aware", "finish_time_aware", "water_filling_aware", "las_packed")
 
 
-def call(*arguments: str) -> int:
-    try:
-        main(["bench", "policies", *arguments])
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(bool(end.code))
-    return 0
+def bench(*arguments: str) -> int:
+    return call("bench", "policies", *arguments)
 
 
 def table_of(*slots: SlotType) -> Throughputs:
@@ -38,7 +34,7 @@ def table_of(*slots: SlotType) -> Throughputs:
 
 
 def test_one_row_for_each_policy_and_number_of_types(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("--jobs", "12,30", "--types", "2,4") == 0
+    assert bench("--jobs", "12,30", "--types", "2,4") == 0
     out = capsys.readouterr().out
     rows = [line.split() for line in out.splitlines() if line.strip().startswith(("2 ", "4 "))]
     assert [row[:2] for row in rows] == [[k, name] for k in "24" for name in POLICIES]
@@ -47,7 +43,7 @@ def test_one_row_for_each_policy_and_number_of_types(capsys: pytest.CaptureFixtu
 
 
 def test_json_tells_every_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("--jobs", "20", "--types", "3", "--policies", "las_aware,isolated", "--json") == 0
+    assert bench("--jobs", "20", "--types", "3", "--policies", "las_aware,isolated", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["changes"] is None
     las, isolated = told["timings"]
@@ -66,7 +62,7 @@ def test_json_tells_every_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_sequence_and_rates_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--distinct-rates", "--policies", "makespan_aware", "--types", "3", "--json")
-    assert call("--jobs", "10", "--changes", "6", *options) == 0
+    assert bench("--jobs", "10", "--changes", "6", *options) == 0
     (timing,) = json.loads(capsys.readouterr().out)["timings"]
     assert timing["distinct_rates"]
     assert len(timing["runs_s"]) == 6
@@ -90,7 +86,7 @@ def test_a_sequence_and_rates_of_their_own(capsys: pytest.CaptureFixture[str]) -
 def test_bad_input_is_one_sentence(
     arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(*arguments) == 2
+    assert bench(*arguments) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert message in shown.err

@@ -13,20 +13,11 @@ from typing import Any
 
 import pytest
 from tests.cluster.served import Served, served
+from tests.command_line import call
 
-from fairlead.cli.main import main
 from fairlead.cluster.protocol.runtime import Runtime
 
 JOB = 'command = "true"\ntotal_steps = 100\nweight = 2.0\n[rates]\nv100 = 10\n'
-
-
-def call(*arguments: str) -> int:
-    """Run a command in this process; its exit code."""
-    try:
-        main(arguments)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(bool(end.code))
-    return 0
 
 
 @pytest.fixture(scope="module")

@@ -9,20 +9,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.command_line import call
 
 import fairlead
-from fairlead.cli.main import main
 
 JOBS = ["--generate", "gavel,jobs=25,interarrival=1500", "--cluster", "v100=3,p100=3,k80=3"]
-
-
-def call(*arguments: str) -> int:
-    """Run a command in this process; its exit code."""
-    try:
-        main(arguments)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(bool(end.code))
-    return 0
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.cli.test_commands import call
+from tests.command_line import call
 
 
 @pytest.mark.parametrize(

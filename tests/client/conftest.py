@@ -1,4 +1,6 @@
 import os
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,14 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     # This process is not one that an agent has started, though it may lead its session.
     monkeypatch.setattr("fairlead.client.lease.end_quickly", lambda: None)
+
+
+@pytest.fixture(autouse=True)
+def random_state_as_before() -> Iterator[None]:
+    """Trainers seed the generator of the whole process."""
+    before = random.getstate()
+    yield
+    random.setstate(before)
 
 
 @pytest.fixture

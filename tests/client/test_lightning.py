@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import os
-import random
 import signal
 from pathlib import Path
 from typing import Any
@@ -94,15 +93,6 @@ class Run:
         assert signal.getsignal(signal.SIGTERM) == self.handler
         assert fairlead.lease.completed
         return True
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Any:
-    """Lightning changes generators and signals of the process."""
-    state, handler = random.getstate(), signal.getsignal(signal.SIGTERM)
-    yield
-    random.setstate(state)
-    signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.mark.parametrize(

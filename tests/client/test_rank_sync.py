@@ -24,6 +24,7 @@ from fairlead.client.messages import (
 )
 from fairlead.client.rank_sync import CheckStepPace, Join
 from fairlead.client.stub_agent import StubAgent
+from tests.free_port import free_port
 
 RANK = Path(__file__).with_name("rank.py")
 
@@ -41,8 +42,7 @@ class Job:
         self, ranks: int, save_ranks: str = "zero", steps: int = 0, step_s: float = 0.002
     ) -> None:
         self.host.received.clear()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         env = self.host.environment(
             checkpoint_dir=str(self.folder / "ck"), rank_sync=f"127.0.0.1:{self.port}"
         )

@@ -105,15 +105,6 @@ class Job:
         return bool(fairlead.lease.completed)
 
 
-@pytest.fixture(autouse=True)
-def as_before() -> Any:
-    """The Trainer seeds all generators."""
-    state, handler = random.getstate(), signal.getsignal(signal.SIGTERM)
-    yield
-    random.setstate(state)
-    signal.signal(signal.SIGTERM, handler)
-
-
 @pytest.mark.parametrize(
     ("options", "stops"),
     [

@@ -1,32 +1,23 @@
 """The whole state directory is replaced by an older copy of itself: agents know better, and say so."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import httpx
 import pytest
 from tests.cluster.cluster import Running, running, until
-from tests.cluster.store.test_backup import JOB, SHORT, run
+from tests.cluster.ledger_job import SHORT_GRACE, STEPS, ledger, ledger_job
+from tests.command_line import call
 
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.restored import JOBS
 from fairlead.errors import FairleadError
 
-STEPS = 3_000  # more than there is time for, until a job may hurry
 NODES = {"one": "v100=1", "two": "v100=1"}
-
-
-def script(folder: Path, total_steps: int = STEPS) -> JobSpec:
-    command = (sys.executable, "-c", JOB, str(folder / "ledger"))
-    return JobSpec(command=command, total_steps=total_steps, cwd="/", grace_s=3.0)
 
 
 def steps(folder: Path, job: int) -> list[int]:
     """That a job has done, in order."""
-    path = folder / "ledger"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [int(line.split()[3]) for line in lines if line.split()[0] == str(job)]
+    return [step for other, _, _, step in ledger(folder) if other == job]
 
 
 def swap(cluster: Running, copy: Path) -> Path:
@@ -40,13 +31,13 @@ def swap(cluster: Running, copy: Path) -> Path:
 def make_copy(cluster: Running, folder: Path) -> tuple[Path, int, int]:
     """A copy of the state, a job that runs and is in it, and one that was acknowledged since."""
     with cluster.client() as client:
-        (old,) = client.submit([script(folder)])
+        (old,) = client.submit([ledger_job(folder)])
         until(lambda: client.job(old).steps > 3)
     cluster.kill()
     shutil.copytree(cluster.state, folder / "copy")
     cluster.start()
     with cluster.client() as client:
-        (new,) = client.submit([script(folder)])
+        (new,) = client.submit([ledger_job(folder)])
         until(lambda: client.job(new).steps > 3)
     return folder / "copy", old, new
 
@@ -60,7 +51,7 @@ def await_halt(cluster: Running, folder: Path) -> None:
         assert message.startswith(older)
         assert message.endswith(f"by `fairlead restore --accept-loss {cluster.state}`")
         with pytest.raises(FairleadError, match="is an older copy of the state of this cluster"):
-            client.submit([script(folder)])
+            client.submit([ledger_job(folder)])
         headers = {"Authorization": f"Bearer {cluster.admin_token}"}
         metrics = httpx.get(f"{cluster.url}/metrics", headers=headers, timeout=60.0).text
         assert "\nfairlead_halted 1.0\n" in metrics
@@ -81,7 +72,7 @@ def test_an_older_copy_of_the_state_halts_and_the_newer_one_goes_on(tmp_path: Pa
         cluster.start()
         with cluster.client() as client:
             assert not client.status().halted
-            (third,) = client.submit([script(tmp_path, 5)])
+            (third,) = client.submit([ledger_job(tmp_path, 5)])
             assert third == new + 1
             (tmp_path / "ledger.hurry").touch()
             jobs = (old, new, third)
@@ -97,13 +88,13 @@ def test_a_server_whose_state_is_overwritten_acknowledges_nothing_more_and_ends(
 ) -> None:
     with running(tmp_path) as cluster:
         with cluster.client() as client:
-            client.submit([script(tmp_path)])
+            client.submit([ledger_job(tmp_path)])
             shutil.copytree(cluster.state, tmp_path / "copy")
-            client.submit([script(tmp_path)])
+            client.submit([ledger_job(tmp_path)])
             for path in (tmp_path / "copy").glob("state.*"):
                 (cluster.state / path.name).write_bytes(path.read_bytes())
             with pytest.raises(FairleadError):
-                client.submit([script(tmp_path)])
+                client.submit([ledger_job(tmp_path)])
         assert cluster.server is not None
         assert cluster.server.wait(60.0) == 2
         last = cluster.log().splitlines()[-1]
@@ -114,7 +105,7 @@ def test_a_server_whose_state_is_overwritten_acknowledges_nothing_more_and_ends(
 def test_what_agents_have_written_down_halts_an_older_copy_until_the_loss_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.cluster.cluster.FAIRLEAD", (sys.executable, "-c", SHORT))
+    monkeypatch.setattr("tests.cluster.cluster.FAIRLEAD", SHORT_GRACE)
     with running(tmp_path, agents=NODES) as cluster:
         copy, old, _ = make_copy(cluster, tmp_path)
         for name in ("one", "two", ""):
@@ -125,10 +116,10 @@ def test_what_agents_have_written_down_halts_an_older_copy_until_the_loss_is_acc
             cluster.add_agent(node, devices)
         await_halt(cluster, tmp_path)
         cluster.kill()
-        assert run("restore", "--accept-loss", cluster.state) == 0
+        assert call("restore", "--accept-loss", cluster.state) == 0
         cluster.start()
         with cluster.client() as client:
-            (third,) = client.submit([script(tmp_path, 5)])
+            (third,) = client.submit([ledger_job(tmp_path, 5)])
             assert third >= JOBS, "no id is given out twice"
             (tmp_path / "ledger.hurry").touch()
             until(lambda: client.job(old).state == client.job(third).state == "completed")

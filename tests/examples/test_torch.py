@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import select
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.free_port import free_port
 
 from fairlead.client.messages import (
     Adapt,
@@ -90,14 +90,10 @@ class Starter:
             self.process.communicate()
 
     def _ranks(self, command: list[str], name: str, logs: list[Path]) -> list[object]:
-        free = []
-        for _ in range(2):
-            with socket.create_server(("127.0.0.1", 0)) as one:
-                free.append(one.getsockname()[1])
         env = self.host.environment(
-            checkpoint_dir=str(self.folder / name), rank_sync=f"127.0.0.1:{free[0]}"
+            checkpoint_dir=str(self.folder / name), rank_sync=f"127.0.0.1:{free_port()}"
         )
-        env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free[1])}
+        env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         arguments = [str(EXAMPLES / command[0]), *command[1:]]
         return [
             [env | {"RANK": str(rank), "WORLD_SIZE": str(len(logs))}, arguments, str(log)]

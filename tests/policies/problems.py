@@ -28,13 +28,18 @@ def table(rate: Floats) -> Throughputs:
     return Throughputs(tuple(SlotType(a) for a in ACCELERATORS), job_types(*KINDS), rate)
 
 
+def policy_of(name: str, profile: str = "default", seed: int = 0) -> Policy:
+    """The policy of that name in the registry, which must be one that makes allocations."""
+    made = registry.make(name, seed=seed, profile=profile)
+    assert isinstance(made, Policy)
+    return made
+
+
 def optimising(name: str, profile: str = "default") -> Policy:
     """The policy of that name."""
     if name not in {entry.name for entry in registry.BUILT_IN}:
         pytest.skip(f"{name} is not in the registry")
-    made = registry.make(name, seed=0, profile=profile)
-    assert isinstance(made, Policy)
-    return made
+    return policy_of(name, profile)
 
 
 def matches(program: Program, snapshot: Snapshot, allocation: Allocation) -> None:

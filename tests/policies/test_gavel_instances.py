@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from fairlead.model.allocation_checks import devices_used
-from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies import registry
 from fairlead.simulator.traces.instances import read_instances
 from fairlead.simulator.traces.throughput_tables import read_throughputs
+from tests.policies.problems import policy_of
 
 pytestmark = pytest.mark.shared
 
@@ -27,12 +26,6 @@ def problems(shared: Path) -> list[tuple[Snapshot, dict[str, Any]]]:
     return [(snapshot, results[k]) for k, snapshot in read_instances(path, rates)]
 
 
-def policy(name: str, profile: str) -> Policy:
-    made = registry.make(name, seed=0, profile=profile)
-    assert isinstance(made, Policy)
-    return made
-
-
 @pytest.mark.parametrize("profile", ["gavel", "default"])
 @pytest.mark.parametrize("name", ["max_min_fairness", "max_min_fairness_perf"])
 def test_las_reaches_the_optimum(
@@ -40,7 +33,7 @@ def test_las_reaches_the_optimum(
 ) -> None:
     assert len(problems) == 133
     for snapshot, results in problems:
-        report = policy(name, profile).allocate(snapshot).report
+        report = policy_of(name, profile).allocate(snapshot).report
         assert report.objective == pytest.approx(results[name]["optimum"], rel=1e-6)
         assert report.gap is not None
         assert report.gap <= 1e-6
@@ -52,7 +45,7 @@ def test_closed_forms_equal_the_reference(
     problems: list[tuple[Snapshot, dict[str, Any]]], name: str
 ) -> None:
     for snapshot, results in problems:
-        share = policy(name, "gavel").allocate(snapshot).share
+        share = policy_of(name, "gavel").allocate(snapshot).share
         expected = np.zeros_like(share)
         column = {slot.accelerator: i for i, slot in enumerate(snapshot.slots)}
         row = {str(job): i for i, job in enumerate(snapshot.jobs.tolist())}
@@ -67,6 +60,6 @@ def test_fifo_never_promises_more_than_there_is(
 ) -> None:
     """Unlike the release, whose FIFO oversubscribes."""
     for snapshot, _ in problems:
-        allocation = policy("fifo", "gavel").allocate(snapshot)
+        allocation = policy_of("fifo", "gavel").allocate(snapshot)
         assert (devices_used(allocation, snapshot) <= snapshot.capacity).all()
         assert not allocation.share[snapshot.solo_rate == 0].any()

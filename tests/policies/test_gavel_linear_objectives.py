@@ -12,24 +12,16 @@ import pytest
 from fairlead.errors import FairleadError
 from fairlead.model.allocation_checks import check_allocation, effective_throughput
 from fairlead.model.cluster import Cluster
-from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies import registry
 from fairlead.simulator.traces.instances import (
     InstanceJob,
     read_instances,
     snapshot_of,
 )
 from fairlead.simulator.traces.throughput_tables import read_throughputs
-from tests.policies.problems import table
+from tests.policies.problems import policy_of, table
 
 PRICES = {"v100": 0.74, "p100": 0.43, "k80": 0.135}  # GCP, $ per device-hour
-
-
-def make(name: str, profile: str = "default") -> Policy:
-    made = registry.make(name, seed=0, profile=profile)
-    assert isinstance(made, Policy)
-    return made
 
 
 @pytest.mark.shared
@@ -42,7 +34,7 @@ def test_the_optimum_is_reached(name: str, profile: str, shared: Path) -> None:
     rates = read_throughputs(shared / "data/gavel/simulation_throughputs.json")
     with gzip.open(path, "rt") as lines:
         results: dict[int, Any] = {r["k"]: r["results"] for r in map(json.loads, lines)}
-    policy, cases = make(name, profile), 0
+    policy, cases = policy_of(name, profile), 0
     for k, snapshot in read_instances(path, rates):
         price = np.array([PRICES[slot.accelerator] for slot in snapshot.slots])
         made = check_allocation(policy.allocate(replace(snapshot, price=price)), snapshot)
@@ -61,7 +53,7 @@ def test_partial_allocation_is_that_of_the_reference(shared: Path) -> None:
     rates = read_throughputs(shared / "data/gavel/simulation_throughputs.json")
     with gzip.open(path, "rt") as lines:
         results: dict[int, Any] = {r["k"]: r["results"] for r in map(json.loads, lines)}
-    policy, cases = make("strategy_proof_perf", "gavel"), 0
+    policy, cases = policy_of("strategy_proof_perf", "gavel"), 0
     for k, snapshot in read_instances(path, rates):
         if (expected := results[k].get("strategy_proof_perf")) is None:
             continue
@@ -91,21 +83,21 @@ def dated(deadlines: list[float]) -> Snapshot:
 @pytest.mark.parametrize("name", ["throughput_per_cost_slo", "min_cost_slo"])
 def test_deadlines_come_before_cost(name: str) -> None:
     """360 s is enough on a alone: the job gets a for all of its time, dear as it is."""
-    made = make(name).allocate(dated([360.0, np.inf]))
+    made = policy_of(name).allocate(dated([360.0, np.inf]))
     assert made.share[0] == pytest.approx([1.0, 0.0], abs=1e-6)
     assert made.report.unmet == ()
-    free = make(name.removesuffix("_slo")).allocate(dated([360.0, np.inf]))
+    free = policy_of(name.removesuffix("_slo")).allocate(dated([360.0, np.inf]))
     assert free.share[0, 0] < 1.0
 
 
 @pytest.mark.parametrize("name", ["throughput_per_cost_slo", "min_cost_slo"])
 def test_deadlines_that_cannot_be_met_are_named_and_the_others_are_kept(name: str) -> None:
     """The first asks for twice what there is; the second could do with half of b."""
-    made = make(name).allocate(dated([180.0, 1440.0]))
+    made = policy_of(name).allocate(dated([180.0, 1440.0]))
     rate = effective_throughput(made, dated([180.0, 1440.0]))
     assert 0 in made.report.unmet
     assert rate.sum() >= 10.0 - 1e-6
-    only_late = make(name).allocate(dated([-5.0, 1440.0]))
+    only_late = policy_of(name).allocate(dated([-5.0, 1440.0]))
     assert only_late.report.unmet == (0,)
     assert effective_throughput(only_late, dated([-5.0, 1440.0]))[1] >= 2.5 - 1e-6
 
@@ -113,7 +105,7 @@ def test_deadlines_that_cannot_be_met_are_named_and_the_others_are_kept(name: st
 def test_without_prices_cost_policies_say_so() -> None:
     snapshot = replace(dated([np.inf]), price=np.zeros(2))
     with pytest.raises(FairleadError, match="price"):
-        make("throughput_per_cost").allocate(snapshot)
+        policy_of("throughput_per_cost").allocate(snapshot)
 
 
 def test_nash_gives_equal_jobs_the_same_and_weights_count() -> None:
@@ -122,7 +114,7 @@ def test_nash_gives_equal_jobs_the_same_and_weights_count() -> None:
     rate[:, 0] = 10.0
     rows = [InstanceJob(0, "f0", weight=3.0), InstanceJob(1, "f0", weight=1.0)]
     snapshot = snapshot_of(rows, Cluster.of({"a": 1}), table(rate))
-    assert make("nash").allocate(snapshot).share[:, 0] == pytest.approx([0.75, 0.25], abs=1e-6)
+    assert policy_of("nash").allocate(snapshot).share[:, 0] == pytest.approx([0.75, 0.25], abs=1e-6)
 
 
 def test_strategy_proof_shares_leave_something_unused() -> None:
@@ -132,4 +124,4 @@ def test_strategy_proof_shares_leave_something_unused() -> None:
     rate[:, 0] = 10.0
     rows = [InstanceJob(0, "f0"), InstanceJob(1, "f0")]
     snapshot = snapshot_of(rows, Cluster.of({"a": 1}), table(rate))
-    assert make("strategy_proof").allocate(snapshot).share[:, 0] == pytest.approx([0.25, 0.25])
+    assert policy_of("strategy_proof").allocate(snapshot).share[:, 0] == pytest.approx([0.25, 0.25])

@@ -4,10 +4,9 @@ import pytest
 
 from fairlead.errors import ConfigError
 from fairlead.model.allocation_checks import check_allocation
-from fairlead.model.plan import Policy
-from fairlead.policies import registry
 from fairlead.policies.partition import Partition
 from tests.policies.pairs import paired
+from tests.policies.problems import policy_of
 
 LOWER_IS_BETTER = ("makespan", "makespan_aware", "finish_time", "finish_time_aware")
 INNER = (
@@ -22,19 +21,13 @@ INNER = (
 )
 
 
-def make(spec: str, seed: int = 0) -> Policy:
-    made = registry.make(spec, seed=seed, profile="default")
-    assert isinstance(made, Policy)
-    return made
-
-
 @pytest.mark.parametrize("inner", INNER)
 def test_the_loss_is_reported(inner: str) -> None:
     """The joined objective is never better than the whole's, and the bound is the whole's."""
     for seed in range(4):
         snapshot = paired(seed, jobs=24)
         whole, parts = (
-            check_allocation(make(name).allocate(snapshot), snapshot)
+            check_allocation(policy_of(name).allocate(snapshot), snapshot)
             for name in (inner, f"partition:3:{inner}")
         )
         mine, best = parts.report.objective, whole.report.objective
@@ -49,7 +42,7 @@ def test_the_loss_is_reported(inner: str) -> None:
 
 def test_one_part_is_the_whole() -> None:
     snapshot = paired(1, jobs=15)
-    one, whole = make("partition:1:las_aware"), make("las_aware")
+    one, whole = policy_of("partition:1:las_aware"), policy_of("las_aware")
     assert one.allocate(snapshot).report.objective == pytest.approx(
         whole.allocate(snapshot).report.objective, rel=1e-9
     )
@@ -58,7 +51,7 @@ def test_one_part_is_the_whole() -> None:
 def test_the_seed_decides_who_is_where() -> None:
     snapshot = paired(2, jobs=30)
     first, again, other = (
-        make("partition:4:las_aware", seed).allocate(snapshot).share for seed in (0, 0, 1)
+        policy_of("partition:4:las_aware", seed=seed).allocate(snapshot).share for seed in (0, 0, 1)
     )
     assert (first == again).all()
     assert (first != other).any()
@@ -67,11 +60,11 @@ def test_the_seed_decides_who_is_where() -> None:
 @pytest.mark.parametrize("spec", ["partition:0:las", "partition:x:las", "partition:-1:las"])
 def test_a_bad_number_of_parts_is_named(spec: str) -> None:
     with pytest.raises(ConfigError, match="K of partition:K:POLICY must be 1 to"):
-        make(spec)
+        policy_of(spec)
 
 
 def test_it_says_what_the_inner_policy_is() -> None:
-    policy = make("partition:2:las_packed")
+    policy = policy_of("partition:2:las_packed")
     assert isinstance(policy, Partition)
     assert policy.space_sharing
     assert policy.heterogeneity_aware

@@ -94,13 +94,8 @@ def cost(explanation: Explanation) -> str:
 
 def price(attempt: AttemptView) -> float | None:
     """Seconds for which an attempt had devices, or waited for them, and did not train; None = not known."""
-    known = [part for part in _parts(attempt) if part >= 0]
+    known = [part for part in attempt.overhead_parts_s if part >= 0]
     return sum(known) if known else None
-
-
-def _parts(attempt: AttemptView) -> tuple[float, ...]:
-    """Seconds of handover, start, load, saves and stop; -1 = not known. No time is in two of them."""
-    return (attempt.wait_s, attempt.start_s, attempt.load_s, attempt.save_s, attempt.stop_s)
 
 
 def _repeated(attempts: Sequence[AttemptView]) -> dict[str, int]:
@@ -165,7 +160,7 @@ def _starts(
                 ago(attempt.began_s, now_s),
                 "now" if ended is None else duration(ended - attempt.began_s),
                 f"{attempt.from_step:,.0f}-{_reached(attempt)}",
-                *map(_part, _parts(attempt)),
+                *map(_part, attempt.overhead_parts_s),
                 f"{attempt.lost_steps:,.0f}" if attempt.lost_steps else DASH,
                 duration(price(attempt)),
                 _short(attempt.why, repeated) or DASH,

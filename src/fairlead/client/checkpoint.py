@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairlead.client.codec import DecodeError, decode_record, encode_record
+from fairlead.client.durable import make_durable
 from fairlead.client.rank_environment import print_to_log
 
 FORMAT = 1
@@ -122,14 +123,14 @@ class Checkpoints:
             file.write(encode_record(manifest).encode("ascii"))
             file.flush()
             os.fsync(file.fileno())
-        _sync_folder(partial)
+        make_durable(partial)
         final = self.directory / _name(manifest.step)
         aside = self._aside(final)
         if final.exists():  # of the same step: saved again, or one that did not hold
             shutil.rmtree(aside, ignore_errors=True)
             final.rename(aside)
         partial.rename(final)
-        _sync_folder(self.directory)
+        make_durable(self.directory)
         shutil.rmtree(aside, ignore_errors=True)
         self._prune(manifest.step)
 
@@ -166,7 +167,7 @@ def sync_parts(partial: Path, part: Path) -> dict[str, Part]:
     """Bring what a rank saved (a file or a folder) to the disk, with its checksums. Raises OSError."""
     if part.is_dir():
         for folder, _, _ in os.walk(part):
-            _sync_folder(Path(folder))
+            make_durable(Path(folder))
     return {str(file.relative_to(partial)): _part(file, sync=True) for file in _files(part)}
 
 
@@ -207,14 +208,6 @@ def _files(part: Path) -> Iterator[Path]:
         return
     for folder, _, names in os.walk(part):
         yield from (Path(folder) / name for name in names)
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def _name(step: int) -> str:

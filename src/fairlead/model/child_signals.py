@@ -1,8 +1,12 @@
-"""Processes that a terminal's Ctrl-C is not for, though it reaches the whole group."""
+"""Which signals a child process gets: none of a terminal's Ctrl-C, and SIGKILL when its parent ends."""
 
+import ctypes
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+_PR_SET_PDEATHSIG = 1
 
 
 @contextmanager
@@ -14,3 +18,14 @@ def interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends, in the middle of anything.
+
+    parent: process id of who started this; where that has ended already, this process ends at once, with
+    exit code 0.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)

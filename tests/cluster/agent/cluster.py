@@ -265,6 +265,22 @@ def processes_of(state: Path) -> list[psutil.Process]:
     return found
 
 
+def kill_with_spawner(agent: RunningAgent) -> None:
+    """Both at once, so that neither sees the other die: the warden acts."""
+    spawner = agent.spawner
+    os.kill(spawner.pid, signal.SIGSTOP)
+    os.kill(agent.pid, signal.SIGKILL)
+    os.kill(spawner.pid, signal.SIGKILL)
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it has not ended; a zombie has."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
 async def gone(done: Callable[[], bool]) -> bool:
     """Is it so within a while?"""
     deadline = time.monotonic() + WAIT_S

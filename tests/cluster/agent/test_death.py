@@ -6,13 +6,13 @@ import signal
 import sys
 from pathlib import Path
 
-import psutil
 from tests.cluster.agent.cluster import (
     RunningAgent,
     Server,
     cluster,
     gone,
     job,
+    lives,
     plain,
     processes_of,
 )
@@ -260,7 +260,7 @@ def test_forked_ranks_too_are_found_when_all_above_them_are_killed(tmp_path: Pat
             await agent.wait()
             agent.start()
             await server.until(lambda: len(server.registered) == 2)
-            assert await gone(lambda: not any(p.is_running() and _lives(p) for p in below))
+            assert await gone(lambda: not any(map(lives, below)))
 
     asyncio.run(scenario())
 
@@ -283,13 +283,6 @@ def test_a_full_disk_delays_starts_and_ends_nothing(tmp_path: Path) -> None:
             assert (await server.until_state((2, 1), "ended")).completed
 
     asyncio.run(scenario())
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
 
 
 def test_jobs_end_with_their_leases_when_the_agent_hangs(tmp_path: Path) -> None:

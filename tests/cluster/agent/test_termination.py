@@ -18,6 +18,8 @@ from tests.cluster.agent.cluster import (
     cluster,
     gone,
     job,
+    kill_with_spawner,
+    lives,
     plain,
     processes_of,
 )
@@ -82,14 +84,6 @@ def kill_spawner(agent: RunningAgent) -> None:
     agent.spawner.kill()
 
 
-def kill_both(agent: RunningAgent) -> None:
-    """So that neither sees the other die: the warden acts."""
-    spawner = agent.spawner
-    os.kill(spawner.pid, signal.SIGSTOP)
-    os.kill(agent.pid, signal.SIGKILL)
-    os.kill(spawner.pid, signal.SIGKILL)
-
-
 def stop_agent(agent: RunningAgent) -> None:
     os.kill(agent.pid, signal.SIGSTOP)
 
@@ -118,8 +112,8 @@ async def began(server: Server, state: Path, command: tuple[str, ...]) -> None:
         (kill_agent, False),
         (kill_agent, True),
         (kill_spawner, False),
-        (kill_both, False),
-        (kill_both, True),
+        (kill_with_spawner, False),
+        (kill_with_spawner, True),
         (stop_agent, False),
         (stop_both, False),
     ],
@@ -213,10 +207,3 @@ def test_a_rank_whose_loop_is_over_comes_to_its_end(tmp_path: Path) -> None:
             assert (await server.until_state((1, 1), "ended")).exit_code == 0
 
     asyncio.run(scenario())
-
-
-def lives(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False

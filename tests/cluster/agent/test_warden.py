@@ -20,6 +20,8 @@ from tests.cluster.agent.cluster import (
     cluster,
     gone,
     job,
+    kill_with_spawner,
+    lives,
     plain,
     processes_of,
 )
@@ -40,25 +42,10 @@ DAEMON = (
 SECOND = (Rank(rank=0, devices=(1,)),)
 
 
-def kill_at_once(agent: RunningAgent) -> None:
-    """Agent and spawner, so that none of them sees the other die."""
-    spawner = agent.spawner
-    os.kill(spawner.pid, signal.SIGSTOP)
-    os.kill(agent.pid, signal.SIGKILL)
-    os.kill(spawner.pid, signal.SIGKILL)
-
-
 def ranks_of(agent: RunningAgent) -> list[psutil.Process]:
     """All below the spawner but the warden."""
     mine = agent.own
     return [p for p in agent.spawner.children(recursive=True) if p.pid not in mine]
-
-
-def lives(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
 
 
 async def all_gone(agent: RunningAgent, ranks: list[psutil.Process]) -> None:
@@ -80,7 +67,7 @@ def test_unmanaged_jobs_end_when_agent_and_spawner_are_killed(tmp_path: Path) ->
             ranks = ranks_of(agent)
             assert any("4321.5" in p.cmdline() for p in ranks)
             begun = time.monotonic()
-            kill_at_once(agent)
+            kill_with_spawner(agent)
             await all_gone(agent, ranks)
             assert time.monotonic() - begun >= 1.0  # they had their grace
 
@@ -94,7 +81,7 @@ def test_a_job_saves_when_agent_and_spawner_are_killed(tmp_path: Path) -> None:
             await server.order(job(1))
             await server.until_state((1, 1), "running")
             ranks = ranks_of(agent)
-            kill_at_once(agent)
+            kill_with_spawner(agent)
             await all_gone(agent, ranks)
             assert (state / "checkpoints" / "1" / "last-step").read_text() > ""
 
@@ -118,7 +105,7 @@ def test_a_job_behind_its_loop_ends_when_agent_and_spawner_are_killed(tmp_path: 
                 lambda: (1, 1) in server.statuses and server.statuses[1, 1].finishing
             )
             ranks = ranks_of(agent)
-            kill_at_once(agent)
+            kill_with_spawner(agent)
             await all_gone(agent, ranks)
 
     asyncio.run(scenario())
@@ -137,7 +124,7 @@ def test_no_file_is_needed_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             ranks = ranks_of(agent)
             shutil.rmtree(run)
             shutil.rmtree(state)
-            kill_at_once(agent)
+            kill_with_spawner(agent)
             await all_gone(agent, ranks)
 
     asyncio.run(scenario())
@@ -158,7 +145,7 @@ def test_it_hears_no_signal_and_is_replaced_when_it_is_killed(tmp_path: Path) ->
             first.kill()
             await until(lambda: any(warden != first for warden in wardens(agent)))
             assert server.statuses[1, 1].state == "running"
-            kill_at_once(agent)
+            kill_with_spawner(agent)
             await all_gone(agent, ranks)
 
     asyncio.run(scenario())
@@ -343,7 +330,7 @@ def test_what_has_left_session_and_environment_ends_when_agent_and_spawner_are_k
             await server.order(plain(1, *command, grace_s=0.5, prefork=forked))
             await server.until_output(1, "up")
             left = await until_asleep(nap)
-            kill_at_once(agent)
+            kill_with_spawner(agent)
             await all_gone(agent, [left])
 
     asyncio.run(scenario())
@@ -361,7 +348,7 @@ def test_its_device_is_free_again_once_an_agent_is_started_though_the_warden_was
                 left = await until_asleep("4324.5")
                 agent.warden.suspend()  # so that it cannot act after the others
                 warden = agent.warden
-                kill_at_once(agent)
+                kill_with_spawner(agent)
                 warden.kill()
                 await agent.wait()
                 assert lives(left)

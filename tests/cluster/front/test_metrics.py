@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.cluster.served import Served, served
+from tests.free_port import free_port
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 
@@ -103,7 +103,7 @@ def test_a_real_prometheus_scrapes_and_answers(cluster: Served, tmp_path: Path) 
         pytest.skip("no prometheus is installed here")
     (tmp_path / "token").write_text(cluster.admin)
     (tmp_path / "prometheus.yml").write_bytes(msgspec.yaml.encode(_config(cluster, tmp_path)))
-    port = _free_port()
+    port = free_port()
     log = (tmp_path / "log").open("wb")
     command = [program, f"--config.file={tmp_path / 'prometheus.yml'}"]
     command += [
@@ -159,13 +159,6 @@ def _answer(url: str, query: str) -> dict[str, Any]:
             pass  # it does not listen yet
         time.sleep(0.2)
     raise AssertionError(f"no answer to {query} within {LIMIT_S:g} s")
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 @pytest.mark.prometheus

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,13 +19,13 @@ from tests.cluster.cluster import (
     running,
     until,
 )
+from tests.cluster.ledger_job import SHORT_GRACE, STEPS, ledger, ledger_job
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 from tests.cluster.store.test_damage import Content, content, fill
 from tests.cluster.store.test_store import row
+from tests.command_line import call
 
-from fairlead.cli.main import main
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
-from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.restored import (
     ATTEMPTS,
     JOBS,
@@ -47,15 +46,6 @@ from fairlead.cluster.store.verification import DamageError, verify_file
 from fairlead.errors import ConfigError, RunError
 
 
-def run(*arguments: object) -> int:
-    """The exit code of a command."""
-    try:
-        main([str(argument) for argument in arguments])
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
-
-
 def test_a_backup_beside_a_running_server_is_one_commit_of_it(tmp_path: Path) -> None:
     with Store(tmp_path / "state") as store:
         fill(store, range(20))
@@ -74,7 +64,7 @@ def test_a_backup_beside_a_running_server_is_one_commit_of_it(tmp_path: Path) ->
         try:
             writing.wait()
             for number in range(3):
-                assert run("backup", tmp_path / "state", tmp_path / f"{number}.backup") == 0
+                assert call("backup", tmp_path / "state", tmp_path / f"{number}.backup") == 0
                 found = Marker(store.marker.path).read()
                 assert found.mark is not None
                 assert verify_file(store.path, found).newest.number >= found.mark.number
@@ -97,7 +87,7 @@ def test_a_backup_notes_its_age_and_leaves_nothing_else(tmp_path: Path) -> None:
         fill(store, range(3))
         assert last_backup(store.directory) is None
         before = {path.name for path in store.directory.iterdir()}
-        assert run("backup", store.directory, tmp_path / "out.backup") == 0
+        assert call("backup", store.directory, tmp_path / "out.backup") == 0
         after = {path.name for path in store.directory.iterdir()}
     assert after - before == {"last-backup.json"}
     last = last_backup(tmp_path / "state")
@@ -125,16 +115,16 @@ def test_restore_refuses_what_it_must(tmp_path: Path, capsys: pytest.CaptureFixt
     with Store(tmp_path / "state") as store:
         fill(store, range(5))
         back_up(store.directory, good)
-        assert run("restore", good, store.directory) == 2
+        assert call("restore", good, store.directory) == 2
         assert "a server is using this state directory" in capsys.readouterr().err
         expected = content(store)
-    assert run("restore", good, tmp_path / "state") == 2
+    assert call("restore", good, tmp_path / "state") == 2
     assert "has a state already (state.db); --replace sets it aside" in capsys.readouterr().err
     bad = tmp_path / "bad"
     bad.write_bytes(good.read_bytes()[:-5000])
-    assert run("restore", "--replace", bad, tmp_path / "state") == 2
+    assert call("restore", "--replace", bad, tmp_path / "state") == 2
     assert "it cannot be restored from" in capsys.readouterr().err
-    assert run("restore", "--replace", tmp_path / "none", tmp_path / "state") == 2
+    assert call("restore", "--replace", tmp_path / "none", tmp_path / "state") == 2
     assert "there is no such file" in capsys.readouterr().err
     with Store(tmp_path / "state") as store:
         assert content(store) == expected
@@ -156,10 +146,10 @@ def test_restore_takes_what_is_in_the_log_of_a_server_that_was_killed(
     expected = killed(tmp_path / "state", tmp_path / "copy", jobs)
     copied = [tmp_path / "copy" / name for name in ("state.db", "state.db-wal", "state.mark")]
     before = [path.read_bytes() for path in copied]
-    assert run("restore", tmp_path / "copy" / "state.db", tmp_path / "new") == 0
+    assert call("restore", tmp_path / "copy" / "state.db", tmp_path / "new") == 0
     assert f"{jobs} jobs" in capsys.readouterr().out
     assert [path.read_bytes() for path in copied] == before
-    assert run("restore", "--replace", tmp_path / "copy" / "state.db", tmp_path / "copy") == 0
+    assert call("restore", "--replace", tmp_path / "copy" / "state.db", tmp_path / "copy") == 0
     for directory in ("new", "copy"):
         with Store(tmp_path / directory) as store:
             assert content(store)["jobs"] == expected["jobs"]
@@ -174,7 +164,7 @@ def test_a_state_whose_log_is_cut_is_no_backup(
     os.truncate(log, log.stat().st_size // 2)
     for command in (("check",), ("restore",)):
         to = (tmp_path / "new",) if command == ("restore",) else ()
-        assert run(*command, tmp_path / "copy" / "state.db", *to) == 2
+        assert call(*command, tmp_path / "copy" / "state.db", *to) == 2
         err = capsys.readouterr().err
         assert re.search(
             r"state.db: ends at commit \d+ .* missing; it cannot be restored from", err
@@ -196,15 +186,15 @@ def test_a_backup_replaces_nothing_but_a_backup(
             (pipe, "is not a regular file, so no backup replaces it"),
             (Path("/dev/full"), "is not a regular file, so no backup replaces it"),
         ):
-            assert run("backup", store.directory, out) == 2
+            assert call("backup", store.directory, out) == 2
             assert f"fairlead: {out}: {message}" in capsys.readouterr().err
             with pytest.raises(ConfigError, match=message):
                 receive([b"piece"], out)
         assert thesis.read_text() == "all of it"
         old = tmp_path / "old"
-        assert run("backup", store.directory, old) == 0
+        assert call("backup", store.directory, old) == 0
         fill(store, range(3, 4))
-        assert run("backup", store.directory, old) == 0
+        assert call("backup", store.directory, old) == 0
         assert "4 jobs" in capsys.readouterr().out
 
 
@@ -228,14 +218,14 @@ def test_of_a_file_that_is_no_backup_only_that_is_said(
     path = tmp_path / "here" / "file"
     path.parent.mkdir()
     path.write_bytes(content)
-    assert run("check", path) == 2
+    assert call("check", path) == 2
     out, err = capsys.readouterr()
     assert not out
     assert f"fairlead: {path}: {message}" in err
     assert err.count("\n") == 1
     assert "fairlead restore" not in err
     assert "--replace" not in err
-    assert run("restore", path, tmp_path / "new") == 2
+    assert call("restore", path, tmp_path / "new") == 2
     assert f"fairlead: {path}: {message}" in capsys.readouterr().err
     assert [entry.name for entry in path.parent.iterdir()] == ["file"]
     assert not (tmp_path / "new").exists()
@@ -250,10 +240,10 @@ def test_a_refused_state_goes_on_from_a_backup(
         back_up(state, backup)
         fill(store, range(5, 9))
     (state / "state.db").write_bytes(b"\0" * 8192)
-    assert run("check", state) == 2
+    assert call("check", state) == 2
     with pytest.raises(RunError, match="fairlead restore --replace BACKUP"):
         Store(state).open()
-    assert run("restore", "--replace", backup, state) == 0
+    assert call("restore", "--replace", backup, state) == 0
     assert (state / "replaced-1" / "state.db").read_bytes() == b"\0" * 8192
     assert (state / "replaced-1" / "state.mark").exists()
     with Store(state) as store:
@@ -283,7 +273,7 @@ def test_what_stands_in_the_place_of_a_file_is_told_in_a_sentence_by_check_and_b
     path.unlink(missing_ok=True)
     put(path)
     needless = name in ("samples.db", "forecasts.db")
-    assert run("check", tmp_path) == (0 if needless else 2)
+    assert call("check", tmp_path) == (0 if needless else 2)
     out, err = capsys.readouterr()
     if not needless:
         assert name in err
@@ -437,67 +427,29 @@ def test_the_state_of_another_version_is_no_backup(tmp_path: Path) -> None:
         restore(tmp_path / "a" / "state.db", tmp_path / "b", replace=False)
 
 
-JOB = """
-import os, sys, time
-from pathlib import Path
-import fairlead
-steps = []
-def say(what):
-    start = os.environ["FAIRLEAD_JOB"], os.environ["FAIRLEAD_ATTEMPT"]
-    with open(sys.argv[1], "a") as file:
-        file.write(" ".join((*start, str(time.monotonic()), what)) + "\\n")
-def load(path):
-    steps.extend(path.read_text().split())
-def save(path):
-    path.write_text(" ".join(steps))
-with fairlead.Lease(load=load, save=save) as lease:
-    while lease.next():
-        time.sleep(0.0 if os.path.exists(sys.argv[1] + ".hurry") else 0.1)
-        steps.append(str(len(steps)))
-        say(steps[-1])
-"""
-STEPS = 3_000  # more than there is time for, until it may hurry
-SHORT = (
-    "import fairlead.cluster.server.restored as r; r.MIN_GRACE_S = 3.0; "
-    "from fairlead.cli.main import main; main()"
-)
-
-
-def _script(folder: Path, total_steps: int) -> JobSpec:
-    command = (sys.executable, "-c", JOB, str(folder / "ledger"))
-    return JobSpec(command=command, total_steps=total_steps, cwd="/", grace_s=3.0)
-
-
-def _ledger(folder: Path) -> list[tuple[int, int, float, int]]:
-    """(job, attempt, time, step) of every step that was done."""
-    path = folder / "ledger"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [(int(j), int(e), float(t), int(s)) for j, e, t, s in map(str.split, lines)]
-
-
 def test_a_cluster_goes_on_from_a_backup_while_agents_hold_newer_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.cluster.cluster.FAIRLEAD", (sys.executable, "-c", SHORT))
+    monkeypatch.setattr("tests.cluster.cluster.FAIRLEAD", SHORT_GRACE)
     with running(tmp_path, agents={"one": "v100=1", "two": "v100=1"}) as cluster:
         with cluster.client() as client:
-            (old,) = client.submit([_script(tmp_path, STEPS)])
+            (old,) = client.submit([ledger_job(tmp_path)])
             until(lambda: client.job(old).steps > 5)
             receive(client.backup(), tmp_path / "backup")
             until(lambda: client.status().backup_age_s is not None)
-            assert run("check", cluster.state) == 0
+            assert call("check", cluster.state) == 0
             client.pause(old)
             until(lambda: client.job(old).node == "")
             client.resume(old)
             until(lambda: client.job(old).attempt > 1 and client.job(old).steps > 10)
-            (new,) = client.submit([_script(tmp_path, STEPS)])  # of which the backup knows nothing
+            (new,) = client.submit([ledger_job(tmp_path)])  # of which the backup knows nothing
             until(lambda: client.job(new).steps > 5)
         cluster.kill()
         with (cluster.state / "state.db-wal").open("r+b") as log:
             log.truncate(log.seek(0, 2) // 2)
         with pytest.raises(AssertionError, match="fairlead restore --replace BACKUP"):
             cluster.start()
-        assert run("restore", "--replace", tmp_path / "backup", cluster.state) == 0
+        assert call("restore", "--replace", tmp_path / "backup", cluster.state) == 0
         restored_at = time.monotonic()
         cluster.start()
         _check_restored(cluster, tmp_path, (old, new), restored_at)
@@ -511,15 +463,15 @@ def _check_restored(
         reason = client.job(old).reason
         assert reason.startswith("the cluster was restored from a backup of 20")
         assert reason.endswith("; the job starts again from its newest checkpoint")
-        (third,) = client.submit([_script(folder, 20)])
+        (third,) = client.submit([ledger_job(folder, 20)])
         assert third >= JOBS, "the number of a job that is not known is not given out again"
-        until(lambda: any(e > ATTEMPTS for job, e, _, _ in _ledger(folder) if job == old), 120.0)
+        until(lambda: any(a > ATTEMPTS for job, a, _, _ in ledger(folder) if job == old), 120.0)
         until(lambda: client.job(old).reason == "", 120.0)
         (folder / "ledger.hurry").touch()
         until(lambda: client.job(old).state == client.job(third).state == "completed", 120.0)
         assert client.job(old).steps == STEPS
     assert "nothing is started for 7 s" in cluster.log()
-    steps = _ledger(folder)
+    steps = ledger(folder)
     mine = [(attempt, at, step) for job, attempt, at, step in steps if job == old]
     attempts = list(dict.fromkeys(attempt for attempt, _, _ in mine))
     assert attempts[0] == 1

@@ -8,8 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.cluster.store.test_backup import run
 from tests.cluster.store.test_damage import fill
+from tests.command_line import call
 
 from fairlead.analysis.simulate import simulate
 from fairlead.cluster.store.store import Store
@@ -54,7 +54,7 @@ def test_a_state_put_together_from_two_is_refused_by_all_with_a_way_on(
     found = "state.db: is put together from two states, or records are missing (segment 0, record "
     way = f"; restore a backup with `fairlead restore --replace BACKUP {state}`"
     for command in (["check"], ["restore", "--accept-loss"], ["replay"]):
-        assert run(*command, state) == 2, command
+        assert call(*command, state) == 2, command
         out, err = capsys.readouterr()
         assert "written" not in out
         assert found in err
@@ -72,7 +72,7 @@ def test_a_state_put_together_from_two_is_refused_by_all_with_a_way_on(
     assert ended.stderr.count("\n") == 2, "that it starts, and why it does not"
     assert ((state / "state.db").read_bytes(), (state / "state.mark").read_bytes()) == before
     (tmp_path / "copy").write_bytes(before[0])
-    assert run("check", tmp_path / "copy") == 2
+    assert call("check", tmp_path / "copy") == 2
     assert capsys.readouterr().err.endswith("; it cannot be restored from\n")
 
 
@@ -88,9 +88,9 @@ def test_a_loss_may_be_accepted_but_damage_not(
     with Store(state) as store:
         fill(store, range(5, 9))
     (state / "state.db").write_bytes(old)
-    assert run("check", state) == 2
+    assert call("check", state) == 2
     assert "4 commits are missing" in capsys.readouterr().err
-    assert run("restore", "--accept-loss", state) == 0
+    assert call("restore", "--accept-loss", state) == 0
     with Store(state) as store:
         assert store.last_job() == 4
         assert store.meta("restored") is not None
@@ -98,5 +98,5 @@ def test_a_loss_may_be_accepted_but_damage_not(
     with closing(sqlite3.connect(state / "state.db")) as raw:
         raw.execute("UPDATE jobs SET open = 1 - open WHERE id = 3")
         raw.commit()
-    assert run("restore", "--accept-loss", state) == 2
+    assert call("restore", "--accept-loss", state) == 2
     assert "a row is damaged (jobs, 3); it cannot be restored from" in capsys.readouterr().err

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fairlead.model.arrays import Ints
+from fairlead.scheduler.placement.avoid_nodes import DeviceAssignment
 from fairlead.scheduler.placement.gavel_reference.by_device_id import by_device_id
 from fairlead.scheduler.placement.records import (
     MoveTradeoffs,
@@ -61,6 +62,19 @@ def topology(usable: Any = None, scattered_slot: bool = False) -> Topology:
         other_locality=_ints([1, 0] if scattered_slot else [-1, -1]),
         scattered=np.array([False, scattered_slot]),
     )
+
+
+def placed(*devices: list[int], kept: bool = False) -> DeviceAssignment:
+    """A row for each list of devices, all in slot 0."""
+    first, rows = np.cumsum([0, *map(len, devices)]), len(devices)
+    return DeviceAssignment(
+        first, np.concatenate(devices), np.full(rows, kept), np.zeros(rows, np.int64)
+    )
+
+
+def rows(placed: DeviceAssignment) -> list[list[int]]:
+    """The devices of each row."""
+    return [placed.of(row).tolist() for row in range(len(placed.slot))]
 
 
 def place_by_device_id(

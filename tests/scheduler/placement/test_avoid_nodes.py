@@ -1,9 +1,7 @@
 """Job groups leave nodes that they shall avoid, where others can take them."""
 
 import numpy as np
-from tests.scheduler.placement.places import (
-    topology,
-)
+from tests.scheduler.placement.places import placed, rows, topology
 
 from fairlead.model.arrays import Bools
 from fairlead.scheduler.placement.avoid_nodes import (
@@ -17,18 +15,6 @@ STRICT = TOPOLOGY._replace(other_locality=np.array([1, 0]))
 
 def avoided(*nodes: int) -> Bools:
     return np.isin(np.arange(4), nodes)
-
-
-def placed(*devices: list[int], kept: bool = False, slot: int = 0) -> DeviceAssignment:
-    first = np.cumsum([0, *map(len, devices)])
-    rows = len(devices)
-    return DeviceAssignment(
-        first, np.concatenate(devices), np.full(rows, kept), np.full(rows, slot, np.int64)
-    )
-
-
-def rows(result: DeviceAssignment) -> list[list[int]]:
-    return [result.of(row).tolist() for row in range(len(result.slot))]
 
 
 def test_a_row_takes_free_devices_of_the_fullest_node_that_holds_it() -> None:

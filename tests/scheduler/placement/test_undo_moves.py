@@ -1,26 +1,15 @@
 """Rows go back to devices of the round before, where nobody else is placed."""
 
 import numpy as np
+from tests.scheduler.placement.places import placed, rows
 
 from fairlead.scheduler.placement.avoid_nodes import DeviceAssignment
 from fairlead.scheduler.placement.records import Topology
 from fairlead.scheduler.placement.undo_moves import exchange_back, move_back, swap_back
 
 
-def placed(*devices: list[int]) -> DeviceAssignment:
-    n = len(devices)
-    first = np.cumsum([0, *map(len, devices)])
-    return DeviceAssignment(
-        first, np.concatenate(devices), np.zeros(n, np.bool_), np.zeros(n, np.int64)
-    )
-
-
 def old(*devices: int) -> tuple[int, np.ndarray]:
     return 1, np.array(devices)
-
-
-def rows(result: DeviceAssignment) -> list[list[int]]:
-    return [result.of(row).tolist() for row in range(len(result.slot))]
 
 
 def test_a_row_goes_back_to_devices_that_are_free() -> None:

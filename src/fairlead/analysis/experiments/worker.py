@@ -4,10 +4,8 @@ It reads points from a socket, answers each, and ends with that socket or with i
 answer it may say how far a point has come.
 """
 
-import ctypes
 import io
 import os
-import signal
 import sys
 import time
 import traceback
@@ -22,6 +20,7 @@ import msgspec
 from fairlead.analysis.experiments.point import Point, Status
 from fairlead.analysis.experiments.result_store import PointAnswer
 from fairlead.errors import FairleadError
+from fairlead.model.child_signals import end_with_parent
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 READY = b"ready"
 REPORT_EVERY_S = 0.5
 TIMING_METRICS = ("cpu_s", "solve_s")  # metrics that differ from run to run
-_PR_SET_PDEATHSIG = 1
 
 ReportProgress = Callable[[float, str], None]
 
@@ -48,7 +46,7 @@ def main(fd: int, parent: int) -> None:
     """Serve until the socket is closed. fd: of the socket; parent: process id of who started this."""
     import fairlead.simulator.simulation_run  # noqa: F401 - no point's seconds shall include it
 
-    _end_with(parent)
+    end_with_parent(parent)
     os.dup2(2, 1)  # what a solver prints is no answer to anybody
     with Connection(fd) as socket:
         socket.send_bytes(READY)
@@ -124,13 +122,6 @@ class _ProgressSender:
         if now_s >= self.next_s:
             self.next_s = now_s + REPORT_EVERY_S
             self.socket.send_bytes(msgspec.msgpack.encode(WorkerMessage(done, note)))
-
-
-def _end_with(parent: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)  # it was quicker
 
 
 if __name__ == "__main__":

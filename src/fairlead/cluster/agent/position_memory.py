@@ -6,13 +6,13 @@ It outlives the agent, and whatever becomes of the server's directory: see ``ser
 import asyncio
 import contextlib
 import logging
-import os
 import threading
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
+from fairlead.client.durable import make_durable
 from fairlead.cluster.agent.untrusted_files import read_regular, write_anew
 from fairlead.cluster.protocol.messages import StorePosition
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
@@ -118,7 +118,7 @@ class PositionMemory:
         whole = self._path.with_suffix(".new")
         try:
             write_anew(whole, msgspec.json.encode(known))
-            _sync(whole)
+            make_durable(whole)
             whole.replace(self._path)
         except OSError as problem:
             if not self._warned:
@@ -126,11 +126,3 @@ class PositionMemory:
             self._warned = True
             return
         self._written, self._warned = known, False
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

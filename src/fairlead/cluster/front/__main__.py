@@ -5,22 +5,20 @@ people who look at the list of processes.
 """
 
 import contextlib
-import ctypes
 import os
 import resource
 import signal
 import sys
 
+from fairlead.model.child_signals import end_with_parent
+
 PRIORITY = -10  # nicer than the driver by so much; only root may
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     """Ends with the socket, with the parent, or when it is told to; signals are the parent's business."""
     fd, parent = int(sys.argv[1]), int(sys.argv[2])
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before that was set
-        os._exit(1)
+    end_with_parent(parent)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(PermissionError):  # before the driver, where both share a core

@@ -121,6 +121,11 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     lost_own: bool = False  # its lost steps are its own, which the next one does again
 
     @property
+    def overhead_parts_s(self) -> tuple[float, ...]:
+        """Seconds of handover, start, load, saves and stop; -1 = not known. No time is in two of them."""
+        return (self.wait_s, self.start_s, self.load_s, self.save_s, self.stop_s)
+
+    @property
     def is_step_unknown(self) -> bool:
         """Whether it trained, and ended without a word of how far it came: it was lost with its server."""
         known = self.reached_step >= 0 or self.to_step > self.from_step

@@ -1,17 +1,13 @@
 """Kernels compiled by a process of their own: whoever compiles keeps half a gigabyte of memory for good."""
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from fairlead.model import jit
-from fairlead.model.child_signals import interrupts_blocked
-
-_PR_SET_PDEATHSIG = 1
+from fairlead.model.child_signals import end_with_parent, interrupts_blocked
 
 
 def compile_in_child(modules: Sequence[str]) -> None:
@@ -37,9 +33,7 @@ def _compile_in_child(modules: Sequence[str]) -> None:
 
 def main() -> None:
     """Arguments: the process id of who started this, and names of modules."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(sys.argv[1]):  # it ended before that was set
-        return
+    end_with_parent(int(sys.argv[1]))
     for name in sys.argv[2:]:
         import_module(name)
     jit.prepare()

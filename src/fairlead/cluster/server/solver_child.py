@@ -1,19 +1,17 @@
 """The process that solves for a live server; ``solver.Solver`` starts it.
 
-It reads tasks from a socket, answers each with an ``PlannerAnswer`` or the sentence of an error, and
-ends with
-that socket or with its parent. Everything that solving needs is imported before the first task.
+It reads tasks from a socket, answers each with a ``PlannerAnswer`` or the sentence of an error, and
+ends with that socket or with its parent. Everything that solving needs is imported before the first task.
 """
 
-import ctypes
 import os
-import signal
 import traceback
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from fairlead.errors import FairleadError
 from fairlead.model import jit
+from fairlead.model.child_signals import end_with_parent
 from fairlead.model.plan import Planner, PlannerAnswer, PlannerState
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies import registry
@@ -23,7 +21,6 @@ from fairlead.scheduler.setup import planner_of
 
 READY = "ready"
 NICENESS = 10
-_PR_SET_PDEATHSIG = 1
 
 
 class SolveTask(NamedTuple):
@@ -54,7 +51,7 @@ class _Planners:
 
 def main(fd: int, parent: int) -> None:
     """Serve until the socket is closed. fd: of the socket; parent: process id of who started this."""
-    _end_with(parent)
+    end_with_parent(parent)  # whose thread that started this lives as long as the server
     os.nice(NICENESS)  # on a full core leases are renewed first
     os.dup2(2, 1)  # what a policy prints is no answer to anybody
     jit.prepare()  # where no compiled kernels can be kept; else the server has seen to it
@@ -80,11 +77,3 @@ def _answer(planners: _Planners, task: SolveTask) -> PlannerAnswer | str:
         return f"{task.policy}: {type(problem).__name__}" + (
             f": {status_text}" if status_text else ""
         )
-
-
-def _end_with(parent: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends, which lives as long as the
-    server; that works in the middle of a solve too, where nobody reads the socket."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)  # it was quicker

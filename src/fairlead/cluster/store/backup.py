@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from fairlead.client.durable import make_durable
 from fairlead.cluster.store.database import (
     DATABASE_ERRORS,
     connect,
@@ -35,7 +36,6 @@ from fairlead.cluster.store.store import (
     NAME,
     RESTORING,
     lock,
-    sync,
 )
 from fairlead.cluster.store.transaction import Transaction
 from fairlead.cluster.store.verification import (
@@ -109,10 +109,10 @@ def restore(backup: Path, directory: Path, *, replace: bool) -> Verified:
             _remove(partial)
             _copy(source, backup, partial)
             commit = _begin_anew(partial)
-            _sync_file(partial)
+            make_durable(partial)
             _set_aside(directory)
             partial.replace(directory / NAME)
-            sync(directory)
+            make_durable(directory)
             _mark(directory, commit)
         except OSError as problem:
             raise RunError(f"{directory}: cannot be written ({problem.strerror})") from None
@@ -222,17 +222,9 @@ def _check_newest(partial: Path, source: Path) -> None:
 
 def _settle(partial: Path, path: Path) -> None:
     """A whole file takes its name, durably."""
-    _sync_file(partial)
+    make_durable(partial)
     partial.replace(path)
-    sync(path.parent)
-
-
-def _sync_file(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    make_durable(path.parent)
 
 
 def _verify_backup(path: Path) -> Verified:
@@ -327,7 +319,7 @@ def _set_aside(directory: Path) -> None:
     folder.mkdir(mode=0o700)
     for name in there:  # the marker last: without its database it is still refused
         (directory / name).rename(folder / name)
-    sync(directory)
+    make_durable(directory)
 
 
 def _remove(path: Path) -> None:

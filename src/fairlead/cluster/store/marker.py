@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+from fairlead.client.durable import make_durable
 from fairlead.cluster.store.checksums import EMPTY_SUM, SIZE
 
 NAME = "state.mark"
@@ -73,11 +74,7 @@ class Marker:
         self._file = os.open(partial, flags | os.O_TRUNC, 0o600)
         self.reset(NO_COMMIT)
         partial.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        make_durable(self.path.parent)
 
     def write(self, mark: Mark) -> None:
         """Durable when this returns. Space was set aside for it, so a full disk is no obstacle. Raises

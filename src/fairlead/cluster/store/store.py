@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from fairlead.client.durable import make_durable
 from fairlead.cluster.protocol.api_models import Sample
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.cluster.store.checkpointer import Checkpointer
@@ -123,7 +124,7 @@ class Store:
             self._reader = reader(self.path)
             stack.callback(self._reader.close)
             stack.enter_context(self._samples)
-            sync(self.directory)
+            make_durable(self.directory)
             self._closing = stack.pop_all()
         return self
 
@@ -383,21 +384,12 @@ def _mark_of(commit: Commit | None) -> Mark:
 def _make(directory: Path) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sync(directory.parent)
+        make_durable(directory.parent)
     except FileExistsError:
         raise RunError(f"{directory}: cannot be used as a state directory (it is a file)") from None
     except OSError as problem:
         said = problem.strerror
         raise RunError(f"{directory}: cannot be used as a state directory ({said})") from None
-
-
-def sync(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def lock(directory: Path) -> int:

@@ -9,7 +9,7 @@ from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.job_type import JobType
 from fairlead.simulator.traces import fields
 from fairlead.simulator.traces.reader import Checks, Format, ReadRequest
-from fairlead.simulator.traces.source import HeaderColumns, Source, csv_rows
+from fairlead.simulator.traces.source import HeaderColumns, Source, csv_rows, header_names
 from fairlead.simulator.traces.trace import Skipped, Trace
 
 SORTED = "the rows were not in order of submission: sorted"
@@ -96,8 +96,7 @@ def csv_format(
     """
 
     def fits(head: bytes) -> bool:
-        names = {cell.strip() for cell in head.decode("utf-8-sig", "replace").split(",")}
-        return names.issuperset(columns)
+        return header_names(head).issuperset(columns)
 
     def read(source: Source, request: ReadRequest) -> Trace:
         return _read(source, request, name, (columns, optional), job)

@@ -25,6 +25,7 @@ from fairlead.simulator.traces.source import (
     HeaderColumns,
     Source,
     csv_rows,
+    header_names,
 )
 from fairlead.simulator.traces.trace import Skipped, Trace
 
@@ -78,8 +79,7 @@ ITP = _Wording(
 
 def _format(wording: _Wording) -> Format:
     def fits(head: bytes) -> bool:
-        names = {name.strip() for name in head.decode("utf-8-sig", "replace").split(",")}
-        return names.issuperset(wording.required)
+        return header_names(head).issuperset(wording.required)
 
     def read(source: Source, request: ReadRequest) -> Trace:
         return _read(source, request, wording)

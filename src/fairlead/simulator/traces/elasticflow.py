@@ -20,6 +20,7 @@ from fairlead.simulator.traces.source import (
     HeaderColumns,
     Source,
     csv_rows,
+    header_names,
 )
 from fairlead.simulator.traces.trace import Skipped, Trace
 
@@ -55,8 +56,7 @@ SPELLINGS = (
 
 def _format(spelling: Spelling) -> Format:
     def fits(head: bytes) -> bool:
-        names = {name.strip() for name in head.decode("utf-8-sig", "replace").split(",")}
-        return names.issuperset(spelling.required)
+        return header_names(head).issuperset(spelling.required)
 
     def read(source: Source, _request: ReadRequest) -> Trace:
         return _read(source, spelling)

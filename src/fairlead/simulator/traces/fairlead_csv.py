@@ -25,6 +25,7 @@ from fairlead.simulator.traces.source import (
     HeaderColumns,
     Source,
     csv_rows,
+    header_names,
     unused_note,
 )
 from fairlead.simulator.traces.trace import Trace
@@ -68,8 +69,7 @@ def cells(arrival: Arrival) -> tuple[Any, ...]:
 
 
 def _csv_fits(head: bytes) -> bool:
-    names = {name.strip() for name in head.decode("utf-8-sig", "replace").split(",")}
-    return names.issuperset(REQUIRED)
+    return header_names(head).issuperset(REQUIRED)
 
 
 def _read_csv(source: Source, request: ReadRequest) -> Trace:

@@ -127,6 +127,11 @@ def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
         yield number, row
 
 
+def header_names(head: bytes) -> set[str]:
+    """Names of columns in the first bytes of a file, as if they were those of a CSV file."""
+    return {name.strip() for name in head.decode("utf-8-sig", "replace").split(",")}
+
+
 class HeaderColumns:
     """Where the columns of a CSV file stand, by name; the values in columns with other names are counted."""
 

@@ -250,12 +250,12 @@ def ratio_rows(
             continue
         a, b = curves[over], curves[base]
         what = f"{over} over {base} at {rate:g} jobs/h"
-        known = _ratio(published.get(over, {}).get(rate), published.get(base, {}).get(rate))
+        known = ratio(published.get(over, {}).get(rate), published.get(base, {}).get(rate))
         why = a.why.get(rate, b.why.get(rate, ""))
-        one = _ratio(a.at(rate, seed), b.at(rate, seed))
+        one = ratio(a.at(rate, seed), b.at(rate, seed))
         rows.append(FindingRow(f"{what}, seed {seed}", one, known, "x", why if one is None else ""))
         if len(a.seeds) > 1:
-            both = _ratio(a.mean_at(rate), b.mean_at(rate))
+            both = ratio(a.mean_at(rate), b.mean_at(rate))
             rows.append(FindingRow(f"{what}, means", both, known, "x", why if both is None else ""))
     return tuple(rows)
 
@@ -291,5 +291,6 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _ratio(above: float | None, below: float | None) -> float | None:
+def ratio(above: float | None, below: float | None) -> float | None:
+    """None where one of them is not known, or is 0."""
     return above / below if above is not None and below else None

@@ -22,6 +22,7 @@ from fairlead.analysis.experiments.published.gavel_curves import (
     mean_rows,
     named,
     published_series,
+    ratio,
 )
 from fairlead.analysis.report.chart import Chart
 
@@ -135,8 +136,8 @@ def _ratios(curves: Mapping[str, LoadCurve], rates: Sequence[float]) -> tuple[Fi
     rows = []
     for over, base in PAIRS:
         for rate in rates:
-            ours = _ratio(curves[over].mean_at(rate), curves[base].mean_at(rate))
-            theirs = _ratio(PUBLISHED.get(over, {}).get(rate), PUBLISHED.get(base, {}).get(rate))
+            ours = ratio(curves[over].mean_at(rate), curves[base].mean_at(rate))
+            theirs = ratio(PUBLISHED.get(over, {}).get(rate), PUBLISHED.get(base, {}).get(rate))
             why = "" if ours is not None else "not every run is complete"
             rows.append(
                 FindingRow(
@@ -156,10 +157,6 @@ def _ratios_of_seeds(curves: Mapping[str, LoadCurve], over: str, base: str, rate
     if len(a) < 2 or np.isnan(a / b).any():
         return ""
     return "by seed " + " / ".join(f"{one:.3f}" for one in a / b)
-
-
-def _ratio(above: float | None, below: float | None) -> float | None:
-    return above / below if above is not None and below else None
 
 
 REPRODUCTIONS: tuple[Reproduction, ...] = (

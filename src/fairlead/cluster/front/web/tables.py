@@ -317,14 +317,10 @@ def _attempt_row(attempt: AttemptView, now_s: float) -> list[TableCell]:
         TableCell(ago(attempt.began_s, now_s), f"{attempt.began_s:.1f}"),
         TableCell(duration(took), f"{took:.1f}"),
         TableCell("?" if attempt.is_step_unknown else count(steps), steps),
-        *(_part(value) for value in _parts(attempt)),
+        *(_part(value) for value in attempt.overhead_parts_s),
         TableCell(count(attempt.lost_steps), attempt.lost_steps),
         TableCell(attempt.why or "runs"),
     ]
-
-
-def _parts(attempt: AttemptView) -> tuple[float, ...]:
-    return (attempt.wait_s, attempt.start_s, attempt.load_s, attempt.save_s, attempt.stop_s)
 
 
 def _part(seconds: float) -> TableCell:
@@ -336,7 +332,7 @@ def _part(seconds: float) -> TableCell:
 def _totals(attempts: Sequence[AttemptView]) -> Html:
     parts = [
         sum(max(part, 0.0) for part in column)
-        for column in zip(*map(_parts, attempts), strict=True)
+        for column in zip(*(attempt.overhead_parts_s for attempt in attempts), strict=True)
     ]
     lost = sum(attempt.lost_steps for attempt in attempts)
     text = (tag("td", duration(part), class_="n") for part in parts)
