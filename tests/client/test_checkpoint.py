@@ -1,3 +1,4 @@
+import errno
 import subprocess
 import sys
 import zlib
@@ -119,3 +120,39 @@ def test_one_that_an_earlier_version_has_written_is_read(store: Checkpoints) -> 
         total_steps=90,
         parts={"rank-0": Part(5, zlib.crc32(b"state"))},
     )
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.ENOTCONN, errno.EIO])
+def test_checkpoints_that_storage_does_not_give_are_not_passed_over(
+    store: Checkpoints, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Else the job would begin anew, or do work again, because of an outage."""
+    save(store, 5)
+    save(store, 9)
+    away = {"step-000000000009", "step-000000000005"}
+    real = Path.read_bytes
+
+    def read_bytes(path: Path) -> bytes:
+        if path.parent.name in away:
+            raise OSError(number, "gone", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    with pytest.raises(OSError, match="gone"):
+        store.newest()
+    away.remove("step-000000000005")
+    if number == errno.EIO:  # a bad place on a disk takes one of them
+        assert newest_step(store) == 5
+    else:
+        with pytest.raises(OSError, match="gone"):
+            store.newest()
+    away.clear()
+    assert newest_step(store) == 9
+
+
+def test_a_folder_that_cannot_be_listed_is_not_an_empty_one(store: Checkpoints) -> None:
+    save(store, 5)
+    store.directory.rename(store.directory.with_suffix(".away"))
+    with pytest.raises(FileNotFoundError):
+        store.newest()
+    store.unlock()

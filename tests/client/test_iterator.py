@@ -232,16 +232,39 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_job(
 def test_of_checkpoints_that_were_removed_none_stays(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    script = Script()
+
     def remove(_: object) -> None:
         shutil.rmtree(folder)
+        folder.mkdir()
+        script.save_fails = OSError
 
     with pytest.raises(SystemExit) as left:
-        Script().run(folder, 20, {8: remove, 11: stop}, checkpoint_s=0.0)
+        script.run(folder, 20, {8: remove, 11: stop}, checkpoint_s=0.0)
     message = capfd.readouterr().err
     assert "warning: no checkpoint of step 9: " in message
     assert "; there is none, next attempt in " in message
     assert left.value.code == 74
-    assert re.search(r"step 12 could not be saved \(.+\): work since step 0 is lost", message)
+    assert re.search(r"step 12 could not be saved \(.+\): work since step 0 is lost\n", message)
+
+
+def test_of_checkpoints_that_are_away_none_is_said_to_be_lost(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever has moved them may put them back, and the next start goes on from there."""
+
+    def move(_: object) -> None:
+        folder.rename(folder.with_suffix(".away"))
+
+    with pytest.raises(SystemExit) as left:
+        Script().run(folder, 20, {8: move, 11: stop}, checkpoint_s=0.0)
+    message = capfd.readouterr().err
+    assert "; the one of step 8 cannot be seen now, next attempt in " in message
+    assert left.value.code == 74
+    lost = "work since step 8 is lost; the one of step 8 cannot be seen now"
+    assert re.search(rf"step 12 could not be saved \(.+\): {lost}", message)
+    folder.with_suffix(".away").rename(folder)
+    assert Script().run(folder, 20).step == 20
 
 
 @pytest.mark.parametrize("error", [OSError, RuntimeError])

@@ -14,11 +14,14 @@ does it get its own name.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -26,11 +29,13 @@ from typing import NamedTuple
 from fairlead.client.codec import DecodeError, decode_record, encode_record
 from fairlead.client.durable import make_durable
 from fairlead.client.rank_environment import print_to_log
+from fairlead.client.storage import STORAGE_ERRORS
 
 FORMAT = 1
 CHECKPOINTS_KEPT = 2
 MANIFEST = "manifest.json"
 CHUNK = 1 << 20  # bytes read at a time
+_CHECKPOINT = re.compile("step-[0-9]{12}")
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Checkpoints:
         self._lock = -1
 
     def lock(self) -> bool:
-        """Take the folder for this process. False: another one has it."""
+        """Take the folder for this process. False: another one has it. Raises OSError."""
         self.directory.mkdir(parents=True, exist_ok=True)
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -90,24 +95,33 @@ class Checkpoints:
 
     def unlock(self) -> None:
         """Let another process have the folder."""
-        if self._lock >= 0:
-            fcntl.flock(
-                self._lock, fcntl.LOCK_UN
-            )  # forked processes, such as data workers, hold it too
-            os.close(self._lock)
-            self._lock = -1
+        lock, self._lock = self._lock, -1
+        if lock < 0:
+            return
+        with suppress(OSError):  # of storage that has gone: so has the lock
+            fcntl.flock(lock, fcntl.LOCK_UN)  # forked processes, such as data workers, hold it too
+        with suppress(OSError):
+            os.close(lock)
 
     def newest(self) -> Checkpoint | None:
-        """The newest whole checkpoint; those that are passed over for it are named on stderr."""
+        """The newest whole checkpoint; those that are passed over for it are named on stderr. Raises OSError
+        where the storage does not give any: that none can be read is not that there is none."""
+        unreadable = None
         for path in self._list():
             try:
                 return Checkpoint(path, _checked(path))
             except (OSError, ValueError) as problem:  # noqa: PERF203
+                if isinstance(problem, OSError) and problem.errno in STORAGE_ERRORS:
+                    if problem.errno != errno.EIO:  # which may be of one file, on a bad disk
+                        raise
+                    unreadable = unreadable or problem
                 print_to_log(f"{path}: not used, the checkpoint before it is: {problem}")
+        if unreadable is not None:
+            raise unreadable
         return None
 
     def steps(self) -> list[int]:
-        """Of the checkpoints that are there, newest first, whether they are whole or not."""
+        """Of the checkpoints that are there, newest first, whether they are whole or not. Raises OSError."""
         return [int(path.name.rpartition("-")[2]) for path in self._list()]
 
     def begin(self, step: int) -> Path:
@@ -140,7 +154,11 @@ class Checkpoints:
 
     def _prune(self, step: int) -> None:
         """Keep the newest two. What is of later steps than the newest did not hold when it was loaded."""
-        found = self._list()
+        with suppress(OSError):  # it is saved, and the next one prunes as well
+            self._remove_others(step, self._list())
+
+    @staticmethod
+    def _remove_others(step: int, found: list[Path]) -> None:
         later = [path for path in found if path.name > _name(step)]
         for path in [*later, *[path for path in found if path not in later][CHECKPOINTS_KEPT:]]:
             shutil.rmtree(path, ignore_errors=True)
@@ -160,7 +178,9 @@ class Checkpoints:
         return self.directory / f".{final.name}.replaced"
 
     def _list(self) -> list[Path]:
-        return sorted(self.directory.glob("step-" + "[0-9]" * 12), reverse=True)
+        """Raises OSError, which ``Path.glob`` may not."""
+        names = [name for name in os.listdir(self.directory) if _CHECKPOINT.fullmatch(name)]
+        return [self.directory / name for name in sorted(names, reverse=True)]
 
 
 def sync_parts(partial: Path, part: Path) -> dict[str, Part]:

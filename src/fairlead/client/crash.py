@@ -34,10 +34,23 @@ class _Reporter:
         self.step: Callable[[], int] = _unknown
 
     def write(self, kind: type[BaseException], error: Any, trace: TracebackType | None) -> None:
-        if os.getpid() != self.pid or not self.path or issubclass(kind, SystemExit):
+        if not issubclass(kind, SystemExit):
+            self._put(lambda: _report(kind, error, trace, self.step()))
+
+    def write_storage(self, error: OSError) -> None:
+        """The process is about to leave because its checkpoints cannot be had."""
+
+        def report() -> dict[str, Any]:
+            found = _report(type(error), error, error.__traceback__, self.step())
+            return {**found, "storage": error.errno}
+
+        self._put(report)
+
+    def _put(self, report: Callable[[], dict[str, Any]]) -> None:
+        if os.getpid() != self.pid or not self.path:
             return
         try:
-            content = json.dumps(_report(kind, error, trace, self.step()))
+            content = json.dumps(report())
             partial = f"{self.path}.{self.pid}"
             with open(partial, "w", encoding="utf-8", errors="replace") as file:
                 file.write(content)
@@ -62,6 +75,11 @@ def install(step: Callable[[], int]) -> None:
     _reporter.path, _reporter.pid = path, os.getpid()
     if not inherited:
         _chain()
+
+
+def report_storage(error: OSError) -> None:
+    """Tell the agent that this process leaves for an error of the storage of its checkpoints."""
+    _reporter.write_storage(error)
 
 
 def _chain() -> None:

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from fairlead.errors import ConfigError
 
+EXIT_STORAGE = 73  # the storage of its checkpoints is out of order: see ``fairlead.client.storage``
 EXIT_IO = 74  # the state could not be saved: work since the last checkpoint is lost
 EXIT_MAY_NOT_RUN = 75  # refused, or another process holds the job's checkpoints
 EXIT_RANK_SYNC = 76  # another rank is gone

@@ -38,10 +38,12 @@ from fairlead.client.rank_sync import (
 )
 from fairlead.client.script_state import ScriptState, write_loader_state
 from fairlead.client.step_count import StepCount
+from fairlead.client.storage import own_access
 
 LOCK_S = 30.0  # how long another process may still hold the checkpoints
 POLL_S = 0.02  # between two looks at the agent's socket; one costs some 50 us when caches are cold
 CLOCK_POLL_S = 0.1  # between two looks at the clock without an agent
+_UNSEEN = " cannot be seen now"  # of a checkpoint
 RETRY_S = 30.0  # at most, after a checkpoint that could not be saved
 
 
@@ -115,8 +117,9 @@ class RankZero:
         self._rank_sync.open(self._gather)
         found = None
         if self._store is not None:
-            self._take_lock(self._store)
-            found = self._store.newest()
+            with own_access(self._store.directory, self._environment):
+                self._take_lock(self._store)
+                found = self._store.newest()
         if found is not None:
             self._mark(found.manifest)
         self._rank_sync.send(Begin(str(found.path) if found else ""))
@@ -209,12 +212,13 @@ class RankZero:
         problem = self._link.save_problem
         why = f" ({problem})" if problem else ""
         where = f"could not be saved{why}" if self._store is not None else "has no checkpoint_dir"
+        left = self._left() if self._store is not None else ""
         lost = f"step {step} {where}: work since step {self._saved_step} is"
         if completed:
             print_to_log(f"warning: {lost} done again if this process is stopped before its end")
             return
         self.close()
-        leave(EXIT_IO, f"{lost} lost")
+        leave(EXIT_IO, f"{lost} lost" + (f"; {left}" if left.endswith(_UNSEEN) else ""))
 
     def request_checkpoint(self) -> None:
         """At the next step."""
@@ -240,7 +244,11 @@ class RankZero:
         """Save after the loop."""
         if self._store is None:
             return
-        self._take_lock(self._store)
+        try:
+            self._take_lock(self._store)
+        except OSError as problem:
+            self._not_saved(str(problem))
+            return
         try:
             if partial := self._partial(manifest.step, again=True):
                 self.save(partial, manifest)
@@ -316,8 +324,13 @@ class RankZero:
         )
 
     def _left(self) -> str:
-        """What there is to go on from, as the folder has it now: it may have been removed."""
-        steps = [] if self._store is None else self._store.steps()
+        """What there is to go on from, as the folder has it now: it may have been emptied."""
+        try:
+            steps = [] if self._store is None else self._store.steps()
+        except (
+            OSError
+        ):  # they are away, or the storage is out of order: that is not that there are none
+            return f"the one of step {self._saved_step}{_UNSEEN}"
         if self._saved_step not in steps:
             self._saved_step = max(steps, default=0)
         step = self._saved_step
@@ -373,8 +386,12 @@ class OtherRank:
 
     def open(self) -> Checkpoint | None:
         """The checkpoint that rank 0 has chosen and checked."""
-        path = self._rank_sync.open()
-        return Checkpoint(Path(path), read_manifest(Path(path))) if path else None
+        text = self._rank_sync.open()
+        if not text:
+            return None
+        path = Path(text)
+        with own_access(path.parent, self._environment):
+            return Checkpoint(path, read_manifest(path))
 
     def loaded(self, step: int, load_s: float, change: tuple[int, int] | None) -> None: ...
 

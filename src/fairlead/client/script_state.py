@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fairlead.client.checkpoint import Checkpoint, Part, sync_parts
 from fairlead.client.rank_environment import RankEnvironment
 from fairlead.client.rank_sync import Saved
+from fairlead.client.storage import own_access, scripts_access
 from fairlead.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -63,13 +64,14 @@ class ScriptState:
                 f"this job has {environment.world_size}"
             )
         self._checkpoint = found
+        directory = found.path.parent
+        with own_access(directory, environment):
+            loader_state = _loader_state(found, environment.rank)
         self.loaded = Position(
-            manifest.loader_epoch,
-            manifest.position,
-            _loader_state(found, environment.rank),
-            manifest.world_size,
+            manifest.loader_epoch, manifest.position, loader_state, manifest.world_size
         )
-        self._load(found.path / part_name(environment.rank if self.sharded else 0))
+        with scripts_access(directory, environment):
+            self._load(found.path / part_name(environment.rank if self.sharded else 0))
 
     def read_again(self, environment: RankEnvironment) -> int | None:
         """Have the script load the checkpoint of this start once more. Its step, None: there was none."""

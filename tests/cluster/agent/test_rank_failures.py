@@ -1,5 +1,6 @@
 """Why a rank ended badly."""
 
+import errno
 import json
 import signal
 from pathlib import Path
@@ -134,3 +135,20 @@ def test_reports_are_bounded_and_checked(tmp_path: Path) -> None:
     assert failure.traceback.endswith("end")
     assert "\x07" not in failure.traceback
     assert failure.line == 0
+
+
+def test_a_rank_that_left_for_storage_says_what_is_the_matter_with_it() -> None:
+    def told(number: int, code: int = 73) -> Failure:
+        report = FailureReport("OSError", "x", storage=number, traceback="trace")
+        return exit_failure(0, code, report, "", world_size=1, checkpoints="/x/1")
+
+    read_only = told(errno.EROFS)
+    assert sentence(read_only, 1) == "checkpoint directory '/x/1': Read-only file system"
+    assert (read_only.kind, read_only.directory) == ("exit", "out_of_order")
+    assert sentence(told(errno.EROFS), 2).startswith("rank 0: checkpoint directory")
+    assert told(errno.EROFS, 1).directory == "out_of_order"  # a wrapper has its own exit code
+    assert told(errno.EACCES).directory == "wrong_path"
+    assert told(0).kind == "exception"
+    assert told(-5).directory == ""
+    assert "Unknown error" in told(1 << 53).message
+    assert exit_failure(0, 73, None, "", world_size=1).directory == "", "it is anybody's exit code"

@@ -150,3 +150,70 @@ def test_a_restarted_server_knows_who_waits_for_storage(tmp_path: Path) -> None:
         assert cluster.do(restarted) == told
         cluster.service.cancel(ADMIN, job)
         cluster.until(lambda: not cluster.service.status(ADMIN).checkpoints_trouble)
+
+
+READ_ONLY = """
+import errno, os, pathlib
+flag, own = pathlib.Path({flag!r}), os.environ["FAIRLEAD_CHECKPOINT_DIR"]
+def refuses(call):
+    def refusing(path, *args, **more):
+        writes = call is not open_ or (args and args[0] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+        if writes and str(path).startswith(own) and flag.exists():
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return call(path, *args, **more)
+    return refusing
+open_, os.open, os.mkdir, os.rename = os.open, refuses(os.open), refuses(os.mkdir), refuses(os.rename)
+"""
+
+
+def read_only_job(directory: Path, flag: Path, name: str, **more: object) -> JobSpec:
+    """A job that finds its own checkpoint directory read-only while ``flag`` exists."""
+    script = directory / f"{name}.py"
+    text = READ_ONLY.format(flag=str(flag)) + SAVING.format(done=str(directory / f"{name}.done"))
+    script.write_text(text)
+    given = {"command": (sys.executable, str(script)), "total_steps": 400, "cwd": "/", **more}
+    return JobSpec(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("own_directory", [False, True])
+def test_storage_that_became_read_only_is_no_failure_of_its_jobs(
+    tmp_path: Path, own_directory: bool
+) -> None:
+    """Their folders are there already."""
+    flag = tmp_path / "read_only"
+    with cluster_with_storage(tmp_path) as (_, client, checkpoints):
+        specs = [
+            read_only_job(
+                tmp_path,
+                flag,
+                name,
+                max_retries=0,
+                checkpoint_dir=str(tmp_path / f"own-{name}") if own_directory else "",
+            )
+            for name in ("one", "two")
+        ]
+        jobs = client.submit(specs)
+        until(lambda: all(client.job(job).steps > 5 for job in jobs), LIMIT_S)
+        for job in jobs:
+            client.pause(job)
+        until(lambda: all(client.attempts(j)[-1].ended_s is not None for j in jobs), LIMIT_S)
+        flag.touch()
+        for job in jobs:
+            client.resume(job)
+        until(lambda: all(client.job(job).starts >= 4 for job in jobs), LIMIT_S, "several tries")
+        until(lambda: all(client.job(job).retry_in_s is not None for job in jobs), LIMIT_S)
+        for job in jobs:
+            told = client.job(job)
+            assert told.reason.startswith("waits for the storage of its checkpoints, tried again")
+            assert told.reason.endswith("': Read-only file system")
+            assert (told.state, told.failures) == ("waiting", 0)
+        trouble = client.status().checkpoints_trouble
+        said = f"{checkpoints}: Read-only file system; 2 jobs wait for it"
+        assert trouble == ("" if own_directory else said)
+        assert [node.state for node in client.nodes()] == ["up", "up"]
+        flag.unlink()
+        until(lambda: all(client.job(j).state == "completed" for j in jobs), LIMIT_S)
+        assert client.status().checkpoints_trouble == ""
+        for name in ("one", "two"):
+            done = [int(line) for line in (tmp_path / f"{name}.done").read_text().splitlines()]
+            assert done == list(range(400)), "no step was done twice"

@@ -5,9 +5,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairlead.client.storage import STORAGE_ERRORS
 from fairlead.cluster.agent.addresses import RankZeroAddress
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.devices import NodeDevices
+from fairlead.cluster.agent.rank_failures import directory_sentence
 from fairlead.cluster.agent.runtimes import (
     Mounts,
     agents_environment,
@@ -20,35 +22,14 @@ from fairlead.cluster.protocol.messages import Assignment, DirectoryTrouble, Ran
 from fairlead.errors import ConfigError
 
 _START_LIMIT_S = 60.0
-# Why a directory cannot be made though nothing is wrong with its path: it can be when the storage is well.
-_STORAGE_ERRORS = frozenset(
-    {
-        errno.EAGAIN,
-        errno.EBUSY,
-        errno.ECONNABORTED,
-        errno.ECONNREFUSED,
-        errno.ECONNRESET,
-        errno.EDQUOT,
-        errno.EHOSTDOWN,
-        errno.EHOSTUNREACH,
-        errno.EINTR,
-        errno.EIO,
-        errno.EMFILE,
-        errno.ENETUNREACH,
-        errno.ENFILE,
-        errno.ENODEV,
-        errno.ENOLCK,
-        errno.ENOMEM,
-        errno.ENOSPC,
-        errno.ENOTCONN,
-        errno.ENXIO,
-        errno.EREMOTEIO,
-        errno.EROFS,
-        errno.ESHUTDOWN,
-        errno.ESTALE,
-        errno.ETIMEDOUT,
-    }
-)
+# Why a directory cannot be made though nothing is wrong with its path, or nothing with its storage.
+_PASSING_ERRORS = STORAGE_ERRORS | {
+    errno.EAGAIN,
+    errno.EINTR,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+}
 
 
 class DirectoryError(ConfigError):
@@ -104,6 +85,12 @@ def failure_path(state: Path, job: int, attempt: int, rank: int) -> Path:
 def progress_path(state: Path, job: int, attempt: int) -> Path:
     """Where an unmanaged job says how far it is."""
     return failure_path(state, job, attempt, 0).with_suffix(".progress")
+
+
+def checkpoint_path(state: Path, assignment: Assignment) -> Path:
+    """The directory of its checkpoints."""
+    path = Path(assignment.checkpoint_dir or state / "checkpoints" / str(assignment.job))
+    return Path(assignment.cwd or state) / path
 
 
 @dataclass
@@ -217,8 +204,7 @@ def _python_path(client: str, others: str) -> str:
 
 
 def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess) -> Path:
-    path = Path(assignment.checkpoint_dir or state / "checkpoints" / str(assignment.job))
-    path = Path(assignment.cwd or state) / path
+    path = checkpoint_path(state, assignment)
     last_access.what = f"checkpoint directory {str(path)!r}"
     last_access.checkpoints = True
     try:
@@ -231,9 +217,9 @@ def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder
         why = problem.strerror if isinstance(problem, OSError) else problem
-        passes = isinstance(problem, OSError) and problem.errno in _STORAGE_ERRORS
+        passes = isinstance(problem, OSError) and problem.errno in _PASSING_ERRORS
         trouble: DirectoryTrouble = "out_of_order" if passes else "wrong_path"
-        raise DirectoryError(f"checkpoint directory {str(path)!r}: {why}", trouble) from None
+        raise DirectoryError(directory_sentence(str(path), str(why)), trouble) from None
     return path
 
 

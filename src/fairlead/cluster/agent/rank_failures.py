@@ -1,6 +1,7 @@
 """Why a rank has ended badly: by what it has left behind, what it has printed, and how it ended."""
 
 import logging
+import os
 import re
 import signal
 from collections.abc import Sequence
@@ -10,7 +11,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from fairlead.client.rank_environment import EXIT_IO, EXIT_MAY_NOT_RUN, EXIT_RANK_SYNC
+from fairlead.client.rank_environment import (
+    EXIT_IO,
+    EXIT_MAY_NOT_RUN,
+    EXIT_RANK_SYNC,
+    EXIT_STORAGE,
+)
+from fairlead.client.storage import STORAGE_ERRORS
 from fairlead.cluster.agent.proc import signal_name
 from fairlead.cluster.agent.tracebacks import last_traceback
 from fairlead.cluster.agent.untrusted_files import read_regular
@@ -19,6 +26,7 @@ from fairlead.cluster.protocol.validation_messages import UNREADABLE
 
 _log = logging.getLogger(__name__)
 
+_MAX_ERRNO = 4095  # of the kernel
 LARGEST_REPORT = 1 << 18  # bytes
 MAX_TEXT = 500  # characters
 MAX_TRACEBACK = 32_000  # bytes in UTF-8: a report may tell of many
@@ -34,7 +42,7 @@ ERROR_WORDS = re.compile(
     r"[A-Za-z]+Error: ",
 )
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-CLIENT_CODES = frozenset({EXIT_IO, EXIT_MAY_NOT_RUN, EXIT_RANK_SYNC})
+CLIENT_CODES = frozenset({EXIT_IO, EXIT_MAY_NOT_RUN, EXIT_RANK_SYNC, EXIT_STORAGE})
 CLIENT_PREFIX = "fairlead: "  # how lines of the training side begin
 NO_SCRIPT = 2  # exit code of a Python that cannot open its script
 MISSING_SCRIPT = re.compile(r"(?m)^(?:\S*python\S*: )(can't open file '.*': \[Errno 2\] .*)\s*\Z")
@@ -79,6 +87,7 @@ class FailureReport(msgspec.Struct, frozen=True):
     step: _Whole = -1
     time_s: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
     traceback: str = ""
+    storage: _Whole = 0  # errno of the storage of its checkpoints, for which the process has left
 
 
 def read_report(path: Path) -> FailureReport | None:
@@ -102,13 +111,15 @@ def exit_failure(
     output: str,
     *,
     world_size: int,
+    checkpoints: str = "",
     memory_ran_out: bool = False,
     output_lost: str = "",
 ) -> Failure:
     """How a rank ended that should not have.
 
-    output: the end of what it printed. memory_ran_out: the kernel has ended processes of this node for want
-    of memory since the start. output_lost: why what it printed cannot be read.
+    output: the end of what it printed. checkpoints: their directory. memory_ran_out: the kernel has ended
+    processes of this node for want of memory since the start. output_lost: why what it printed cannot be
+    read.
     """
     if report is None and code > 0:
         report = _printed_report(output)
@@ -117,6 +128,8 @@ def exit_failure(
         if missing is not None:
             text = one_line(missing[1])[:LINE]
             return Failure(kind="not_started", rank=rank, exit_code=code, message=text)
+    if report is not None and report.storage > 0 and code > 0:
+        return _of_storage(rank, code, report, checkpoints)
     if report is not None and code >= 0:
         return _exception(rank, code, report, world_size)
     # None was raised, or a signal came after what was printed.
@@ -150,6 +163,25 @@ def _printed_report(output: str) -> FailureReport | None:
     )
 
 
+def _of_storage(rank: int, code: int, report: FailureReport, checkpoints: str) -> Failure:
+    """The end of a rank that could not get at its checkpoints."""
+    return Failure(
+        kind="exit",
+        rank=rank,
+        exit_code=code,
+        message=directory_sentence(checkpoints, os.strerror(min(report.storage, _MAX_ERRNO))),
+        step=max(report.step, -1),
+        traceback=clean(report.traceback, MAX_TRACEBACK),
+        time_s=report.time_s,
+        directory="out_of_order" if report.storage in STORAGE_ERRORS else "wrong_path",
+    )
+
+
+def directory_sentence(path: str, why: str) -> str:
+    """What is wrong with a checkpoint directory."""
+    return f"checkpoint directory {path!r}: {why}"
+
+
 def _exception(rank: int, code: int, report: FailureReport, world_size: int) -> Failure:
     """The end of a rank that an exception tells of."""
     name = report.type.rpartition(".")[2]
@@ -177,6 +209,8 @@ def _exception(rank: int, code: int, report: FailureReport, world_size: int) -> 
 def sentence(failure: Failure, world_size: int) -> str:
     """A failure in words."""
     who = f"rank {failure.rank}: " if world_size > 1 else ""
+    if failure.directory:
+        return f"{who}{failure.message}"
     if failure.kind == "exception":
         place = f"{Path(failure.file).name}:{failure.line}" if failure.file else ""
         where = f" ({place})" if place else ""

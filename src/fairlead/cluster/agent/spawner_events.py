@@ -10,7 +10,7 @@ from fairlead.client.rank_environment import EXIT_MAY_NOT_RUN
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.inspection import Inspector
-from fairlead.cluster.agent.launch import failure_path
+from fairlead.cluster.agent.launch import checkpoint_path, failure_path
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.node_attempts import NodeAttempts
 from fairlead.cluster.agent.progress_reader import ProgressReader
@@ -133,6 +133,7 @@ class SpawnerEvents:
             report,
             output,
             world_size=attempt.assignment.world_size,
+            checkpoints=str(checkpoint_path(self._state, attempt.assignment)),
             memory_ran_out=attempt.exits.memory_ran_out,
             output_lost=lost,
         )

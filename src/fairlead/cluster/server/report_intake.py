@@ -111,7 +111,9 @@ class ReportIntake:
         self._apply_job(attempt, status)
         if status.address and (before is None or before.address != status.address):
             self._orders.order(attempt)  # the other nodes now know where rank 0 is
-        if status.state == "running" and (before is None or before.state != "running"):
+        begins = status.state == "running" and (before is None or before.state != "running")
+        # Of a job with the iterator rank 0 alone runs only once it has seen the checkpoints.
+        if begins and (node == attempt.first_node or attempt.row.spec.unmanaged):
             self._training.runs(attempt)
         self._apply_stall(attempt, node, status)
         if status.obstacle != ("" if before is None else before.obstacle):

@@ -1,6 +1,6 @@
-"""Jobs that cannot start because a directory for their checkpoints cannot be made. The cluster's own is the
-operator's, whatever is the matter with it. One that a job has named is its owner's: a path that can never be
-made is the job's fault, storage that is out of order is not."""
+"""Jobs that cannot run because the directory of their checkpoints cannot be made or used. The cluster's own
+is the operator's, whatever is the matter with it. One that a job has named is its owner's: a path that can
+never be made is the job's fault, storage that is out of order is not."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -49,8 +49,8 @@ class StorageWaits:
         self._why.pop(job, None)
 
     def begun(self, start: Attempt) -> list[JobRow]:
-        """A start has its directory. If that had to be made, the storage is well again: the jobs that waited
-        for it, and wait no more."""
+        """A start has seen its directory. If its job had waited for that, or it had to be made, the storage
+        is well again: the jobs that waited for it, and wait no more."""
         row = start.row
         was_made = row.id in self._why or start.record.attempt == 1
         if not self._why or row.spec.checkpoint_dir or not was_made:

@@ -99,7 +99,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def of_storage(self) -> bool:
-        """Whether nothing but the storage of its checkpoints kept it from starting, which all nodes share: it
+        """Whether nothing but the storage of its checkpoints kept it from running, which all nodes share: it
         counts against nobody's ``max_retries``."""
         return self.directory == "out_of_order"
 
