@@ -67,3 +67,40 @@ def test_what_was_saved_before_a_backup_ends_the_row_of_failures(tmp_path: Path)
             cluster.do(lambda: cluster.service.engine.state.registry.jobs[job].recent_failures)
             == ()
         )
+
+
+def test_a_job_that_fits_on_no_node_goes_on_saying_so(tmp_path: Path) -> None:
+    directory, backup = tmp_path / "state", tmp_path / "backup"
+    why = "no node, or nodes together, with 4 devices of one type on which it can run"
+    with engine_nodes(directory, LONG_S) as cluster:
+        node = cluster.node("a")
+        node.register()
+        large, small = cluster.submit(scale_factor=4), cluster.submit()
+        cluster.until(lambda: (small, 1) in node.statuses)
+        assert cluster.job(large).reason == why
+        store = cluster.service.store
+        cluster.until(lambda: store.job(large) is not None)
+        back_up(directory, backup)
+    restore(backup, directory, replace=True)
+    with engine_nodes(directory, LONG_S) as cluster:
+        assert cluster.job(small).reason.startswith("the cluster was restored from a backup")
+        assert cluster.job(large).reason == why
+        assert cluster.service.explain(ADMIN, large).facts[0] == f"It waits: there is {why}."
+
+
+def test_a_job_that_fits_again_does_not_go_on_saying_that_it_fits_nowhere(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        one, small = cluster.node("one", devices=2), cluster.node("small")
+        one.register()
+        job = cluster.submit(scale_factor=2)
+        cluster.until(lambda: one.jobs == {job})
+        small.register()
+        cluster.service.drain(ADMIN, "one")
+        cluster.until(lambda: not one.statuses)
+        cluster.service.remove_node(ADMIN, "one")
+        cluster.silence(one)
+        cluster.until(lambda: cluster.job(job).reason.startswith("no node"))
+        two = cluster.node("two", devices=2)
+        two.register()
+        cluster.until(lambda: two.jobs == {job})
+        assert cluster.job(job).reason == ""

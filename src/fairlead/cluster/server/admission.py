@@ -46,6 +46,11 @@ class Admission:
         """Whether the job waits for a cluster that it fits."""
         return job in self.unplaced or job in self.unfit
 
+    def why_waits(self, row: JobRow) -> str:
+        """Why a job waits for a cluster that it fits; "" = it does not. Of now, whatever its row says: other
+        reasons are written there too."""
+        return no_place(row, self._state.setup) if self.awaits_fitting_cluster(row.id) else ""
+
     def has_capacity(self) -> bool:
         """Whether a waiting job could run on devices that no job of the round holds."""
         free = self._free()
@@ -106,6 +111,9 @@ class Admission:
                 joining.append(row)
             elif job in self.unfit and good:
                 self.unfit.discard(job)
+                if row.reason.startswith(_NO_PLACE):
+                    row.reason = ""
+                    self._state.registry.dirty_jobs.add(job)
                 if not self._retry_waits.keep_waiting(job):
                     self._state.emit(JobsPaused(now, np.array([job]), False))
             elif not good and job not in self.unplaced and job not in self.unfit:

@@ -166,6 +166,8 @@ class AttemptEnds:
         row.steps = keeps
         following = registry.newest(row.id)
         if following is None:
+            if completed:
+                self._steps.emit_correction(row.id, self._state.now_s())
             if row.state in ON_DEVICES:  # it ran on, outside of the rounds
                 row.state, self._state.capacity_changed = row.off_devices, True
                 registry.dirty_jobs.add(row.id)

@@ -63,10 +63,11 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
         if row is not None and row.avoids:
             yield f"It is placed off {', '.join(row.avoids)} if it can be."
         return
-    if source.admission.awaits_fitting_cluster(job.id):
-        yield f"It waits: there is {job.reason or 'no room for it'}."
-        return
     row = source.state.registry.jobs.get(job.id)
+    if row is not None and (why := source.admission.why_waits(row)):
+        yield f"It waits: there is {why}."
+        yield from _remains(source, job)
+        return
     if row is not None and row.failed:
         yield f"It waits for another try: {job.reason}."
     start = source.state.registry.newest(job.id)

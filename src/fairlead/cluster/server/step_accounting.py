@@ -96,9 +96,17 @@ class StepAccounting:
             measured = (measured + row.measured_rate) / 2  # Gavel's blend: half of it is new
         row.measured_rate, row.measured_on = measured, attempt.record.accelerator
 
+    def emit_correction(self, job: int, now: float) -> None:
+        """At once, for a job that is not in the round in force and has come to its end."""
+        if job in self._corrections:
+            self._emit({job: self._corrections.pop(job)}, now)
+
     def emit_corrections(self, now: float) -> None:
         """Before the core goes by the steps of a job that ran outside of the rounds."""
         corrections, self._corrections = self._corrections, {}
+        self._emit(corrections, now)
+
+    def _emit(self, corrections: dict[int, float], now: float) -> None:
         corrections = {
             job: steps for job, steps in corrections.items() if job in self._state.registry.jobs
         }

@@ -136,16 +136,18 @@ class ViewBuilder:
         current = self._state.round
         over = None if current is None else current.ended.get(row.id)
         reason = row.reason
+        if row.state not in (*ON_DEVICES, "paused"):
+            reason = self._admission.why_waits(row) or reason
         reason = row.stall or self._obstacle(row) or self._directory(row) or reason
         reason = self._next_try(row, reason) or reason
         detained = self._silence(row) or self._detention.reason(row.id)
         start = self._state.registry.newest(row.id)
         if row.state in ON_DEVICES and start is not None and start.lost:
             return row.off_devices, None, detained or reason
+        if over is not None and over.completed and not detained:  # paused just now, perhaps
+            return "completed", over.time_s, row.reason if row.state in ON_DEVICES else ""
         if row.state not in ON_DEVICES or over is None or detained:
             return row.state, row.ended_s, detained or reason
-        if over.completed:
-            return "completed", over.time_s, row.reason
         return row.off_devices, None, reason or "takes part again in the next round"
 
     def _next_try(self, row: JobRow, reason: str) -> str:
