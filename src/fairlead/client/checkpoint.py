@@ -35,7 +35,9 @@ FORMAT = 1
 CHECKPOINTS_KEPT = 2
 MANIFEST = "manifest.json"
 CHUNK = 1 << 20  # bytes read at a time
-_CHECKPOINT = re.compile("step-[0-9]{12}")
+LOCK = "lock"
+STEP = "step-"  # begins the name of a checkpoint
+_CHECKPOINT = re.compile(f"{STEP}[0-9]{{12}}")
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Checkpoints:
     def lock(self) -> bool:
         """Take the folder for this process. False: another one has it. Raises OSError."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(self.directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
@@ -231,4 +233,4 @@ def _files(part: Path) -> Iterator[Path]:
 
 
 def _name(step: int) -> str:
-    return f"step-{step:012}"
+    return f"{STEP}{step:012}"

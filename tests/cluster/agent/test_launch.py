@@ -14,6 +14,7 @@ from fairlead.cluster.agent.addresses import RankZeroAddress, assign_addresses
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.launch import (
+    DirectoryError,
     LastAccess,
     LaunchSite,
     launch,
@@ -73,3 +74,32 @@ def test_torch_connects_a_job_of_one_rank(play: Play) -> None:
         assert await server.until_output(401, "ranks 1\n")
 
     play(scenario)
+
+
+def test_a_job_that_has_saved_begins_anew_only_where_it_was_or_its_owner_says_so(
+    tmp_path: Path,
+) -> None:
+    """An empty directory may be what its storage is mounted on."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+
+    def try_it(kept_steps: int) -> None:
+        environments(tmp_path, job(1, checkpoint_dir=str(mine), kept_steps=kept_steps))
+
+    try_it(0)  # it has never saved
+    (mine / "lost+found").mkdir()
+    with pytest.raises(
+        DirectoryError, match=r"no checkpoints any more, with 40 steps gone \(mount"
+    ):
+        try_it(40)
+    (mine / "step-000000000040").mkdir()
+    try_it(40)
+    (mine / "step-000000000040").rmdir()
+    (mine / "lock").touch()  # its owner, or its script, has removed them, and left this
+    try_it(40)
+    (mine / "lock").unlink()
+    (mine / "lost+found").rmdir()
+    mine.rmdir()
+    with pytest.raises(DirectoryError, match=r"is gone, with 40 steps \(put it back"):
+        try_it(40)
+    assert not mine.exists()

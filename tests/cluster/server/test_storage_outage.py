@@ -86,8 +86,10 @@ def test_jobs_wait_for_storage_and_go_on_by_themselves(tmp_path: Path) -> None:
         assert "cordoned" not in cluster.log()
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(tmp_path: Path, ranks: int) -> None:
+@pytest.mark.parametrize(("ranks", "mount_point"), [(1, False), (3, False), (1, True)])
+def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(
+    tmp_path: Path, ranks: int, mount_point: bool
+) -> None:
     """On none of its nodes: another one's agent may be the first to look."""
     with cluster_with_storage(tmp_path) as (_, client, checkpoints):
         (job,) = client.submit([saving_job(tmp_path, ranks)])
@@ -97,14 +99,21 @@ def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(tmp_path: Path, ra
         away = tmp_path / "away"
         (folder,) = checkpoints.glob(f"{job}*")
         folder.rename(away)
+        if mount_point:  # what it is mounted on stays, and is empty
+            folder.mkdir()
         client.resume(job)
         until(lambda: client.job(job).starts >= 4, LIMIT_S, "more than one try")
         until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
         told = client.job(job)
-        gone = f"{folder}': is gone, with {told.steps:.0f} steps (put it back, or make it, empty"
+        gone = f"{folder}': is gone, with {told.steps:.0f} steps (put it back, or make it with an empty file"
+        if mount_point:
+            gone = f"{folder}': has no checkpoints any more, with {told.steps:.0f} steps gone (mount its"
         assert gone in told.reason
+        assert told.reason.endswith("an empty file 'lock' in it to begin anew)")
         assert told.steps > 5
         assert told.failures == 0
+        if mount_point:
+            folder.rmdir()  # nothing was written there
         away.rename(folder)
         until(lambda: client.job(job).state == "completed", LIMIT_S)
         done = [int(line) for line in (tmp_path / "done").read_text().splitlines()]

@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairlead.client.checkpoint import LOCK, STEP
 from fairlead.client.storage import STORAGE_ERRORS
 from fairlead.cluster.agent.addresses import RankZeroAddress
 from fairlead.cluster.agent.attempts import NodeAttempt
@@ -208,12 +209,8 @@ def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess
     last_access.what = f"checkpoint directory {str(path)!r}"
     last_access.checkpoints = True
     try:
-        if assignment.checkpoint_dir and assignment.kept_steps and not path.exists():
-            raise DirectoryError(
-                f"checkpoint directory {str(path)!r}: is gone, with {assignment.kept_steps} steps (put it "
-                "back, or make it, empty, to begin anew)",
-                "out_of_order",
-            )
+        if assignment.checkpoint_dir and assignment.kept_steps:
+            _check_not_away(path, assignment.kept_steps)
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder
         why = problem.strerror if isinstance(problem, OSError) else problem
@@ -221,6 +218,23 @@ def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess
         trouble: DirectoryTrouble = "out_of_order" if passes else "wrong_path"
         raise DirectoryError(directory_sentence(str(path), str(why)), trouble) from None
     return path
+
+
+def _check_not_away(path: Path, kept_steps: int) -> None:
+    """Raises DirectoryError where a job that has saved would begin anew because its checkpoints are away:
+    moved, or on storage that is not mounted, whose mount point is an empty directory. One that the job has
+    used, or its owner has prepared, has a lock in it, whatever else was removed."""
+    if not path.exists():
+        away = f"is gone, with {kept_steps} steps (put it back, or make it with an empty file"
+    elif any(name == LOCK or name.startswith(STEP) for name in os.listdir(path)):
+        return
+    else:
+        away = (
+            f"has no checkpoints any more, with {kept_steps} steps gone (mount its storage, or put them "
+            "back, or make an empty file"
+        )
+    why = f"{away} {LOCK!r} in it to begin anew)"
+    raise DirectoryError(directory_sentence(str(path), why), "out_of_order")
 
 
 def _identity(place: LaunchSite, attempt: NodeAttempt, checkpoints: str) -> dict[str, str]:
