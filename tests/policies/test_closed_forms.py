@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fairlead.model.cluster import Cluster
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.isolated import Isolated
-from fairlead.policies.las import AgnosticLas, fill
+from fairlead.policies.las import AgnosticLas, max_min_times
 from fairlead.policies.proportional import Proportional
 from fairlead.simulator.traces.instances import InstanceJob, snapshot_of
 from tests import oracle
@@ -47,7 +47,7 @@ def test_filling_uses_all_devices_or_gives_all_time(
     classes: list[tuple[float, float]], supply: float
 ) -> None:
     worth, devices = np.array(classes).T
-    time = fill(worth, devices, supply)
+    time = max_min_times(worth, devices, supply)
     assert time.min() >= 0
     assert time.max() <= 1
     assert devices @ time == pytest.approx(min(supply, devices.sum()))

@@ -20,8 +20,8 @@ def make(spec: str, profile: str = "default") -> Policy | Planner:
 def test_another_name_is_shown_by_the_listed_one() -> None:
     assert registry.listed_name("max_min_fairness_perf") == "las_aware"
     assert registry.listed_name("shockwave:options.toml") == "shockwave:options.toml"
-    listed = {one.name for one in registry.describe()}
-    assert {registry.listed_name(name) for e in registry.BUILT_IN for name in e.aliases} <= listed
+    to_basis = {one.name for one in registry.describe()}
+    assert {registry.listed_name(name) for e in registry.BUILT_IN for name in e.aliases} <= to_basis
 
 
 def test_names_and_aliases() -> None:

@@ -10,7 +10,7 @@ from fairlead.model.allocation_checks import devices_used, job_times
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.fifo import FastestFirstFifo
 from fairlead.policies.gavel_reference.space_sharing_fifo import GavelSpaceSharingFifo
-from fairlead.policies.space_sharing_fifo import THRESHOLD, SpaceSharingFifo
+from fairlead.policies.space_sharing_fifo import MIN_PAIR_RATE, SpaceSharingFifo
 from tests.policies.pairs import group_shares, problem, with_colocated_rates
 from tests.policies.problems import snapshots
 
@@ -66,4 +66,4 @@ def test_pairs_use_the_devices_of_fifo(snapshot: Snapshot, kept: float) -> None:
     assert devices_used(made, snapshot).tolist() == devices_used(alone, snapshot).tolist()
     assert set(np.unique(job_times(made, snapshot))) <= {0.0, 1.0}
     assert (job_times(made, snapshot) >= job_times(alone, snapshot)).all()
-    assert 2 * kept > THRESHOLD or made.job_groups.shape[0] == len(snapshot.jobs)
+    assert 2 * kept > MIN_PAIR_RATE or made.job_groups.shape[0] == len(snapshot.jobs)

@@ -11,7 +11,7 @@ from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
-from fairlead.policies.ranked import best_slot, jobs_in_force, time_left
+from fairlead.policies.ranked import best_slot, kept_slot, time_left
 from fairlead.policies.solve.assignment import assign
 
 
@@ -25,8 +25,7 @@ class AlloX:
     are free. On each type those that are shortest there begin, as many as fit; one that does not fit holds
     up those behind it. Source: AlloX (Le et al., EuroSys'20); how the program is solved, and why devices
     of a type may be taken as one: ``fairlead.policies.solve.assignment``. The bound is that of the
-    linear program;
-    jobs of several devices make it a relaxation, single ones reach it.
+    linear program, which jobs of one device reach and for which jobs of several devices are relaxed.
 
     All jobs and all devices are part of the plan, so a job may wait for a busy type where it is fast. Jobs
     that run count like those that wait, as if they could still give way on their type: with devices held
@@ -53,7 +52,7 @@ class AlloX:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares: 1 for the jobs that run, 0 for those that wait."""
-        slot = jobs_in_force(snapshot)
+        slot = kept_slot(snapshot)
         free = snapshot.capacity - _used(snapshot, slot)
         waiting = np.flatnonzero(slot < 0)
         waiting = waiting[np.argsort(-snapshot.age_s[waiting], kind="stable")]
@@ -73,8 +72,11 @@ class AlloX:
 def begin_queues(
     snapshot: Snapshot, runs: Ints, waiting: Ints, free: Floats, slot: Ints
 ) -> SolveReport:
-    """Plan these jobs that run and those that wait, on free devices and those of the former, and let the
-    first of the queues begin; slot: in place."""
+    """Plan the jobs that run and those that wait, on free devices and on those of the jobs that run, and
+    give slots to the first of the queues, in ``slot``. Returns the report of the matching.
+
+    runs, waiting: rows of jobs; free: (types,) devices; slot: (jobs,) -1 = waits.
+    """
     jobs = np.append(runs, waiting)
     best = best_slot(snapshot)[jobs]
     scale, accelerator_index = snapshot.job_scale[jobs], snapshot.accelerator_of_slot[slot[runs]]

@@ -15,7 +15,7 @@ from fairlead.policies.solve.share_problem import ShareProblem
 
 
 def by_slot(snapshot: Snapshot, share_by_type: Floats) -> Floats:
-    """(jobs, slots) from (jobs, types): on the first slot type of each accelerator type."""
+    """(jobs, slots) shares from (jobs, types) shares, on the first slot type of each accelerator type."""
     share = np.zeros((len(share_by_type), len(snapshot.slots)))
     share[:, first_slot(snapshot)] = share_by_type
     return share

@@ -11,15 +11,15 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import by_class
 from fairlead.policies.linear_objectives import (
     SHORTFALL_TOLERANCE,
-    Interior,
-    excess,
-    keyed,
-    largest,
-    needed,
+    InteriorShares,
+    allocation_violation,
+    deadline_rates,
+    late_jobs,
+    maximise_sum,
     pairs_where_they_pay,
     prices,
-    unmet,
-    worth_more,
+    problem_by_need,
+    scale_rates,
 )
 from fairlead.policies.solve.linear_objectives import (
     JobRates,
@@ -53,7 +53,7 @@ class ThroughputPerCost:
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s per $/h, of all jobs."""
-        return _per_dollar(snapshot, made, prices(snapshot, self.name))
+        return _rate_per_dollar(snapshot, made, prices(snapshot, self.name))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +83,7 @@ class ThroughputPerCostDeadlines:
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s per $/h, of all jobs."""
-        return _per_dollar(snapshot, made, prices(snapshot, self.name))
+        return _rate_per_dollar(snapshot, made, prices(snapshot, self.name))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +119,7 @@ class SpaceSharingThroughputPerCostDeadlines:
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s per $/h, of all jobs."""
-        return _per_dollar(snapshot, made, prices(snapshot, self.name))
+        return _rate_per_dollar(snapshot, made, prices(snapshot, self.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +142,13 @@ class MinCost:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         problem = ShareProblem.of(snapshot)
-        return _cheapest(snapshot, prices(snapshot, self.name), problem, RateDemand.none(problem))
+        return _best_ratio_allocation(
+            snapshot, prices(snapshot, self.name), problem, RateDemand.none(problem)
+        )
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The part of the money that is well spent."""
-        return _without_waste(snapshot, made, prices(snapshot, self.name))
+        return _cost_efficiency(snapshot, made, prices(snapshot, self.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,20 +169,20 @@ class MinCostDeadlines:
         """The shares, certified at the least shortfall."""
         problem, demand = _deadline_demand(snapshot, space_sharing=False, all_or_none=False)
         return _report_unmet(
-            snapshot, _cheapest(snapshot, prices(snapshot, self.name), problem, demand)
+            snapshot, _best_ratio_allocation(snapshot, prices(snapshot, self.name), problem, demand)
         )
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The part of the money that is well spent."""
-        return _without_waste(snapshot, made, prices(snapshot, self.name))
+        return _cost_efficiency(snapshot, made, prices(snapshot, self.name))
 
 
 def most_per_dollar(
-    snapshot: Snapshot, price: Floats, interior: Interior | None = None
+    snapshot: Snapshot, price: Floats, interior: InteriorShares | None = None
 ) -> Allocation:
-    """The largest sum of throughputs over prices, (slots,)."""
+    """The allocation with the largest sum of throughputs over prices. price: (slots,)."""
     problem, worth = ShareProblem.of(snapshot), np.ones(len(snapshot.jobs))
-    return largest(snapshot, worth, 1.0 / price, problem, RateDemand.none(problem), interior)
+    return maximise_sum(snapshot, worth, 1.0 / price, problem, RateDemand.none(problem), interior)
 
 
 def _with_deadlines(
@@ -189,7 +191,7 @@ def _with_deadlines(
     """The most throughput per cost at the least shortfall, and the shortfall. price: (slots,)."""
     problem, demand = _deadline_demand(snapshot, space_sharing, all_or_none)
     worth = np.ones(len(snapshot.jobs))
-    made = largest(
+    made = maximise_sum(
         snapshot, worth, 1.0 / price, problem, demand, sum_analytic_centre if all_or_none else None
     )
     return _report_unmet(snapshot, made), demand.shortfall
@@ -198,11 +200,12 @@ def _with_deadlines(
 def _deadline_demand(
     snapshot: Snapshot, space_sharing: bool, all_or_none: bool
 ) -> tuple[ShareProblem, RateDemand]:
-    """all_or_none: needs that cannot all be met are given up; deadlines that have passed ask nothing."""
-    rate = needed(snapshot)
+    """The problem, and what deadlines ask for in it. all_or_none: where not all needs can be met, none
+    counts; nor does a deadline that has passed."""
+    rate = deadline_rates(snapshot)
     if all_or_none:
         rate[np.isinf(rate)] = 0.0
-    problem = keyed(snapshot, rate, space_sharing)
+    problem = problem_by_need(snapshot, rate, space_sharing)
     asked = rate[problem.classes.first]
     demand = least_shortfall(problem, asked)
     beyond = bool((asked > np.where(problem.can_run, problem.best, 0.0)).any())
@@ -212,15 +215,16 @@ def _deadline_demand(
 
 
 def _report_unmet(snapshot: Snapshot, made: Allocation) -> Allocation:
-    late = unmet(snapshot, made, needed(snapshot))
+    """The allocation with the jobs that will be late in its report."""
+    late = late_jobs(snapshot, made, deadline_rates(snapshot))
     return replace(made, report=replace(made.report, unmet=late))
 
 
-def _cheapest(
+def _best_ratio_allocation(
     snapshot: Snapshot, price: Floats, problem: ShareProblem, demand: RateDemand
 ) -> Allocation:
-    """The best ratio and, at it, the most work. price: (slots,)."""
-    worth = _best_prices(problem, price)
+    """The allocation with the best ratio and, at it, the most work. price: (slots,)."""
+    worth = _least_cost_of_rate(problem, price)
     if not worth.any():
         nothing = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
         report = SolveReport("optimal", 0.0, 0.0)
@@ -229,7 +233,7 @@ def _cheapest(
     ratio, proof = best_ratio(problem, value, price, demand)
     solution = at_ratio(problem, value, price, demand, ratio)
     made = by_class(snapshot, problem, solution, SolveReport("optimal"))
-    reached = _without_waste(snapshot, made, price)
+    reached = _cost_efficiency(snapshot, made, price)
     jobs = JobRates(snapshot.solo_rate, snapshot.job_scale)
     return check_allocation(
         replace(
@@ -240,7 +244,7 @@ def _cheapest(
                 ratio_bound(
                     problem, value, price, demand, prices=proof, jobs=jobs, reached=reached
                 ),
-                excess(snapshot, made),
+                allocation_violation(snapshot, made),
                 solution.iterations,
             ),
         ),
@@ -248,22 +252,25 @@ def _cheapest(
     )
 
 
-def _best_prices(problem: ShareProblem, price: Floats) -> Floats:
-    """(classes,) $/h for a step/s where it is cheapest, 0 where a job can run nowhere."""
+def _least_cost_of_rate(problem: ShareProblem, price: Floats) -> Floats:
+    """(classes,) $/h for a step/s on the slot type where that is cheapest; 0 for a job that can run
+    nowhere."""
     per_dollar = (problem.rate / price).max(axis=1) / problem.scale
     return np.asarray(
         np.divide(1.0, per_dollar, out=np.zeros_like(per_dollar), where=per_dollar > 0)
     )
 
 
-def _per_dollar(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
-    return float(effective_throughput(made, worth_more(snapshot, 1.0 / price)).sum())
+def _rate_per_dollar(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
+    """Steps/s per $/h, of all jobs. price: (slots,)."""
+    return float(effective_throughput(made, scale_rates(snapshot, 1.0 / price)).sum())
 
 
-def _without_waste(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
-    """What the work would cost where each job is cheapest, over what it costs; 0 where there is none."""
+def _cost_efficiency(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
+    """What the work would cost if each job ran where it is cheapest, over what it costs; 0 where no work is
+    done."""
     problem = ShareProblem.of(snapshot)
-    worth = _best_prices(problem, price)[problem.classes.of]
+    worth = _least_cost_of_rate(problem, price)[problem.classes.of]
     work = float(worth @ effective_throughput(made, snapshot))
     scale = snapshot.job_scale[group_members(made, snapshot)[:, 0]]
     return work / float(scale @ (made.share @ price)) if work > 0 else 0.0

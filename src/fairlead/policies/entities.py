@@ -54,7 +54,8 @@ class Entities:
         return np.array([entity.policy == "fifo" for entity in self.tree])
 
     def of(self, snapshot: Snapshot) -> Ints:
-        """(jobs,) the entity of each job: that which its tenant names; the root where there is no file."""
+        """(jobs,) position of the entity that each job's tenant names; the root where there is no file.
+        Raises ConfigError for a tenant that names none."""
         if not self.source_path:
             return np.zeros(len(snapshot.jobs), np.int64)
         position = {entity.path: i for i, entity in enumerate(self.tree) if i}
@@ -88,7 +89,7 @@ def read_entities(path: str | Path) -> Entities:
 def _entities(
     source_path: str, path: str, table: dict[str, Any], parent: int, position: int
 ) -> Iterator[Entity]:
-    """The entity at a path and those inside, which are to stand at ``position`` and behind."""
+    """The entity at a path, whose position in the tree is ``position``, and then those inside it."""
     field = path.replace("/", ".")
     weight, policy = table.get("weight", 1.0), table.get("policy", "fairness")
     is_number = isinstance(weight, int | float) and not isinstance(weight, bool)

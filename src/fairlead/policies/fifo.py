@@ -15,6 +15,7 @@ from fairlead.model.plan import PlannerState, RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
 from fairlead.policies.hash_random import hash_choice
+from fairlead.policies.ranked import slot_in_force
 from fairlead.policies.rounds_only import RoundsOnlyPlanner
 
 
@@ -74,13 +75,7 @@ class FifoShares:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
         queue = _Queue(snapshot, heterogeneity_aware=False, seed=self.seed)
-        in_force = (
-            snapshot.share
-            if not snapshot.space_sharing
-            else snapshot.share[snapshot.group_members[:, 1] < 0]
-        )
-        previous = np.where(in_force.max(axis=1) > 0, in_force.argmax(axis=1), -1)
-        job, slot = queue.fill(previous)
+        job, slot = queue.fill(slot_in_force(snapshot))
         share = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
         share[job, slot] = 1.0
         return check_allocation(allocation(snapshot, share, SolveReport("closed-form")), snapshot)
@@ -173,6 +168,7 @@ class _Queue:
         return np.asarray(could)
 
     def _choose(self, job: int, fits: Bools) -> int:
+        """The slot for a job, of the (slots,) that could take it."""
         if self.heterogeneity_aware:
             best = int(np.where(fits, self.rate[job], -1.0).argmax())
             here = int(self.previous[job])

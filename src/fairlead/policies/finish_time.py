@@ -1,4 +1,4 @@
-"""Finish-time fairness: how late a job is against a part of the cluster of its own."""
+"""Finish-time fairness: a job's finish time over that on a part of the cluster of its own."""
 
 from dataclasses import dataclass, replace
 
@@ -113,7 +113,8 @@ class SpaceSharingFinishTime:
 
 
 def _requirements(snapshot: Snapshot, rate: Floats) -> Requirements:
-    """In time c_i + n_i / I_i; 1 where a job can run nowhere. rate: (jobs,) I_i."""
+    """The requirements of rho = 1: the steps left in c_i + n_i / I_i seconds, or in 1 where a job can run
+    nowhere. rate: (jobs,) I_i."""
     finish_s = snapshot.isolated_s + snapshot.steps_left * inverse_rate(rate)
     isolated = np.where(finish_s > 0, finish_s, 1.0)
     return Requirements(snapshot.steps_left, snapshot.age_s, isolated)

@@ -38,12 +38,12 @@ class Gandiva:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
-        pairs = _lasting(snapshot)
+        pairs = _lasting_pairs(snapshot)
         position = _position(snapshot)
-        packs = snapshot.job_scale.sum() > snapshot.capacity.sum()
-        if packs:
+        overloaded = snapshot.job_scale.sum() > snapshot.capacity.sum()
+        if overloaded:
             pairs, position = self._pair_at_random(snapshot, pairs, position)
-        in_force = pairs if packs else pairs[:0]
+        in_force = pairs if overloaded else pairs[:0]
         solo = np.setdiff1d(np.arange(len(snapshot.jobs)), in_force)
         groups = len(solo) + len(in_force)
         share = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
@@ -75,7 +75,7 @@ def _position(snapshot: Snapshot) -> int:
     return int.from_bytes(basis[0], "little") if basis else 0
 
 
-def _lasting(snapshot: Snapshot) -> Ints:
+def _lasting_pairs(snapshot: Snapshot) -> Ints:
     """(pairs, 2) positions of the jobs of those pairs that go on."""
     previous = snapshot.previous
     none: Ints = np.zeros((0, 2), np.int64)
@@ -94,6 +94,7 @@ def _lasting(snapshot: Snapshot) -> Ints:
 
 
 def _equal_parts(snapshot: Snapshot, jobs: Ints, groups: int) -> Floats:
-    """(jobs, slots) what a job group with these jobs' devices gets if there are so many job groups."""
+    """(jobs, slots) the share of a job group with as many devices as each of these jobs, where ``groups``
+    job groups divide the cluster."""
     part = snapshot.capacity / groups / snapshot.job_scale[jobs][:, None]
     return by_slot(snapshot, part / np.maximum(part.sum(axis=1), 1.0)[:, None])

@@ -1,4 +1,4 @@
-"""Gandiva_fair: every tenant its part of every type, then trade."""
+"""Gandiva_fair: every tenant gets its part of every type, and then tenants trade."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation, violation
-from fairlead.policies.las import fill
+from fairlead.policies.las import max_min_times
 from fairlead.policies.ranked import best_slot
 from fairlead.policies.solve.bilateral_trades import TradeMarket, trade
 
@@ -25,9 +25,8 @@ class GandivaFair:
 
     Then jobs of one job type and tenant trade as one: those whose rate on type a over that on b is largest
     buy devices of a from those for whom it is smallest, and pay in devices of b, at the second largest ratio
-    (``fairlead.policies.solve.bilateral_trades``). Both ends gain or lose nothing, so t_i >= t_i^eq for
-    every job, and so for
-    every tenant. Devices that nobody needs at first are exchanged one for one. The objective is
+    (``fairlead.policies.solve.bilateral_trades``). Neither side loses, so t_i >= t_i^eq for every job, and
+    so for every tenant. Devices that nobody needs at first are exchanged one for one. The objective is
     sum_i t_i / t_i^eq; how far it can rise under t_i >= t_i^eq is a linear program, of which trading is
     a decentralised, approximate solution.
 
@@ -71,11 +70,13 @@ def fair_shares(snapshot: Snapshot, runs: Bools) -> Floats:
     np.maximum.at(tickets, tenant, weight)
     known = demand > 0
     devices = np.zeros(count)
-    devices[known] = demand[known] * fill(demand[known] / tickets[known], demand[known], total)
+    devices[known] = demand[known] * max_min_times(
+        demand[known] / tickets[known], demand[known], total
+    )
     time = np.minimum(devices[tenant] / scale, 1.0)  # of a tenant with a single job
     for several in np.flatnonzero(np.bincount(tenant, minlength=count) > 1).tolist():
         its = np.flatnonzero(tenant == several)
-        time[its] = fill(scale[its] / weight[its], scale[its], float(devices[several]))
+        time[its] = max_min_times(scale[its] / weight[its], scale[its], float(devices[several]))
     share[jobs] = np.outer(time, snapshot.capacity / total)
     return share
 
@@ -88,7 +89,7 @@ def tenants(snapshot: Snapshot) -> Ints:
 
 
 def _traded(snapshot: Snapshot, rate: Floats, fair: Floats) -> Floats:
-    """(jobs, types) shares after trade; jobs of a tenant and class are one owner."""
+    """(jobs, types) shares after trade; the jobs of one tenant and class trade as one owner."""
     named = np.array([name != "" for name in snapshot.tenants], np.bool_)[snapshot.tenant]
     key = np.column_stack([np.where(named, snapshot.tenant, -1), snapshot.job_class])
     _, first, owner = np.unique(key, axis=0, return_index=True, return_inverse=True)

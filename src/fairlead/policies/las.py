@@ -20,8 +20,7 @@ from fairlead.policies.parametric_level import MIN_PAIR_GAIN, PAIR_PENALTY
 from fairlead.policies.solve.job_classes import group
 from fairlead.policies.solve.level_problem import ParametricDemand
 from fairlead.policies.solve.max_min import MaxMin, solve
-from fairlead.policies.solve.parametric_level import MIN_CLASSES
-from fairlead.policies.solve.parametric_level import solve_level as solve_levels
+from fairlead.policies.solve.parametric_level import MAX_SIMPLEX_RATES, solve_level
 from fairlead.policies.solve.share_problem import ShareProblem
 from fairlead.policies.solve.space_sharing import LevelSolution, max_min
 
@@ -46,9 +45,8 @@ class Las:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified; a linear program over classes of jobs
-        (``fairlead.policies.solve.max_min``), or,
-        where hardly two jobs are alike, an interior point over jobs
-        (``fairlead.policies.solve.parametric_level``)."""
+        (``fairlead.policies.solve.max_min``), or, where hardly two jobs are alike, an interior-point method
+        over jobs (``fairlead.policies.solve.parametric_level``)."""
         problem = las_problem(snapshot)
         if exceeds_simplex_limit(problem):
             return las_by_jobs(snapshot)
@@ -61,7 +59,7 @@ class Las:
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The smallest normalised throughput."""
-        return lowest(effective_throughput(made, snapshot), _worth(snapshot))
+        return lowest_level(effective_throughput(made, snapshot), _worth(snapshot))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,14 +84,14 @@ class AgnosticLas:
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The smallest time, times devices over weight."""
-        return lowest(job_times(made, snapshot), snapshot.job_scale / snapshot.weight)
+        return lowest_level(job_times(made, snapshot), snapshot.job_scale / snapshot.weight)
 
     def _closed_form(self, snapshot: Snapshot) -> Allocation:
         capacity, total = snapshot.capacity, float(snapshot.capacity.sum())
         worth = snapshot.job_scale / snapshot.weight
         classes = group(snapshot.job_class)
         devices = classes.count * snapshot.job_scale[classes.first]
-        time = fill(worth[classes.first], devices, total)[classes.of]
+        time = max_min_times(worth[classes.first], devices, total)[classes.of]
         mix = capacity / total if total > 0 else capacity
         share = by_slot(snapshot, np.outer(time, mix))
         report = SolveReport(
@@ -141,7 +139,7 @@ class SpaceSharingLas:
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The smallest normalised throughput."""
-        return lowest(effective_throughput(made, snapshot), _worth(snapshot))
+        return lowest_level(effective_throughput(made, snapshot), _worth(snapshot))
 
 
 def basis_of(snapshot: Snapshot) -> tuple[bytes, ...]:
@@ -167,7 +165,7 @@ def las_problem(snapshot: Snapshot) -> MaxMin:
 def exceeds_simplex_limit(problem: MaxMin) -> bool:
     """Whether the simplex method would take too long, or hardly two jobs are alike."""
     distinct_rates = 2 * len(problem.classes.id) > len(problem.job_class)
-    most = MIN_CLASSES if distinct_rates else MAX_EXACT_RATES
+    most = MAX_SIMPLEX_RATES if distinct_rates else MAX_EXACT_RATES
     return bool(np.count_nonzero(problem.class_worth) > most)
 
 
@@ -185,7 +183,7 @@ def las_by_jobs(snapshot: Snapshot) -> Allocation:
         age=np.zeros_like(need),
         isolated=np.ones_like(need),
     )
-    share, report = solve_levels(problem)
+    share, report = solve_level(problem)
     assert report.objective is not None
     assert report.bound is not None
     if report.objective > 0:
@@ -200,7 +198,7 @@ def space_sharing_shares(
     made = by_class(snapshot, problem, found.solution, SolveReport("optimal"))
     report = SolveReport(
         "optimal",
-        objective=lowest(effective_throughput(made, snapshot), worth),
+        objective=lowest_level(effective_throughput(made, snapshot), worth),
         bound=found.bound,
         iterations=found.iterations,
         warm=found.solution.warm,
@@ -214,13 +212,14 @@ def _worth(snapshot: Snapshot) -> Floats:
     return inverse_rate(proportional_rate(snapshot)) * snapshot.job_scale / snapshot.weight
 
 
-def lowest(amount: Floats, worth: Floats) -> float:
-    """The smallest amount times worth, of jobs that are worth something; 0 where there is none."""
+def lowest_level(amount: Floats, worth: Floats) -> float:
+    """The smallest amount times worth among the jobs with worth > 0; 0 where there is none."""
     return float((amount * worth).min(where=worth > 0, initial=np.inf)) if worth.any() else 0.0
 
 
-def fill(worth: Floats, devices: Floats, supply: float) -> Floats:
-    """(classes,) times y = min(1, z / worth) with the largest z that sum(devices * y) <= supply allows.
+def max_min_times(worth: Floats, devices: Floats, supply: float) -> Floats:
+    """(classes,) shares of time y = min(1, z / worth), with the largest z for which sum(devices * y) <=
+    supply.
 
     worth: what a share of 1 is worth to a job of the class; devices: of all jobs of the class.
     """

@@ -31,23 +31,23 @@ DEADLINE_TOLERANCE = (
     1e-5  # a deadline is met at this much less than the throughput that it asks for, relative
 )
 
-# (classes, slots) shares of a problem with values (classes, slots) and needs; None = not found
-Interior: TypeAlias = Callable[[ShareProblem, Floats, RateDemand], Floats | None]
+# Makes (classes, slots) shares of a problem with values (classes, slots) and needs; None = not found
+InteriorShares: TypeAlias = Callable[[ShareProblem, Floats, RateDemand], Floats | None]
 
 
-def largest(
+def maximise_sum(
     snapshot: Snapshot,
     worth: Floats,
     per_step: Floats,
     problem: ShareProblem,
     demand: RateDemand,
-    interior: Interior | None = None,
+    interior: InteriorShares | None = None,
 ) -> Allocation:
-    """max sum_i worth_i sum_j per_step_j T_ij x_ij with the needs met but for their shortfall.
+    """The allocation with max sum_i worth_i sum_j per_step_j T_ij x_ij, and the needs met but for their
+    shortfall, certified.
 
-    worth: (jobs,) the same for all jobs of a class; per_step: (slots,). interior: what to
-    have instead of the shares at which the simplex method ends, where there are no pairs and all needs can
-    be met.
+    worth: (jobs,) the same for all jobs of a class; per_step: (slots,); interior: makes the shares in place
+    of the simplex method, where there are no pairs and all needs can be met.
     """
     value = worth[problem.classes.first][:, None] * per_step
     previous = () if snapshot.previous is None else snapshot.previous.report.basis
@@ -57,7 +57,7 @@ def largest(
         inner = interior(problem, value, demand)
         if inner is not None:
             made = allocation(snapshot, inner[problem.classes.of], made.report)
-    objective = float(worth @ effective_throughput(made, worth_more(snapshot, per_step)))
+    objective = float(worth @ effective_throughput(made, scale_rates(snapshot, per_step)))
     jobs = (
         JobRates(snapshot.solo_rate, snapshot.job_scale) if problem.colocated_rate is None else None
     )
@@ -65,7 +65,7 @@ def largest(
         "optimal",
         objective=objective,
         bound=sum_bound(problem, value, demand, best.prices, jobs),
-        violation=excess(snapshot, made),
+        violation=allocation_violation(snapshot, made),
         iterations=best.solution.iterations,
         warm=best.solution.warm,
         basis=best.solution.basis,
@@ -74,7 +74,7 @@ def largest(
 
 
 def pairs_where_they_pay(without_pairs: Allocation, with_pairs: Allocation) -> Allocation:
-    """The packed answer, or the plain one with the bound of the packed where pairs gain nothing."""
+    """The allocation with pairs; where pairs gain nothing, the one without them and the other's bound."""
     assert without_pairs.report.objective is not None
     assert with_pairs.report.objective is not None
     if with_pairs.report.objective > without_pairs.report.objective * (1 + MIN_PAIR_GAIN):
@@ -85,15 +85,15 @@ def pairs_where_they_pay(without_pairs: Allocation, with_pairs: Allocation) -> A
     return replace(without_pairs, report=report)
 
 
-def excess(snapshot: Snapshot, made: Allocation) -> float:
-    """Largest excess over a job's time or a type's devices, relative to it."""
+def allocation_violation(snapshot: Snapshot, made: Allocation) -> float:
+    """The largest excess of an allocation over a job's time or a type's devices, relative to it."""
     used, time = tally_allocation(made, snapshot)
     devices = float((used / np.maximum(snapshot.capacity, 1.0)).max())
     return max(0.0, devices - 1.0, float(time.max(initial=0.0)) - 1.0)
 
 
-def worth_more(snapshot: Snapshot, per_step: Floats) -> Snapshot:
-    """The snapshot with rates times per_step (slots,)."""
+def scale_rates(snapshot: Snapshot, per_step: Floats) -> Snapshot:
+    """The snapshot with all rates multiplied by ``per_step``, (slots,)."""
     if (per_step == 1).all():
         return snapshot
     colocated_rate = None if snapshot.colocated_rate is None else snapshot.colocated_rate * per_step
@@ -117,8 +117,9 @@ def prices(snapshot: Snapshot, policy: str) -> Floats:
     return price
 
 
-def needed(snapshot: Snapshot) -> Floats:
-    """(jobs,) steps/s on which a job is done at its deadline; 0 = it has none, inf = it is too late."""
+def deadline_rates(snapshot: Snapshot) -> Floats:
+    """(jobs,) steps/s with which a job ends at its deadline; 0 = it has none, inf = the deadline has
+    passed."""
     dated = np.isfinite(snapshot.deadline_s) & (snapshot.steps_left > 0)
     late = dated & (snapshot.deadline_s <= 0)
     in_time = dated & ~late
@@ -127,8 +128,8 @@ def needed(snapshot: Snapshot) -> Floats:
     return rate
 
 
-def keyed(snapshot: Snapshot, need: Floats, space_sharing: bool) -> ShareProblem:
-    """Jobs of one class and need are alike."""
+def problem_by_need(snapshot: Snapshot, need: Floats, space_sharing: bool) -> ShareProblem:
+    """The problem in which jobs of one class and one need, (jobs,) steps/s, are a class."""
     rows = np.column_stack([snapshot.job_class.astype(np.float64), need])
     if not need.any():
         return ShareProblem.of(snapshot, space_sharing=space_sharing)
@@ -136,7 +137,7 @@ def keyed(snapshot: Snapshot, need: Floats, space_sharing: bool) -> ShareProblem
     return ShareProblem.of(snapshot, key.reshape(-1).astype(np.int64), space_sharing=space_sharing)
 
 
-def unmet(snapshot: Snapshot, made: Allocation, need: Floats) -> tuple[int, ...]:
+def late_jobs(snapshot: Snapshot, made: Allocation, need: Floats) -> tuple[int, ...]:
     """Ids of the jobs that will be late at these shares."""
     late = effective_throughput(made, snapshot) < need * (1 - DEADLINE_TOLERANCE)
     return tuple(snapshot.jobs[late].tolist())

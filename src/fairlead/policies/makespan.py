@@ -88,6 +88,6 @@ class SpaceSharingMakespan:
 
 
 def requirements(snapshot: Snapshot) -> Requirements:
-    """The steps left in time 1."""
+    """The requirements of a makespan of 1 s: all steps that are left."""
     jobs = len(snapshot.jobs)
     return Requirements(snapshot.steps_left, np.zeros(jobs), np.ones(jobs))

@@ -19,7 +19,9 @@ from fairlead.policies.solve.nash import (
 from fairlead.policies.solve.share_problem import ShareProblem
 
 _MIN_SHARE_GAIN = 1e-9  # shares that add less than this part of a job's throughput are taken back
-_FREE = 1e-12  # spending less than this part of its weight, a job is in nobody's way
+_SPENDING_TOLERANCE = (
+    1e-12  # spending less than this part of its weight, a job takes nothing from others
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +94,7 @@ def partial_allocation(problem: ShareProblem, weight: Floats, found: Equilibrium
     with_all = _throughput(problem, found)
     pays = problem.scale * (found.share @ found.price[problem.accelerator_of_slot])
     fraction = np.ones(len(count))
-    for c in np.flatnonzero(pays > _FREE * weight):
+    for c in np.flatnonzero(pays > _SPENDING_TOLERANCE * weight):
         others = count.copy()
         others[c] -= 1
         there = (others > 0) & problem.can_run
@@ -167,7 +169,7 @@ def _can_run(snapshot: Snapshot) -> Bools:
 
 
 def _mean(throughput: Floats, unit_rate: Floats, weight: Floats) -> float:
-    """The weighted geometric mean of throughput / unit; 0 where one is 0, or there is none."""
+    """The weighted geometric mean of throughput / unit_rate; 0 where one is 0, or there is none."""
     if not len(throughput) or not throughput.min() > 0:
         return 0.0
     return float(np.exp(weight @ np.log(throughput / unit_rate) / weight.sum()))

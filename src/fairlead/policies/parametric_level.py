@@ -33,10 +33,10 @@ class Requirements:
     age: Floats  # (jobs,)
     isolated: Floats  # (jobs,) > 0
 
-    def level(self, rate: Floats, say: Bools) -> float:
-        """The largest theta that these rates (jobs,) need, over the jobs that have a say."""
+    def level(self, rate: Floats, counted: Bools) -> float:
+        """The largest theta that these rates (jobs,) need, over the jobs that are counted, (jobs,)."""
         level = (self.age + self.steps * inverse_rate(rate)) / self.isolated
-        return float(level.max(where=say, initial=0.0))
+        return float(level.max(where=counted, initial=0.0))
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """The level that shares reach; inf where a job that could run gets nothing."""
@@ -47,10 +47,10 @@ class Requirements:
         return self.level(rate, can)
 
     def measure_agnostic(self, snapshot: Snapshot, made: Allocation, rate: Floats) -> float:
-        """The same at one rate of each job on every slot type; rate: (jobs, slots)."""
-        got = rate.max(axis=1, initial=0.0) * job_times(made, snapshot)
+        """As ``measure``, at one rate of each job on every slot type. rate: (jobs, slots)."""
+        throughput = rate.max(axis=1, initial=0.0) * job_times(made, snapshot)
         can = rate.any(axis=1) & (self.steps > 0)
-        return self.level(got, can) if (got[can] > 0).all() else float("inf")
+        return self.level(throughput, can) if (throughput[can] > 0).all() else float("inf")
 
     def rate(self, level: float) -> Floats:
         """(jobs,) steps/s that each job needs at a level; 0 where it has no steps left."""
@@ -62,10 +62,10 @@ def parametric_singles(
     snapshot: Snapshot,
     agnostic: Floats | None,
     need: Requirements,
-    interior: "Interior | None" = None,
+    interior: "InteriorAllocation | None" = None,
 ) -> Allocation:
-    """The best shares of jobs alone; agnostic: (jobs, slots) rates in place of the jobs' own; interior:
-    what to have instead of the shares at which the simplex method ends."""
+    """The allocation with the least level, without pairs. agnostic: (jobs, slots) rates in place of the jobs'
+    own; interior: makes the allocation at that level in place of the simplex method."""
     rate = snapshot.solo_rate if agnostic is None else agnostic
     problem = ParametricDemand(
         job_type=snapshot.job_type,
@@ -80,9 +80,9 @@ def parametric_singles(
     gain = inverse_rate(proportional_rate(snapshot))
     previous = None if snapshot.previous is None else snapshot.previous.report
     share, report = solve_level(problem, gain, previous)
-    inner = interior(snapshot, rate, False, need, report.objective) if interior else None
-    if inner is not None:
-        return check_allocation(replace(inner, report=report), snapshot)
+    from_interior = interior(snapshot, rate, False, need, report.objective) if interior else None
+    if from_interior is not None:
+        return check_allocation(replace(from_interior, report=report), snapshot)
     made = allocation(snapshot, share, report)
     if report.objective and agnostic is None:
         made = least_migration(
@@ -92,10 +92,10 @@ def parametric_singles(
 
 
 def parametric_pairs(
-    snapshot: Snapshot, need: Requirements, interior: "Interior | None" = None
+    snapshot: Snapshot, need: Requirements, interior: "InteriorAllocation | None" = None
 ) -> Allocation:
-    """The best shares of jobs alone and in pairs. Without ``interior``, shares without pairs where those
-    reach the same level."""
+    """The allocation with the least level, with pairs; where shares without pairs reach the same level,
+    those. interior: makes the allocation at that level, with pairs, in place of the simplex method."""
     rows = np.column_stack([snapshot.job_type, need.steps, need.age, need.isolated])
     _, key = np.unique(rows, axis=0, return_inverse=True)
     problem = ShareProblem.of(snapshot, key.reshape(-1), space_sharing=True)
@@ -103,31 +103,33 @@ def parametric_pairs(
     steps, age, isolated = need.steps[first], need.age[first], need.isolated[first]
     gain = inverse_rate(proportional_rate(snapshot))[first]
     found = min_level(problem, steps, age, isolated, gain, 0.0 if interior else PAIR_PENALTY)
-    say = problem.can_run[problem.classes.of] & (need.steps > 0)
+    counted = problem.can_run[problem.classes.of] & (need.steps > 0)
     rate = snapshot.solo_rate
-    inner = interior(snapshot, rate, True, need, found.level) if interior else None
-    if inner is not None:
-        made = inner
+    from_interior = interior(snapshot, rate, True, need, found.level) if interior else None
+    if from_interior is not None:
+        made = from_interior
     else:
         single = replace(problem, colocated_rate=None)
         without_pairs = min_level(single, steps, age, isolated, gain, 0.0)
         if without_pairs.level <= found.level * (1 + MIN_PAIR_GAIN):
             problem, found = single, replace(without_pairs, bound=found.bound)
         made = by_class(snapshot, problem, found.solution, SolveReport("optimal"))
-    reached = found.level if inner else need.level(effective_throughput(made, snapshot), say)
+    reached = (
+        found.level if from_interior else need.level(effective_throughput(made, snapshot), counted)
+    )
     report = SolveReport(
         "optimal", objective=reached, bound=found.bound, iterations=found.iterations
     )
     made = replace(made, report=report)
-    if inner is None and reached:
-        least = need.rate(reached * (1 + OBJECTIVE_TOLERANCE)) * say
+    if from_interior is None and reached:
+        least = need.rate(reached * (1 + OBJECTIVE_TOLERANCE)) * counted
         made = least_migration(
             snapshot, made, least, space_sharing=problem.colocated_rate is not None
         )
     return check_allocation(made, snapshot)
 
 
-Interior: TypeAlias = Callable[
+InteriorAllocation: TypeAlias = Callable[
     [Snapshot, Floats, bool, Requirements, float | None], Allocation | None
 ]
 

@@ -13,9 +13,9 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.plan import Policy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.hash_random import hash_choices
-from fairlead.policies.linear_objectives import excess
+from fairlead.policies.linear_objectives import allocation_violation
 
-MAX_PARTS = 4096  # parts
+MAX_PARTS = 4096
 
 
 @runtime_checkable
@@ -76,7 +76,7 @@ class Partition:
         parts = max(1, min(self.parts, len(snapshot.jobs), int(snapshot.capacity.sum())))
         jobs = deal_jobs(snapshot, parts, self.seed)
         capacity = deal_devices(snapshot.capacity, parts)
-        bases = _split(snapshot.previous, parts)
+        bases = _split_bases(snapshot.previous, parts)
         made = [
             self.inner.allocate(part_of(snapshot, np.flatnonzero(jobs == p), capacity[p], bases[p]))
             for p in range(parts)
@@ -86,7 +86,7 @@ class Partition:
         return check_allocation(replace(joined, report=report), snapshot)
 
     def _report(self, snapshot: Snapshot, joined: Allocation) -> SolveReport:
-        report = replace(joined.report, violation=excess(snapshot, joined))
+        report = replace(joined.report, violation=allocation_violation(snapshot, joined))
         if not isinstance(self.inner, MeasuringPolicy):
             return report
         bound = None
@@ -96,7 +96,8 @@ class Partition:
 
 
 def deal_devices(capacity: Floats, parts: int) -> Floats:
-    """(parts, types) whole devices. Where a type leaves a rest, the next type goes on behind it."""
+    """(parts, types) whole devices. Those of a type that cannot be divided evenly go to the parts in turn,
+    from the part after the last that got one of the type before."""
     out = np.tile(capacity // parts, (parts, 1))
     leftover = (capacity - out.sum(axis=0)).astype(np.int64)
     turn = np.arange(leftover.sum()) % parts
@@ -152,7 +153,7 @@ def part_of(
 
 
 def _join(made: Sequence[Allocation]) -> Allocation:
-    """All job groups, those of one job first and by id, with what the reports have in common."""
+    """All job groups, those of one job first and by id, with one report of all parts."""
     width = max(a.job_groups.shape[1] for a in made)
     groups = np.concatenate(
         [
@@ -174,13 +175,13 @@ def _join(made: Sequence[Allocation]) -> Allocation:
 
 
 def _joined_bases(made: Sequence[Allocation]) -> tuple[bytes, ...]:
-    """How many belong to each part, then all of them."""
+    """The bases of all parts as one, for ``_split_bases``: how many belong to each part, then all of them."""
     lengths = np.array([len(a.report.basis) for a in made], np.int64)
     return (lengths.tobytes(), *(basis for a in made for basis in a.report.basis))
 
 
-def _split(previous: Allocation | None, parts: int) -> list[tuple[bytes, ...]]:
-    """The bases of the parts, nothing where there were other parts."""
+def _split_bases(previous: Allocation | None, parts: int) -> list[tuple[bytes, ...]]:
+    """The bases of the parts, from ``_joined_bases``; empty where the number of parts was another."""
     nothing: list[tuple[bytes, ...]] = [()] * parts
     if previous is None or not previous.report.basis:
         return nothing

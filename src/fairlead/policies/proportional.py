@@ -14,7 +14,7 @@ from fairlead.policies.common import (
 class Proportional:
     """x_ij = N_j / sum_k N_k.
 
-    The yardstick of Gavel's fairness objectives, from its release. It gives every job all of its time,
+    The baseline of Gavel's fairness objectives, from its release. It gives every job all of its time,
     so with more demand than devices it promises more than there is; the report's violation says how
     much, and the rounds then share what there is. N_j devices of type j.
     """

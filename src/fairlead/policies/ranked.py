@@ -1,4 +1,4 @@
-"""Jobs in order of rank, each on one accelerator type; what policies that serve a list have in common."""
+"""What policies have in common that serve jobs in an order, each on one accelerator type."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def best_slot(snapshot: Snapshot) -> Ints:
     return best
 
 
-def in_force(snapshot: Snapshot) -> Ints:
+def slot_in_force(snapshot: Snapshot) -> Ints:
     """(jobs,) slot where the job has the largest share of the allocation in force, -1 = it has none."""
     share = (
         snapshot.share[snapshot.group_members[:, 1] < 0]
@@ -35,10 +35,10 @@ def in_force(snapshot: Snapshot) -> Ints:
     return np.where(share.max(axis=1, initial=0.0) > 0, share.argmax(axis=1), -1)
 
 
-def jobs_in_force(snapshot: Snapshot) -> Ints:
+def kept_slot(snapshot: Snapshot) -> Ints:
     """(jobs,) slot of each job that has a share and keeps it, -1 = none. Where devices were lost, jobs
     give way from the last id on."""
-    previous = in_force(snapshot)
+    previous = slot_in_force(snapshot)
     free = snapshot.capacity.copy()
     slot = np.full(len(previous), -1, np.int64)
     for job in np.flatnonzero(previous >= 0).tolist():
@@ -49,7 +49,7 @@ def jobs_in_force(snapshot: Snapshot) -> Ints:
     return slot
 
 
-def fill(
+def assign_in_order(
     snapshot: Snapshot, order: Ints, slot: Ints, choose: Callable[[int, Bools, Floats], int]
 ) -> None:
     """Give the jobs in this order, those with a slot left out, a slot each, in place; a job that fits

@@ -50,7 +50,7 @@ class RecordedSolve:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recorded(BasePolicy):
-    """x_ij = whatever a recorded run had at this time.
+    """x_ij = what a recorded run had at this time.
 
     Nothing is solved and nothing is checked: recordings of Gavel's FIFO promise more than there is. The
     time of the solve must be a recorded one, to the bit; where a time repeats, the set of jobs decides.
@@ -101,7 +101,8 @@ class Recorded(BasePolicy):
 
 
 def load(path: str) -> Recorded:
-    """Read a recording, and from the file beside it (or from its name) what kind of policy made it."""
+    """Read a recording and, from the file of its run beside it or from its name, the traits of the policy
+    that made it. Raises ConfigError."""
     log = Path(path)
     document = _read(log, _RecordedLog)
     if not document.allocs:
@@ -138,11 +139,11 @@ class _RecordedRun(msgspec.Struct):
 _Document = TypeVar("_Document", _RecordedLog, _RecordedRun)
 
 
-def _read(path: Path, kind: type[_Document]) -> _Document:
+def _read(path: Path, document: type[_Document]) -> _Document:
     try:
         data = path.read_bytes()
         return msgspec.json.decode(
-            gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, type=kind
+            gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, type=document
         )
     except (OSError, EOFError, zlib.error) as problem:
         raise ConfigError(f"{path}: cannot be read ({problem})") from None
@@ -151,25 +152,26 @@ def _read(path: Path, kind: type[_Document]) -> _Document:
 
 
 def _traits(log: Path) -> RecordedTraits:
-    """From ``policy_name`` in X.json beside X.log.json.gz; else from TRACE__POLICY__... in the name."""
+    """The traits of the policy named in X.json beside X.log.json.gz; else in TRACE__POLICY__..., the log's
+    name."""
     stem = log.name
     for suffix in _LOG_SUFFIXES:
         stem = stem.removesuffix(suffix)
-    colocated_rate = log.with_name(f"{stem}.json")
-    if colocated_rate.is_file() and colocated_rate != log:
-        run = _read(colocated_rate, _RecordedRun)
-        return _named(run.policy_name, run.config.enable_global_queue)
+    run_file = log.with_name(f"{stem}.json")
+    if run_file.is_file() and run_file != log:
+        run = _read(run_file, _RecordedRun)
+        return _traits_of(run.policy_name, run.config.enable_global_queue)
     parts = stem.split("__")
     if len(parts) < 2:
         raise ConfigError(
-            f"{log}: cannot tell which policy made it: there is no {colocated_rate.name} beside it, and its "
+            f"{log}: cannot tell which policy made it: there is no {run_file.name} beside it, and its "
             "name is not TRACE__POLICY__..."
         )
-    return _named(_CLASS_NAMES.get(parts[1], parts[1].replace("packed", "packing")), False)
+    return _traits_of(_CLASS_NAMES.get(parts[1], parts[1].replace("packed", "packing")), False)
 
 
-def _named(policy: str, global_queue: bool) -> RecordedTraits:
-    """Gavel's mechanism goes by parts of the policy's name; so does this."""
+def _traits_of(policy: str, global_queue: bool) -> RecordedTraits:
+    """The traits of a policy of Gavel, from parts of its name, as Gavel's mechanism has them."""
     name = policy.lower()
     with_pairs = "packing" in name
     return RecordedTraits(
@@ -178,7 +180,7 @@ def _named(policy: str, global_queue: bool) -> RecordedTraits:
 
 
 def _rows(groups: Ints, targets: Ints) -> tuple[Ints, Bools]:
-    """(entries,) row of each wanted job group, and whether it is there."""
+    """(entries,) row in ``groups`` of each of the ``targets``, and whether it is there."""
     if groups.shape[1] == 1:
         groups = np.column_stack([groups[:, 0], np.full(len(groups), -1)])
     base = 2 + max(groups.max(initial=0), targets.max(initial=0))
@@ -195,9 +197,9 @@ def _solve(where: str, time_s: float, shares: Shares, jobs: Iterable[int | str])
     share: list[float] = []
     for name, by_type in shares.items():
         group = _group(where, name)
-        for kind, value in by_type.items():
+        for accelerator_type, value in by_type.items():
             groups.append(group)
-            accelerator.append(kind)
+            accelerator.append(accelerator_type)
             share.append(value)
     return RecordedSolve(
         time_s=time_s,

@@ -1,4 +1,4 @@
-"""Recorded rounds: who ran in each round of an earlier run. For comparing worlds and policies."""
+"""Recorded rounds: who ran in each round of an earlier run. For comparing simulators and policies."""
 
 import gzip
 import zlib
@@ -24,7 +24,7 @@ class _RoundsRun(msgspec.Struct):
 class RecordedRounds(RoundsOnlyPlanner):
     """The jobs of round r run in round r, in their order, on devices of the recorded type.
 
-    Nothing is solved. Rounds are counted from the first on, empty ones included; behind the last, nobody
+    Nothing is solved. Rounds are counted from the first on, empty ones included; after the last, nobody
     runs. Source: a JSON file with ``per_round_schedule``, a list of {job: [device ids]}.
     """
 

@@ -58,9 +58,9 @@ from fairlead.policies.water_filling import (
 
 GROUP = "fairlead.policies"
 NEAR_MISS = (
-    0.65  # similarity from which on a name is suggested for another; a swap of two of three letters
+    0.65  # similarity from which on a name is suggested for another: two of three letters swapped
 )
-# profile -> name of a policy -> how to make it as the release has it that the profile imitates
+# profile -> name of a policy -> makes it as the release does that the profile reproduces
 RELEASES: dict[str, Mapping[str, PolicyFactory]] = {
     "gavel": gavel_reference.FACTORIES,
     "shockwave": shockwave_reference.FACTORIES,

@@ -1,4 +1,4 @@
-"""What planners have in common that solve nothing."""
+"""What planners that solve no allocation problem have in common."""
 
 from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation

@@ -1,4 +1,5 @@
-"""Shortest job first, and shortest remaining time first: least mean completion time, jobs known."""
+"""Shortest job first, and shortest remaining time first: for the least mean completion time where lengths are
+known."""
 
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
-from fairlead.policies.ranked import fill, in_force, jobs_in_force, time_left
+from fairlead.policies.ranked import assign_in_order, kept_slot, slot_in_force, time_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,12 @@ class ShortestJobFirst:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
-        slot = jobs_in_force(snapshot)
-        length = snapshot.total_steps / np.maximum(_fastest(snapshot), 1e-300)
+        slot = kept_slot(snapshot)
+        length = snapshot.total_steps / np.maximum(_fastest_rate(snapshot), 1e-300)
         order = np.argsort(length, kind="stable")
-        fill(snapshot, order, slot, lambda job, fits, _: _quickest(snapshot.solo_rate[job], fits))
+        assign_in_order(
+            snapshot, order, slot, lambda job, fits, _: _fastest_slot(snapshot.solo_rate[job], fits)
+        )
         return _all_or_nothing(snapshot, slot)
 
 
@@ -55,25 +58,25 @@ class ShortestRemainingTimeFirst:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
-        left, previous = time_left(snapshot), in_force(snapshot)
+        left, previous = time_left(snapshot), slot_in_force(snapshot)
 
         def choose(job: int, fits: Bools, _: Floats) -> int:
-            best, here = _quickest(snapshot.solo_rate[job], fits), int(previous[job])
+            best, here = _fastest_slot(snapshot.solo_rate[job], fits), int(previous[job])
             stays = here >= 0 and fits[here]
             moving = left[job, best] + snapshot.restart_s[job]
             return here if stays and left[job, here] <= moving else best
 
         slot = np.full(len(previous), -1, np.int64)
-        fill(snapshot, np.argsort(left.min(axis=1), kind="stable"), slot, choose)
+        assign_in_order(snapshot, np.argsort(left.min(axis=1), kind="stable"), slot, choose)
         return _all_or_nothing(snapshot, slot)
 
 
-def _fastest(snapshot: Snapshot) -> Floats:
+def _fastest_rate(snapshot: Snapshot) -> Floats:
     """(jobs,) steps/s on the fastest slot type."""
     return np.asarray(snapshot.solo_rate.max(axis=1))
 
 
-def _quickest(rate: Floats, fits: Bools) -> int:
+def _fastest_slot(rate: Floats, fits: Bools) -> int:
     """The slot with the largest of (slots,) rates among those that fit, the first of equal ones."""
     return int(np.where(fits, rate, -1.0).argmax())
 

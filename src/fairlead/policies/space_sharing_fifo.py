@@ -11,7 +11,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
 from fairlead.policies.fifo import first_come
 
-THRESHOLD = 1.5  # of the sum of normalised rates
+MIN_PAIR_RATE = 1.5  # sum of the normalised rates of a pair, above which it runs together
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,8 +56,8 @@ def _pack(snapshot: Snapshot, slot: Ints, head: int) -> Ints:
     unpaired = slot >= 0
     for job in range(head, len(slot)):
         among = np.flatnonzero(unpaired & (snapshot.job_scale == snapshot.job_scale[job]))
-        together = _together(snapshot, among, slot[among], job)
-        if together.max(initial=0.0) <= THRESHOLD:
+        together = _normalised_rate_of_pairs(snapshot, among, slot[among], job)
+        if together.max(initial=0.0) <= MIN_PAIR_RATE:
             break
         host = int(among[together.argmax()])
         unpaired[host] = False
@@ -65,7 +65,7 @@ def _pack(snapshot: Snapshot, slot: Ints, head: int) -> Ints:
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
-def _together(snapshot: Snapshot, hosts: Ints, slot: Ints, guest: int) -> Floats:
+def _normalised_rate_of_pairs(snapshot: Snapshot, hosts: Ints, slot: Ints, guest: int) -> Floats:
     """(hosts,) sum of normalised rates of each host and the guest on the host's slot."""
     colocated_rate, job_type, rate = snapshot.colocated_rate, snapshot.job_type, snapshot.solo_rate
     if colocated_rate is None:

@@ -11,7 +11,7 @@ from fairlead.model.option_text import split_option
 from fairlead.model.plan import RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.hash_random import hash_choice
-from fairlead.policies.ranked import fill
+from fairlead.policies.ranked import assign_in_order
 from fairlead.policies.rounds_only import RoundsOnlyPlanner
 
 THRESHOLDS = (3600.0,)  # device-seconds: two queues, the first example of the authors' simulator
@@ -47,7 +47,8 @@ class Tiresias(RoundsOnlyPlanner):
 
     @classmethod
     def of(cls, text: str | None, seed: int) -> "Tiresias":
-        """From thresholds with commas between, ascending, and promote=K, each if wanted."""
+        """From the text of an argument: ascending thresholds and promote=K, comma-separated, each optional.
+        Raises ConfigError."""
         thresholds: list[float] = []
         knob = 0.0
         for item in text.split(",") if text else ():
@@ -70,7 +71,7 @@ class Tiresias(RoundsOnlyPlanner):
         return cls(seed=seed, thresholds=tuple(thresholds) or THRESHOLDS, promote_knob=knob)
 
     def start(self) -> TiresiasState:
-        """Nobody has been promoted."""
+        """The state in which nobody has been promoted."""
         return TiresiasState()
 
     def state_dict(self, state: TiresiasState) -> dict[str, Floats]:
@@ -79,7 +80,7 @@ class Tiresias(RoundsOnlyPlanner):
         return {"promoted": np.array(rows).reshape(-1, 3)}
 
     def load_state_dict(self, arrays: Mapping[str, Floats]) -> TiresiasState:
-        """From what was kept."""
+        """The state that ``state_dict`` has made the arrays of."""
         rows = arrays["promoted"].tolist()
         return TiresiasState({int(job): (ran_s, age_s) for job, ran_s, age_s in rows})
 
@@ -87,7 +88,9 @@ class Tiresias(RoundsOnlyPlanner):
         """The next round."""
         queue, state = self.queues(snapshot, state)
         slot = np.full(len(snapshot.jobs), -1, np.int64)
-        fill(snapshot, np.argsort(queue, kind="stable"), slot, _Choice(snapshot, self.seed))
+        assign_in_order(
+            snapshot, np.argsort(queue, kind="stable"), slot, _Choice(snapshot, self.seed)
+        )
         runs = np.flatnonzero(slot >= 0)
         return RoundPlan(runs, slot[runs]), state
 
@@ -119,14 +122,16 @@ class _Choice:
         )
 
     def __call__(self, job: int, fits: Bools, free: Floats) -> int:
-        shot, here = self.snapshot, int(self.snapshot.running_on[job])
+        snapshot, here = self.snapshot, int(self.snapshot.running_on[job])
         if here >= 0:
-            self.needed[shot.accelerator_of_slot[here]] -= shot.job_scale[job]
+            self.needed[snapshot.accelerator_of_slot[here]] -= snapshot.job_scale[job]
             if fits[here]:
                 return here
-        not_needed = fits & ((free - self.needed)[shot.accelerator_of_slot] >= shot.job_scale[job])
+        not_needed = fits & (
+            (free - self.needed)[snapshot.accelerator_of_slot] >= snapshot.job_scale[job]
+        )
         among = np.flatnonzero(not_needed if not_needed.any() else fits)
         _, first = np.unique(
-            shot.accelerator_of_slot[among], return_index=True
+            snapshot.accelerator_of_slot[among], return_index=True
         )  # one slot of each type
-        return int(among[first[hash_choice(self.seed, int(shot.jobs[job]), len(first))]])
+        return int(among[first[hash_choice(self.seed, int(snapshot.jobs[job]), len(first))]])

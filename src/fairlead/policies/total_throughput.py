@@ -1,4 +1,4 @@
-"""Most work done: the sum of throughputs, raw or relative to each job's fastest."""
+"""Total throughput: the sum of throughputs, raw or relative to each job's fastest."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.allocation_checks import effective_throughput
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.linear_objectives import Interior, largest, pairs_where_they_pay
+from fairlead.policies.linear_objectives import InteriorShares, maximise_sum, pairs_where_they_pay
 from fairlead.policies.solve.linear_objectives import RateDemand
 from fairlead.policies.solve.share_problem import ShareProblem
 
@@ -18,7 +18,7 @@ class TotalThroughput:
     """max_x sum_ij T_ij x_ij   s.t.  time of each job, devices of each type.
 
     T_ij rate of job i on slot type j. Steps of different models are added up, so models with short steps
-    win everything; see ``NormalisedThroughput``. Weights do not count. Source: Gavel's release,
+    get all devices; see ``NormalisedThroughput``. Weights do not count. Source: Gavel's release,
     max_sum_throughput_perf.
     """
 
@@ -29,7 +29,7 @@ class TotalThroughput:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return total(snapshot, np.ones(len(snapshot.jobs)), space_sharing=False)
+        return maximise_throughput(snapshot, np.ones(len(snapshot.jobs)), space_sharing=False)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
         """Steps/s of all jobs."""
@@ -52,11 +52,11 @@ class NormalisedThroughput:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
-        return total(snapshot, _per_fastest(snapshot), space_sharing=False)
+        return maximise_throughput(snapshot, _inverse_fastest_rate(snapshot), space_sharing=False)
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
-        """Jobs at full speed that do as much."""
-        return float(_per_fastest(snapshot) @ effective_throughput(made, snapshot))
+        """The sum of the jobs' throughputs, each over that on its fastest type."""
+        return float(_inverse_fastest_rate(snapshot) @ effective_throughput(made, snapshot))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class SpaceSharingThroughput:
         """The shares, certified."""
         worth = np.ones(len(snapshot.jobs))
         return pairs_where_they_pay(
-            total(snapshot, worth, space_sharing=False),
-            total(snapshot, worth, space_sharing=True),
+            maximise_throughput(snapshot, worth, space_sharing=False),
+            maximise_throughput(snapshot, worth, space_sharing=True),
         )
 
     def measure(self, snapshot: Snapshot, made: Allocation) -> float:
@@ -85,19 +85,19 @@ class SpaceSharingThroughput:
         return float(effective_throughput(made, snapshot).sum())
 
 
-def _per_fastest(snapshot: Snapshot) -> Floats:
+def _inverse_fastest_rate(snapshot: Snapshot) -> Floats:
     """(jobs,) one over the rate alone on the fastest type with devices."""
     usable = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
     best = (snapshot.solo_rate * usable).max(axis=1)
     return np.asarray(np.divide(1.0, best, out=np.zeros_like(best), where=best > 0))
 
 
-def total(
-    snapshot: Snapshot, worth: Floats, space_sharing: bool, interior: Interior | None = None
+def maximise_throughput(
+    snapshot: Snapshot, worth: Floats, space_sharing: bool, interior: InteriorShares | None = None
 ) -> Allocation:
-    """The largest sum of throughputs times worth, (jobs,)."""
-    problem, each = (
+    """The allocation with the largest sum of throughputs times worth, (jobs,)."""
+    problem, per_step = (
         ShareProblem.of(snapshot, space_sharing=space_sharing),
         np.ones(len(snapshot.slots)),
     )
-    return largest(snapshot, worth, each, problem, RateDemand.none(problem), interior)
+    return maximise_sum(snapshot, worth, per_step, problem, RateDemand.none(problem), interior)

@@ -1,4 +1,4 @@
-"""Water filling: max-min fairness for everybody, not only for the worst off; flat or by entities."""
+"""Water filling: lexicographic max-min fairness, of jobs or of entities."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -21,12 +21,12 @@ from fairlead.policies.common import (
 )
 from fairlead.policies.entities import Entities
 from fairlead.policies.parametric_level import PAIR_PENALTY
-from fairlead.policies.solve.breakpoints import JobClasses
-from fairlead.policies.solve.fill_by_breakpoints import ByBreakpoints, PriceCut
+from fairlead.policies.solve.breakpoints import JobTypeRates
+from fairlead.policies.solve.fill_by_breakpoints import BreakpointOracle, PriceCut
 from fairlead.policies.solve.fill_certificate import FillCertificate, JobShares, measure
-from fairlead.policies.solve.fill_in_pairs import InPairs
+from fairlead.policies.solve.fill_in_pairs import PairOracle
 from fairlead.policies.solve.fill_jobs import FillJobs
-from fairlead.policies.solve.job_classes import JobClassSizes, group
+from fairlead.policies.solve.job_classes import JobClasses, group
 from fairlead.policies.solve.progressive_filling import EntityTree
 from fairlead.policies.solve.share_problem import ShareProblem
 from fairlead.policies.solve.water_filling import Filled, Rows, Supply, fill
@@ -57,15 +57,15 @@ class WaterFilling:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.water_filling``)."""
-        table = _Table.of(snapshot, self.entities)
+        table = _RowTable.of(snapshot, self.entities)
         jobs = table.jobs(snapshot)
         best = jobs.job_types.best[jobs.job_type]
         rows = Rows(table.tree, table.classes.count, inverse_rate(jobs.unit_rate) * best)
         if not rows.cap.any():
-            return table.nothing(snapshot)
+            return table.empty_allocation(snapshot)
         previous = () if snapshot.previous is None else snapshot.previous.report.basis
-        oracle = ByBreakpoints(jobs, previous[:-1])
-        filled = fill(rows, oracle, _known(jobs, previous))
+        oracle = BreakpointOracle(jobs, previous[:-1])
+        filled = fill(rows, oracle, _initial_cuts(jobs, previous))
         prices = np.array([cut.price for cut in filled.cuts]).tobytes()
         report = SolveReport(
             "optimal",
@@ -74,12 +74,12 @@ class WaterFilling:
             basis=(*oracle.basis, prices),
         )
         filling = Filling(snapshot=snapshot, table=table, jobs=jobs, rows=rows, filled=filled)
-        return self.chosen(filling, oracle.shares, report)
+        return self.choose_allocation(filling, oracle.shares, report)
 
-    def chosen(
+    def choose_allocation(
         self, filling: "Filling", shares: Callable[[], Floats], report: SolveReport
     ) -> Allocation:
-        """Those of the shares with these levels that the simplex method ends at."""
+        """The allocation of one of the shares with these levels: the simplex method's."""
         return filling.allocation(shares(), report)
 
 
@@ -102,9 +102,9 @@ class AgnosticWaterFilling:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         capacity, total = snapshot.capacity, float(snapshot.capacity.sum())
-        table = _Table.of(snapshot, self.entities)
+        table = _RowTable.of(snapshot, self.entities)
         if not total > 0:
-            return table.nothing(snapshot)
+            return table.empty_allocation(snapshot)
         jobs = table.jobs(snapshot, agnostic=True)
         count = table.classes.count
         rows = Rows(table.tree, count, jobs.job_types.scale[jobs.job_type])
@@ -113,10 +113,12 @@ class AgnosticWaterFilling:
         report = SolveReport("closed-form")
         filling = Filling(snapshot=snapshot, table=table, jobs=jobs, rows=rows, filled=filled)
         share = by_slot(snapshot, np.outer(filled.height / rows.cap, capacity / total))
-        return self.chosen(filling, share, report)
+        return self.choose_allocation(filling, share, report)
 
-    def chosen(self, filling: "Filling", share: Floats, report: SolveReport) -> Allocation:
-        """Those of the shares with these times that are spread as the devices are."""
+    def choose_allocation(
+        self, filling: "Filling", share: Floats, report: SolveReport
+    ) -> Allocation:
+        """The allocation of one of the shares with these times: spread as the devices are."""
         return filling.allocation(share, report)
 
 
@@ -130,7 +132,7 @@ class SpaceSharingWaterFilling:
     """
 
     entities: Entities = field(default_factory=Entities)
-    always: bool = False  # pairs wherever the solver ends
+    spare_pairs: bool = False  # keep pairs that the levels do not need
     name: str = "water_filling_packed"
     heterogeneity_aware: bool = True
     space_sharing: bool = True
@@ -138,7 +140,7 @@ class SpaceSharingWaterFilling:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified (``fairlead.policies.solve.water_filling``)."""
-        table = _Table.of(snapshot, self.entities)
+        table = _RowTable.of(snapshot, self.entities)
         problem = ShareProblem.of(snapshot, table.key, space_sharing=True)
         per_height = proportional_rate(snapshot) / snapshot.job_scale
         unit_rate = per_height[problem.classes.first]
@@ -153,11 +155,11 @@ class SpaceSharingWaterFilling:
             best = np.where(problem.can_run, np.maximum(best, paired), 0.0)
         rows = Rows(table.tree, problem.classes.count, best * inverse_rate(unit_rate))
         if not rows.cap.any():
-            return table.nothing(snapshot)
+            return table.empty_allocation(snapshot)
         previous = () if snapshot.previous is None else snapshot.previous.report.basis
-        oracle = InPairs(problem=problem, unit_rate=unit_rate, cap=rows.cap, basis=previous)
+        oracle = PairOracle(problem=problem, unit_rate=unit_rate, cap=rows.cap, basis=previous)
         filled = fill(rows, oracle)
-        solution = oracle.fewest_pairs(0.0 if self.always else PAIR_PENALTY)
+        solution = oracle.fewest_pairs(0.0 if self.spare_pairs else PAIR_PENALTY)
         report = SolveReport(
             "optimal", iterations=oracle.iterations, warm=oracle.warm, basis=oracle.basis
         )
@@ -171,23 +173,23 @@ class SpaceSharingWaterFilling:
         used, time = tally_allocation(made, snapshot)
         use = max(float((used / np.maximum(snapshot.capacity, 1.0)).max()), float(time.max()))
         total = np.bincount(of, height, len(unit_rate)).astype(np.float64)
-        seen = FillCertificate(least, total, use, alike=True)
+        certificate = FillCertificate(least, total, use, jobs_alike=True)
         return check_allocation(
-            replace(made, report=table.report(report, rows, filled, seen)), snapshot
+            replace(made, report=table.report(report, rows, filled, certificate)), snapshot
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """The jobs in rows, and the rows in their entities."""
+class _RowTable:
+    """Rows of like jobs, and the tree of entities that they are in."""
 
     key: Ints  # (jobs,) the same for jobs of a row
-    classes: JobClassSizes  # the rows
+    classes: JobClasses  # the rows
     weight: Floats  # (rows,) of a job
     tree: EntityTree
 
     @staticmethod
-    def of(snapshot: Snapshot, entities: Entities) -> "_Table":
+    def of(snapshot: Snapshot, entities: Entities) -> "_RowTable":
         """Jobs of one class and entity are a row; in an entity with fifo every job is."""
         entity, key = entities.of(snapshot), snapshot.job_class
         if len(entities) > 1:
@@ -200,7 +202,8 @@ class _Table:
         root = len(weight)
         inside = np.array([e.parent for e in entities.tree], np.int64)
         oldest = np.full(len(entities), len(key))
-        np.minimum.at(oldest, entity, np.arange(len(key))) if len(entities) > 1 else None
+        if len(entities) > 1:
+            np.minimum.at(oldest, entity, np.arange(len(key)))
         for e in range(len(entities) - 1, 0, -1):  # parents first, so children are done
             oldest[inside[e]] = min(oldest[inside[e]], oldest[e])
         tree = EntityTree(
@@ -209,7 +212,7 @@ class _Table:
             np.concatenate([classes.first, oldest]),
             entities.fifo,
         )
-        return _Table(key, classes, weight, tree)
+        return _RowTable(key, classes, weight, tree)
 
     def jobs(self, snapshot: Snapshot, agnostic: bool = False) -> FillJobs:
         """The job types of the rows' jobs; a height of 1 is p_i / s_i steps/s. agnostic: with rates of 1."""
@@ -219,7 +222,7 @@ class _Table:
         scale = snapshot.job_scale[some].astype(np.float64)
         there: Bools = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
         rate = np.ones((len(some), len(there))) if agnostic else snapshot.solo_rate[some]
-        job_types = JobClasses.of(of_job_type.id, scale, np.where(there, rate, 0.0))
+        job_types = JobTypeRates.of(of_job_type.id, scale, np.where(there, rate, 0.0))
         job_type = of_job_type.of
         p = np.ones(len(first)) if agnostic else proportional_rate(snapshot)[first]
         return FillJobs(
@@ -233,26 +236,30 @@ class _Table:
         )
 
     def report(
-        self, report: SolveReport, rows: Rows, filled: Filled, seen: FillCertificate
+        self, report: SolveReport, rows: Rows, filled: Filled, certificate: FillCertificate
     ) -> SolveReport:
-        """With the objective, its bound and the violation."""
+        """The report with the objective, its bound and the violation."""
         top, size = self.tree.child_of_root(), len(self.tree.weight)
         if len(self.tree.fifo) == 1:  # the root's children are rows: every job counts for itself
-            level, can = seen.least / self.weight, rows.cap > 0
+            level, can = certificate.least / self.weight, rows.cap > 0
         else:
-            level = np.bincount(top, seen.total, size) / self.tree.weight
+            level = np.bincount(top, certificate.total, size) / self.tree.weight
             can = np.bincount(top, rows.cap, size) > 0
         smallest = float(level.min(where=can, initial=np.inf))
-        gap = filled.gap + seen.short_of(rows, filled.height) if seen.alike else np.inf
+        gap = (
+            filled.gap + certificate.short_of(rows, filled.height)
+            if certificate.jobs_alike
+            else np.inf
+        )
         return replace(
             report,
             objective=smallest,
             bound=smallest * (1 + gap),
-            violation=max(0.0, seen.use - 1.0),
+            violation=max(0.0, certificate.use - 1.0),
         )
 
-    def nothing(self, snapshot: Snapshot) -> Allocation:
-        """Where no job can run."""
+    def empty_allocation(self, snapshot: Snapshot) -> Allocation:
+        """The allocation where no job can run: no shares, objective 0."""
         share = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
         return check_allocation(
             allocation(snapshot, share, SolveReport("optimal", 0.0, 0.0)), snapshot
@@ -264,7 +271,7 @@ class Filling:
     """A problem by rows, and the heights that solve it."""
 
     snapshot: Snapshot
-    table: _Table
+    table: _RowTable
     jobs: FillJobs
     rows: Rows
     filled: Filled
@@ -286,13 +293,13 @@ class Filling:
             scale=snapshot.job_scale,
             weight=snapshot.weight,
         )
-        seen = measure(jobs, single, table.weight)
-        report = table.report(report, self.rows, self.filled, seen)
+        certificate = measure(jobs, single, table.weight)
+        report = table.report(report, self.rows, self.filled, certificate)
         return check_allocation(allocation(snapshot, expanded, report), snapshot)
 
 
-def _known(jobs: FillJobs, previous: tuple[bytes, ...]) -> list[PriceCut]:
-    """Cuts to begin with: all types at one price, and the prices of an earlier answer."""
+def _initial_cuts(jobs: FillJobs, previous: tuple[bytes, ...]) -> list[PriceCut]:
+    """Cuts to begin with: at one price for all types, and at the prices of an earlier answer."""
     types = len(jobs.capacity)
     prices = [np.ones(types)]
     if previous and len(previous[-1]) % (8 * types) == 0:

@@ -105,7 +105,7 @@ def test_the_regulariser_has_no_scale(k: float) -> None:
 def test_weights_are_bounded_and_start_at_one() -> None:
     snapshot = shot([row(40, age_s=0.0), row(2, progress=1.5, age_s=9_000.0)], devices=1)
     planner = Shockwave()
-    view = planner._view(snapshot, planner.start())
+    view = planner._remaining_work(snapshot, planner.start())
     target = np.array([1e9, 1_100.0])
     weight = planner._weights(snapshot, view, target, 10_000.0)
     assert weight.tolist() == [1.0, DEFAULT.largest_weight]
@@ -121,7 +121,7 @@ def test_the_finish_time_ratio_does_not_fade_as_the_cluster_ages() -> None:
         planner = Shockwave(replace(DEFAULT, finish_time_origin=lateness))
         ratios = []
         for snapshot in (young, old):
-            view = planner._view(snapshot, planner.start())
+            view = planner._remaining_work(snapshot, planner.start())
             fair = np.array([snapshot.now_s - 3_000.0 + 1_000.0])
             ratios.append(planner._finish_time_ratio(snapshot, view, fair, snapshot.now_s)[0])
         assert (ratios[0] > 1.01 * ratios[1]) == fades

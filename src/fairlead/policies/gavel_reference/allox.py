@@ -36,7 +36,8 @@ class GavelAlloX(AlloX):
 
 
 def first_in_line(snapshot: Snapshot, waiting: Ints, free: Floats) -> tuple[Ints, Ints]:
-    """Plan jobs that wait on devices that are free: the first of each device's queue, and their slots."""
+    """The rows of the jobs that are first in a device's queue, and their slots, by a plan of jobs that wait
+    on devices that are free. waiting: rows of jobs; free: (types,) devices."""
     accelerator_index = np.repeat(np.arange(len(free)), free.astype(np.int64))
     if not len(accelerator_index) or not len(waiting):
         none: Ints = np.zeros(0, np.int64)

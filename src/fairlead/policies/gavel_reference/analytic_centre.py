@@ -77,8 +77,8 @@ def allocation_of_shares(snapshot: Snapshot, found: AnalyticCentreShares) -> All
 def _analytic_centre_without_pairs(
     snapshot: Snapshot, rate: Floats, worth: Floats
 ) -> Allocation | None:
-    """``analytic_centre_allocation`` of many jobs, without pairs. A job that nothing is worth anything to
-    gets nothing."""
+    """``analytic_centre_allocation`` of many jobs, without pairs. A job with no worth anywhere gets
+    nothing."""
     problem = MaxMin(
         job_class=np.arange(len(rate)),
         rate=rate,

@@ -63,6 +63,6 @@ FACTORIES: Mapping[str, PolicyFactory] = {
         entities=requested_entities(request.argument)
     ),
     "water_filling_packed": lambda request: SpaceSharingWaterFilling(
-        entities=requested_entities(request.argument), always=True
+        entities=requested_entities(request.argument), spare_pairs=True
     ),
 }

@@ -23,7 +23,7 @@ from fairlead.policies.las import (
     exceeds_simplex_limit,
     las_by_jobs,
     las_problem,
-    lowest,
+    lowest_level,
     space_sharing_shares,
 )
 from fairlead.policies.solve.max_min import MaxMin
@@ -92,5 +92,5 @@ def _las_analytic_centre(
     bound = max_min_bound(
         problem, worth[first], found.value[first], found.time_price[first], found.device_price
     )
-    objective = lowest(effective_throughput(made, snapshot), worth)
+    objective = lowest_level(effective_throughput(made, snapshot), worth)
     return replace(made, report=SolveReport("optimal", objective, bound))

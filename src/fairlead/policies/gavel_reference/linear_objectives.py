@@ -9,7 +9,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.policies.cost import ThroughputPerCost, most_per_dollar
 from fairlead.policies.linear_objectives import prices
 from fairlead.policies.solve.linear_objectives import sum_analytic_centre
-from fairlead.policies.total_throughput import TotalThroughput, total
+from fairlead.policies.total_throughput import TotalThroughput, maximise_throughput
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,7 +19,9 @@ class ReleasedTotalThroughput(TotalThroughput):
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
         worth = np.ones(len(snapshot.jobs))
-        return total(snapshot, worth, space_sharing=False, interior=sum_analytic_centre)
+        return maximise_throughput(
+            snapshot, worth, space_sharing=False, interior=sum_analytic_centre
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,7 +18,7 @@ CENTRED = 1e-7  # the centre must have the heights to this, relatively
 class ReleasedWaterFilling(WaterFilling):
     """``WaterFilling`` with the analytic centre of the shares that give the levels."""
 
-    def chosen(
+    def choose_allocation(
         self, filling: Filling, shares: Callable[[], Floats], report: SolveReport
     ) -> Allocation:
         """The analytic centre; where it was not found, the shares that the simplex method ends at."""
@@ -29,7 +29,7 @@ class ReleasedWaterFilling(WaterFilling):
 class ReleasedAgnosticWaterFilling(AgnosticWaterFilling):
     """``AgnosticWaterFilling`` with the analytic centre of the shares that give the times."""
 
-    def chosen(self, filling: Filling, share: Floats, report: SolveReport) -> Allocation:
+    def choose_allocation(self, filling: Filling, share: Floats, report: SolveReport) -> Allocation:
         """The analytic centre; where it was not found, the shares spread as the devices are."""
         return _centre_allocation(filling, report) or filling.allocation(share, report)
 

@@ -1,4 +1,4 @@
-"""When jobs would have finished with a fair part of the cluster: the targets of Shockwave's planner."""
+"""The fair finish times that Shockwave's planner aims at."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Targets:
 
     @staticmethod
     def none() -> "Targets":
-        """Of no jobs."""
+        """Targets of no jobs."""
         empty = np.zeros(0)
         return Targets(
             jobs=np.zeros(0, np.int64), weighted=empty, time=empty, last=empty, since=empty
@@ -41,7 +41,8 @@ class Targets:
         return np.asarray(momentum * mean + (1.0 - momentum) * self.last)
 
     def renewed(self, jobs: Ints, estimate: Floats, now: float) -> "Targets":
-        """With a new estimate for each of these jobs; the others are forgotten. jobs: ids ascending."""
+        """Targets with a new estimate for each of these jobs; the others are forgotten. jobs: ids
+        ascending."""
         old, known = rows_of(self.jobs, jobs)
         weighted, time = np.zeros(len(jobs)), np.zeros(len(jobs))
         rows = old[known]

@@ -13,7 +13,7 @@ _TOLERANCE = 0.4  # of the profiled samples
 
 @dataclass(frozen=True, slots=True)
 class MeasuredProgress:
-    """Samples that jobs are taken to have trained since round 0. Arrays are (jobs,), ids ascending.
+    """Samples that jobs count as having trained since round 0. Arrays are (jobs,), ids ascending.
 
     Each round in which a job ran stands for all rounds since the last one in which it did, or since
     round 0: waiting time, and time before arrival, count as if it had run. That is a defect of the
@@ -27,11 +27,11 @@ class MeasuredProgress:
 
     @staticmethod
     def none() -> "MeasuredProgress":
-        """Of no jobs."""
+        """Progress of no jobs."""
         return MeasuredProgress(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
 
     def of(self, jobs: Ints) -> "MeasuredProgress":
-        """Of these jobs; those that are not known have trained nothing."""
+        """Progress of these jobs; those that are not known have trained nothing."""
         at, here = rows_of(self.jobs, jobs)
         rows = at[here]
         samples, last, factor = np.zeros(len(jobs)), np.zeros(len(jobs)), np.ones(len(jobs))
@@ -40,7 +40,7 @@ class MeasuredProgress:
         return MeasuredProgress(jobs.copy(), samples, last, factor)
 
     def after(self, snapshot: Snapshot, ended: int) -> "MeasuredProgress":
-        """With the round that has just ended, and whose number this is."""
+        """Progress with the round ``ended`` added, the number of the one that has just ended."""
         new = self.of(snapshot.jobs)
         running = np.flatnonzero(snapshot.running_on >= 0)
         rate = snapshot.solo_rate[running, snapshot.running_on[running]]
@@ -54,7 +54,7 @@ class MeasuredProgress:
         return new
 
     def calibrated(self, snapshot: Snapshot) -> "MeasuredProgress":
-        """With new factors for jobs whose samples are off by more than the tolerance."""
+        """Progress with new factors for jobs whose samples are off by more than the tolerance."""
         new = self.of(snapshot.jobs)
         factor = new.factor.copy()
         for j in np.flatnonzero(new.samples > 0).tolist():

@@ -1,4 +1,4 @@
-"""What can be chosen about Shockwave's planner, and the files that choose it."""
+"""The options of Shockwave's planner, and the files that set them."""
 
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -23,7 +23,7 @@ class ProfileCalibration(StrEnum):
 
 
 class EpochTime(StrEnum):
-    """How long an epoch takes in the window."""
+    """How long an epoch takes within the planning horizon."""
 
     PRESENT = "present"  # as at the present batch size
     AHEAD = "ahead"  # the mean over the epochs that are expected
@@ -38,7 +38,7 @@ class Predictor(StrEnum):
 
 
 class Share(StrEnum):
-    """The part of the cluster that is a job's by right."""
+    """The part of the cluster that is a job's fair share."""
 
     BY_JOB = "by_job"  # of its time min(1, G / n): n jobs take turns whatever they need
     BY_DEVICE = "by_device"  # min(1, G / (n s)): an n-th of the devices for a job on s
@@ -46,14 +46,14 @@ class Share(StrEnum):
 
 
 class Regulariser(StrEnum):
-    """By what measure the job with most work left is held against a plan."""
+    """In what unit the most work left of a job is subtracted from the objective."""
 
     RELATIVE = "relative"  # to the time that all work needs at least
     SECONDS = "seconds"  # the release's, whose k spans eight orders of magnitude
 
 
 class FinishTimeOrigin(StrEnum):
-    """From where the times of finishing are counted when they are compared."""
+    """From when finish times are counted where they are compared."""
 
     SUBMISSION = "submission"  # so that it is the finish-time fairness rho
     START = "start"  # of the cluster, the release's: all ratios tend to 1 as it ages
@@ -64,7 +64,7 @@ class ShockwaveOptions:
     """The options; the defaults are what ``shockwave`` means without a file. docs/shockwave.md has what
     each is worth."""
 
-    rounds: int = 40  # F, of the window
+    rounds: int = 40  # F, the planning horizon
     replan_every: int = 8  # rounds, even if nothing has changed
     replan_on_adaptation: bool = True  # plan anew when a job changes its batch size
     k: float = 10.0  # weight of the regulariser
@@ -107,7 +107,9 @@ RELEASED = replace(
     finish_time_origin=FinishTimeOrigin.START,
     stickiness=0.0,
 )
-MAX_WINDOW_ROUNDS = 100  # rounds of a window; their order takes time by more than the square
+MAX_ROUNDS_AHEAD = (
+    100  # of a planning horizon; the time to order them grows faster than their square
+)
 PRESETS = {"default": DEFAULT, "released": RELEASED}
 
 _RELEASE = {  # keys of the release's configuration files
@@ -155,7 +157,7 @@ def read_options(text: str) -> ShockwaveOptions:
 
 
 def write_options(options: ShockwaveOptions) -> str:
-    """The text that ``read_options`` makes the same options of."""
+    """The text from which ``read_options`` makes the same options."""
     parts = [
         f"{f.name}={'/'.join(map(str, value)) if isinstance(value, tuple) else value}"
         for f in fields(ShockwaveOptions)
@@ -199,7 +201,7 @@ def _checked(path: Path, found: dict[str, Any], strict: bool = True) -> Shockwav
 
 
 def _expected(name: str) -> str:
-    """What kind of value an option takes."""
+    """The values that an option takes, in words."""
     kind = {field.name: field.type for field in fields(ShockwaveOptions)}.get(name)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return f"one of {', '.join(kind)}"
@@ -208,13 +210,13 @@ def _expected(name: str) -> str:
 
 
 def _limits(options: ShockwaveOptions) -> list[tuple[str, bool, str]]:
-    """What must hold of each number, and how to say so."""
+    """(option, whether its value is allowed, the values that are) of each number."""
     bases = options.bases
     rising = all(a < b for a, b in pairwise(bases))
     finite = "a finite number >= 0"
     first = min((*bases[1:2], 1.0))
     return [
-        ("rounds", 1 <= options.rounds <= MAX_WINDOW_ROUNDS, f"from 1 to {MAX_WINDOW_ROUNDS}"),
+        ("rounds", 1 <= options.rounds <= MAX_ROUNDS_AHEAD, f"from 1 to {MAX_ROUNDS_AHEAD}"),
         ("replan_every", options.replan_every >= 1, ">= 1"),
         ("k", 0 <= options.k < inf, finite),
         ("makespan_slack", 0 <= options.makespan_slack < inf, finite),

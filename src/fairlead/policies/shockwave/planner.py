@@ -1,4 +1,4 @@
-"""Shockwave: plan a window of rounds ahead, for jobs that change while they train."""
+"""Shockwave: plan a horizon of rounds, for jobs that change while they train."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -43,8 +43,8 @@ from fairlead.policies.solve.welfare import (
 )
 
 _MIN_POSITIVE = 1e-9
-_SLOWEST = 1e-6  # of the fastest type; below, a type is as good as none
-_LARGEST_RANK = 1e9  # weights in the order of rounds: sums of larger ones lose the smaller
+_MIN_SPEED = 1e-6  # of the fastest type; below, a type is as good as none
+_MAX_ORDER_WEIGHT = 1e9  # weights in the order of rounds: sums of larger ones lose the smaller
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +70,7 @@ class Shockwave:
     The counts are packed into rounds, jobs that are late first; devices left over go to whoever has most
     left. Planned anew when jobs or devices come or go, when a batch size changes, and every few rounds.
     Source: Shockwave (NSDI'23), sections 5 and 6, and its release, which ignores weights; the options are
-    in ``shockwave_options``.
+    those of ``fairlead.policies.shockwave.options``.
     """
 
     options: ShockwaveOptions = DEFAULT
@@ -83,7 +83,7 @@ class Shockwave:
         return f"{self.name}:{write_options(self.options)}"
 
     def start(self) -> ShockwaveState:
-        """Nothing planned."""
+        """The state in which nothing is planned."""
         none = np.zeros(0, np.int64)
         return ShockwaveState(
             round=0,
@@ -96,7 +96,7 @@ class Shockwave:
         )
 
     def state_dict(self, state: ShockwaveState) -> dict[str, NDArray[Any]]:
-        """All of it."""
+        """The whole state as arrays, by name."""
         parts: dict[str, Targets | MeasuredProgress] = {
             "targets": state.targets,
             "measured": state.measured,
@@ -110,7 +110,7 @@ class Shockwave:
         return {**out, "rounds": np.array([state.round, state.first])}
 
     def load_state_dict(self, arrays: Mapping[str, NDArray[Any]]) -> ShockwaveState:
-        """From what was kept."""
+        """The state that ``state_dict`` has made the arrays of."""
         targets = Targets(**{one.name: arrays[f"targets.{one.name}"] for one in fields(Targets)})
         measured = MeasuredProgress(
             **{one.name: arrays[f"measured.{one.name}"] for one in fields(MeasuredProgress)}
@@ -134,21 +134,21 @@ class Shockwave:
         return bool(changed) or over or state.round % self.options.replan_every == 0
 
     def solve(self, snapshot: Snapshot, state: ShockwaveState) -> Schedule:
-        """The window's schedule, with the linear relaxation's bound."""
+        """The schedule of the planning horizon, with the linear relaxation's bound."""
         if not len(snapshot.jobs):
             none = np.zeros((0, self.options.rounds), np.int64)
             return Schedule(np.zeros((0, 1), np.int64), none, SolveReport("window"))
-        view = self._view(snapshot, state)
-        targets = self._targets(snapshot, state, view)
-        now = self._clock(snapshot, state)
+        work = self._remaining_work(snapshot, state)
+        targets = self._targets(snapshot, state, work)
+        now = self._now_s(snapshot, state)
         target = targets.at(now, self.options.momentum)
-        weight = self._weights(snapshot, view, target, now)
-        problem, counts = self._counts(snapshot, view, weight, target, now)
+        weight = self._weights(snapshot, work, target, now)
+        problem, counts = self._counts(snapshot, work, weight, target, now)
         devices = problem.devices
         grid, _ = pack_rounds(counts.counts, problem.scale, devices, problem.rounds)
         running = np.where(snapshot.running_on >= 0, 1.0 + self.options.stickiness, 1.0)
         grid = order_rounds(
-            grid, problem.scale, devices, np.minimum(weight, _LARGEST_RANK) * running
+            grid, problem.scale, devices, np.minimum(weight, _MAX_ORDER_WEIGHT) * running
         )
         slot = np.where(grid >= 0, first_slot(snapshot)[grid], -1)
         report = SolveReport("window", objective=counts.objective, bound=counts.bound)
@@ -157,13 +157,13 @@ class Shockwave:
     def settle(
         self, snapshot: Snapshot, answer: PlannerAnswer, state: ShockwaveState
     ) -> tuple[Accounts | None, ShockwaveState]:
-        """Keep the schedule, and the targets that it was made with."""
+        """The state with the schedule, and with the targets that it was made with."""
         assert isinstance(answer, Schedule)
         jobs = answer.job_groups[:, 0]
         if not len(snapshot.jobs):
             return None, replace(state, first=state.round, jobs=jobs, slot=answer.slot)
-        view = self._view(snapshot, state)
-        targets = self._targets(snapshot, state, view)
+        work = self._remaining_work(snapshot, state)
+        targets = self._targets(snapshot, state, work)
         return None, replace(
             state,
             targets=targets,
@@ -171,40 +171,40 @@ class Shockwave:
             first=state.round,
             jobs=jobs,
             slot=answer.slot,
-            left_s=_by_id(jobs, snapshot.jobs, view.mean_left_s, 0.0),
+            left_s=_by_id(jobs, snapshot.jobs, work.mean_left_s, 0.0),
         )
 
     def plan(self, snapshot: Snapshot, state: ShockwaveState) -> tuple[RoundPlan, ShockwaveState]:
-        """The schedule's next column, and whoever fits on what it leaves."""
+        """The round in the schedule's next column; jobs that fit on the devices that it leaves run too."""
         group, slot = self._planned(snapshot, state)
-        group, slot = _fill(snapshot, group, slot, self._waiting(snapshot, state, group))
+        group, slot = _fill_idle(snapshot, group, slot, self._waiting(snapshot, state, group))
         measured = self._measured(snapshot, state)
         return RoundPlan(group, slot), replace(state, round=state.round + 1, measured=measured)
 
-    # --- the window ------------------------------------------------------------------------------
+    # --- the planning horizon --------------------------------------------------------------------
 
-    def _view(self, snapshot: Snapshot, state: ShockwaveState) -> RemainingWork:
+    def _remaining_work(self, snapshot: Snapshot, state: ShockwaveState) -> RemainingWork:
         if self.options.calibration is not ProfileCalibration.WALL_TIME:
             return remaining_work(snapshot, self.options)
         measured = self._measured(snapshot, state).calibrated(snapshot)
         return remaining_work(snapshot, self.options, measured.factor)
 
     def _measured(self, snapshot: Snapshot, state: ShockwaveState) -> MeasuredProgress:
-        """Up to and with the round that has just ended, however often it is asked for."""
+        """Progress up to the end of the last round; the same however often it is called in a round."""
         if self.options.calibration is not ProfileCalibration.WALL_TIME:
             return state.measured
         return state.measured.after(snapshot, state.round - 1)
 
-    def _clock(self, snapshot: Snapshot, state: ShockwaveState) -> float:
-        """Now; the release counts rounds as if all had their full length."""
+    def _now_s(self, snapshot: Snapshot, state: ShockwaveState) -> float:
+        """Seconds of the cluster's time; the release counts rounds as if all had their full length."""
         return state.round * snapshot.round_s if self.options.whole_epochs else snapshot.now_s
 
-    def _targets(self, snapshot: Snapshot, state: ShockwaveState, view: RemainingWork) -> Targets:
+    def _targets(self, snapshot: Snapshot, state: ShockwaveState, work: RemainingWork) -> Targets:
         if np.array_equal(state.targets.jobs, snapshot.jobs):
             return state.targets
         share = self._share(snapshot)
-        fair = snapshot.now_s - snapshot.age_s + (view.spent_s + view.mean_left_s) / share
-        return state.targets.renewed(snapshot.jobs, fair, self._clock(snapshot, state))
+        fair = snapshot.now_s - snapshot.age_s + (work.spent_s + work.mean_left_s) / share
+        return state.targets.renewed(snapshot.jobs, fair, self._now_s(snapshot, state))
 
     def _share(self, snapshot: Snapshot) -> Floats:
         """(jobs,) part of the time that a job may expect to run."""
@@ -224,22 +224,22 @@ class Shockwave:
         return np.ones(len(snapshot.jobs)) if self.options.whole_epochs else snapshot.weight
 
     def _finish_time_ratio(
-        self, snapshot: Snapshot, view: RemainingWork, target: Floats, now: float
+        self, snapshot: Snapshot, work: RemainingWork, target: Floats, now: float
     ) -> Floats:
         """(jobs,) expected over fair time of finishing; above 1 = late."""
-        expected = now + view.mean_left_s / self._share(snapshot)
+        expected = now + work.mean_left_s / self._share(snapshot)
         if self.options.finish_time_origin is FinishTimeOrigin.START:
             return np.asarray(expected / np.maximum(target, 1e-9))
         submitted = snapshot.now_s - snapshot.age_s
         return np.asarray((expected - submitted) / np.maximum(target - submitted, 1e-9))
 
     def _weights(
-        self, snapshot: Snapshot, view: RemainingWork, target: Floats, now: float
+        self, snapshot: Snapshot, work: RemainingWork, target: Floats, now: float
     ) -> Floats:
-        """(jobs,) v_j."""
+        """(jobs,) v_j: weights, larger for jobs that are late."""
         options = self.options
-        ratio = self._finish_time_ratio(snapshot, view, target, now)
-        soon = view.mean_left_s < snapshot.round_s
+        ratio = self._finish_time_ratio(snapshot, work, target, now)
+        soon = work.mean_left_s < snapshot.round_s
         power = np.where(soon, options.urgent_power, options.power)
         late = ratio > options.rho
         with np.errstate(over="ignore"):
@@ -249,13 +249,13 @@ class Shockwave:
         )
 
     def _counts(
-        self, snapshot: Snapshot, view: RemainingWork, weight: Floats, target: Floats, now: float
+        self, snapshot: Snapshot, work: RemainingWork, weight: Floats, target: Floats, now: float
     ) -> tuple[PlanningProblem, RoundCounts]:
-        """The rounds that each job gets. The release first asks that all finish in time, which
-        practically never can be; with its whole epochs so do we."""
-        problem = self._planning_problem(snapshot, view)
+        """The problem, and the rounds that each job gets. With whole epochs, as in the release, all jobs
+        shall first finish in time, which is hardly ever possible."""
+        problem = self._planning_problem(snapshot, work)
         if self.options.whole_epochs and problem.speed is None:
-            least = self._in_time(snapshot, problem, target, now)
+            least = self._rounds_to_be_on_time(snapshot, problem, target, now)
             if least is not None:
                 strict = solve_counts(replace(problem, at_least=least))
                 if strict.feasible:
@@ -263,33 +263,33 @@ class Shockwave:
         problem = replace(problem, utility=problem.utility * weight[:, None])
         return problem, solve_counts(problem)
 
-    def _planning_problem(self, snapshot: Snapshot, view: RemainingWork) -> PlanningProblem:
+    def _planning_problem(self, snapshot: Snapshot, work: RemainingWork) -> PlanningProblem:
         """The problem with all weights 1. Tables are by rounds on each job's fastest type. Jobs that can
-        run nowhere at the moment have nothing left, or nobody else's rest would count."""
-        options, n = self.options, len(view.epochs)
+        run nowhere at the moment have nothing left: else no other job could lower the most time left."""
+        options, n = self.options, len(work.epochs)
         fits = snapshot.capacity >= snapshot.job_scale[:, None]
-        runs = fits & (view.epoch_s < INFEASIBLE_EPOCH_S)
+        runs = fits & (work.epoch_s < INFEASIBLE_EPOCH_S)
         able: Bools = np.asarray(runs.any(axis=1))
         rows = np.arange(n)
-        best = np.where(runs | ~able[:, None], view.epoch_s, np.inf).argmin(axis=1)
-        epoch_s = view.epoch_s[rows, best]
-        left_s = np.where(able, view.left_s[rows, best], 0.0)
-        shared_s = _shared_s(snapshot, view, left_s)
+        best = np.where(runs | ~able[:, None], work.epoch_s, np.inf).argmin(axis=1)
+        epoch_s = work.epoch_s[rows, best]
+        left_s = np.where(able, work.left_s[rows, best], 0.0)
+        least_makespan_s = _least_makespan_s(snapshot, work, left_s)
         rounds = options.rounds
         size = (snapshot.round_s, rounds)
         bases = np.array(options.bases)
         logs = np.log(np.where(bases > 0, bases, options.log_floor))
-        utility = utility_table(view.progress, view.epochs, epoch_s, *size, bases, logs)
-        remaining = remaining_table(left_s, view.progress, view.epochs, epoch_s, *size)
+        utility = utility_table(work.progress, work.epochs, epoch_s, *size, bases, logs)
+        remaining = remaining_table(left_s, work.progress, work.epochs, epoch_s, *size)
         penalty = options.k
         if options.regulariser is Regulariser.RELATIVE:
-            penalty /= max(shared_s, float(left_s.max()), snapshot.round_s)
-            covered_s = options.makespan_slack * shared_s - rounds * snapshot.round_s
+            penalty /= max(least_makespan_s, float(left_s.max()), snapshot.round_s)
+            covered_s = options.makespan_slack * least_makespan_s - rounds * snapshot.round_s
             remaining = np.maximum(remaining, covered_s)
         speed = None
         if len(snapshot.capacity) > 1:
-            speed = epoch_s[:, None] / view.epoch_s
-            speed = np.where(speed < _SLOWEST, 0.0, speed)
+            speed = epoch_s[:, None] / work.epoch_s
+            speed = np.where(speed < _MIN_SPEED, 0.0, speed)
         return PlanningProblem(
             devices=snapshot.capacity.astype(np.int64),
             rounds=rounds,
@@ -301,10 +301,11 @@ class Shockwave:
             speed=speed,
         )
 
-    def _in_time(
+    def _rounds_to_be_on_time(
         self, snapshot: Snapshot, problem: PlanningProblem, target: Floats, now: float
     ) -> Ints | None:
-        """(jobs,) rounds without which a job would finish late; None if some job does whatever it gets."""
+        """(jobs,) the fewest rounds with which each job finishes in time; None if some job is late with
+        any."""
         share = self._share(snapshot)
         end = now + problem.rounds * snapshot.round_s
         latest = (target * self.options.rho - end) * share
@@ -314,7 +315,7 @@ class Shockwave:
     # --- rounds ----------------------------------------------------------------------------------
 
     def _planned(self, snapshot: Snapshot, state: ShockwaveState) -> tuple[Ints, Ints]:
-        """Who runs by the schedule, as rows and slots, as far as there are devices."""
+        """Rows and slots of the jobs that the schedule runs in this round, as far as there are devices."""
         column = state.round - state.first
         if column >= state.slot.shape[1]:
             none = np.zeros(0, np.int64)
@@ -338,12 +339,12 @@ class Shockwave:
         return order[waits[order]]
 
 
-def _shared_s(snapshot: Snapshot, view: RemainingWork, left_s: Floats) -> float:
-    """The time that all work needs if no device is ever idle, each type as fast as for the mean job.
+def _least_makespan_s(snapshot: Snapshot, work: RemainingWork, left_s: Floats) -> float:
+    """Seconds that all work needs if no device is ever idle, each type as fast as for the mean job.
     left_s: (jobs,) on each job's fastest type."""
     work_s = np.maximum(left_s * snapshot.job_scale, _MIN_POSITIVE)
     speed = work_s @ (
-        np.maximum(left_s, _MIN_POSITIVE)[:, None] / np.maximum(view.left_s, _MIN_POSITIVE)
+        np.maximum(left_s, _MIN_POSITIVE)[:, None] / np.maximum(work.left_s, _MIN_POSITIVE)
     )
     return float(work_s.sum() ** 2 / max(float(snapshot.capacity @ speed), _MIN_POSITIVE))
 
@@ -356,7 +357,7 @@ def _by_id(jobs: Ints, known: Ints, values: Floats, missing: float) -> Floats:
     return out
 
 
-def _fill(snapshot: Snapshot, group: Ints, slot: Ints, waiting: Ints) -> tuple[Ints, Ints]:
+def _fill_idle(snapshot: Snapshot, group: Ints, slot: Ints, waiting: Ints) -> tuple[Ints, Ints]:
     """First fit on what is left, each job on the fastest type that has room for it."""
     accelerator_index = snapshot.accelerator_of_slot[slot]
     used = np.bincount(accelerator_index, snapshot.scale[group], len(snapshot.capacity))

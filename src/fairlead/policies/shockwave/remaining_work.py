@@ -1,4 +1,4 @@
-"""What is left of jobs that change their batch size: predictions from what they have announced and done.
+"""The work left of jobs that change their batch size, predicted from what they have announced and done.
 
 A job announces its epochs and the batch sizes that it may use, but not for how many epochs each. With a
 Dirichlet prior that gives all of them the same part, the epochs trained so far shift the expectation
@@ -32,7 +32,7 @@ class RemainingWork:
 
     epochs: Floats  # (jobs,) of the whole job
     progress: Floats  # (jobs,) epochs done, below ``epochs``
-    epoch_s: Floats  # (jobs, types) seconds of an epoch in the window that is to come
+    epoch_s: Floats  # (jobs, types) seconds of an epoch within the planning horizon
     left_s: Floats  # (jobs, types) predicted running time that is left
     spent_s: Floats  # (jobs,) running time of the epochs done, on a mean device
     mean_left_s: Floats  # (jobs,) running time left on a mean device
@@ -41,26 +41,28 @@ class RemainingWork:
 def remaining_work(
     snapshot: Snapshot, options: ShockwaveOptions, measured: Floats | None = None
 ) -> RemainingWork:
-    """The outlook of all jobs. measured: (jobs,) factor on all epoch times, None = 1 for all."""
-    regimes = snapshot.regimes or _single(snapshot)
+    """The remaining work of all jobs. measured: (jobs,) factor on all epoch times, None = 1 for all."""
+    regimes = snapshot.regimes or _single_regime(snapshot)
     epoch_s = _epoch_times(snapshot, regimes, options.whole_epochs)
     if measured is not None:
         epoch_s = epoch_s * measured[:, None, None]
     if options.calibration is ProfileCalibration.RUN_TIME:
-        epoch_s = epoch_s * _run_time(snapshot, regimes, epoch_s, options.tolerance)[:, None, None]
+        epoch_s = (
+            epoch_s * _run_time_factor(snapshot, regimes, epoch_s, options.tolerance)[:, None, None]
+        )
     progress, left = _progress(snapshot, regimes, options)
-    seen = _seen(regimes, progress, options)
-    ahead = _epochs_ahead(regimes, progress, left, seen, options)
-    present = _present(regimes, seen, epoch_s, options.epoch_time, ahead)
+    observed = _observed(regimes, progress, options)
+    ahead = _epochs_ahead(regimes, progress, left, observed, options)
+    present = _epoch_s_ahead(regimes, observed, epoch_s, options.epoch_time, ahead)
     left_s = np.einsum("jb,jbt->jt", ahead, epoch_s)
     if options.whole_epochs:  # an epoch count of 0 is read as one second
         left_s = np.where(left[:, None] > 0, left_s, 1.0)
-    mix = _mix(snapshot)
+    mix = _type_mix(snapshot)
     mean_s = 1.0 / np.einsum("jbt,t->jb", 1.0 / epoch_s, mix)
     mean_left = (ahead * mean_s).sum(axis=1)
     if options.whole_epochs:
         mean_left = np.where(left > 0, mean_left, 1.0)
-    spent = _spent(regimes, progress, options)
+    spent = _done_epochs(regimes, progress, options)
     return RemainingWork(
         epochs=regimes.epochs,
         progress=progress,
@@ -71,15 +73,15 @@ def remaining_work(
     )
 
 
-def _mix(snapshot: Snapshot) -> Floats:
-    """(types,) part of all devices."""
+def _type_mix(snapshot: Snapshot) -> Floats:
+    """(types,) part of all devices that are of each type."""
     total = snapshot.capacity.sum()
     n = len(snapshot.capacity)
     return np.asarray(snapshot.capacity / total if total > 0 else np.full(n, 1.0 / n))
 
 
-def _single(snapshot: Snapshot) -> Regimes:
-    """Jobs that keep their batch sizes have one regime and one epoch, all of their steps."""
+def _single_regime(snapshot: Snapshot) -> Regimes:
+    """The regimes of jobs that keep their batch sizes: one, and one epoch of all their steps."""
     n = len(snapshot.jobs)
     return Regimes(
         batch=np.zeros((n, 1), np.int64),
@@ -110,9 +112,11 @@ def _epoch_times(snapshot: Snapshot, regimes: Regimes, whole: bool) -> Floats:
     return np.asarray(np.maximum(1.0, np.round(time)) if whole else time)
 
 
-def _run_time(snapshot: Snapshot, regimes: Regimes, epoch_s: Floats, tolerance: float) -> Floats:
-    """(jobs,) time that a job's epochs took over what was predicted, where they differ by more than the
-    tolerance. Counts only time in which the job ran, by accelerator type."""
+def _run_time_factor(
+    snapshot: Snapshot, regimes: Regimes, epoch_s: Floats, tolerance: float
+) -> Floats:
+    """(jobs,) the time that a job's epochs took over the predicted time; 1 where they differ by no more than
+    the tolerance. Counts only time in which the job ran, by accelerator type."""
     received = np.zeros((len(snapshot.jobs), len(snapshot.capacity)))
     for t, accelerator_index in enumerate(snapshot.accelerator_of_slot.tolist()):
         received[:, accelerator_index] += snapshot.received_s[: len(received), t]
@@ -162,7 +166,7 @@ def _scheduled(regimes: Regimes, progress: Floats, current: float) -> Floats:
     return out
 
 
-def _seen(regimes: Regimes, progress: Floats, options: ShockwaveOptions) -> Floats:
+def _observed(regimes: Regimes, progress: Floats, options: ShockwaveOptions) -> Floats:
     """(jobs, batches) epochs observed at each batch size."""
     if options.whole_epochs:  # by the profile, the present epoch included
         return _scheduled(regimes, progress, 1.0)
@@ -171,39 +175,40 @@ def _seen(regimes: Regimes, progress: Floats, options: ShockwaveOptions) -> Floa
     return np.asarray(regimes.epochs_trained * factor[:, None])
 
 
-def _spent(regimes: Regimes, progress: Floats, options: ShockwaveOptions) -> Floats:
+def _done_epochs(regimes: Regimes, progress: Floats, options: ShockwaveOptions) -> Floats:
     """(jobs, batches) epochs done at each batch size."""
     return (
         _scheduled(regimes, progress, 0.0)
         if options.whole_epochs
-        else _seen(regimes, progress, options)
+        else _observed(regimes, progress, options)
     )
 
 
 def _epochs_ahead(
-    regimes: Regimes, progress: Floats, left: Floats, seen: Floats, options: ShockwaveOptions
+    regimes: Regimes, progress: Floats, left: Floats, observed: Floats, options: ShockwaveOptions
 ) -> Floats:
     """(jobs, batches) epochs that are expected at each batch size from here on; sums to ``left``."""
     if options.predictor is Predictor.ORACLE:
         done = _scheduled(regimes, progress, 0.0)
         ahead = _scheduled(regimes, regimes.epochs, 0.0) - done
         ahead = np.maximum(ahead, 0.0)
-        return _scaled(regimes, ahead, left)
+        return _scaled_to(regimes, ahead, left)
     used = regimes.job_type >= 0
     prior = regimes.epochs / np.maximum(used.sum(axis=1), 1) * options.prior
-    strength = np.where(used, prior[:, None] + seen, 0.0)
+    strength = np.where(used, prior[:, None] + observed, 0.0)
     expected = regimes.epochs[:, None] * strength / strength.sum(axis=1, keepdims=True)
     if not options.whole_epochs:
-        return _scaled(regimes, np.maximum(expected - seen, 0.0), left)
+        return _scaled_to(regimes, np.maximum(expected - observed, 0.0), left)
     # The release takes off one epoch after the other, as long as at least one is left.
-    ahead = np.where(expected >= seen, expected - seen, expected - np.floor(expected))
+    ahead = np.where(expected >= observed, expected - observed, expected - np.floor(expected))
     inflated = np.maximum(np.floor(ahead.sum(axis=1) + 1), left)
     part = np.where(inflated > 0, left, 0.0) / np.maximum(inflated, 1.0)
     return np.asarray(ahead * part[:, None])
 
 
-def _scaled(regimes: Regimes, ahead: Floats, left: Floats) -> Floats:
-    """The same parts with sum ``left``; all at the present batch size where there are no parts."""
+def _scaled_to(regimes: Regimes, ahead: Floats, left: Floats) -> Floats:
+    """(jobs, batches) ``ahead`` scaled to the sum ``left``; all at the present batch size where ``ahead`` is
+    0."""
     total = ahead.sum(axis=1)
     rows = np.flatnonzero(total <= 0)
     ahead[rows, regimes.current[rows]] = 1.0
@@ -211,22 +216,22 @@ def _scaled(regimes: Regimes, ahead: Floats, left: Floats) -> Floats:
     return np.asarray(ahead * (left / total)[:, None])
 
 
-def _present(
+def _epoch_s_ahead(
     regimes: Regimes,
-    seen: Floats,
+    observed: Floats,
     epoch_s: Floats,
     which: EpochTime,
     ahead: Floats,
 ) -> Floats:
-    """(jobs, types) seconds of an epoch in the window."""
+    """(jobs, types) seconds of an epoch within the planning horizon."""
     rows = np.arange(len(regimes.current))
     if which is EpochTime.PRESENT:
         return np.asarray(epoch_s[rows, regimes.current])
     if which is EpochTime.AHEAD:
         total = np.maximum(ahead.sum(axis=1), 1e-12)
         return np.asarray(np.einsum("jb,jbt->jt", ahead, epoch_s) / total[:, None])
-    count = seen.sum(axis=1)
-    first = np.zeros_like(seen)
+    count = observed.sum(axis=1)
+    first = np.zeros_like(observed)
     first[rows, regimes.current] = 1.0
-    weight = np.where(count[:, None] > 0, seen, first)
+    weight = np.where(count[:, None] > 0, observed, first)
     return np.asarray(np.einsum("jb,jbt->jt", weight, epoch_s) / weight.sum(axis=1, keepdims=True))

@@ -1,13 +1,12 @@
-"""The analytic centre of the best answers of a linear program, for small programs of any form.
+"""The analytic centre of the optima of a linear program, for small programs of any form.
 
     max c x   s.t.   A x <= b,   x >= 0
 
 Mehrotra's predictor and corrector (SIAM J. Optim. 2(4), 1992) from an infeasible start, with centring
 steps near the end; the normal equations are dense in the rows, so this is for hundreds of rows, not for
-thousands. From a start that is equal for equal columns and rows all iterates are: those that are alike are
-one column or row that counts as often as there are of them. ``fairlead.policies.solve.interior_point``
-does the same for
-max-min shares without pairs at any size.
+thousands. From a start that is equal for equal columns and rows all iterates are: equal columns, and equal
+rows, are therefore one that counts as often as there are of them. ``fairlead.policies.solve.interior_point``
+does the same for max-min shares without pairs at any size.
 
 Gavel's release solves with an interior-point solver, and which of many optima it ends at shapes its
 published averages: the gavel profile wants this answer, not a corner.
@@ -48,8 +47,8 @@ class Multiplicity:
 
 @dataclass(frozen=True, slots=True)
 class AnalyticCentre:
-    """The analytic centre of the best answers, and prices that prove it: of one column and of one row,
-    whatever it stands for."""
+    """The analytic centre of the optima, and prices that prove it, for one of the columns and rows that each
+    stands for."""
 
     x: Floats  # (columns,)
     price: Floats  # (rows,) > 0
@@ -62,8 +61,8 @@ def analytic_centre(
     tolerance: float = 1e-8,
     multiplicity: Multiplicity | None = None,
 ) -> AnalyticCentre | None:
-    """The analytic centre of the best answers; None where rounding kept it from being found. b: (rows,) and
-    c: (columns,) of one row and of one column, whatever it stands for."""
+    """The analytic centre of the optima; None where rounding kept it from being found. b: (rows,) and
+    c: (columns,), for one of the rows and columns that each stands for."""
     multiplicity = multiplicity or Multiplicity(np.ones(len(c)), np.ones(len(b)))
     program = _BarrierProgram(
         start=a.start,
@@ -91,7 +90,8 @@ def _dot(a: Floats, b: Floats, count: Floats) -> float:
 
 @kernel("void(f8[:,::1])")
 def _factor(matrix: Floats) -> None:
-    """Cholesky in place, upper triangle, row by row; pivots that rounding makes vanish are kept large."""
+    """The Cholesky factor in place, upper triangle, row by row; pivots that rounding makes vanish are set
+    large."""
     n = len(matrix)
     for j in range(n):
         row = matrix[j]
@@ -154,18 +154,18 @@ class _BarrierPoint(NamedTuple):
 
 
 class _Residuals(NamedTuple):
-    """What the linear conditions lack at a point."""
+    """By how much a point misses the linear conditions."""
 
     primal: Floats1  # (rows,) of A x + s = b
     dual: Floats1  # (columns,) of A' y - w = c
 
 
 @kernel("void(_BarrierProgram, _BarrierPoint, _Residuals)")
-def _measure(program: _BarrierProgram, point: _BarrierPoint, lacks: _Residuals) -> None:
+def _measure(program: _BarrierProgram, point: _BarrierPoint, residuals: _Residuals) -> None:
     """The residuals at a point, into ``lacks``."""
     start, index, value, b, c, copies, count = program
     x, w, s, y = point
-    primal, dual = lacks
+    primal, dual = residuals
     primal[:] = b - s
     for k in range(len(c)):
         total = -c[k] - w[k]
@@ -196,7 +196,7 @@ def _factor_at(program: _BarrierProgram, point: _BarrierPoint, matrix: Floats) -
 def _solve_step(
     program: _BarrierProgram,
     point: _BarrierPoint,
-    lacks: _Residuals,
+    residuals: _Residuals,
     target: _Residuals,
     factor: Floats,
     step: _BarrierPoint,
@@ -207,8 +207,8 @@ def _solve_step(
     x, w, s, y = point
     dx, dw, ds, dy = step
     # dw = A'dy - r_dual;  x dw + w dx = target;  s dy + y ds = target;  A dx + ds = r_primal
-    dy[:] = count * (target.primal / y - lacks.primal)
-    of_columns, r_dual = target.dual, lacks.dual
+    dy[:] = count * (target.primal / y - residuals.primal)
+    of_columns, r_dual = target.dual, residuals.dual
     for k in range(len(x)):
         along = copies[k] * ((of_columns[k] + x[k] * r_dual[k]) / w[k])
         for e in range(start[k], start[k + 1]):
@@ -293,14 +293,16 @@ def _path_to_centre(
     columns, rows = len(c), len(b)
     all_products = copies.sum() + program.count_of_row.sum()
     point, step = _filled(columns, rows, 1.0), _filled(columns, rows, 0.0)
-    lacks = _Residuals(np.empty(rows), np.empty(columns))
+    residuals = _Residuals(np.empty(rows), np.empty(columns))
     matrix = np.empty((rows, rows))
     largest_b, largest_c = 1.0 + np.abs(b).max(), 1.0 + np.abs(c).max()
     gap = residual = np.inf
     centred = 0
     for _ in range(STEPS):
-        _measure(program, point, lacks)
-        residual = max(np.abs(lacks.primal).max() / largest_b, np.abs(lacks.dual).max() / largest_c)
+        _measure(program, point, residuals)
+        residual = max(
+            np.abs(residuals.primal).max() / largest_b, np.abs(residuals.dual).max() / largest_c
+        )
         products = _products(program, point)
         mu = products / all_products
         gap = products / (1.0 + abs(_dot(c, point.x, copies)))
@@ -312,9 +314,9 @@ def _path_to_centre(
             centred += 1
             target = _Residuals(mu - s * y, mu - x * w)
         else:
-            _solve_step(program, point, lacks, _Residuals(-s * y, -x * w), matrix, step)
+            _solve_step(program, point, residuals, _Residuals(-s * y, -x * w), matrix, step)
             target = _corrected(program, point, step, mu, all_products)
-        _solve_step(program, point, lacks, target, matrix, step)
+        _solve_step(program, point, residuals, target, matrix, step)
         point = _moved(point, step)
     return point.x, point.y, gap, residual
 
@@ -352,7 +354,7 @@ def analytic_centre_shares(
     keys = np.column_stack([job_type, scale, worth, rate])
     _, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     of = of.reshape(-1)
-    program = _Program(
+    program = _ClassProgram(
         rate=rate[first],
         scale=scale[first],
         job_type=job_type[first],
@@ -403,8 +405,8 @@ class _Groups:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Program:
-    """What the shares of classes of jobs that are alike are worth."""
+class _ClassProgram:
+    """Classes of equal jobs, and what shares are worth to them."""
 
     rate: Floats  # (classes, slots)
     scale: Ints  # (classes,)
@@ -446,7 +448,7 @@ class _Program:
 
 
 def _solve_groups(
-    of: _Program, groups: _Groups, accelerator_of_slot: Ints, capacity: Floats
+    of: _ClassProgram, groups: _Groups, accelerator_of_slot: Ints, capacity: Floats
 ) -> AnalyticCentre | None:
     """The analytic centre of the best shares of one group of each class of groups on each slot type, with the
     level as the last column."""

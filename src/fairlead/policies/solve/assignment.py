@@ -1,4 +1,4 @@
-"""Jobs to positions from the end of the queues of devices: the matching of AlloX, devices of a type as one.
+"""The matching of AlloX: jobs with positions in the queues of devices, where devices of a type are one node.
 
 A job that runs for p seconds on a device, and is the k-th from the end there, delays k jobs by p: itself
 and the k - 1 behind it. So the sum of completion times is the cost of a matching of jobs with (device,
@@ -56,7 +56,8 @@ def assign(time_s: Floats, scale: Ints, devices: Ints) -> Matching:
 
 
 def _cost(time_s: Floats, scale: Ints, devices: int) -> float:
-    """Cost of (jobs,) on one type, each in the first position that has room, longest first."""
+    """The cost of jobs on one type, each in the first position that has room, longest first. time_s, scale:
+    (jobs,)."""
     order = np.argsort(-time_s, kind="stable")
     return float(
         time_s[order] @ (1 + scale[order] * (_completion_positions(scale[order], devices) - 1))
@@ -105,7 +106,7 @@ class _Program:
         return by_type.argmax(axis=1), self._bound(dual), iterations
 
     def _greedy(self) -> Ints:
-        """(jobs,) types: longest first, each where it costs least behind the ones before it."""
+        """(jobs,) types: longest job first, each where it costs least after those before it."""
         load = np.zeros(len(self.devices))
         chosen = np.zeros(len(self.time_s), np.int64)
         size = np.maximum(self.devices, 1.0)
@@ -116,7 +117,7 @@ class _Program:
         return chosen
 
     def _costs(self) -> Floats:
-        """(jobs, nodes)"""
+        """(jobs, nodes) cost of each job in each node; inf where it cannot run."""
         by_node = self.time_s[:, self.node_type]
         return np.asarray(by_node * (1 + np.outer(self.scale, self.node_k - 1)))
 
@@ -146,7 +147,7 @@ class _Program:
         return share, optimum.dual[jobs:] * self.unit_rate, optimum.iterations
 
     def _basis(self, start: Ints, job: Ints, node: Ints) -> Basis:
-        """Every job in its node of the start, every node with room to spare."""
+        """The basis in which every job is in its node of ``start``, and every node has room to spare."""
         at = np.zeros(len(self.time_s), np.int64)
         for t in range(len(self.devices)):
             here = np.flatnonzero(start == t)
@@ -159,8 +160,8 @@ class _Program:
         return Basis(np.where(chosen, BASIC, LOWER).astype(np.uint8), rows.astype(np.uint8))
 
     def _bound(self, price: Floats) -> float:
-        """What every matching costs at least, by weak duality: a position beyond the open ones is free of
-        charge, but costs at least as much as the first of them."""
+        """What every matching costs at least, by weak duality: a place beyond the open positions has no
+        price, but costs a job at least as much as in the first of them."""
         price = np.maximum(price, 0.0)
         charged = self._costs() + np.outer(self.scale, price)
         deepest = np.bincount(self.node_type)

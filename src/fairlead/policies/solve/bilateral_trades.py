@@ -1,4 +1,4 @@
-"""A market in devices: fast ones for slow ones, between owners whose speed-ups differ.
+"""A market in which owners whose speed-ups differ exchange fast devices for slow ones.
 
 An owner values a device of type j at v_j; its speed-up from b to a is v_a / v_b. Whoever has the largest
 speed-up buys devices of a from whoever has the smallest and pays in devices of b, at the second largest
@@ -29,7 +29,7 @@ class TradeMarket:
 
 
 def trade(market: TradeMarket) -> int:
-    """Trade until no trade is worth it; how many there were."""
+    """Trade until no trade gains anything. Returns the number of trades."""
     trades = 0
     for _ in range(_PASSES):
         before = trades
@@ -42,7 +42,8 @@ def trade(market: TradeMarket) -> int:
 
 
 def _swap_with_pool(market: TradeMarket, a: int, b: int) -> int:
-    """Owners take devices of a from the pool for theirs of b, those who gain most first."""
+    """Owners swap devices of b for devices of a from the pool, those who gain most first. Returns the number
+    of swaps."""
     gain = market.value[:, a] - market.value[:, b]
     relative = np.divide(gain, market.value[:, b], out=gain.copy(), where=market.value[:, b] > 0)
     relative[(market.value[:, b] <= 0) & (gain > 0)] = np.inf
@@ -68,13 +69,14 @@ class _Pair:
         va, vb = market.value[:, a], market.value[:, b]
         speedup = np.divide(va, vb, out=np.full(len(va), np.inf), where=vb > 0)
         owners = np.flatnonzero((va > 0) | (vb > 0))
-        self.owners = owners[np.argsort(-speedup[owners], kind="stable")]  # keenest first
+        self.owners = owners[np.argsort(-speedup[owners], kind="stable")]  # largest speed-up first
         self.speedup = speedup[self.owners]
         finite = self.speedup[np.isfinite(self.speedup)]
         self.max_price = float(finite[0]) if len(finite) else 1.0
 
     def trade(self) -> int:
-        """Let the keenest buy from the least keen, as long as their speed-ups differ."""
+        """The owner with the largest speed-up buys from the one with the smallest, as long as these differ.
+        Returns the number of trades."""
         buyer, seller, trades = 0, len(self.owners) - 1, 0
         while buyer < seller and self.speedup[buyer] > self.speedup[seller] * (1 + _MIN_TRADE):
             s, b = int(self.owners[seller]), int(self.owners[buyer])
@@ -99,7 +101,7 @@ class _Pair:
 
     def _price(self, buyer: int, seller: int) -> float:
         """Devices of b for one of a: the second largest speed-up; or 1, if both gain by it, where one of
-        the two cannot use more devices than it has."""
+        the two has no use for more devices."""
         low, high = float(self.speedup[seller]), float(self.speedup[buyer])
         price = min(float(self.speedup[buyer + 1]), max(self.max_price, low))
         if np.isinf(high):  # what the buyer pays in is worthless to it
@@ -108,7 +110,7 @@ class _Pair:
         return 1.0 if limit <= _MIN_TRADE and low <= 1.0 <= high else price
 
     def _exchange(self, seller: int, buyer: int, price: float) -> None:
-        """As many devices as both have, and can use."""
+        """Exchange as many devices as both have and can use."""
         allocated = self.market.allocated
         amount = allocated[seller, self.a]
         if price > 0:

@@ -1,4 +1,4 @@
-"""Requirements of many jobs as a few: the reduction to breakpoints.
+"""The reduction of many jobs' requirements to a few, at breakpoints.
 
 At prices p of the types, the cheapest way to give a job a rate r within its time is convex and piecewise
 linear in r, with breakpoints only at the rates of its own job type. A job that needs a rate between two
@@ -21,8 +21,8 @@ _AT_BREAKPOINT = 1 - 1e-9  # a rate this near below a breakpoint is at it
 
 
 @dataclass(frozen=True, slots=True)
-class JobClasses:
-    """What jobs of a job type can do, and the rates at which their cost has breakpoints."""
+class JobTypeRates:
+    """Job types: their rates, and the breakpoints of the cost of a rate."""
 
     id: Ints  # (job types,) ascending
     scale: Floats  # (job types,) devices
@@ -32,9 +32,9 @@ class JobClasses:
     )
 
     @staticmethod
-    def of(ids: Ints, scale: Floats, rate: Floats) -> "JobClasses":
+    def of(ids: Ints, scale: Floats, rate: Floats) -> "JobTypeRates":
         """Job types with their breakpoints."""
-        return JobClasses(ids, scale, np.ascontiguousarray(rate), find_breakpoints(rate))
+        return JobTypeRates(ids, scale, np.ascontiguousarray(rate), find_breakpoints(rate))
 
     @property
     def best(self) -> Floats:
@@ -154,7 +154,8 @@ def slack_at_price(
 
 @kernel("f8[:,::1](i8[::1], f8[::1], f8[::1], f8[:,::1])")
 def multiplicities(job_type: Ints, count: Floats, demand: Floats, breakpoints: Floats) -> Floats:
-    """(job types, breakpoints) how many jobs need exactly this rate."""
+    """(job types, breakpoints) how many jobs count as needing exactly this rate. job_type, count, demand:
+    (rows,)."""
     out = np.zeros_like(breakpoints)
     for i in range(len(job_type)):
         if demand[i] > 0:
@@ -187,7 +188,7 @@ def expand(job_type: Ints, demand: Floats, breakpoints: Floats, breakpoint_of: F
 
 
 def needed(multiplicity: Floats) -> Bools:
-    """(job types, breakpoints) which of them count: not rate 0, not traces left by rounding."""
+    """(job types, breakpoints) whether jobs need this rate: not rate 0, and not a remainder of rounding."""
     out = multiplicity > 1e-15 * max(1.0, float(multiplicity.max(initial=0.0)))
     out[:, 0] = False
     return out

@@ -1,7 +1,7 @@
-"""Pairs of jobs that a program may take in: which earn more than they cost at given prices.
+"""The pairs of jobs that earn more than they cost at given prices: columns for a program.
 
-Pairs are of classes with equal scale factor. One of which the members could as well take turns on the same
-slot is never offered.
+Pairs are of classes with equal scale factor. A pair whose members would do no worse to take turns alone on
+the same slot is never offered.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from fairlead.model.jit_records import Floats1, Floats2, Floats3, Ints1
 from fairlead.policies.solve.configurations import Configurations, value_by_slot
 from fairlead.policies.solve.share_problem import ShareProblem
 
-_DOMINANCE_TOLERANCE = 1e-9  # how far beyond taking turns a pair must get
+_DOMINANCE_TOLERANCE = 1e-9  # by how much a pair must do better than taking turns
 
 
 def proven_time_price(problem: ShareProblem, value: Floats, time: Floats, cost: Floats) -> Floats:
@@ -44,6 +44,7 @@ class CandidatePairs:
 
     @staticmethod
     def of(problem: ShareProblem) -> "CandidatePairs":
+        """The candidates of a problem that has rates of pairs."""
         assert problem.colocated_rate is not None
         order = np.argsort(problem.scale, kind="stable")
         ends = np.flatnonzero(np.diff(problem.scale[order])) + 1
@@ -67,7 +68,8 @@ class CandidatePairs:
     def _partners(
         self, value: Floats, time: Floats, cost: Floats, least: float, number: Floats
     ) -> tuple[Ints, Ints, Ints]:
-        """(class, slot, best partner of the class there) where a pair earns something."""
+        """(class, slot, best partner of the class there) of each class and slot where a pair earns more than
+        ``least``; ``number``, (classes,), as in ``_best_partner``."""
         problem = self.problem
         classes = _PairClasses(
             order=self.order,

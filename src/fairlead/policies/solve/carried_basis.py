@@ -12,7 +12,7 @@ import numpy as np
 from fairlead.model.arrays import Bools, Ints
 from fairlead.policies.solve.candidate_pairs import CandidatePairs
 from fairlead.policies.solve.configurations import Configurations
-from fairlead.policies.solve.highs import BASIC, LOWER, Basis, Statuses, listed
+from fairlead.policies.solve.highs import BASIC, LOWER, Basis, Statuses, to_basis
 from fairlead.policies.solve.share_problem import ShareProblem
 
 
@@ -47,7 +47,7 @@ def encode_basis(
     ended: Any, configurations: Configurations, problem: ShareProblem, throughput: bool, front: int
 ) -> tuple[bytes, ...]:
     """The packed basis of a solve that has ended."""
-    basis = listed(ended)
+    basis = to_basis(ended)
     classes, slots = problem.rate.shape
     n = configurations.solo_count
     status = np.full((classes, slots + 2), LOWER)

@@ -1,4 +1,4 @@
-"""From classes back to jobs: whose time with whom.
+"""Shares of jobs and of pairs of jobs, from those of classes.
 
 A class's time alone is divided evenly. The time y that classes c and d spend in pairs is laid out twice
 on one line, once divided among the jobs of c and once among those of d; jobs whose pieces overlap are a
@@ -68,7 +68,8 @@ def _laid_out(
 
 
 def _members(problem: ShareProblem, snapshot: Snapshot) -> tuple[Ints, Ints]:
-    """(jobs,) positions class by class, and (classes + 1,) where each class begins."""
+    """(jobs,) positions class by class, and (classes + 1,) where each class begins. Jobs that run in a pair
+    now come first in their class."""
     of = problem.classes.of
     begin = np.concatenate([[0], np.cumsum(problem.classes.count.astype(np.int64))])
     if not (

@@ -1,4 +1,4 @@
-"""Can heights be had by any number of jobs of a few job types, each alone? By the simplex method.
+"""The oracle of water filling for any number of jobs of a few job types, each alone: the simplex method.
 
 Jobs count by their breakpoints (``fairlead.policies.solve.breakpoints``), so that the program does not grow
 with them. Its prices are the cut of ``fairlead.policies.solve.water_filling``.
@@ -14,7 +14,7 @@ from fairlead.policies.solve.carried_basis import encode_matching_basis
 from fairlead.policies.solve.configurations import LinearObjective
 from fairlead.policies.solve.fill_jobs import FillJobs
 from fairlead.policies.solve.highs import BASIC, LOWER
-from fairlead.policies.solve.job_classes import JobClassSizes
+from fairlead.policies.solve.job_classes import JobClasses
 from fairlead.policies.solve.program import ExtraColumns, Program
 from fairlead.policies.solve.share_problem import ShareProblem
 from fairlead.policies.solve.water_filling import LevelCut
@@ -22,7 +22,7 @@ from fairlead.policies.solve.water_filling import LevelCut
 SIMPLEX_LIMIT = (
     512  # job types and breakpoints from which on a start from scratch is made from a sample ...
 )
-CERTIFY_EVERY = 8  # ... of every so many rows
+SAMPLE_EVERY = 8  # ... of one in so many rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class PriceCut:
 
 
 @dataclass(slots=True)
-class ByBreakpoints:
+class BreakpointOracle:
     """The least factor on all capacities, by the simplex method over job types and their breakpoints."""
 
     jobs: FillJobs
@@ -102,7 +102,7 @@ class ByBreakpoints:
         )
         job_type, breakpoints = np.nonzero(breakpoint_weights.needed(multiplicity))
         like = ShareProblem(
-            classes=JobClassSizes(
+            classes=JobClasses(
                 job_types.id[job_type] * job_types.breakpoints.shape[1] + breakpoints,
                 multiplicity[job_type, breakpoints],
                 job_type,
@@ -137,15 +137,15 @@ class ByBreakpoints:
         return float(solution.columns[0]), PriceCut.of(jobs, solution.device_price)
 
     def _price_of_some(self, height: Floats) -> Floats:
-        """(types,) prices when every eighth row stands for eight."""
-        jobs, some = self.jobs, np.arange(0, len(height), CERTIFY_EVERY)
+        """(types,) prices of a sample, in which each row stands for ``SAMPLE_EVERY``."""
+        jobs, some = self.jobs, np.arange(0, len(height), SAMPLE_EVERY)
         fewer = replace(
             jobs,
             job_type=jobs.job_type[some],
-            count=jobs.count[some] * CERTIFY_EVERY,
+            count=jobs.count[some] * SAMPLE_EVERY,
             unit_rate=jobs.unit_rate[some],
         )
-        sample = ByBreakpoints(fewer)
+        sample = BreakpointOracle(fewer)
         _, cut = sample.query(height[some])
         self.iterations += sample.iterations
         return cut.price

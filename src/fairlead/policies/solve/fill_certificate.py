@@ -1,4 +1,4 @@
-"""The heights and uses that shares of water filling really give, from the jobs' own rates."""
+"""The heights and uses that shares of water filling give by the jobs' own rates."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from fairlead.model.jit_records import Floats1, Floats2, Ints1
 from fairlead.policies.solve.fill_jobs import FillJobs
 from fairlead.policies.solve.water_filling import Rows
 
-TINY_SHARE = 1e-8  # heights below this part of the largest are not measured: 0.3 s of a year
+MIN_HEIGHT = 1e-8  # heights below this part of the largest are not measured: 0.3 s of a year
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class FillCertificate:
     least: Floats  # (rows,) the smallest height of a job
     total: Floats  # (rows,) of all jobs
     use: float  # largest part of a job's time or of a type's devices
-    alike: bool  # has every job the rates, scale and weight of its row?
+    jobs_alike: bool  # whether every job has the rates, scale and weight of its row
 
     def short_of(self, rows: Rows, height: Floats) -> float:
         """The largest part of a row's height that a job of it does not have."""
-        some = height > TINY_SHARE * rows.cap
+        some = height > MIN_HEIGHT * rows.cap
         return max(0.0, float((1.0 - self.least[some] / height[some]).max(initial=0.0)))
 
 
@@ -73,16 +73,16 @@ def _measure(jobs: JobShares, rows: _JobRows) -> tuple[Floats, Floats, float, bo
     least, total = np.full(len(job_type), np.inf), np.zeros(len(job_type))
     used = np.zeros(len(capacity))
     use = 0.0
-    alike = True
+    jobs_alike = True
     for i in range(len(of)):
         row = of[i]
         c = job_type[row]
-        alike = alike and scale[i] == rows.type_scale[c] and weight[i] == rows.weight[row]
+        jobs_alike = jobs_alike and scale[i] == rows.type_scale[c] and weight[i] == rows.weight[row]
         got = 0.0
         time = 0.0
         for j in range(share.shape[1]):
             k = rows.accelerator_of_slot[j]
-            alike = alike and (rate[i, j] == rows.type_rate[c, j] or capacity[k] <= 0)
+            jobs_alike = jobs_alike and (rate[i, j] == rows.type_rate[c, j] or capacity[k] <= 0)
             got += rate[i, j] * share[i, j]
             time += share[i, j]
             used[k] += scale[i] * share[i, j]
@@ -95,4 +95,4 @@ def _measure(jobs: JobShares, rows: _JobRows) -> tuple[Floats, Floats, float, bo
             use = max(use, used[k] / capacity[k])
         elif used[k] > 0:
             use = np.inf
-    return least, total, use, alike
+    return least, total, use, jobs_alike

@@ -1,5 +1,5 @@
-"""Can heights be had by jobs alone and in pairs? By a linear program over classes and pairs, whose prices
-are the cut of ``fairlead.policies.solve.water_filling``."""
+"""The oracle of water filling for jobs alone and in pairs: a linear program over classes and pairs, whose
+prices are the cut of ``fairlead.policies.solve.water_filling``."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,8 @@ TOLERANCE = 1e-9  # part of the heights that the second phase may give up
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairCut:
-    """sum of what the rates of all jobs are worth <= price of all devices and of all jobs' time."""
+    """The cut: what the rates of all jobs are worth, at most the price of all devices and of all jobs'
+    time."""
 
     worth: Floats  # (rows,) of one height of all jobs of the row
     count: Floats  # (rows,)
@@ -37,7 +38,7 @@ class PairCut:
 
 
 @dataclass(kw_only=True, slots=True)
-class InPairs:
+class PairOracle:
     """The largest part of all heights at once, over jobs alone and in pairs."""
 
     problem: ShareProblem  # its classes are the rows

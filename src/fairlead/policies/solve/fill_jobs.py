@@ -5,20 +5,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
-from fairlead.policies.solve.breakpoints import JobClasses
+from fairlead.policies.solve.breakpoints import JobTypeRates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FillJobs:
     """What the jobs of the rows are, and what there is to share."""
 
-    job_types: JobClasses
+    job_types: JobTypeRates
     job_type: Ints  # (rows,) row of job types
     count: Floats  # (rows,)
     unit_rate: Floats  # (rows,) steps/s of a job at height 1
     accelerator_of_slot: Ints  # (slots,)
     capacity: Floats  # (types,) devices
-    agnostic: bool = False  # is every rate taken for 1?
+    agnostic: bool = False  # whether every rate counts as 1
 
     def demand(self, height: Floats) -> Floats:
         """(rows,) steps/s of a job at a height."""

@@ -96,7 +96,7 @@ class Optimum:
 
     @cached_property
     def value(self) -> Floats:
-        """(columns,)"""
+        """(columns,) the optimal x."""
         return np.array(self.solution.col_value, np.float64)
 
     @cached_property
@@ -134,7 +134,7 @@ class HighsModel:
         ended = highspy.HighsModelStatus
         if status not in (ended.kOptimal, ended.kInfeasible, ended.kUnbounded):
             status = self._run_robustly()
-        if status == highspy.HighsModelStatus.kModelEmpty and self._holds_at_nothing():
+        if status == highspy.HighsModelStatus.kModelEmpty and self._is_met_by_zero():
             return Optimum(0.0, 0, _EmptySolution([], [-0.0] * len(self._program.row_lower)))
         if status != highspy.HighsModelStatus.kOptimal:
             raise SolveError(
@@ -148,14 +148,14 @@ class HighsModel:
             solution=highs.getSolution(),
         )
 
-    def _holds_at_nothing(self) -> bool:
-        """Are the rows met with no column at all? (HiGHS does not say.)"""
+    def _is_met_by_zero(self) -> bool:
+        """Whether x = 0 meets all rows: HiGHS does not say so of a program without columns."""
         p = self._program
         return bool((p.row_lower <= 0).all() and (p.row_upper >= 0).all())
 
     def _run_robustly(self) -> Any:
-        """From scratch, with scaling, presolve and the dual simplex, where the quick way lost its
-        footing: coefficients may differ by ten orders of magnitude."""
+        """From scratch, with scaling, presolve and the dual simplex, where the quick way ended without an
+        answer: coefficients may differ by ten orders of magnitude. Returns HiGHS's status."""
         highs = self._highs
         for name, value in _ROBUST_OPTIONS.items():
             highs.setOptionValue(name, value)
@@ -168,15 +168,16 @@ class HighsModel:
     def basis(self) -> Basis:
         """Where the last run ended. (``getBasicVariables`` would be faster, and ends the process where
         presolve has solved everything.)"""
-        return listed(self.ended())
+        return to_basis(self.raw_basis())
 
-    def ended(self) -> Any:
+    def raw_basis(self) -> Any:
         """The same as HiGHS has it: at no cost, for ``listed`` if it is wanted."""
         return self._highs.getBasis()
 
     def renew(self, program: LinearProgram) -> None:
-        """Another program of the same rows and columns, from where the last run ended."""
-        ended = self.ended()
+        """Replace the program by another of the same rows and columns; the next run starts where the last
+        ended."""
+        ended = self.raw_basis()
         self._program = program
         self._pass()
         if self._highs.setBasis(ended) != highspy.HighsStatus.kOk:
@@ -187,7 +188,7 @@ class HighsModel:
         _ok(self._highs.changeColBounds(column, lower, upper), f"bound column {column}")
 
     def add(self, cost: Floats, start: Int32s, index: Int32s, value: Floats) -> None:
-        """More columns, each from 0 up. start: (columns + 1,) as in ``LinearProgram``."""
+        """Append columns with bounds 0 and infinity. start: (columns + 1,) as in ``LinearProgram``."""
         n = len(cost)
         lower, upper = np.zeros(n), np.full(n, INFINITY)
         _ok(
@@ -220,8 +221,8 @@ class HighsModel:
         )
 
 
-def listed(ended: Any) -> Basis:
-    """A basis of ``HighsModel.ended``, status by status."""
+def to_basis(ended: Any) -> Basis:
+    """The basis from what ``HighsModel.raw_basis`` returns."""
     return Basis(
         np.frombuffer(bytes(ended.col_status), np.uint8),
         np.frombuffer(bytes(ended.row_status), np.uint8),
@@ -229,8 +230,8 @@ def listed(ended: Any) -> Basis:
 
 
 def _solver() -> Any:
-    """A solver of its own, the bare one: ``Highs`` refers to itself by its callbacks, which are not needed
-    here, and would be kept until the garbage collector comes by."""
+    """A new solver, of the base class: ``Highs`` refers to itself by its callbacks, which are not needed
+    here, and would stay in memory until the garbage collector runs."""
     highs: Any = highspy._Highs()
     highs.passOptions(_options())
     return highs
@@ -251,7 +252,7 @@ def _ok(status: Any, what: str) -> None:
 
 @cache
 def _statuses() -> list[Any]:
-    """What HiGHS has a basis made of, by code."""
+    """HiGHS's basis statuses, by code."""
     return sorted(highspy.HighsBasisStatus.__members__.values(), key=int)
 
 
@@ -262,5 +263,5 @@ def _to_highs(basis: Basis) -> Any:
     out.row_status = [status[code] for code in np.minimum(basis.rows, most).tolist()]
     out.valid = True
     basic = np.count_nonzero(basis.columns == BASIC) + np.count_nonzero(basis.rows == BASIC)
-    out.alien = basic != len(basis.rows)  # HiGHS then completes it or takes what is too much out
+    out.alien = basic != len(basis.rows)  # HiGHS then completes or reduces it
     return out

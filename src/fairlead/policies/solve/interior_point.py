@@ -30,7 +30,7 @@ from fairlead.policies.solve.dense_linear_algebra import (
 
 STEPS = 100
 CENTRING = 5  # steps to the analytic centre of the optimal face ...
-CENTERING_GAP = 1e-4  # ... when the gap is this small
+CENTRING_GAP = 1e-4  # ... when the gap is this small
 _STEP = 0.99  # part of the way to the boundary
 _FLOOR = 1e-14  # rounding must not put a value on the boundary
 
@@ -334,7 +334,7 @@ def max_min(classes: MaxMinClasses, tolerance: float) -> tuple[Floats, Floats, F
             break
         mu /= pairs
         system = _factored(t, classes, point)
-        if gap < CENTERING_GAP and centred < CENTRING:
+        if gap < CENTRING_GAP and centred < CENTRING:
             centred += 1
             target = _Target(mu - primal * dual, mu - free * price)
         else:

@@ -15,7 +15,7 @@ _DENSE = 4  # ids up to this many times the number of jobs are counted by bincou
 
 
 @dataclass(frozen=True, slots=True)
-class JobClassSizes:
+class JobClasses:
     """The classes that are present, in ascending order of id."""
 
     id: Ints  # (classes,)
@@ -24,7 +24,7 @@ class JobClassSizes:
     of: Ints  # (jobs,) row of each job's class
 
 
-def group(job_class: Ints) -> JobClassSizes:
+def group(job_class: Ints) -> JobClasses:
     """The classes of jobs, in time linear in the jobs where ids are dense."""
     n = len(job_class)
     if n and job_class.min() >= 0 and job_class.max() < _DENSE * n + 1024:
@@ -37,4 +37,4 @@ def group(job_class: Ints) -> JobClassSizes:
         ids, of, count = np.unique(job_class, return_inverse=True, return_counts=True)
     first = np.empty(len(ids), np.int64)
     first[of] = np.arange(n)  # of several jobs, any: they are alike
-    return JobClassSizes(ids, count.astype(np.float64), first, of)
+    return JobClasses(ids, count.astype(np.float64), first, of)

@@ -25,7 +25,8 @@ MAX_CARRY = 1 << 13  # beyond it, a filling is not proven to be the best
 
 
 def exchange_range(sizes: Ints) -> tuple[int, bool]:
-    """How much weight the best filling may put in, or take out, and whether that is all that it may.
+    """The weight that the best filling may put in or take out at most, and whether the limit leaves it
+    optimal.
 
     sizes: (classes,) distinct, ascending, positive.
     """

@@ -14,7 +14,7 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.policies.solve.breakpoints import breakpoint_cost, segment
 from fairlead.policies.solve.configurations import LinearObjective
-from fairlead.policies.solve.job_classes import JobClassSizes
+from fairlead.policies.solve.job_classes import JobClasses
 from fairlead.policies.solve.level_problem import (
     REQUIREMENT_TOLERANCE,
     STALL_TOLERANCE,
@@ -28,7 +28,9 @@ from fairlead.policies.solve.program import ExtraColumns, Program, ProgramSoluti
 from fairlead.policies.solve.share_problem import ShareProblem
 
 SAMPLE_SIZE = 8192  # jobs that a first guess is made from
-MIN_LEVEL = 1e-12  # part of all jobs that a rate counts for which none needs: its columns stay
+MIN_COUNT = (
+    1e-12  # part of all jobs that a rate counts for that none needs, so that its columns stay
+)
 
 
 def level_by_breakpoints(
@@ -41,12 +43,12 @@ def level_by_breakpoints(
 ) -> LevelShares:
     """Shares at the level, with the largest sum of gain times rate where gain, (jobs,), is given.
 
-    steps: (jobs,) of which those that have no say are 0; level: one that the answer is not below; previous:
+    steps: (jobs,) 0 for those that do not count; level: one that the answer is not below; previous:
     the report of an earlier, similar problem, to start from. Raises SolveError where the level is not met.
     """
-    start = _WarmStart(level=level, basis=())
+    start = _NewtonPoint(level=level, basis=())
     if previous is not None:
-        start = _WarmStart(level=max(level, previous.objective or 0.0), basis=previous.basis)
+        start = _NewtonPoint(level=max(level, previous.objective or 0.0), basis=previous.basis)
     every = len(steps) // SAMPLE_SIZE
     if every > 1 and start.level == level:  # a sample of the jobs tells about where the level is
         rows = np.arange(0, len(steps), every)
@@ -91,8 +93,8 @@ def largest_ratio(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _WarmStart:
-    """Where Newton's method begins, and where it has ended."""
+class _NewtonPoint:
+    """A point of Newton's method: where it begins, or where it has ended."""
 
     level: float
     basis: tuple[bytes, ...]
@@ -112,7 +114,7 @@ class _LevelRoot:
     each: float  # how many jobs each of them stands for
     floor: float  # no level is below
 
-    def newton(self, start: _WarmStart, tolerance: float) -> _WarmStart:
+    def newton(self, start: _NewtonPoint, tolerance: float) -> _NewtonPoint:
         """The level at which lambda is within the tolerance of 1, or the floor where that is lower, and the
         program there. From either side a step ends below the level, for lambda is convex."""
         job_types, program = self.job_types, start.program
@@ -121,7 +123,7 @@ class _LevelRoot:
         nothing = LinearObjective(np.zeros(job_types.breakpoints.size), np.zeros(slots))
         for _ in range(STEPS):
             demand, slope = _breakpoint_weights(*self.jobs, job_types.breakpoints, level)
-            count = np.maximum(demand.ravel() * self.each, MIN_LEVEL * len(job_types.of))
+            count = np.maximum(demand.ravel() * self.each, MIN_COUNT * len(job_types.of))
             if program is None:
                 program = _program(self.problem, job_types, count, start.basis)
             else:
@@ -133,7 +135,7 @@ class _LevelRoot:
             falls = self._slope_of_cost(solution, slope)
             after = max(self.floor, level - excess / falls) if falls < 0 else level
             if abs(excess) <= tolerance or abs(after - level) <= STALL_TOLERANCE * level:
-                return _WarmStart(
+                return _NewtonPoint(
                     level=level,
                     basis=start.basis,
                     iterations=iterations,
@@ -216,7 +218,7 @@ def _program(
     ids = job_types.id[rows] * shape[1] + np.tile(np.arange(shape[1]), shape[0])
     types = np.arange(len(problem.capacity))
     like = ShareProblem(
-        classes=JobClassSizes(ids, count, rows, rows),
+        classes=JobClasses(ids, count, rows, rows),
         scale=job_types.scale[rows],
         rate=job_types.rate[rows],
         accelerator_of_slot=problem.accelerator_of_slot,

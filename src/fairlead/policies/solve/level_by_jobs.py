@@ -12,7 +12,7 @@ from fairlead.policies.solve.level_problem import (
 )
 
 _ZERO_SHARE = 1e-8  # share that stands for none
-_CLOSE = 1e-8  # relative gap that the interior point is asked for; it stalls near 1e-10
+_INTERIOR_GAP = 1e-8  # relative gap that the interior point is asked for; it stalls near 1e-10
 
 
 def level_by_jobs(
@@ -38,14 +38,14 @@ def level_by_jobs(
     for _ in range(STEPS):
         left_s = level * isolated - age
         worth = rate * (left_s / left)[:, None]
-        inner, weight, price, n = max_min(classes._replace(worth=worth), _CLOSE)
+        inner, weight, price, n = max_min(classes._replace(worth=worth), _INTERIOR_GAP)
         iterations += n
         part = (worth * inner).sum(axis=1)
         z = float(part.min())
         if not age.any():
             level /= z  # the requirements are in proportion to 1 / level: these shares are the best
             break
-        if abs(z - 1) <= 10 * _CLOSE or (z >= 1 and level <= floor):
+        if abs(z - 1) <= 10 * _INTERIOR_GAP or (z >= 1 and level <= floor):
             break
         low, high = (low, min(high, level)) if z >= 1 else (max(low, level), high)
         each = weight * count

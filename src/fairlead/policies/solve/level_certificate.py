@@ -1,4 +1,4 @@
-"""The level that shares really reach, and a bound on every level from prices of the devices.
+"""The level that shares reach by the jobs' own rates, and a bound on every level from prices of devices.
 
 The bound is the tangent of what all requirements cost (``fairlead.policies.solve.parametric_level``).
 """

@@ -16,7 +16,7 @@ TOLERANCE = 1e-9  # part of the level, or of the devices, that a second measure 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParametricDemand:
-    """A problem. Jobs that cannot run, or need nothing, have no say in the level and get nothing."""
+    """A problem. Jobs that cannot run, or need nothing, do not count for the level and get nothing."""
 
     job_type: Ints  # (jobs,) jobs of one job type have the same rates and scale
     rate: Floats  # (jobs, slots) steps/s
@@ -30,7 +30,7 @@ class ParametricDemand:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LevelJobTypes:
-    """What jobs of a job type can do, and the rates at which their cost has breakpoints."""
+    """The job types of a problem's jobs: their rates, and the breakpoints of the cost of a rate."""
 
     id: Ints  # (job types,)
     of: Ints  # (jobs,) row of each job's job type

@@ -2,9 +2,8 @@
 
     sum_ij value_ij T_ij x_ij    or    (sum_ij value_ij T_ij x_ij) / (sum_ij c_j s_i x_ij)
 
-over the programs of ``fairlead.policies.solve.program``. A deadline asks for a throughput of need_i.
-Not all can
-be met in general, so a first phase finds the least shortfall, L* = min sum_i u_i / n with
+over the programs of ``fairlead.policies.solve.program``. A deadline asks for a throughput of need_i. Not
+all can be met in general, so a first phase finds the least shortfall, L* = min sum_i u_i / n with
 t_i >= (1 - u_i) need_i: u_i in [0, 1] is the part of its need that job i goes without, n the number of jobs
 with deadlines. A second phase holds it, up to the solver's tolerance, and maximises the objective.
 
@@ -12,8 +11,8 @@ A ratio is made linear by Charnes and Cooper's change of variables (Naval Res. L
 times a factor f >= 0 that is chosen so that the cost is 1. Its optimum may be tiny shares (any multiple of
 the best shares has the same ratio), so that a further phase holds the ratio and maximises the sum.
 
-Bounds hold for any prices >= 0 of devices p, needs m and shortfall l: with r_i the most that any way of
-running earns per unit of a job's time at values value_ij + m_i and these costs,
+Bounds hold for any prices >= 0 of devices p, needs m and shortfall l: with r_i the most that any
+configuration earns per unit of a job's time at values value_ij + m_i and these costs,
 
     sum_k p_k N_k + l L* + sum_i (r_i + max(0, m_i need_i - l / n) - m_i need_i).
 """
@@ -31,7 +30,7 @@ from fairlead.policies.solve.configurations import LinearObjective
 from fairlead.policies.solve.program import ConstraintRow, ExtraColumns, Program, ProgramSolution
 from fairlead.policies.solve.share_problem import ShareProblem
 
-LARGEST_CENTRED = 500  # classes; the method's time grows with their cube
+MAX_CENTRED_CLASSES = 500  # classes; the method's time grows with their cube
 TOLERANCE = 1e-9  # part of an optimum that the next phase may give up
 
 
@@ -49,7 +48,7 @@ class RateDemand:
         return RateDemand(np.zeros(len(problem.scale)), 0.0)
 
     @property
-    def dated(self) -> Ints:
+    def with_deadline(self) -> Ints:
         """Classes that have a deadline."""
         return np.flatnonzero(self.rate > 0)
 
@@ -60,13 +59,13 @@ class RateDemand:
 
     def part(self, problem: ShareProblem) -> Floats:
         """(dated classes,) part of the jobs with deadlines."""
-        count = problem.classes.count[self.dated]
+        count = problem.classes.count[self.with_deadline]
         return np.asarray(count / max(1.0, count.sum()))
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What proves a bound."""
+    """Prices that prove a bound."""
 
     device: Floats  # (types,)
     time: Floats  # (classes,) of one job
@@ -83,8 +82,8 @@ class JobRates:
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
-    """An optimum and its prices."""
+class LargestSum:
+    """The largest sum, and the prices that prove it."""
 
     solution: ProgramSolution
     prices: Prices
@@ -92,11 +91,11 @@ class Best:
 
 def largest_sum(
     problem: ShareProblem, value: Floats, demand: RateDemand, previous: tuple[bytes, ...] = ()
-) -> Best:
+) -> LargestSum:
     """max sum_ij value_ij T_ij x_ij, with the needs met but for their shortfall. value: (classes, slots)."""
     program = _program(problem, demand, demand.basis or previous)
     solution = program.maximise(LinearObjective(value, _no_cost(problem)))
-    return Best(solution, _prices(solution, 0))
+    return LargestSum(solution, _prices(solution, 0))
 
 
 def sum_analytic_centre(problem: ShareProblem, value: Floats, demand: RateDemand) -> Floats | None:
@@ -104,7 +103,7 @@ def sum_analytic_centre(problem: ShareProblem, value: Floats, demand: RateDemand
     needs met; None where it was not found, or there are too many classes to look for it."""
     first, slot = np.nonzero(problem.rate > 0)
     n, count = len(problem.scale), problem.classes.count
-    if n > LARGEST_CENTRED or not len(first):
+    if n > MAX_CENTRED_CLASSES or not len(first):
         return None
     required = demand.rate[first]
     devices = count * problem.scale
@@ -119,7 +118,7 @@ def sum_analytic_centre(problem: ShareProblem, value: Floats, demand: RateDemand
     )
     entry = np.column_stack([np.ones(len(first)), per_device, -asked])
     b = np.ones(2 * n + len(problem.capacity))
-    b[n + len(problem.capacity) :][demand.dated] = -1.0
+    b[n + len(problem.capacity) :][demand.with_deadline] = -1.0
     gain = count[first] * value[first, slot] * problem.rate[first, slot]
     there = entry != 0
     start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
@@ -137,10 +136,11 @@ def sum_analytic_centre(problem: ShareProblem, value: Floats, demand: RateDemand
 def least_shortfall(
     problem: ShareProblem, rate: Floats, previous: tuple[bytes, ...] = ()
 ) -> RateDemand:
-    """RateDemand with the least shortfall. rate: (classes,) steps/s asked of each job, 0 = nothing."""
+    """The demand of ``rate`` with the least shortfall. rate: (classes,) steps/s asked of each job, 0 =
+    nothing."""
     asked = RateDemand(np.where(problem.can_run, np.minimum(rate, problem.best), 0.0), np.inf)
-    dated = asked.dated
-    if not len(dated):
+    with_deadline = asked.with_deadline
+    if not len(with_deadline):
         return RateDemand.none(problem)
     program = _program(problem, asked, previous)
     nothing = LinearObjective(np.zeros(problem.rate.shape), _no_cost(problem))
@@ -151,7 +151,8 @@ def least_shortfall(
 def sum_bound(
     problem: ShareProblem, value: Floats, demand: RateDemand, prices: Prices, jobs: JobRates | None
 ) -> float:
-    """No shares have a larger sum. jobs: None where there are pairs; the bound is then of classes."""
+    """A bound: no shares have a larger sum. jobs: None where there are pairs; the bound is then of
+    classes."""
     return _bound(problem, value, demand, prices, _no_cost(problem), jobs)
 
 
@@ -186,8 +187,8 @@ def ratio_bound(
     jobs: JobRates,
     reached: float,
 ) -> float:
-    """No shares have a larger ratio: it is at most that of the best way to run, and at most what is reached
-    and the sum that could still be gained beyond it, over the least that the needs cost."""
+    """A bound: no shares have a larger ratio. It is at most that of the best configuration, and at most what
+    is reached plus the sum that could still be gained beyond it over the least that the needs cost."""
     best = float((value * problem.rate / cost / problem.scale[:, None]).max(initial=0.0))
     least = _least_cost(problem, cost, demand)
     if not least > 0:
@@ -197,15 +198,16 @@ def ratio_bound(
 
 
 def _least_cost(problem: ShareProblem, cost: Floats, demand: RateDemand) -> float:
-    """What the needs cost where each job is cheapest, the dearest given up as far as shortfall allows."""
+    """What the needs cost where each job is cheapest, without the most expensive as far as shortfall
+    allows."""
     per_step = np.full(problem.rate.shape, np.inf)
     np.divide(problem.scale[:, None] * cost, problem.rate, out=per_step, where=problem.rate > 0)
-    dated = demand.dated
-    each = demand.rate[dated] * per_step[dated].min(axis=1)
+    with_deadline = demand.with_deadline
+    each = demand.rate[with_deadline] * per_step[with_deadline].min(axis=1)
     order = np.argsort(-each)
     part = demand.part(problem)[order]
     unmet = part - np.clip(demand.allowed - (np.cumsum(part) - part), 0.0, part)
-    jobs = problem.classes.count[dated].sum()
+    jobs = problem.classes.count[with_deadline].sum()
     return float(each[order] @ unmet * jobs)
 
 
@@ -218,53 +220,59 @@ def _program(
     previous: tuple[bytes, ...] = (),
     rows: Sequence[ConstraintRow] = (),
 ) -> Program:
-    """Further columns: the part of its need that each job of a dated class goes without. Without dated
-    classes there are neither these nor rows for them."""
-    dated = demand.dated
-    if not len(dated):
+    """Further columns: the part of its need that each job of a class with a deadline goes without.
+    Without such classes there are neither these columns nor rows for them."""
+    with_deadline = demand.with_deadline
+    if not len(with_deadline):
         return Program(problem=problem, rows=rows, previous=previous).load()
     program = Program(problem=problem, throughput=True, demand=demand.rate, previous=previous)
     program.rows = [ConstraintRow(_nothing(problem), -np.inf, demand.allowed), *rows]
-    column = np.arange(len(dated))
-    late = np.full(len(dated), program.further_row(0))
+    column = np.arange(len(with_deadline))
+    late = np.full(len(with_deadline), program.further_row(0))
     program.columns = ExtraColumns(
-        cost=np.zeros(len(dated)),
-        lower=np.zeros(len(dated)),
-        upper=np.ones(len(dated)),
+        cost=np.zeros(len(with_deadline)),
+        lower=np.zeros(len(with_deadline)),
+        upper=np.ones(len(with_deadline)),
         column=np.concatenate([column, column]),
-        row=np.concatenate([program.throughput_row(dated), late]),
-        value=np.concatenate([demand.rate[dated], demand.part(problem)]),
+        row=np.concatenate([program.throughput_row(with_deadline), late]),
+        value=np.concatenate([demand.rate[with_deadline], demand.part(problem)]),
     )
     return program.load()
 
 
 def _homogeneous(problem: ShareProblem, cost: Floats, demand: RateDemand) -> Program:
-    """Everything times f = 1 + the last further column, and the cost is 1."""
-    dated = demand.dated
+    """The program of shares times f, where 1 + the last further column is f, and the cost is 1."""
+    with_deadline = demand.with_deadline
     program = Program(
-        problem=problem, throughput=len(dated) > 0, demand=demand.rate if len(dated) else None
+        problem=problem,
+        throughput=len(with_deadline) > 0,
+        demand=demand.rate if len(with_deadline) else None,
     )
     spent = ConstraintRow(LinearObjective(np.zeros(problem.rate.shape), -cost), 1.0, 1.0)
     program.rows = [ConstraintRow(_nothing(problem), -np.inf, demand.allowed), spent]
-    column = np.arange(len(dated))
-    late = np.full(len(dated), program.further_row(0))
+    column = np.arange(len(with_deadline))
+    late = np.full(len(with_deadline), program.further_row(0))
     everywhere = np.concatenate(
         [
             program.time_row(np.arange(len(problem.scale))),
             program.device_row(np.arange(len(problem.capacity))),
         ]
     )
-    factor = np.concatenate([program.throughput_row(dated), everywhere, late[:1]])
+    factor = np.concatenate([program.throughput_row(with_deadline), everywhere, late[:1]])
     weight = np.concatenate(
-        [-demand.rate[dated], -np.ones(len(everywhere)), np.full(len(late[:1]), -demand.allowed)]
+        [
+            -demand.rate[with_deadline],
+            -np.ones(len(everywhere)),
+            np.full(len(late[:1]), -demand.allowed),
+        ]
     )
     program.columns = ExtraColumns(
-        cost=np.zeros(len(dated) + 1),
-        lower=np.append(np.zeros(len(dated)), -1.0),
-        upper=np.full(len(dated) + 1, np.inf),
-        column=np.concatenate([column, column, np.full(len(factor), len(dated))]),
-        row=np.concatenate([program.throughput_row(dated), late, factor]),
-        value=np.concatenate([demand.rate[dated], demand.part(problem), weight]),
+        cost=np.zeros(len(with_deadline) + 1),
+        lower=np.append(np.zeros(len(with_deadline)), -1.0),
+        upper=np.full(len(with_deadline) + 1, np.inf),
+        column=np.concatenate([column, column, np.full(len(factor), len(with_deadline))]),
+        row=np.concatenate([program.throughput_row(with_deadline), late, factor]),
+        value=np.concatenate([demand.rate[with_deadline], demand.part(problem), weight]),
     )
     return program.load()
 
@@ -281,7 +289,7 @@ def _nothing(problem: ShareProblem) -> LinearObjective:
 
 
 def _prices(solution: ProgramSolution, further: int) -> Prices:
-    """further: rows behind that of shortfall."""
+    """The prices of a solution. further: number of further rows after that of shortfall."""
     has = len(solution.row_price) > further
     late = float(solution.row_price[0]) if has else 0.0
     return Prices(
@@ -304,18 +312,20 @@ def _bound(
         rents = float(count @ proven_time_price(problem, value, prices.time, cost))
     else:
         cost[problem.capacity[problem.accelerator_of_slot] <= 0] = np.inf
-        rents = _rents(np.ascontiguousarray(jobs.rate), jobs.scale, problem.classes.of, value, cost)
+        rents = _total_rent(
+            np.ascontiguousarray(jobs.rate), jobs.scale, problem.classes.of, value, cost
+        )
     bound = float(rents + prices.device @ problem.capacity)
-    dated = demand.dated
-    if len(dated):
-        asked = count[dated] * prices.demand[dated] * demand.rate[dated]
+    with_deadline = demand.with_deadline
+    if len(with_deadline):
+        asked = count[with_deadline] * prices.demand[with_deadline] * demand.rate[with_deadline]
         without = np.maximum(0.0, asked - prices.shortfall * demand.part(problem))
         bound += float((without - asked).sum()) + prices.shortfall * demand.allowed
     return bound
 
 
 @kernel("f8(f8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1])")
-def _rents(rate: Floats, scale: Ints, of: Ints, value: Floats, cost: Floats) -> float:
+def _total_rent(rate: Floats, scale: Ints, of: Ints, value: Floats, cost: Floats) -> float:
     """Over all jobs, the most that each earns per unit of its time alone. value: (classes, slots) per
     step/s; cost: (slots,) per device."""
     total = 0.0

@@ -1,8 +1,8 @@
 """Whole rounds per job and type: single rounds are added, moved and exchanged while that gains.
 
 Each job's worth depends on its own progress only: its welfare, less a high price for what it lacks of the
-progress that it needs. Rounds of a job on a type are taken from other jobs where devices are short: from
-those that lose least, which move to free devices of another type if they have a use for them.
+progress that it needs. Where devices of a type are short, a round on it is taken from the jobs that lose
+least by that; they run on free devices of another type instead if that gains.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class SearchJobs(NamedTuple):
 
 
 class SearchState(NamedTuple):
-    """What has been dealt out; kernels change its arrays."""
+    """The rounds given out so far; kernels change its arrays."""
 
     counts: Ints2  # (jobs, types) rounds
     free: Ints1  # (types,) device-rounds
@@ -64,7 +64,8 @@ def _shift(jobs: SearchJobs, state: SearchState, job: int, source: int, to: int)
 
 @kernel("Tuple((f8, i8))(SearchJobs, SearchState, i8, i8)")
 def _gain(jobs: SearchJobs, state: SearchState, job: int, to: int) -> tuple[float, int]:
-    """What a job gains by one more round on a type, and whence it had best be taken: -1 = nowhere."""
+    """What a job gains by one more round on a type, and the type that it best gives a round up on: -1 =
+    none."""
     counts, progress = state.counts, state.progress[job]
     now = _worth(jobs, job, progress)
     best, source = -np.inf, -1
@@ -82,7 +83,7 @@ def _gain(jobs: SearchJobs, state: SearchState, job: int, to: int) -> tuple[floa
 
 @kernel("Tuple((f8, i8))(SearchJobs, SearchState, i8, i8)")
 def _loss(jobs: SearchJobs, state: SearchState, job: int, accelerator: int) -> tuple[float, int]:
-    """What a job loses with a round on a type, and where it had best go instead: -1 = nowhere."""
+    """What a job loses by one round less on a type, and the type on which it best runs instead: -1 = none."""
     now = _worth(jobs, job, state.progress[job])
     least = state.progress[job] - jobs.speed[job, accelerator]
     best, goes = now - _worth(jobs, job, max(least, 0.0)), -1
@@ -114,27 +115,27 @@ def _add(jobs: SearchJobs, state: SearchState, accelerator: int, min_gain: float
     return changed
 
 
-class Victims(NamedTuple):
+class _Donors(NamedTuple):
     """Jobs that may be asked to make room on a type."""
 
     order: Ints1  # (jobs,) by loss per device, those that have no round there last
     loss: Floats1  # (jobs,) of a round there; inf = has none
-    touched: Bools1  # (jobs,) has taken part in an exchange of this pass
+    exchanged: Bools1  # (jobs,) whether it has taken part in an exchange of this pass
 
 
-@kernel("i8(Victims, i8[::1], i8, i8, i8[::1])")
-def _victims(victims: Victims, scale: Ints, job: int, short: int, out: Ints) -> int:
-    """The jobs that lose least by making room for ``short`` devices: a number of them, in ``out``; 0 if
-    there is no room to be made."""
-    loss = victims.loss
+@kernel("i8(_Donors, i8[::1], i8, i8, i8[::1])")
+def _choose_donors(donors: _Donors, scale: Ints, job: int, short: int, out: Ints) -> int:
+    """The number of jobs, written to ``out``, that make room for ``short`` devices at the least loss; 0 if
+    none can."""
+    loss = donors.loss
     n, free, several = 0, 0, 0.0
     single = -1
-    for other in victims.order:
+    for other in donors.order:
         if loss[other] == np.inf:
             break
         if free >= short and loss[other] * short >= several * scale[other]:
             break  # nobody from here on makes the room at less
-        if other == job or victims.touched[other]:
+        if other == job or donors.exchanged[other]:
             continue
         if free < short:
             out[n] = other
@@ -151,27 +152,27 @@ def _victims(victims: Victims, scale: Ints, job: int, short: int, out: Ints) -> 
 
 @kernel("b1(SearchJobs, SearchState, i8, f8)")
 def _exchange(jobs: SearchJobs, state: SearchState, accelerator: int, min_gain: float) -> bool:
-    """Rounds of a type go from those who lose least to those who gain most; does anybody gain? Who has
-    taken part is left alone until the next pass."""
+    """Rounds of a type go from those who lose least to those who gain most; a job takes part once in
+    a pass. Returns whether any gains."""
     scale = jobs.scale
     n_jobs = len(scale)
     gain, loss = np.full(n_jobs, -np.inf), np.full(n_jobs, np.inf)
-    touched = np.zeros(n_jobs, np.bool_)
+    exchanged = np.zeros(n_jobs, np.bool_)
     out, went = np.empty(n_jobs, np.int64), np.empty(n_jobs, np.int64)
     for job in range(n_jobs):
         if jobs.speed[job, accelerator] > 0:
             gain[job], _ = _gain(jobs, state, job, accelerator)
         if state.counts[job, accelerator] > 0:
             loss[job], _ = _loss(jobs, state, job, accelerator)
-    victims = Victims(np.argsort(loss / scale, kind="mergesort"), loss, touched)
+    donors = _Donors(np.argsort(loss / scale, kind="mergesort"), loss, exchanged)
     changed = False
     for job in np.argsort(-gain / scale, kind="mergesort"):
         if gain[job] <= min_gain:
             break
         short = scale[job] - state.free[accelerator]
-        if touched[job] or short <= 0:
+        if exchanged[job] or short <= 0:
             continue
-        n = _victims(victims, scale, job, short, out)
+        n = _choose_donors(donors, scale, job, short, out)
         cost = 0.0
         for i in range(n):
             cost += loss[out[i]]
@@ -188,9 +189,9 @@ def _exchange(jobs: SearchJobs, state: SearchState, accelerator: int, min_gain: 
                 _shift(jobs, state, out[i], went[i], accelerator)
             continue
         _shift(jobs, state, job, source, accelerator)
-        touched[job] = changed = True
+        exchanged[job] = changed = True
         for i in range(n):
-            touched[out[i]] = True
+            exchanged[out[i]] = True
     return changed
 
 

@@ -38,17 +38,17 @@ from fairlead.policies.solve.highs import (
     Statuses,
 )
 from fairlead.policies.solve.interior_point import MaxMinClasses, max_min
-from fairlead.policies.solve.job_classes import JobClassSizes, group
+from fairlead.policies.solve.job_classes import JobClasses, group
 
 TOLERANCE = 1e-9  # part of the level that the second phase may give up
-_CLOSE = 1e-8  # relative gap that the interior point is asked for ...
+_INTERIOR_GAP = 1e-8  # relative gap that the interior point is asked for ...
 _CENTRE_GAP = 1e-7  # ... and that its answer may have
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaxMin:
-    """A max-min problem. A job that no slot type is worth anything to cannot run: it gets nothing and
-    does not hold the level down."""
+    """A max-min problem. A job with no worth on any slot type cannot run: it gets nothing and does not count
+    for the level."""
 
     job_class: Ints  # (jobs,) jobs of one class have the same rows below
     rate: Floats  # (jobs, slots) steps/s
@@ -59,7 +59,7 @@ class MaxMin:
     capacity: Floats  # (types,) devices
 
     @cached_property
-    def classes(self) -> JobClassSizes:
+    def classes(self) -> JobClasses:
         """The classes of the jobs."""
         return group(self.job_class)
 
@@ -121,7 +121,7 @@ def analytic_centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
         capacity=problem.capacity,
     )
     centre = max_min if some.all() and there.all() else partial(_centre_of_part, some, there)
-    by_class, weight, price, steps = centre(classes, _CLOSE)
+    by_class, weight, price, steps = centre(classes, _INTERIOR_GAP)
     by_class[problem.class_worth == 0] = 0.0
     share, report = _certified(problem, by_class, weight, price, iterations=steps)
     return None if report.gap is None or report.gap > _CENTRE_GAP else (share, report)
@@ -158,8 +158,8 @@ def _certified(
     warm: bool = False,
     basis: tuple[bytes, ...] = (),
 ) -> tuple[Floats, SolveReport]:
-    """(jobs, slots) shares with what is known about them. weight: (classes,) of each job of a class; the rest
-    is for the report."""
+    """(jobs, slots) shares, scaled down to what there is, and their report. weight: (classes,) of each job of
+    a class; price: (types,); the others go into the report."""
     by_class = by_class / max(1.0, _excess(problem, by_class))  # feasible, whatever the tolerances
     share = by_class[problem.classes.of]
     total = float(weight @ problem.classes.count)

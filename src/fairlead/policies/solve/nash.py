@@ -55,7 +55,7 @@ class _MarketPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Equilibrium:
-    """Shares, and the prices at which every job wants just them."""
+    """Shares, and the prices at which every job would buy just these."""
 
     share: Floats  # (classes, slots) of one job
     price: Floats  # (types,) weight per device
@@ -83,7 +83,7 @@ def equilibrium(market: NashMarket) -> Equilibrium:
 
 
 def surplus(jobs: NashMarket, throughput: Floats, price: Floats) -> float:
-    """How far the weighted sum of logarithms may be from the optimum: a bound, for any prices >= 0.
+    """A bound, for any prices >= 0, on how far the weighted sum of logarithms is below the optimum.
 
     jobs: a market in which every job is a class of its own; throughput: (jobs,); price: (types,). The
     logarithm is concave, so  sum w log t' - sum w log t <= sum w t'/t - sum w,  and no shares have

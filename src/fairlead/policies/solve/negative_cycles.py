@@ -14,7 +14,7 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Floats1, Floats2, Ints1, Ints2
 
-# A cycle is negative if it is so by more than this part of its arcs' lengths
+# A cycle is negative if its length is below 0 by more than this part of its arcs' lengths
 _CYCLE_TOLERANCE = 1e-10
 
 
@@ -111,7 +111,7 @@ def negative_cycle(length: Floats, cycle: Ints) -> int:
 @kernel("b1(RoundJobs, i8, i8, i8)")
 def cancel_cycles(jobs: RoundJobs, accelerator: int, devices: int, limit: int) -> bool:
     """Move loads of the largest of the sizes, on one type of so many devices, around negative cycles until
-    there is none, or ``limit`` times; was there any?"""
+    there is none, or ``limit`` times. Returns whether there was any."""
     grid, sizes = jobs.grid, jobs.sizes
     rounds, n_jobs = grid.shape
     load = sizes[-1]

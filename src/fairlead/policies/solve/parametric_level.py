@@ -33,8 +33,8 @@ from fairlead.policies.solve.level_by_jobs import level_by_jobs
 from fairlead.policies.solve.level_certificate import certified_level
 from fairlead.policies.solve.level_problem import ParametricDemand, level_job_types
 
-PROVEN = 1e-6  # relative gap that an answer may have
-MIN_CLASSES = 2000  # job types times slot types up to which the simplex method is used
+MAX_GAP = 1e-6  # relative gap that an answer may have
+MAX_SIMPLEX_RATES = 2000  # job types times slot types up to which the simplex method is used
 
 
 def solve_level(
@@ -49,12 +49,12 @@ def solve_level(
         return np.zeros(problem.rate.shape), SolveReport("optimal", 0.0, 0.0)
     steps = np.where(some, problem.steps, 0.0)
     floor = least_level(job_types.of, steps, problem.age, problem.isolated, job_types.best)
-    use_simplex = job_types.rate.size <= MIN_CLASSES
+    use_simplex = job_types.rate.size <= MAX_SIMPLEX_RATES
     if not use_simplex:
         found = level_by_jobs(problem, job_types, steps, floor)
         share, level, bound, violation = certified_level(problem, job_types, steps, found)
         use_simplex = (
-            not level - max(bound, floor) <= PROVEN * level
+            not level - max(bound, floor) <= MAX_GAP * level
         )  # the interior point has stalled
     if use_simplex:
         found = level_by_breakpoints(problem, job_types, steps, floor, gain, previous)

@@ -1,4 +1,4 @@
-"""The window problem where accelerators differ: rounds per job and type.
+"""The planning problem where accelerators differ: rounds per job and type.
 
 A job's progress is the sum over types of rounds times speed, and its welfare a concave function of that:
 
@@ -33,7 +33,7 @@ from fairlead.policies.solve.planning_problem import (
 )
 
 _SLOPE_TOLERANCE = 1e-9  # relative difference between slopes that are one
-_LATER = (
+_SLACKS = (
     0.0,
     0.01,
     0.03,
@@ -46,8 +46,8 @@ _INTEGRALITY_TOLERANCE = 1e-7  # of a round: a fraction that is rounding
 
 
 def solve_types(problem: PlanningProblem) -> RoundCounts:
-    """Counts (jobs, types), near the optimum: see the bound. Lower bounds that hardly fit may be taken for
-    such that do not."""
+    """Counts (jobs, types), near the optimum: see the bound. Lower bounds that only just fit may be
+    reported as infeasible."""
     jobs, types = len(problem.scale), len(problem.devices)
     if not jobs:
         return RoundCounts(
@@ -66,7 +66,7 @@ def solve_types(problem: PlanningProblem) -> RoundCounts:
         raise
     counts, objective = np.zeros((jobs, types), np.int64), -np.inf
     starts = (_rounded(problem, rounds), np.floor(rounds + _INTEGRALITY_TOLERANCE).astype(np.int64))
-    for start, part in product(starts, _LATER):
+    for start, part in product(starts, _SLACKS):
         some, value = _searched(problem, start, most + part * _round_s(problem))
         if value > objective:
             counts, objective = some, value
@@ -170,7 +170,7 @@ class _Relaxed:
         """The optimum, and the rounds (jobs, types) and M there."""
         p = self.problem
         jobs, types, n = len(p.scale), len(p.devices), len(self.job)
-        owner, width, slope = stretches(p.utility)
+        owner, width, slope = rising_pieces(p.utility)
         line_job, tangent, height, floor = self._lines()
         scale_of_makespan = max(float(p.remaining.max()), 1.0)  # of M: rows of order one
         lines = len(line_job)
@@ -236,22 +236,22 @@ class _Relaxed:
         column = np.minimum(at.astype(np.int64), p.rounds - 1)
         fall = np.diff(p.remaining, axis=1)
         floor = float((p.remaining[rows, column] + (at - column) * fall[rows, column]).max())
-        job, start = np.nonzero((p.remaining[:, :-1] > floor) & _turns(fall))
+        job, start = np.nonzero((p.remaining[:, :-1] > floor) & _slope_changes(fall))
         tangent = fall[job, start]
         return job, tangent, p.remaining[job, start] - start * tangent, floor
 
 
-def stretches(utility: Floats) -> tuple[Ints, Floats, Floats]:
+def rising_pieces(utility: Floats) -> tuple[Ints, Floats, Floats]:
     """(job, width in columns, slope) of the pieces of each row that rise and are straight, in order."""
     step = np.minimum.accumulate(np.maximum(np.diff(utility, axis=1), 0.0), axis=1)
-    job, start = np.nonzero(_turns(step))
+    job, start = np.nonzero(_slope_changes(step))
     end = np.where(np.append(job[1:], -1) == job, np.append(start[1:], 0), step.shape[1])
     slope = step[job, start]
     rises = slope > 0
     return job[rises], (end - start)[rises].astype(np.float64), slope[rises]
 
 
-def _turns(step: Floats) -> Bools:
+def _slope_changes(step: Floats) -> Bools:
     """Where a row's step is another than the one before; the first is."""
     turns = np.ones(step.shape, np.bool_)
     turns[:, 1:] = np.abs(np.diff(step, axis=1)) > _SLOPE_TOLERANCE * np.abs(step[:, :-1])

@@ -1,4 +1,4 @@
-"""How many of the next F rounds each job should run: Shockwave's window problem without its integers.
+"""How many of the next F rounds each job should run: Shockwave's planning problem without its binaries.
 
     maximise   sum_j utility[j, s_j]  -  penalty * max_j remaining[j, s_j]
     such that  at_least_j <= s_j <= F,   sum_j scale_j s_j <= F * devices
@@ -39,7 +39,7 @@ def solve_counts(problem: PlanningProblem) -> RoundCounts:
 
     One accelerator type: exact for any sizes up to 89 devices, and for sizes up to 4,096 that divide one
     another; otherwise ``proven`` is False and the bound says how far from the best the answer may be.
-    Capacity is taken over the whole window, so that ``pack_rounds`` may in contrived cases not place all.
+    Capacity is that of all rounds together, so that ``pack_rounds`` may in contrived cases not place all.
     """
     check(problem)
     if len(problem.devices) > 1:

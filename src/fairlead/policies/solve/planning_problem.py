@@ -1,4 +1,4 @@
-"""The window problem and its answer: see ``window``."""
+"""The planning problem and its answer: see ``planning_horizon``."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class RoundCounts:
     objective: float
     bound: float  # of the linear relaxation: no counts can be better
     feasible: bool
-    proven: bool  # are the counts known to be the best?
+    proven: bool  # whether the counts are known to be optimal
 
 
 def infeasible(jobs: int, types: int) -> RoundCounts:

@@ -125,8 +125,9 @@ class ProgramSolution:
 class Program:
     """One program inside the solver, to be maximised once or several times.
 
-    throughput: are there throughput rows? Then demand: (classes,) least steps/s of each job, -inf = none
-    (an entry of a further column there lowers or raises what the job must get: t_c + entries >= demand).
+    throughput: whether there are throughput rows. With them, demand: (classes,) least steps/s of each job,
+    -inf = none (an entry of a further column there lowers or raises what the job must get: t_c + entries >=
+    demand).
     """
 
     problem: ShareProblem
@@ -229,7 +230,7 @@ class Program:
             iterations=iterations,
             encoded_basis=partial(
                 encode_basis,
-                self._model.ended(),
+                self._model.raw_basis(),
                 self._configurations,
                 self.problem,
                 self.throughput,

@@ -44,7 +44,7 @@ class EntityTree:
         return np.where(above == root, top[:root], top[above])
 
     def with_capacity(self, capacity: Floats) -> "FillTree":
-        """The tree with this much room in each row, to be filled. room: (rows,)."""
+        """The tree to be filled, with so much room in each row. capacity: (rows,)."""
         volume = np.concatenate([capacity, np.zeros(len(self.fifo))])
         _volumes(self.parent, volume, self.rows)
         ratio = volume / self.weight
@@ -65,7 +65,7 @@ class EntityTree:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FillTree:
-    """A tree whose rows have room."""
+    """An ``EntityTree`` with room in its rows."""
 
     tree: EntityTree
     volume: Floats  # (vertices,)
@@ -74,7 +74,7 @@ class FillTree:
     full: float  # the root's level at which everything is full
 
     def fill(self, level: float) -> Floats:
-        """(rows,) how much each row rises when the root's level does so by this much."""
+        """(rows,) how much each row rises when the root's level rises by ``level``."""
         tree = self.tree
         return _fill(level, self.volume, tree.weight, tree.fifo, self.child, self.begin)
 

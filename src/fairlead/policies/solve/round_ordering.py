@@ -1,4 +1,4 @@
-"""The order of a window's rounds: who runs early.
+"""The order of the rounds of a planning horizon: which jobs run early.
 
     minimise  sum_j weight_j * (mean index of the rounds in which j runs)
 
@@ -20,10 +20,10 @@ from fairlead.policies.solve.knapsack import choose, exchange_range
 from fairlead.policies.solve.negative_cycles import RoundJobs, cancel_cycles
 
 SWEEPS = 50  # of both moves; rarely more than five gain anything
-SWEEPS_WITH_FEW_TURNS = 8  # where turns are few, for each sweep leaves some to the next
+SWEEPS_WITH_FEW_TURNS = 8  # where turns are few: each sweep leaves some to the next
 MAX_TURNS = 1000  # of a load, in a sweep
 MIN_TURNS = 4  # turns, however large the problem
-WORK = 150_000_000  # looks at a job in a round that all turns of a load may take
+MAX_JOB_VISITS = 150_000_000  # visits of a job in a round by all turns of a load together
 
 
 def order_rounds(schedule: Ints, scale: Ints, devices: Ints, weight: Floats) -> Ints:
@@ -41,7 +41,7 @@ def order_rounds(schedule: Ints, scale: Ints, devices: Ints, weight: Floats) -> 
     sizes, class_of = np.unique(size, return_inverse=True)
     grid = _heaviest_first(np.ascontiguousarray(schedule[active].T), worth)
     max_carry, _ = exchange_range(sizes)
-    turns = max(WORK // (len(grid) ** 2 * len(active)), MIN_TURNS)
+    turns = max(MAX_JOB_VISITS // (len(grid) ** 2 * len(active)), MIN_TURNS)
     sweeps = SWEEPS if turns >= MAX_TURNS else SWEEPS_WITH_FEW_TURNS
     jobs = RoundJobs(
         grid=grid,
@@ -64,7 +64,7 @@ def mean_round(schedule: Ints, weight: Floats) -> float:
 
 
 def _heaviest_first(grid: Ints, worth: Floats) -> Ints:
-    """Whole rounds, by what they are worth; they are alike in all else."""
+    """The rounds of a grid in order of the worth of their jobs, largest first."""
     return np.ascontiguousarray(grid[np.argsort(-((grid >= 0) @ worth), kind="stable")])
 
 
@@ -73,7 +73,7 @@ def _deal(
     jobs: RoundJobs, pair: tuple[int, int], accelerator: int, devices: int, max_carry: int
 ) -> bool:
     """Deal out anew, on one type of so many devices, the jobs that run in one of two rounds only, an early
-    and a late one; did that gain anything? reach: of ``exchange_range``."""
+    and a late one; max_carry: of ``exchange_range``. Returns whether that gained anything."""
     grid, worth, size = jobs.grid, jobs.worth, jobs.size
     early, late = pair
     n_jobs = grid.shape[1]
@@ -114,7 +114,8 @@ def _deal(
 
 @kernel("i8(RoundJobs, i8[::1], i8, i8, i8)")
 def _sweep(jobs: RoundJobs, devices: Ints, max_carry: int, sweeps: int, turns: int) -> int:
-    """Make both moves, on every type, until neither gains anything; how many sweeps. devices: (types,)."""
+    """Make both moves, on every type, until neither gains anything. devices: (types,). Returns the number of
+    sweeps."""
     rounds, sizes = len(jobs.grid), jobs.sizes
     for sweep in range(sweeps):
         gained = False

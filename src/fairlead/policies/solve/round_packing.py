@@ -1,4 +1,4 @@
-"""Counts into rounds: which job runs in which round of a window, and on which accelerator type.
+"""From counts to rounds: which job runs in which round, and on which accelerator type.
 
 A schedule is (jobs, rounds): the place of the accelerator type, or -1 where the job does not run.
 """

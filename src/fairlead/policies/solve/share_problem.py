@@ -6,14 +6,14 @@ import numpy as np
 
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.solve.job_classes import JobClassSizes, group
+from fairlead.policies.solve.job_classes import JobClasses, group
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShareProblem:
     """Jobs by class, what they can do, and what there is to share."""
 
-    classes: JobClassSizes
+    classes: JobClasses
     scale: Floats  # (classes,) devices of a job
     rate: Floats  # (classes, slots) steps/s of a job alone; 0 = cannot run there
     accelerator_of_slot: Ints  # (slots,)
@@ -32,8 +32,8 @@ class ShareProblem:
         rate: Floats | None = None,
     ) -> "ShareProblem":
         """The problem of a snapshot. key: (jobs,) jobs with the same key are interchangeable,
-        None = ``job_class``; space_sharing: may jobs run in pairs? rate: (jobs, slots) in place of the
-        snapshot's, 0 where it cannot run. Types without devices cannot be run on."""
+        None = ``job_class``; space_sharing: whether jobs may run in pairs; rate: (jobs, slots) in place of
+        the snapshot's, 0 where it cannot run. Types without devices cannot be run on."""
         classes = group(snapshot.job_class if key is None else key)
         solo_rate = (snapshot.solo_rate if rate is None else rate)[classes.first]
         return ShareProblem(

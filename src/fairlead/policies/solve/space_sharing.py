@@ -1,9 +1,9 @@
 """Fair levels for jobs that may run in pairs: max-min shares, and one level for all requirements.
 
 The programs of ``fairlead.policies.solve.max_min`` and ``fairlead.policies.solve.parametric_level``
-over the ways of
-``fairlead.policies.solve.program``. A job's price of time u, value per step v and the price p of each type's
-devices prove a bound when no way, alone or in a pair, earns more than it costs:
+over the configurations
+of ``fairlead.policies.solve.program``. A job's price of time u, value per step v and the price p of each
+type's devices prove a bound when no configuration, alone or in a pair, earns more than it costs:
 
     v_c rate + v_d rate' <= s p + u_c + u_d         each pair of classes c, d on each slot type
 
@@ -49,14 +49,16 @@ def max_min(
 ) -> LevelSolution:
     """max min_c worth_c t_c; then, at that level, the largest sum of gain_c t_c over all jobs.
 
-    worth, gain: (classes,), of a step/s; classes with worth 0 have no say. pair_penalty: what a device in a
+    worth, gain: (classes,), of a step/s; classes with worth 0 do not count. pair_penalty: what a device in a
     pair must earn in the second phase beyond one that is not.
     """
-    say = np.flatnonzero(problem.can_run & (worth > 0))
-    level_scale = 1.0 / float((worth * problem.best)[say].min(initial=np.inf)) if len(say) else 1.0
+    counted = np.flatnonzero(problem.can_run & (worth > 0))
+    level_scale = (
+        1.0 / float((worth * problem.best)[counted].min(initial=np.inf)) if len(counted) else 1.0
+    )
     columns = ExtraColumns(
-        cost=np.ones(1), lower=np.zeros(1), upper=np.full(1, np.inf if len(say) else 0.0),
-        column=np.zeros(len(say), np.int64), row=say, value=-1.0 / (worth[say] * level_scale),
+        cost=np.ones(1), lower=np.zeros(1), upper=np.full(1, np.inf if len(counted) else 0.0),
+        column=np.zeros(len(counted), np.int64), row=counted, value=-1.0 / (worth[counted] * level_scale),
     )  # fmt: skip
     program = Program(problem=problem, throughput=True, columns=columns, previous=previous).load()
     first = program.maximise(_nothing(problem))
@@ -83,8 +85,8 @@ def max_min_bound(
 ) -> float:
     """A bound of ``max_min``'s level that prices prove: (classes,) per step/s and per unit of a job's time,
     (types,) per device. 0 where they value no job's steps."""
-    say, count = problem.can_run & (worth > 0), problem.classes.count
-    weight = float((count[say] * value[say] / worth[say]).sum())
+    counted, count = problem.can_run & (worth > 0), problem.classes.count
+    weight = float((count[counted] * value[counted] / worth[counted]).sum())
     if weight <= 0:
         return 0.0
     time = proven_time_price(problem, value, time_price, device_price[problem.accelerator_of_slot])
@@ -104,24 +106,24 @@ def min_level(
     steps left; then, at that level, the largest sum of gain_c t_c. All: (classes,).
 
     Newton's method on the least factor lambda of all capacities, as in
-    ``fairlead.policies.solve.parametric_level``. It
-    starts where every job alone could just be in time; pairs make no job faster than it is alone.
+    ``fairlead.policies.solve.parametric_level``. It starts where every job alone could just be in time;
+    pairs make no job faster than it is alone.
     """
-    say = problem.can_run & (steps > 0)
-    if not say.any():
+    counted = problem.can_run & (steps > 0)
+    if not counted.any():
         nothing = Program(problem=problem, previous=previous).load().maximise(_nothing(problem))
         return LevelSolution(level=0.0, bound=0.0, solution=nothing, iterations=0, basis=())
-    level = floor = float(((age + steps / problem.best) / isolated)[say].max())
+    level = floor = float(((age + steps / problem.best) / isolated)[counted].max())
     basis, iterations = previous, 0
     for _ in range(STEPS):
-        left_s = np.where(say, level * isolated - age, 1.0)
-        demand = np.where(say, np.minimum(steps / left_s, problem.best), 0.0)
+        left_s = np.where(counted, level * isolated - age, 1.0)
+        demand = np.where(counted, np.minimum(steps / left_s, problem.best), 0.0)
         program = _scaled(problem, demand, basis)
         solution = program.maximise(_nothing(problem))
         basis, iterations = solution.basis, iterations + solution.iterations
         excess = float(solution.columns[0])
         value = solution.throughput_price * problem.classes.count
-        falls = -float((value * demand / left_s * isolated)[say].sum())
+        falls = -float((value * demand / left_s * isolated)[counted].sum())
         after = max(floor, level - excess / falls) if falls < 0 else level
         if abs(excess) <= REQUIREMENT_TOLERANCE or abs(after - level) <= STALL_TOLERANCE * level:
             break

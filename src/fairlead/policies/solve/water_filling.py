@@ -5,12 +5,12 @@ proportion. Everything rises together, each row at the pace that the tree gives 
 (``fairlead.policies.solve.progressive_filling``); what cannot rise any more stops, and the rest goes on,
 until nothing rises.
 
-Heights can be had if a linear program says so, and its prices tell why not: a *cut*
+Whether heights are feasible is a linear program; where they are not, its prices give a *cut*
 
-    cost(height) <= budget         for all heights that can be had, with cost growing in every height
+    cost(height) <= budget         for all feasible heights, with cost growing in every height
 
 Raising a level therefore starts from above, where everything would be full: the cut that forbids it also
-says how high the level can be at most, and so on down (Newton's method) to a level that can be had, in a
+says how high the level can be at most, and so on down (Newton's method) to a feasible level, in a
 few programs however many rows become full on the way. There the last cut is tight, and stays so: a row can
 rise only as far as that costs nothing, and those for which any rise costs something stop. That is Gavel's
 search for bottlenecks without its MILP, and without a threshold on how much a rise must be.
@@ -35,7 +35,7 @@ STEPS = 200  # of Newton's method for one level; a handful is usual
 ROUNDING_TOLERANCE = (
     1e-9  # where no row rises by more than this, relative to its largest height, none does
 )
-MIN_RISE = 1e-6  # levels are proven relative to at least this part of the budget
+MIN_RISE = 1e-6  # a gap is relative to at least this part of the budget
 _BUDGET_TOLERANCE = 1e-13  # rounding in a cost, relative to the budget
 
 
@@ -59,10 +59,10 @@ class LevelCut(Protocol):
 
 
 class FeasibilityOracle(Protocol):
-    """Tells whether heights can be had."""
+    """Tells whether heights are feasible."""
 
     def query(self, height: Floats) -> tuple[float, LevelCut]:
-        """By which part of the capacities heights exceed them (<= 0: they can be had), and a cut."""
+        """The part of the capacities by which heights exceed them (<= 0: they are feasible), and a cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _raise(
     cuts: list[LevelCut],
     oracle: FeasibilityOracle,
 ) -> tuple[Floats, LevelCut | None]:
-    """The heights at the highest level that can be had, and the cut that forbids more (None: all full).
+    """The heights at the highest feasible level, and the cut that forbids more (None: all full).
     New cuts are added to ``cuts``."""
 
     def heights(level: float) -> Floats:
@@ -138,7 +138,7 @@ def _raise(
         lower = _highest(cut, heights, level)
         if not lower < level * (
             1 - FULL_TOLERANCE
-        ):  # nor do the prices tell it from what can be had
+        ):  # nor do the prices tell it from a feasible one
             return height, binding
         cuts.append(cut)
         level, binding = lower, cut
@@ -160,7 +160,7 @@ def _highest(cut: LevelCut, heights: Callable[[float], Floats], level: float) ->
 
 
 def _rise(rows: Rows, cut: LevelCut, height: Floats, stopped: Bools) -> float:
-    """By which part the rows that a cut stopped could rise together, were it all that holds them down."""
+    """The relative rise of the rows that a cut stopped if they rose together and only it limited them."""
     marginal = cut.slack_at_price(height)[1][stopped]
     here = float(marginal @ (rows.count * height)[stopped])
     return abs(cut.budget - cut.cost(height)) / max(here, MIN_RISE * cut.budget)

@@ -1,7 +1,7 @@
-"""What rounds are worth to a job: tables for the window problem.
+"""What rounds are worth to a job: tables for the planning problem.
 
 Zheng et al., "Shockwave", NSDI 2023, section 6: the welfare of a job is the logarithm of the part of its
-epochs that is done at the end of the window, read off a few points and straight in between.
+epochs that is done at the end of the planning horizon, read off a few points and straight in between.
 """
 
 import numpy as np
@@ -23,8 +23,8 @@ def utility_table(
 ) -> Floats:
     """(jobs, rounds + 1): the welfare after 0 .. rounds rounds, without weights.
 
-    done, epochs: (jobs,) epochs, whole or not, behind a job and in all; epoch_s: (jobs,) s per epoch;
-    bases: (points,) parts of the epochs, rising; logs: (points,) the welfare there.
+    done, epochs: (jobs,) epochs, whole or not, that a job has done and has in all; epoch_s: (jobs,) s per
+    epoch; bases: (points,) parts of the epochs, rising; logs: (points,) the welfare there.
     """
     run_time_s = _run_time_s(done, epochs, epoch_s, round_s, rounds)
     part = np.minimum((done[:, None] + run_time_s / epoch_s[:, None]) / epochs[:, None], 1.0)
@@ -49,7 +49,8 @@ def relaxed_weights(
     most: float,
     exponent: float,
 ) -> Floats:
-    """(jobs,): 1 for a job that is on time, and a power of its lateness for others.
+    """(jobs,): 1 for a job that is on time, and a power of the ratio of expected to fair finish time for
+    others.
 
     left_s, target_s: (jobs,) s left when alone, and the finish time that would be fair; share: of time that
     a job may expect to run; most: the ratio of expected and fair finish time that counts as on time.
