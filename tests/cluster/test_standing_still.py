@@ -9,6 +9,7 @@ from tests.cluster.server_nodes import ADMIN, compared, engine_nodes
 
 from fairlead.cli.job_history import attempt_history
 from fairlead.cli.terminal_views import comparison_screen
+from fairlead.cluster.front.web.tables import left_s
 from fairlead.cluster.front.web.what_if import answer
 from fairlead.cluster.protocol.api_models import WhatIf
 
@@ -26,6 +27,9 @@ def test_no_end_is_forecast_of_a_job_that_stands_still_until_it_goes_on(tmp_path
         told = cluster.service.explain(ADMIN, job)
         assert told.facts[0] == f"It stands still, and may hang: {STALL}."
         assert (told.stands_still, told.finish_s, told.forecasts) == (True, None, 0)
+        assert (told.job.no_end, left_s(told.job)) == ("stands still", None)
+        (listed,) = cluster.service.jobs(ADMIN, "open")
+        assert (listed.no_end, left_s(listed)) == ("stands still", None)
         console = Console(width=160)
         with console.capture() as shown:
             console.print(attempt_history(told, 0.0))
@@ -35,6 +39,8 @@ def test_no_end_is_forecast_of_a_job_that_stands_still_until_it_goes_on(tmp_path
         cluster.until(lambda: "hanging" in cluster.service.explain(ADMIN, waits).why_here)
         node.run(job, 1, loaded_step=0, step=21, ran_s=101.0, step_age_s=0.1)
         cluster.until(lambda: not cluster.service.explain(ADMIN, job).stands_still)
+        assert cluster.job(job).no_end == ""
+        assert left_s(cluster.job(job)) is not None
 
 
 def test_a_question_names_who_stands_still_and_makes_up_no_end_of_it(tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     # of its steps, where its node has not been heard of since the server was started; None = new
     progress_age_s: float | None = None
     rate_known: bool = True  # False: neither stated nor measured, and ``rates`` are made up
+    no_end: NoEnd = ""  # why nobody can tell when it ends, where it has not
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):

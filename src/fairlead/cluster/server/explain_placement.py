@@ -7,6 +7,7 @@ from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.server.attempts import Attempt, holder
 from fairlead.cluster.server.being_stopped import describe_stop
 from fairlead.cluster.server.being_stopped import place as place_of
+from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.explanation_source import (
     Activity,
     ExplanationSource,
@@ -31,7 +32,7 @@ def placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
         return
     place = place_of(start)
     now = source.state.fleet.monotonic()
-    activity = activity_of(source, start)
+    activity = activity_of(source.state, start)
     if quiet := silence(source.state, start):
         began = start.record.trained_s is not None or activity != "starting"
         did = "ran" if began else "was to run"
@@ -91,17 +92,17 @@ def _standstill(source: ExplanationSource, start: Attempt) -> str:
     return "; ".join(dict.fromkeys([status.stall, *filter(None, others)]))
 
 
-def stands_still(source: ExplanationSource, job: int) -> bool:
+def stands_still(state: ClusterState, job: int) -> bool:
     """Does the start of a job hang, as far as can be told? Nothing can be said of its end then."""
-    start = source.state.registry.newest(job)
-    return start is not None and activity_of(source, start) == "stuck"
+    start = state.registry.newest(job)
+    return start is not None and activity_of(state, start) == "stuck"
 
 
-def waits_for_node(source: ExplanationSource, job: int) -> bool:
+def waits_for_node(state: ClusterState, job: int) -> bool:
     """May a start of a job still run on a node that is silent? Until that is known nothing can be said of its
     end."""
-    starts = list(source.state.registry.live.get(job, ()))
-    return any(start.lost or silence(source.state, start) for start in starts)
+    starts = list(state.registry.live.get(job, ()))
+    return any(start.lost or silence(state, start) for start in starts)
 
 
 def changed_s(source: ExplanationSource, job: JobView, attempts: Sequence[AttemptView]) -> float:
@@ -147,7 +148,7 @@ def _sharers(source: ExplanationSource, start: Attempt) -> dict[Activity, list[i
         for other in list(source.state.registry.on_node.get(node, {}).values()):
             mine = other.placement().get(node, ())
             if other.ordered and other.row.id != start.row.id and set(devices) & set(mine):
-                found.setdefault(activity_of(source, other), []).append(other.row.id)
+                found.setdefault(activity_of(source.state, other), []).append(other.row.id)
     return found
 
 

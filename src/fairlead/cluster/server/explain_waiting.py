@@ -83,10 +83,10 @@ def _hold(source: ExplanationSource, found: DeviceUse, starts: list[Attempt], jo
     have = [start for start in starts if not waits_for_devices(source, start) or start.stopping]
     others = [start for start in have or starts if start.row.id != job]
     passed = {start.row.id for start in starts if start not in others and start.row.id != job}
-    activity = {start.row.id: activity_of(source, start) for start in others}
+    activity = {start.row.id: activity_of(source.state, start) for start in others}
     for start in starts:
         if start.row.id in passed:
-            found.jobs.setdefault(start.row.id, activity_of(source, start))
+            found.jobs.setdefault(start.row.id, activity_of(source.state, start))
     found.jobs.update(activity)
     if not activity:
         return

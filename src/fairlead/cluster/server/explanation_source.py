@@ -80,11 +80,11 @@ class Reader:
         return self.tenant is None or (row is not None and row.tenant == self.tenant)
 
 
-def activity_of(source: ExplanationSource, start: Attempt) -> Activity:
+def activity_of(state: ClusterState, start: Attempt) -> Activity:
     """A start that has not ended, by what its node said last."""
     if start.stopping:
         return "stopping"
-    status = source.state.fleet.status(start.first_node, start.key)
+    status = state.fleet.status(start.first_node, start.key)
     if status is None:
         return "starting"
     if status.state == "ended" or status.completed or status.finishing:

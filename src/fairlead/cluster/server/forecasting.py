@@ -124,7 +124,7 @@ class Forecasting:
 
     def explain(self, caller: Caller, job: JobView, attempts: list[AttemptView]) -> Explanation:
         """The story of a job."""
-        ahead = prospects(self._source, job.id, job.state)
+        ahead = prospects(self._source.state, job.id, job.state)
         known = job.state in ("running", "waiting", "preempted") and not ahead.no_end
         known = known and not self._state.halted
         forecast: JobForecast | None = None
@@ -250,7 +250,7 @@ class Forecasting:
             if row.id in outside or state in ENDED_STATES:
                 continue
             left_out: NoEnd = "rate unknown" if row.id in unknown else ""
-            if why := prospects(self._source, row.id, state).no_end or left_out:
+            if why := prospects(self._source.state, row.id, state).no_end or left_out:
                 found[row.id] = why
         return found
 
@@ -369,7 +369,7 @@ class Forecasting:
         return frozenset(
             row.id
             for row in self._state.registry.jobs.values()
-            if is_rate_unknown(self._source, row)
+            if is_rate_unknown(self._source.state, row)
         )
 
     def _changed(self, setup: Setup, question: WhatIf) -> Setup:

@@ -1,10 +1,10 @@
-"""Of which jobs no end is forecast, and why: the same for explanations and for what-if questions."""
+"""Of which jobs no end is told, and why: the same for lists, explanations and what-if questions."""
 
 from dataclasses import dataclass
 
 from fairlead.cluster.protocol.api_models import JobState, NoEnd
+from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.explain_placement import stands_still, waits_for_node
-from fairlead.cluster.server.explanation_source import ExplanationSource
 from fairlead.cluster.server.least_times import newest_rate
 from fairlead.cluster.server.rates import rate_is_known
 from fairlead.cluster.store.rows import JobRow
@@ -31,18 +31,18 @@ class Prospects:
         return "" if self.rate_known else "rate unknown"
 
 
-def prospects(source: ExplanationSource, job: int, state: JobState) -> Prospects:
+def prospects(cluster: ClusterState, job: int, state: JobState) -> Prospects:
     """Of a job in any state, as of now. state: as it is shown."""
-    row = source.state.registry.jobs.get(job)
+    row = cluster.registry.jobs.get(job)
     return Prospects(
         finishing=state == "finishing",
-        stands_still=stands_still(source, job),
-        waits_for_node=waits_for_node(source, job),
-        rate_known=row is None or not is_rate_unknown(source, row),
+        stands_still=stands_still(cluster, job),
+        waits_for_node=waits_for_node(cluster, job),
+        rate_known=row is None or not is_rate_unknown(cluster, row),
     )
 
 
-def is_rate_unknown(source: ExplanationSource, row: JobRow) -> bool:
+def is_rate_unknown(cluster: ClusterState, row: JobRow) -> bool:
     """Whether a job has not ended, and nobody knows anything of its rates."""
-    catalogue = source.state.options.catalogue
-    return row.open and not rate_is_known(row, catalogue, newest_rate(source.state, row)[0])
+    catalogue = cluster.options.catalogue
+    return row.open and not rate_is_known(row, catalogue, newest_rate(cluster, row)[0])

@@ -10,6 +10,7 @@ import fairlead
 from fairlead.cluster.front.visible_tenants import tenants_for
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
+    ENDED_STATES,
     AttemptView,
     JobState,
     JobView,
@@ -27,6 +28,7 @@ from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now, unheard
 from fairlead.cluster.server.node_condition import NodeCondition, condition
+from fairlead.cluster.server.prospects import prospects
 from fairlead.cluster.server.rates import rate_is_known
 from fairlead.cluster.server.retries import failures_in_a_row
 from fairlead.cluster.server.round_usage import RoundUsage
@@ -121,6 +123,7 @@ class ViewBuilder:
             rate_known=rate_is_known(
                 row, cluster.options.catalogue, self._measured(row, reporting)
             ),
+            no_end=prospects(cluster, row.id, state).no_end if state not in ENDED_STATES else "",
         )
 
     def displayed_state(self, row: JobRow) -> JobState:

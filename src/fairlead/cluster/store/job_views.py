@@ -9,6 +9,7 @@ from fairlead.cluster.protocol.api_models import (
     FailureView,
     JobState,
     JobView,
+    NoEnd,
 )
 from fairlead.cluster.protocol.attempt_end import LOST_ENDS
 from fairlead.cluster.protocol.messages import AttemptStatus, Failure
@@ -31,6 +32,7 @@ def job_view(
     status: AttemptStatus | None = None,
     progress_age_s: float | None = None,
     rate_known: bool = True,
+    no_end: NoEnd = "",
 ) -> JobView:
     """A job. attempt: its start that has its devices; under_way_s: run time that is not booked yet; rates:
     believed, by accelerator type; held: what the first node of the attempt said last that has its devices."""
@@ -74,6 +76,7 @@ def job_view(
         retry_in_s=None if row.retry_s is None else max(row.retry_s - now_s, 0.0),
         progress_age_s=progress_age_s,
         rate_known=rate_known,
+        no_end=no_end,
     )
 
 

@@ -106,9 +106,9 @@ def place(job: JobView) -> Html:
 
 
 def left_s(job: JobView) -> float | None:
-    """Seconds to its end if it keeps its devices; None if it does not run or its rate is not known."""
+    """Seconds to its end if it keeps its devices; None if it does not run, or nobody can tell."""
     rate = job.measured_rate if job.measured_rate is not None else job.rates.get(job.accelerator)
-    if job.state != "running" or not job.rate_known or not rate or rate <= 0:
+    if job.state != "running" or job.no_end or not rate or rate <= 0:
         return None
     return max(job.total_steps - job.steps, 0.0) / rate
 
