@@ -7,8 +7,8 @@ from rich.console import Console
 
 from fairlead.cli.job_history import (
     attempt_history,
-    end,
-    price,
+    expected_end,
+    overhead_s,
 )
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
@@ -102,10 +102,10 @@ def test_starts_have_the_numbers_that_events_call_them_by() -> None:
 
 
 def test_an_attempt_costs_what_it_did_not_train_for_and_no_part_of_that_twice() -> None:
-    assert price(FIRST) == 0.0 + 0.5 + 0.25 + 1.0
-    assert price(SECOND) == 2.0 + 0.5 + 0.125 + 0.25 + 1.0
+    assert overhead_s(FIRST) == 0.0 + 0.5 + 0.25 + 1.0
+    assert overhead_s(SECOND) == 2.0 + 0.5 + 0.125 + 0.25 + 1.0
     parts = dict.fromkeys(("wait_s", "start_s", "load_s", "save_s", "stop_s"), -1.0)
-    assert price(msgspec.structs.replace(FIRST, **parts)) is None
+    assert overhead_s(msgspec.structs.replace(FIRST, **parts)) is None
 
 
 def test_a_part_of_the_cost_that_is_not_known_is_no_negative_time() -> None:
@@ -140,10 +140,10 @@ def test_how_a_forecast_was_made_is_told() -> None:
     )
     for part in ("made 12 s ago", "coarse beyond 2 h", "typically 20% off"):
         assert part in printed(coarse)
-    young = end(change(TOLD, forecast_outcomes=3))
+    young = expected_end(change(TOLD, forecast_outcomes=3))
     assert "probably between 5 min and 10 min" in young
     assert "not calibrated yet: 3 of 20 like forecasts have been checked" in young
-    known = end(change(TOLD, forecast_outcomes=20))
+    known = expected_end(change(TOLD, forecast_outcomes=20))
     assert "8 of 10 times between 5 min and 10 min (20 forecasts)." in known
     none = change(TOLD, finish_s=None, forecasts=0, forecast_kind="none yet")
     assert "It is owed most." in printed(none)
@@ -165,13 +165,13 @@ def test_a_failure_that_comes_again_and_again_is_told_once() -> None:
 def test_an_end_that_is_not_known_is_not_made_up() -> None:
     change = msgspec.structs.replace
     still = change(TOLD, no_end="stands still", finish_s=None, forecasts=0)
-    assert end(still) == "No end is forecast: it stands still."
-    after = end(change(TOLD, no_end="finishing", job=change(JOB, state="finishing")))
+    assert expected_end(still) == "No end is forecast: it stands still."
+    after = expected_end(change(TOLD, no_end="finishing", job=change(JOB, state="finishing")))
     assert (
         after == "No end is forecast: nobody knows how long its script takes after the last step."
     )
     none = change(TOLD, finish_s=None, forecasts=0)
-    assert end(none) == "No forecast: it takes no part now."
-    assert "No end within" in end(change(TOLD, finish_s=None))
-    assert "8 of 10" not in end(change(TOLD, finish_high_s=None))
-    assert end(change(TOLD, job=change(JOB, ended_s=130.0))) == "Ended after 2 min."
+    assert expected_end(none) == "No forecast: it takes no part now."
+    assert "No end within" in expected_end(change(TOLD, finish_s=None))
+    assert "8 of 10" not in expected_end(change(TOLD, finish_high_s=None))
+    assert expected_end(change(TOLD, job=change(JOB, ended_s=130.0))) == "Ended after 2 min."

@@ -75,8 +75,8 @@ def simulate(
     from fairlead.analysis.report.run_folder import (  # only those who write a folder wait for charts
         begin_record,
         make_folder,
-        put_back,
         read_record,
+        restore_record,
         write_json,
         write_result,
     )
@@ -88,7 +88,7 @@ def simulate(
         result = run.execute(folder, rounds, resume, poll, tell, **more)
     except Exception as problem:
         if resume and isinstance(problem, InputError | ResumeError):
-            put_back(folder, before)
+            restore_record(folder, before)
             raise
         write_json(folder / "run.json", record | {"status": "failed", "error": str(problem)})
         raise

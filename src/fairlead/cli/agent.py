@@ -46,7 +46,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions:
-    """What the command line says of a node."""
+    """The options of a node."""
 
     server: Annotated[
         str | None, typer.Option("--server", metavar="HOST:PORT", help="Where the server listens.")
@@ -60,14 +60,14 @@ class NodeOptions:
         typer.Option(
             "--devices",
             metavar="TYPE=N|nvml",
-            help="Devices of this node, as v100=4: checked with NVML; fake where it finds none. "
+            help="Devices of this node, as v100=4: checked with NVML; simulated where it finds none. "
             "nvml (default): all that it finds.",
         ),
     ] = None
     simulated_devices: Annotated[
         bool,
         typer.Option(
-            "--simulated-devices", help="Pretend the devices, even where there are real ones."
+            "--simulated-devices", help="Simulate the devices, even where there are real ones."
         ),
     ] = False
     config: Annotated[
@@ -168,7 +168,8 @@ def _stop(given: NodeOptions) -> None:
 
 
 def _agent_options(given: NodeOptions) -> AgentOptions:
-    """Those of the command line; what it leaves out as in the file that it names. Raises ConfigError."""
+    """The options of the command line; those it leaves out are as in the file of ``--config``. Raises
+    ConfigError."""
     file = _File() if given.config is None else _read(given.config)
     address = _address(given.server or file.server)
     name = _name(given.node or file.node or socket.gethostname())
@@ -191,7 +192,7 @@ def _agent_options(given: NodeOptions) -> AgentOptions:
 def _description(name: str, found: NodeDevices) -> str:
     what = f"{len(found.indices)} x {found.accelerator}"
     return f"node {name}: {what}" + (
-        " (fake: no hardware behind them)" if found.simulated_devices else ""
+        " (simulated: no hardware behind them)" if found.simulated_devices else ""
     )
 
 

@@ -79,7 +79,7 @@ COMMANDS = (
 
 _NAMES = frozenset(one.name for one in COMMANDS)
 
-# Of what cannot be parsed; Typer has no name for it.
+# The error of arguments that cannot be parsed; Typer does not export it.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
@@ -135,8 +135,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 
 def _say_usage(problem: Any, words: Sequence[str]) -> None:
-    """What cannot be parsed, in one sentence; or the help, where no command was given. words: the command
-    line."""
+    """Print what cannot be parsed, in one sentence; or the help, where no command was given. words: the
+    command line."""
     if type(problem).show is not UsageError.show:
         problem.show()
         return
@@ -149,14 +149,15 @@ def _say_usage(problem: Any, words: Sequence[str]) -> None:
         sentence = text[:1].lower() + text[1:]
     sentence, called = sentence.rstrip("."), _command_of(problem.ctx)
     meant = next((word for word in words if word in _NAMES), None)
-    if called == "fairlead" and meant is not None:  # what came before the command is not of its own
+    if called == "fairlead" and meant is not None:
+        # options before the command's name belong to the group
         sentence += f"; options of {meant} come after its name"
         called += f" {meant}"
     print(f"fairlead: {sentence} ({called} --help)", file=sys.stderr)
 
 
 def _command_of(context: Any) -> str:
-    """What was called, as one writes it."""
+    """The command that was called, with its group."""
     names: list[str] = []
     while context is not None and context.parent is not None:
         names.insert(0, context.info_name)
@@ -172,7 +173,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A warning of Fairlead as its errors are, on one line; any other with its place."""
+    """Print a warning of Fairlead on one line, as its errors; any other with its place."""
     text = f"fairlead: {message}\n"
     if not issubclass(category, FairleadWarning):
         text = warnings.formatwarning(message, category, filename, lineno, line)

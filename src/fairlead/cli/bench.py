@@ -29,7 +29,7 @@ POLICIES = (
 SIZES = (128, 512, 2_048, 8_192, 131_072, 1_000_000)
 DEFAULT_SIZES = 4  # of the sizes are the default
 ALL = "all"
-SEQUENCE_JOBS = 300  # jobs in a sequence, if not told otherwise
+SEQUENCE_JOBS = 300  # default number of jobs in a sequence
 TYPES = "3,10"
 MAX_JOBS, MAX_TYPES = 10_000_000, 100
 
@@ -90,7 +90,7 @@ def policies_command(
     """Print how long policies take to solve.
 
     CPU time of one core, for one solve without an earlier answer: the median of 5, shares of all jobs and
-    certificate included. The jobs are drawn from the table's kinds and ask for three times the devices
+    certificate included. The jobs are drawn from the table's job types and ask for three times the devices
     there are. Up to three accelerator types are the table's, further ones are mixes of two. The gap is
     the largest proven distance from the optimum, relative to the objective.
     """
@@ -106,7 +106,7 @@ def policies_command(
 
 
 def _timings(options: SolveOptions, table: "Throughputs") -> list["SolveTiming"]:
-    """Of each number of types, policy and number of jobs, in this order. Raises ConfigError."""
+    """The timing of each number of types, policy and number of jobs, in this order. Raises ConfigError."""
     from fairlead.analysis.solve_benchmark import problem, sequence, timed
 
     columns = _numbers("--types", options.types, MAX_TYPES)

@@ -31,10 +31,10 @@ def chaos(
 ) -> None:
     """Inject faults into a cluster at random, and prove that nothing is lost.
 
-    Starts a server and three agents with fake devices as processes of this machine, keeps jobs coming, and
-    kills, freezes, cuts off and fills up parts of it, at times two at once. A trial is one fault; up to 20
-    trials share a cluster. In the end every job must have done exactly its steps, as written down by the job
-    itself; see docs/chaos.md for all that is checked. Exits with 1 and says what is wrong, if anything is.
+    Starts a server and three agents with simulated devices as processes of this machine, keeps jobs coming,
+    and kills, freezes, cuts off and fills up parts of it, at times two at once. A trial is one fault; up to
+    20 trials share a cluster. In the end every job must have done exactly its steps, as written down by the
+    job itself; see docs/chaos.md for all that is checked. Exits with 1 and says what is wrong, if anything.
     """
     from fairlead.cluster.chaos.fault_kinds import FAULTS
     from fairlead.cluster.chaos.run import run_trials
@@ -59,7 +59,7 @@ def chaos(
 
 
 def _report(outcome: "TrialSummary") -> None:
-    """What was done, by kind."""
+    """Print what was done, by kind of fault, and what is wrong."""
     count = Counter(trial.kind for trial in outcome.trials)
     print(f"\n{'fault':18} {'trials':>6} {'whole again after, at most':>28}")
     for kind in sorted(count):

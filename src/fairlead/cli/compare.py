@@ -15,7 +15,7 @@ from fairlead.cli import options as o
 from fairlead.cli.comparison import ComparedRun, Comparison, command_to_resume, read_comparison
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.run_sources import is_sweep, read_runs
-from fairlead.cli.simulate import RunArguments, remembered
+from fairlead.cli.simulate import RunArguments, run_arguments
 from fairlead.errors import ConfigError, FairleadError
 from fairlead.simulator.simulation_input import SimulationInput
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fairlead.analysis.report.run_charts import PlottedRun
     from fairlead.simulator.simulation_run import SimulationRun
 
-REFERENCE = "shockwave"  # what the others are related to, unless another is named
+REFERENCE = "shockwave"  # the default reference of the ratios
 POLICIES = ("fifo", "fifo_aware", "isolated", "las", "las_aware")
 JOBS = "gavel,jobs=200,interarrival=3000"
 
@@ -137,7 +137,7 @@ def _compare_policies(
         ComparedRun(
             folder=f"{number}-{name.partition(':')[0]}-{kind}",
             label=label,
-            arguments=msgspec.convert(remembered(given, name, kind), RunArguments),
+            arguments=msgspec.convert(run_arguments(given, name, kind), RunArguments),
         )
         for number, (label, (name, kind)) in enumerate(zip(labels, chosen, strict=True), 1)
     )
@@ -213,7 +213,7 @@ def _show(
     if named:
         _write_page(named, reference, folder)
     if json:
-        form = _machine_form(named, reference)
+        form = _json_content(named, reference)
         o.print_json({**form, "failed": dict(failed), "out": str(folder)})
         return
     from fairlead.analysis.report import terminal_tables as tables
@@ -257,17 +257,20 @@ def _reference(labels: list[str], names: list[str], reference: str | None) -> in
     return policies.index(REFERENCE) if REFERENCE in policies else None
 
 
-def _machine_form(named: list["PlottedRun"], reference: int | None) -> dict[str, Any]:
-    """Configuration and metrics of each run; ratios to the reference where there is one."""
-    from fairlead.analysis.report.fairness import machine_form
-    from fairlead.analysis.report.relative_metrics import relative
+def _json_content(named: list["PlottedRun"], reference: int | None) -> dict[str, Any]:
+    """The content of ``--json``: configuration and metrics of each run, and ratios to the reference where
+    there is one."""
+    from fairlead.analysis.report.fairness import metrics_for_json
+    from fairlead.analysis.report.relative_metrics import relative_metrics
 
-    runs = {run.label: {"config": run.config, **machine_form(dict(run.metrics))} for run in named}
+    runs = {
+        run.label: {"config": run.config, **metrics_for_json(dict(run.metrics))} for run in named
+    }
     if reference is None:
         return {"runs": runs}
-    rows = relative([run.metrics for run in named], reference)
+    rows = relative_metrics([run.metrics for run in named], reference)
     ratios = {
-        run.label: {"_".join(map(str, row.quantity.path)): row.ratios[i] for row in rows}
+        run.label: {"_".join(map(str, row.metric.path)): row.ratios[i] for row in rows}
         for i, run in enumerate(named)
     }
     return {"runs": runs, "relative_to": named[reference].label, "ratios": ratios}

@@ -1,4 +1,5 @@
-"""The folder of a comparison: what is compared, which runs of it are done, and how the others go on."""
+"""The folder of a comparison: the runs that are compared, which of them are complete, and how the others go
+on."""
 
 import shlex
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedRuns:
-    """What came of the runs of a comparison."""
+    """The outcome of the runs of a comparison."""
 
     plotted: "list[PlottedRun]"  # of the runs that have come to their end
     positions: list[int]  # of these among all that are compared
@@ -48,7 +49,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     reference: int | None  # position of the run that the others are related to
 
     def write(self, folder: Path) -> None:
-        """Note it, so that the comparison can go on."""
+        """Write ``compare.json``, so that the comparison can go on."""
         from fairlead.analysis.report.run_folder import write_json
 
         write_json(folder / FILE, self)
@@ -117,7 +118,7 @@ def _read(one: ComparedRun, folder: Path) -> tuple["PlottedRun", list[str]] | No
 def _execute(
     one: ComparedRun, folder: Path, run: "SimulationRun | None", resume_command: str
 ) -> tuple["PlottedRun", list[str]]:
-    """Run it, from where it was stopped; what of its input could not be used."""
+    """Run it from where it was stopped; the run, and what of its input could not be used."""
     from fairlead.analysis.report.run_charts import PlottedRun
 
     run = run or one.arguments.run(folder)

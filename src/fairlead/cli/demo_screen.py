@@ -23,7 +23,7 @@ _LINE_S = 5.0  # between two lines where the output is no terminal
 
 
 class Screen(AbstractContextManager["Screen"]):
-    """A live table on a terminal; elsewhere a line now and then."""
+    """A live table on a terminal; elsewhere a line every ``_LINE_S``."""
 
     def __init__(self) -> None:
         self._console = console()
@@ -47,7 +47,7 @@ class Screen(AbstractContextManager["Screen"]):
         self._stack.close()
 
     def watch(self, status: StatusView, jobs: list[JobView]) -> None:
-        """Show how things are."""
+        """Show the state of the cluster and its jobs."""
         if self._live is not None:
             self._live.update(_now(status, jobs), refresh=True)
         elif status.now_s >= self._printed_s:
@@ -83,7 +83,7 @@ def _placement_of(job: JobView) -> str:
 
 
 def report(summary: DemoSummary) -> None:
-    """The end: what jobs and tenants have had, and what it cost."""
+    """Print what jobs and tenants have received, and what it cost."""
     show(
         Text(f"\n{len(summary.jobs)} jobs in {duration(summary.seconds)}:"),
         table(
@@ -128,7 +128,7 @@ def _number(value: float | None, digits: int = 2) -> str:
     return DASH if value is None else f"{value:.{digits}f}"
 
 
-_NAMES = {"wait_s": "handover"}  # of parts that are called otherwise
+_NAMES = {"wait_s": "handover"}  # of parts with another name than their field
 
 
 def _costs(summary: DemoSummary) -> list[str]:

@@ -70,7 +70,7 @@ class ContentOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StyleOptions:
-    """What the files look like. Any of these makes figures for a paper."""
+    """The style of the files. Any of these options makes figures for a paper."""
 
     width: Annotated[
         float | None,
@@ -214,7 +214,7 @@ def _selected(content: ContentOptions, known: Collection[str], of: str) -> list[
 def _charts(
     runs: list[Path], sweeps: list["Swept"], names: Sequence[str], content: ContentOptions
 ) -> list[tuple[str, "Chart"]]:
-    """Those that there is data for, by name."""
+    """The charts that there is data for, by name."""
     from fairlead.analysis.experiments.sweep_charts import sweep_charts
     from fairlead.analysis.report.run_charts import run_charts
 
@@ -243,7 +243,7 @@ def _list(*groups: tuple[str, Mapping[str, str], Collection[str]]) -> None:
 
 
 def _check(sweeps: list["Swept"], names: list[str], made: Collection[str]) -> None:
-    """Refuse where a figure that was asked for could not be made; say on stderr what else is left out."""
+    """Raise where a figure that was asked for could not be made; print on stderr what else is left out."""
     from fairlead.analysis.experiments.sweep_charts import SAMPLE_FIGURES, lost_tables
 
     of_jobs = {one.name for one in SAMPLE_FIGURES}  # those that read tables of jobs

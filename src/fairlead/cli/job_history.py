@@ -1,4 +1,4 @@
-"""A job's story in words: where it is and why, when it will end, what its starts and preemptions cost."""
+"""The history of a job in words: where it is and why, when it will end, and what its attempts cost."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,24 +20,24 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.model.duration_text import DASH, ago, duration
 
-FAILED = "failed: "  # how the reason of a start that failed begins
+FAILED = "failed: "  # how the reason of an attempt that failed begins
 
 
 def attempt_history(explanation: Explanation, now_s: float) -> Group:
-    """All of it, with ages at the time ``now_s``; a failure that repeats is described once."""
+    """The whole history, with ages at the time ``now_s``; a failure that repeats is described once."""
     repeated = _repeated(explanation.attempts)
     parts: list[RenderableType] = [
         *map(Text, _head(explanation.job)),
         Text(explanation.why_here),
-        Text(end(explanation)),
+        Text(expected_end(explanation)),
     ]
     if explanation.attempts:
-        parts += [Text(), _starts(explanation.attempts, repeated, now_s)]
+        parts += [Text(), _attempts_table(explanation.attempts, repeated, now_s)]
         parts += [
             Text(f"failed {times} times: {why.removeprefix(FAILED)}")
             for why, times in repeated.items()
         ]
-        parts.append(Text(cost(explanation)))
+        parts.append(Text(overhead_sentence(explanation)))
         parts += _traceback(explanation.attempts)
     if explanation.events:
         rows = [(ago(at_s, now_s), _short(words, repeated)) for at_s, words in explanation.events]
@@ -45,7 +45,7 @@ def attempt_history(explanation: Explanation, now_s: float) -> Group:
     return Group(*parts)
 
 
-def end(explanation: Explanation) -> str:
+def expected_end(explanation: Explanation) -> str:
     """When it is expected to end, and how sure that is."""
     job = explanation.job
     if job.ended_s is not None:
@@ -62,11 +62,11 @@ def end(explanation: Explanation) -> str:
     if explanation.finish_low_s is not None and explanation.finish_high_s is not None:
         between = f"{duration(explanation.finish_low_s)} and {duration(explanation.finish_high_s)}"
         sentence += f", {explanation.interval_words} between {between}"
-    return f"{sentence} ({_worth(explanation)})."
+    return f"{sentence} ({_forecast_basis(explanation)})."
 
 
-def _worth(explanation: Explanation) -> str:
-    """How the forecast was made, and how far off such forecasts were."""
+def _forecast_basis(explanation: Explanation) -> str:
+    """How the forecast was made, and how accurate such forecasts were."""
     parts = [counted(explanation.forecasts, "forecast")]
     if explanation.forecast_age_s is not None:
         parts.append(f"made {duration(explanation.forecast_age_s)} ago")
@@ -80,8 +80,8 @@ def _worth(explanation: Explanation) -> str:
     return ", ".join(parts)
 
 
-def cost(explanation: Explanation) -> str:
-    """What it was not training for, although it held devices."""
+def overhead_sentence(explanation: Explanation) -> str:
+    """The sentence on the time for which the job held devices and did not train."""
     job = explanation.job
     part = f" ({job.overhead_s / job.run_s:.1%} of its time on devices)" if job.run_s > 0 else ""
     return (
@@ -92,27 +92,27 @@ def cost(explanation: Explanation) -> str:
     )
 
 
-def price(attempt: AttemptView) -> float | None:
+def overhead_s(attempt: AttemptView) -> float | None:
     """Seconds for which an attempt had devices, or waited for them, and did not train; None = not known."""
     known = [part for part in attempt.overhead_parts_s if part >= 0]
     return sum(known) if known else None
 
 
 def _repeated(attempts: Sequence[AttemptView]) -> dict[str, int]:
-    """Why starts failed -> how often, where that is more than once."""
+    """Why attempts failed -> how often, where that is more than once."""
     failures = Counter(attempt.why for attempt in attempts if attempt.end is AttemptEnd.FAILED)
     return {why: times for why, times in failures.items() if times > 1}
 
 
 def _short(sentence: str, repeated: dict[str, int]) -> str:
-    """Without the words of a failure that is described elsewhere."""
+    """A sentence without the words of a failure that is described elsewhere."""
     for why in repeated:
         sentence = sentence.replace(why, "failed")
     return sentence
 
 
 def _traceback(attempts: Sequence[AttemptView]) -> list[RenderableType]:
-    """Of the last attempt that failed, or hung."""
+    """The traceback of the last attempt that failed or hung."""
     last = next((i for i in range(len(attempts) - 1, -1, -1) if attempts[i].traceback), None)
     if last is None:
         return []
@@ -136,7 +136,7 @@ def _head(job: JobView) -> list[str]:
     ]
 
 
-def _reached(attempt: AttemptView) -> str:
+def _last_step(attempt: AttemptView) -> str:
     if attempt.is_step_unknown:
         return "?"
     return f"{max(attempt.to_step, attempt.reached_step):,.0f}"
@@ -147,7 +147,7 @@ def _part(seconds: float) -> str:
     return duration(seconds) if seconds >= 0 else DASH
 
 
-def _starts(
+def _attempts_table(
     attempts: Sequence[AttemptView], repeated: dict[str, int], now_s: float
 ) -> RenderableType:
     rows = []
@@ -159,10 +159,10 @@ def _starts(
                 f"{attempt.node} {attempt.accelerator}:{','.join(map(str, attempt.devices))}",
                 ago(attempt.began_s, now_s),
                 "now" if ended is None else duration(ended - attempt.began_s),
-                f"{attempt.from_step:,.0f}-{_reached(attempt)}",
+                f"{attempt.from_step:,.0f}-{_last_step(attempt)}",
                 *map(_part, attempt.overhead_parts_s),
                 f"{attempt.lost_steps:,.0f}" if attempt.lost_steps else DASH,
-                duration(price(attempt)),
+                duration(overhead_s(attempt)),
                 _short(attempt.why, repeated) or DASH,
             )
         )

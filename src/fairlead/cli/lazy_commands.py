@@ -28,7 +28,7 @@ class Command(TyperCommand):
             raise
 
     def _with_value(self, problem: Any, ctx: Any, words: list[str]) -> str:
-        """What is wrong, with the value that is."""
+        """The message of a problem, with the value that is wrong."""
         if problem.param is None or not problem.message:  # it is missing
             return str(problem.message)
         given = self.make_parser(ctx).parse_args(args=list(words))[0].get(problem.param.name)

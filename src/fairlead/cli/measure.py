@@ -101,7 +101,7 @@ def _print(family: str, found: list[ScriptTimings]) -> None:
 
 
 def _row(family: str, one: ScriptTimings) -> dict[str, str]:
-    """Of the throughput table (docs/formats.md)."""
+    """A row of the throughput table (docs/formats.md)."""
     return {
         "family": family,
         "scale_factor": str(one.devices),

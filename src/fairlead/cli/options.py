@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they stand for."""
+"""Options that several commands share, and helpers for what they select."""
 
 import functools
 import inspect

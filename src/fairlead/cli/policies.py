@@ -1,4 +1,4 @@
-"""``fairlead policies``: what there is to choose from."""
+"""``fairlead policies``: the list of policies."""
 
 import sys
 from typing import Annotated

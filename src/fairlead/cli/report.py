@@ -1,4 +1,4 @@
-"""``fairlead report``: a page for people, of runs and sweeps that are there."""
+"""``fairlead report``: a page about runs or sweeps that have ended."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``fairlead reproduce``: a published result, again."""
+"""``fairlead reproduce``: reproductions of published results."""
 
 import sys
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ import typer
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.sweep_options import (
     ExecutionOptions,
-    failures,
-    interrupted,
+    keeps_results,
     make_out,
     report_foreign,
+    show_failures,
 )
 from fairlead.errors import ConfigError, FairleadError
 
@@ -116,7 +116,7 @@ def _run_all(
         )
         for one in chosen
     ]
-    with interrupted("run the same command again to go on"):
+    with keeps_results("run the same command again to go on"):
         failed = [
             not _reproduced(one, context, chosen)
             for one, context in zip(chosen, contexts, strict=True)
@@ -142,7 +142,7 @@ def _reproduced(
     _show(one, findings)
     print(f"{record.n_points} simulations, {record.wall_s:.0f} s. Written to {context.folder}\n")
     unique: dict[str, PointResult] = {context.store.key(o.point): o for o in context.points}
-    return not failures(list(unique.values()))
+    return not show_failures(list(unique.values()))
 
 
 def _show(one: "Reproduction", findings: "Findings") -> None:

@@ -103,8 +103,10 @@ def _labels(records: Sequence[dict[str, Any]], folders: Sequence[Path]) -> list[
         lambda record, _: f"{field(record, 'policy')}, seed {field(record, 'seed')}",
         lambda _, folder: folder.name,
     )
-    for way in label_makers:
-        labels = [way(record, folder) for record, folder in zip(records, folders, strict=True)]
+    for make_label in label_makers:
+        labels = [
+            make_label(record, folder) for record, folder in zip(records, folders, strict=True)
+        ]
         if len(set(labels)) == len(labels):
             return labels
     return [str(folder) for folder in folders]

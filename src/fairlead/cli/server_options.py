@@ -59,7 +59,8 @@ def asks_server(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def each(kind: str, names: Iterable[T], act: Callable[[T], list[str] | None], done: str) -> None:
-    """Every one is tried; the first refusal is raised when all have been. act: returns what is lost by it."""
+    """Call ``act`` for each name, and raise the first refusal at the end. act: returns sentences on what is
+    lost by it."""
     refused: list[FairleadError] = []
     for name in dict.fromkeys(names):
         try:
@@ -75,7 +76,7 @@ def each(kind: str, names: Iterable[T], act: Callable[[T], list[str] | None], do
 
 
 def warn(sentences: Iterable[str]) -> None:
-    """Say what went on all the same, but should be known."""
+    """Print warnings on stderr."""
     for sentence in sentences:
         print(f"fairlead: {sentence}", file=sys.stderr, flush=True)
 

@@ -114,7 +114,7 @@ def simulate(
     run = given.prepare(policy, profile)
     name = f"{Path(run.jobs.name).stem}-{policy.partition(':')[0]}-{profile}"
     folder = o.new_folder(out, name)
-    arguments = remembered(given, policy, profile, expect_rounds) | {"plugins": asdict(names)}
+    arguments = run_arguments(given, policy, profile, expect_rounds) | {"plugins": asdict(names)}
     execute(run, folder, arguments, json=json, expect=expect_rounds, plugins=plugins)
 
 
@@ -125,7 +125,7 @@ def _configured(policy: str, config: str) -> str:
     return f"{policy}:{config}"
 
 
-def remembered(
+def run_arguments(
     given: SimulationInput, policy: str, profile: str, expect: Path | None = None
 ) -> dict[str, Any]:
     """What ``--resume`` needs: the options, and a digest of every file that they name."""
@@ -171,7 +171,7 @@ def execute(
     from fairlead.analysis.report import terminal_tables as tables
     from fairlead.analysis.report.run_folder import (
         begin_record,
-        put_back,
+        restore_record,
         write_json,
         write_result,
     )
@@ -201,7 +201,7 @@ def execute(
             )
     except (InputError, ResumeError):
         if resume:
-            put_back(folder, before)
+            restore_record(folder, before)
         else:  # nothing half-written is left behind
             for path in folder.iterdir():
                 path.unlink()
@@ -233,29 +233,30 @@ def execute(
 
 
 def report_skipped(result: "Result") -> None:
-    """What of the input could not be used, on stderr."""
+    """Print what of the input could not be used, on stderr."""
     for line in result.skipped:
         print(f"fairlead: {line}", file=sys.stderr)
 
 
 def report_unfinished(result: "Result", overload: str) -> None:
-    """Of how many jobs the averages are, where some have not ended, on stderr. overload: a sentence."""
+    """Print over how many jobs the averages are, where some have not ended, on stderr. overload: a
+    sentence."""
     for line in (overload, *result.partial):
         if line and line not in result.skipped:
             print(f"fairlead: {line}", file=sys.stderr)
 
 
 def json_of(result: "Result", folder: Path) -> dict[str, Any]:
-    """The machine form: configuration, metrics, JCT and rho of every job (null = not completed)."""
+    """The content of ``--json``: configuration, metrics, JCT and rho of every job (null = not completed)."""
     import polars as pl
 
-    from fairlead.analysis.report.fairness import machine_form, rho_of_jobs
+    from fairlead.analysis.report.fairness import metrics_for_json, rho_of_jobs
 
     jct = dict(result.jobs.select(pl.col("job").cast(pl.String), "jct_s").iter_rows())
     rho = rho_of_jobs(result.metrics, result.jobs)
     return {
         "config": result.config,
-        **machine_form(result.metrics),
+        **metrics_for_json(result.metrics),
         "jct_s": jct,
         **({"rho": rho} if rho else {}),
         "out": str(folder),
@@ -270,7 +271,7 @@ def _print_resume_command(folder: Path, command: str) -> None:
 
 
 class RunArguments(msgspec.Struct):
-    """What ``remembered`` has written."""
+    """The content of ``run_arguments``, as ``run.json`` has it."""
 
     input: SimulationInput
     policy: str
@@ -291,7 +292,7 @@ class RunArguments(msgspec.Struct):
 
 
 class _ResumedRun(msgspec.Struct):
-    """What of ``run.json`` a run goes on from."""
+    """The fields of ``run.json`` that a run goes on from."""
 
     arguments: RunArguments
     status: str

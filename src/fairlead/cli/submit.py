@@ -27,8 +27,8 @@ from fairlead.cluster.protocol.read_job_spec import (
 from fairlead.errors import ConfigError, FairleadError, InputError, UnreachableError
 
 POLL_S = 0.5  # between two looks at a job
-MAX_IMPORTS = 1_000  # specs in one request
-SCANNED_OPTIONS = 20  # jobs of which it is told at once that they cannot run now
+MAX_SPECS = 1_000  # specs in one request
+MAX_REPORTED_WAITING = 20  # jobs for which a line says at once why they wait
 
 
 @asks_server
@@ -68,7 +68,7 @@ def submit(
         print_json({"ids": ids})
     else:
         print("\n".join(f"job {job}" for job in ids), flush=True)
-    _report_waiting(client, ids[:SCANNED_OPTIONS])
+    _report_waiting(client, ids[:MAX_REPORTED_WAITING])
     if wait:
         _wait(client, ids)
 
@@ -94,8 +94,8 @@ def _specs(
             f"give files or a command after --, not both: {files[0]!r} stands before it"
         )
     if not command:
-        if len(files) > MAX_IMPORTS:
-            raise ConfigError(f"at most {MAX_IMPORTS:,} files at once, got {len(files):,}")
+        if len(files) > MAX_SPECS:
+            raise ConfigError(f"at most {MAX_SPECS:,} files at once, got {len(files):,}")
         return [_merged(read_spec(file), given, env, file) for file in files]
     if "total_steps" not in given:
         raise ConfigError("--steps: how many steps is the command's job? It is needed to plan")
@@ -114,7 +114,7 @@ def _merged(spec: JobSpec, given: dict[str, Any], env: dict[str, str], where: st
 
 
 def _report_waiting(client: Client, ids: list[int]) -> None:
-    """Say of each job that the cluster has no place for why it waits. They are submitted all the same."""
+    """Print why each job waits that cannot run now. They are submitted all the same."""
     with contextlib.suppress(FairleadError):
         for job in ids:
             view = client.job(job)
@@ -123,7 +123,8 @@ def _report_waiting(client: Client, ids: list[int]) -> None:
 
 
 def _wait(client: Client, ids: list[int]) -> None:
-    """Until all have ended; a server that is away for a while is waited for."""
+    """Return when all jobs have ended; a server that cannot be reached is asked again. Raises FairleadError
+    where a job did not complete."""
     failed: list[JobView] = []
     for job in ids:
         view = _ended(client, job)

@@ -56,7 +56,7 @@ def _option(field: str) -> str:
 # Keys of a sweep's file are those of the options, with _ for -.
 NAMES = {field.name: _option(field.name)[2:].replace("-", "_") for field in fields(SimulationInput)}
 LISTS = ("policies", "profiles", "seeds", "rates", "jobs")
-MAX_LISTED = (
+REPEATABLE_OPTIONS = (
     *(f"--{name}" for name in LISTS),
     *(_option(f.name) for f in fields(SimulationInput) if f.type is not bool),
 )
@@ -86,7 +86,7 @@ def _takes_lists(command: Callable[..., None]) -> Callable[..., None]:
 
     set_parameters(run, [*own_parameters, *shared])
     run.__doc__, run.__name__ = command.__doc__, command.__name__
-    run.repeatable = MAX_LISTED  # type: ignore[attr-defined]  # for ``lazy.Command``
+    run.repeatable = REPEATABLE_OPTIONS  # type: ignore[attr-defined]  # for ``lazy_commands.Command``
     return run
 
 
@@ -145,7 +145,7 @@ class SweepOptions:
     ] = None
 
     def table(self) -> dict[str, Any]:
-        """Of those given, by the keys of a sweep's file. Raises ConfigError."""
+        """The values given, by the keys of a sweep's file. Raises ConfigError."""
         table = {key: value for key, value in asdict(self).items() if value is not None}
         if self.seeds is not None:
             table["seeds"] = [_whole("--seeds", text) for text in self.seeds]
@@ -196,14 +196,14 @@ def sweep(
     from fairlead.analysis.experiments.sweep_charts import Swept
     from fairlead.analysis.experiments.sweep_page import sweep_report
 
-    with s.interrupted(f"go on with: fairlead sweep --resume {folder}"):
+    with s.keeps_results(f"go on with: fairlead sweep --resume {folder}"):
         result, outcomes = _run(spec, store, executor, limits)
         _write(folder / RESULT, result)
         with write_atomically(folder / "report.html") as partial:
             partial.write_text(sweep_report([Swept(folder, result)]), encoding="utf-8")
     _show(result, folder, json)
     s.report_foreign(store)
-    if s.failures(outcomes):
+    if s.show_failures(outcomes):
         raise typer.Exit(1)
 
 
@@ -222,7 +222,7 @@ def _spec_and_folder(
 
 
 def _spec(file: Path | None, table: dict[str, Any]) -> Spec:
-    """Of a file, whose values give way to those of options, or of options alone."""
+    """The sweep that options describe, with the values of a file for those not given."""
     from fairlead.analysis.experiments.sweep_description import described, read_table
     from fairlead.analysis.experiments.sweep_loads import leaves_out_zero
 

@@ -1,4 +1,4 @@
-"""What the commands that run many points share: options, executors, and the words for what went wrong."""
+"""What the commands that run many points share: options, executors, and messages."""
 
 import signal
 import sys
@@ -76,13 +76,13 @@ class ExecutionOptions:
     ] = False
 
     def limits(self) -> "Limits":
-        """Of one point. Raises ConfigError."""
+        """The limits of one point. Raises ConfigError."""
         from fairlead.analysis.experiments.executor import Limits
 
         return Limits(self.timeout, self.memory).checked()
 
     def executor(self) -> "SweepExecutor":
-        """What runs the points. Raises ConfigError."""
+        """The executor of the points. Raises ConfigError."""
         from fairlead.analysis.experiments.executor import Processes
 
         if self.executor_kind is ExecutorKind.RAY:
@@ -111,7 +111,7 @@ def make_out(folder: Path) -> None:
 
 
 class SweepReporter:
-    """Says on stderr now and then how far it is, where there is no terminal to draw on."""
+    """Reports progress on stderr every ``REPORT_EVERY_S``, where that is no terminal."""
 
     def __init__(self, points: int) -> None:
         self.points = points
@@ -135,8 +135,9 @@ class SweepReporter:
 
 
 @contextmanager
-def interrupted(resume_command: str) -> Iterator[None]:
-    """Ctrl-C and SIGTERM within the block are no accidents: what has ended is kept."""
+def keeps_results(resume_command: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the block with their exit code and a line that says how to go on; results of
+    points that have ended are kept."""
     code = 128 + signal.SIGINT
 
     def terminate(number: int, _frame: FrameType | None) -> None:
@@ -154,8 +155,8 @@ def interrupted(resume_command: str) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def failures(outcomes: Sequence["PointResult"]) -> bool:
-    """Show a table of the points that have failed or run out of time, if there are any."""
+def show_failures(outcomes: Sequence["PointResult"]) -> bool:
+    """Show a table of the points that have failed or run out of time. Returns whether there are any."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -176,7 +177,7 @@ def failures(outcomes: Sequence["PointResult"]) -> bool:
 
 
 def report_foreign(store: "ResultStore") -> None:
-    """Say which results are of other versions."""
+    """Print which results were made by other versions."""
     from fairlead.analysis.experiments.result_store import code_version
 
     for version, count in sorted(store.foreign.items()):

@@ -1,4 +1,4 @@
-"""Tables and words of the live cluster for the terminal."""
+"""Tables and sentences about the live cluster for the terminal."""
 
 from collections.abc import Iterable, Sequence
 
@@ -21,7 +21,7 @@ WIDTH_WITHOUT_TERMINAL = 160  # columns where the output is no terminal
 
 
 def console() -> Console:
-    """Names are shown as they are: no markup, no emoji."""
+    """A console that shows names as they are: no markup, no emoji."""
     made = Console(highlight=False, markup=False, emoji=False)
     if made.is_terminal:
         return made
@@ -122,7 +122,7 @@ def job_table(jobs: Iterable[JobView]) -> Table:
 
 
 def _lost(job: JobView) -> str:
-    """A word on a job that has been started again without its progress."""
+    """A remark on a job that has been started again without its progress; "" = none."""
     again = job.starts_over and job.starts > 1 and job.ended_s is None
     return "starts over whenever it is stopped" if again else ""
 
@@ -220,7 +220,8 @@ def comparison_screen(answer: Comparison) -> Group:
 
 
 def absent_jobs(now: ForecastSummary, then: ForecastSummary) -> list[tuple[str, int, int]]:
-    """What kind of jobs take no part, and how many in either; without those of which there are none."""
+    """Kinds of jobs without a forecast end, and how many there are now and then; kinds without jobs are left
+    out."""
     rows = (
         ("jobs without a forecast", now.n_no_end, then.n_no_end),
         ("jobs without devices", now.n_without_devices, then.n_without_devices),

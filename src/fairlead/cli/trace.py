@@ -212,7 +212,7 @@ def generate_command(
 def _arrivals(
     options: GeneratorOptions, table: "Throughputs", on: "Cluster | None"
 ) -> Iterator["Arrival"]:
-    """Jobs of the generator that was chosen, on the accelerator types of the cluster if there is one."""
+    """Jobs of the chosen generator, on the accelerator types of the cluster if there is one."""
     import numpy as np
 
     from fairlead.simulator.adapting_arrivals import adapting_arrivals

@@ -23,12 +23,14 @@ DEFAULT_DIRECTORY = Path("~/.local/state/fairlead/up")
 def up(
     demo: Annotated[
         bool,
-        typer.Option("--demo", help="Eight jobs on fake devices, a live table, a report, the end."),
+        typer.Option(
+            "--demo", help="Eight jobs on simulated devices, a live table, a report, the end."
+        ),
     ] = False,
     devices: Annotated[
         str,
         typer.Option(
-            metavar="TYPE=N|nvml", help="Devices of this machine, fake where there are none."
+            metavar="TYPE=N|nvml", help="Devices of this machine, simulated where there are none."
         ),
     ] = "nvml",
     state: Annotated[
@@ -54,8 +56,8 @@ def up(
 ) -> None:
     """Start a server and an agent for this machine, and run them until Ctrl-C.
 
-    With --demo: a server and two agents with fake devices, which share out four devices among eight jobs;
-    under a minute. Everything is ended, and what was temporary removed, also on Ctrl-C.
+    With --demo: a server and two agents with simulated devices, which share out four devices among eight
+    jobs; under a minute. Everything is ended, and what was temporary removed, also on Ctrl-C.
     """
     if demo:
         _demo(state, policy, round_s, port)
@@ -117,7 +119,7 @@ def _demo(state: Path | None, policy: str, round_s: float, port: int | None) -> 
 
 @contextlib.contextmanager
 def _directory(given: Path | None) -> Iterator[Path]:
-    """The given one, or one that is removed at the end."""
+    """The given directory, or a temporary one that is removed after the block."""
     if given is not None:
         yield given.absolute()
         return
@@ -130,7 +132,8 @@ def _directory(given: Path | None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _running(cluster: LocalCluster) -> Iterator[LocalCluster]:
-    """Ended at the end, whatever happens; SIGTERM is like Ctrl-C, and a second one does not disturb."""
+    """Start the cluster, and stop it after the block whatever happens. SIGTERM is like Ctrl-C; another one
+    while the cluster stops is ignored."""
     signals = (signal.SIGINT, signal.SIGTERM)
     interrupted = False
 

@@ -87,7 +87,7 @@ def test_published_series_are_dashed_in_the_colour_of_ours() -> None:
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["las", "AlloX", "published"]
     assert axes.get_ylim()[1] == 50.0
-    page = charts.key(PAIR)
+    page = charts.chart_legend(PAIR)
     assert re.findall(r"</svg>([^<]*)</li>", page) == ["las", "AlloX", "published"]
 
 

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from fairlead.analysis.report.fairness import machine_form, rho_of_jobs
+from fairlead.analysis.report.fairness import metrics_for_json, rho_of_jobs
 
 STATIC = {
     "mean": 0.9,
@@ -17,7 +17,7 @@ ISOLATED = STATIC | {"max": 9.0}
 
 
 def test_what_shockwave_reports_stands_at_the_top() -> None:
-    form = machine_form({"cost": 1.0, "rho": {"isolated": ISOLATED, "static": STATIC}})
+    form = metrics_for_json({"cost": 1.0, "rho": {"isolated": ISOLATED, "static": STATIC}})
     assert {key: form[key] for key in ("worst_rho", "unfair_1", "unfair_105", "unfair_11")} == {
         "worst_rho": 1.7, "unfair_1": 0.3, "unfair_105": 0.2, "unfair_11": 0.1,
     }  # fmt: skip
@@ -28,7 +28,7 @@ def test_what_shockwave_reports_stands_at_the_top() -> None:
 
 def test_a_window_has_no_static_rho() -> None:
     metrics = {"rho": {"isolated": ISOLATED}}
-    assert machine_form(metrics) == {"fairness": {"isolated": ISOLATED}}
+    assert metrics_for_json(metrics) == {"fairness": {"isolated": ISOLATED}}
     assert rho_of_jobs(metrics, pl.DataFrame({"job": [0], "rho_static": [1.0]})) == {}
 
 
@@ -39,4 +39,4 @@ def test_every_job_has_a_rho_or_null() -> None:
 
 @pytest.mark.parametrize("rho", [{}, {"static": {}}])
 def test_missing_numbers_stay_missing(rho: dict[str, object]) -> None:
-    assert "worst_rho" not in machine_form({"rho": rho})
+    assert "worst_rho" not in metrics_for_json({"rho": rho})

@@ -4,7 +4,7 @@ import html.parser
 
 import pytest
 
-from fairlead.analysis.report.relative_metrics import relative
+from fairlead.analysis.report.relative_metrics import relative_metrics
 from fairlead.analysis.report.report_figures import OTHER_BARS_COLOUR, panels
 from fairlead.analysis.report.svg import colour
 
@@ -33,7 +33,7 @@ class Picture(html.parser.HTMLParser):
 
 
 def test_ratios_are_over_the_reference() -> None:
-    makespan, jct, worst, unfair = relative([run(300.0, 0.2), run(200.0, 0.1)], reference=1)
+    makespan, jct, worst, unfair = relative_metrics([run(300.0, 0.2), run(200.0, 0.1)], reference=1)
     assert makespan.ratios == (1.5, 1.0)
     assert jct.ratios == (1.0, 1.0)
     assert worst.values == (1.5, 1.5)
@@ -42,22 +42,22 @@ def test_ratios_are_over_the_reference() -> None:
 
 
 def test_there_is_no_ratio_to_nothing() -> None:
-    makespan, *_, unfair = relative([run(None, 0.2), run(200.0, 0.0)], reference=1)
+    makespan, *_, unfair = relative_metrics([run(None, 0.2), run(200.0, 0.0)], reference=1)
     assert makespan.ratios == (None, 1.0)
     assert unfair.ratios == (None, None)
 
 
 @pytest.mark.parametrize("which", ["static", "isolated"])
 def test_rho_is_static_where_it_is_known(which: str) -> None:
-    rows = relative([run(300.0, 0.2, which)], reference=0)
+    rows = relative_metrics([run(300.0, 0.2, which)], reference=0)
     assert [row.values for row in rows[2:]] == [(1.5,), (0.2,)]
-    assert all(which in row.quantity.name for row in rows[2:])
+    assert all(which in row.metric.name for row in rows[2:])
 
 
 @pytest.mark.parametrize("n", [1, 5, 7, 13, 40])
 def test_a_figure_has_a_bar_per_run_and_quantity_and_one_stands_out(n: int) -> None:
     runs = [run(100.0 * (i + 1), 0.1) for i in range(n)]
-    svg = panels(relative(runs, n // 2), [f"policy {i}" for i in range(n)], n // 2)
+    svg = panels(relative_metrics(runs, n // 2), [f"policy {i}" for i in range(n)], n // 2)
     shown = Picture(svg)
     assert len(shown.bars) == 4 * n
     assert [fill for fill, _ in shown.bars].count(colour(0)) == 4
@@ -71,7 +71,7 @@ def test_a_figure_has_a_bar_per_run_and_quantity_and_one_stands_out(n: int) -> N
 
 def test_a_figure_shows_values_where_there_is_no_ratio() -> None:
     runs = [run(None, 0.25), run(200.0, 0.0)]
-    shown = Picture(panels(relative(runs, 1), ["a", "b"], 1))
+    shown = Picture(panels(relative_metrics(runs, 1), ["a", "b"], 1))
     assert "25.0 %" in shown.words
     assert "0.0 %" in shown.words
     assert "-" in shown.words

@@ -103,7 +103,7 @@ def test_runs_keep_their_colours_where_one_has_nothing_to_show() -> None:
     runs = [some_run("fifo"), some_run("las", promised_s=promised)]
     ((_, chart),) = run_charts(runs, "promised")
     assert chart.names == ("fifo", "las")
-    assert chart.entries == (("las", 1, False),)
+    assert chart.legend_entries == (("las", 1, False),)
     assert chart.series[1].x[0] == pytest.approx(0.5)
 
 

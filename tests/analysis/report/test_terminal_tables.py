@@ -6,7 +6,7 @@ import math
 import pytest
 from rich.console import Console
 
-from fairlead.analysis.report.metric_catalogue import MetricKind, text
+from fairlead.analysis.report.metric_catalogue import MetricKind, with_unit
 from fairlead.analysis.report.terminal_tables import (
     comparison_table,
     ratio_table,
@@ -40,7 +40,7 @@ METRICS = {
 def test_numbers_have_the_units_that_people_read(
     kind: MetricKind, value: object, words: str
 ) -> None:
-    assert text(kind, value) == words
+    assert with_unit(kind, value) == words
 
 
 def printed(*runs: tuple[str, dict[str, object]]) -> list[str]:

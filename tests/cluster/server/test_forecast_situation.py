@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
-from fairlead.cli.job_history import end
+from fairlead.cli.job_history import expected_end
 from fairlead.cluster.protocol.api_models import Explanation
 
 LONG_S = 600.0
@@ -46,7 +46,7 @@ def test_no_end_is_told_that_rests_on_devices_which_are_gone(tmp_path: Path) -> 
         if told.forecasts:  # made meanwhile
             assert _made_s(cluster, told) >= ended_s
         else:
-            assert end(told) == "The forecast is being made: ask again in a moment."
+            assert expected_end(told) == "The forecast is being made: ask again in a moment."
 
 
 def test_of_a_job_on_a_silent_node_no_end_is_told(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_of_a_job_on_a_silent_node_no_end_is_told(tmp_path: Path) -> None:
         cluster.until(lambda: "silent" in _explain(cluster, job).why_here)
         told = _explain(cluster, job)
         assert (told.finish_s, told.forecasts, told.waits_for_node) == (None, 0, True)
-        assert end(told) == "No end is forecast: its node is silent."
+        assert expected_end(told) == "No end is forecast: its node is silent."
 
 
 def test_a_rate_that_is_shown_is_known_to_forecasts(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from tests.cluster.server_nodes import ADMIN, EngineNodes, compared, engine_nodes
 
-from fairlead.cli.job_history import end
+from fairlead.cli.job_history import expected_end
 from fairlead.cli.terminal_views import comparison_screen
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.front.web.tables import left_s
@@ -275,7 +275,7 @@ def test_no_end_is_made_up_for_a_job_of_whose_rate_nothing_is_known(tmp_path: Pa
         assert [left_s(cluster.job(one)) is None for one in (unknown, stated)] == [True, False]
         told = cluster.service.explain(ADMIN, unknown)
         assert (told.rate_known, told.finish_s) == (False, None)
-        assert end(told).startswith("No end is forecast: its rate is not known")
+        assert expected_end(told).startswith("No end is forecast: its rate is not known")
         key = next(key for key in one.statuses if key[0] == unknown)
         one.run(*key, step=10_000, loaded_step=0, ran_s=20.0, trained_s=20.0)
         one.say()

@@ -60,7 +60,7 @@ def sweep_report(sweeps: Sequence[Swept]) -> Html:
             join(tag("h1", f"Sweep {names}"), tag("p", _lead(sweeps), class_="lead")),
             section("Job completion time", join(note(_MEANS), main)) if main else Html(),
             _sustained(sweeps, axis),
-            charts.part(title, drawn, others),
+            charts.chart_section(title, drawn, others),
             _distributions(sweeps, drawn),
             section("Lines and loads", _summary_table(sweeps, axis)),
             _incomplete(sweeps, axis),
@@ -104,7 +104,7 @@ def _distributions(sweeps: Sequence[Swept], drawn: Sequence[tuple[str, Chart]]) 
     lost = lost_tables(sweeps)
     if lost:
         return section(title, join(*map(note, lost)))
-    return charts.part(title, drawn, [figure.name for figure in SAMPLE_FIGURES])
+    return charts.chart_section(title, drawn, [figure.name for figure in SAMPLE_FIGURES])
 
 
 def _label(sweeps: Sequence[Swept], swept: Swept, line: str) -> str:
@@ -201,9 +201,9 @@ def _point_table(sweeps: Sequence[Swept], axis: str) -> Html:
         *_loads(axis, [cell.load for _, cell in shown]),
         SortableColumn("Seed", [cell.seed for _, cell in shown], MetricKind.COUNT, True),
     ]
-    for quantity in _POINT_METRICS:
-        values = [quantity.of(cell.outcome.metrics) for _, cell in shown]
-        columns.append(SortableColumn(quantity.name, values, quantity.kind))
+    for metric in _POINT_METRICS:
+        values = [metric.of(cell.outcome.metrics) for _, cell in shown]
+        columns.append(SortableColumn(metric.name, values, metric.kind))
     return join(note(words), sortable(columns))
 
 

@@ -1,4 +1,4 @@
-"""From a run of any length to as many points as a picture can show."""
+"""Tables of a run of any length, reduced to as many points as a picture can show."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,14 +55,14 @@ def over_time(rounds: pl.DataFrame, max_bins: int = 400) -> OverTime | None:
         return np.diff(np.interp(edges, capacity_edges, total))
 
     shares, average = {}, {}
-    busy_s, there_s, stranded_s = (np.zeros(len(edges) - 1) for _ in range(3))
+    busy_s, available_s, stranded_s = (np.zeros(len(edges) - 1) for _ in range(3))
     waits = _waiting(rounds) > 0
     for name in accelerators(rounds):
         busy = in_bins(_column(rounds, f"busy_{name}"))
-        there = available(_column(rounds, f"capacity_{name}"))
-        shares[name] = _ratio(busy, there)
-        average[name] = float(busy.sum() / there.sum()) if there.sum() > 0 else 0.0
-        busy_s, there_s = busy_s + busy, there_s + there
+        capacity_s = available(_column(rounds, f"capacity_{name}"))
+        shares[name] = _ratio(busy, capacity_s)
+        average[name] = float(busy.sum() / capacity_s.sum()) if capacity_s.sum() > 0 else 0.0
+        busy_s, available_s = busy_s + busy, available_s + capacity_s
         idle = _column(rounds, f"capacity_{name}") * seconds - _column(rounds, f"busy_{name}")
         stranded_s = stranded_s + in_bins(np.maximum(idle, 0.0) * waits)
     active, running = mean(_column(rounds, "active")), mean(_column(rounds, "running"))
@@ -72,8 +72,8 @@ def over_time(rounds: pl.DataFrame, max_bins: int = 400) -> OverTime | None:
         running,
         shares,
         average,
-        busy=_ratio(busy_s, there_s),
-        stranded=_ratio(stranded_s, there_s),
+        busy=_ratio(busy_s, available_s),
+        stranded=_ratio(stranded_s, available_s),
         scattered=_ratio(in_bins(_column(rounds, "spread_s")), busy_s),
         lost_s=in_bins(_column(rounds, "lost_s")),
         preempted=in_bins(_column(rounds, "preempted")),
@@ -81,7 +81,7 @@ def over_time(rounds: pl.DataFrame, max_bins: int = 400) -> OverTime | None:
 
 
 def _waiting(rounds: pl.DataFrame) -> Floats:
-    """(rounds,) jobs that wait; of runs that did not count them, at least as many."""
+    """(rounds,) jobs that wait; for runs that did not count them, an upper bound: those that do not run."""
     if "waiting" in rounds.columns:
         return _column(rounds, "waiting")
     return _column(rounds, "active") - _column(rounds, "running")
@@ -109,15 +109,15 @@ def rho_of(jobs: pl.DataFrame, column: str) -> Floats:
 
 
 def _increasing(jobs: pl.DataFrame, name: str) -> Floats:
-    """What is known of a column, in order."""
+    """The finite values of a column, increasing."""
     if name not in jobs.columns:
         return np.empty(0)
     values = jobs[name].cast(pl.Float64).drop_nulls().drop_nans().to_numpy()
     return np.sort(values[np.isfinite(values)])
 
 
-def measured(config: Mapping[str, object], jobs: pl.DataFrame) -> pl.DataFrame:
-    """The jobs that the metrics are about: those of the measurement window, if there is one."""
+def measured_jobs(config: Mapping[str, object], jobs: pl.DataFrame) -> pl.DataFrame:
+    """The jobs that the metrics are about: the measured jobs of ``--window``, all without it."""
     match config.get("window"):
         case [int(first), int(end)]:
             return jobs.slice(first, end - first)
@@ -207,7 +207,7 @@ def _members(intervals: pl.DataFrame) -> pl.DataFrame:
 
 
 def _merged(bars: pl.DataFrame) -> pl.DataFrame:
-    """Bars of one job on one device that touch or overlap, as one."""
+    """The bars, with those of one job on one device that touch or overlap joined."""
     keys = ["row", "half", "job"]
     ordered = bars.select(*keys, "first", "last").sort("row", "half", "first", "job")
     fresh = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in keys) | (
@@ -252,7 +252,8 @@ def _numbered(sizes: Mapping[str, int]) -> dict[str, list[int]]:
 
 
 def busiest_window(over: OverTime, share: float) -> tuple[float, float]:
-    """The part of the run, so long, around the time with the most jobs running."""
+    """Start and end, s, of a part of the run around the time with the most jobs running. share: its part of
+    the run's length."""
     start, end = float(over.edges_s[0]), float(over.edges_s[-1])
     center = float(over.edges_s[int(np.argmax(over.running))])
     half = share * (end - start) / 2
@@ -272,7 +273,7 @@ def _ratio(part: Floats, whole: Floats) -> Floats:
 
 
 def step_line_of(values: Floats, most: int = 500) -> tuple[Floats, Floats]:
-    """The empirical distribution of increasing values: where it steps, and to what share."""
+    """The empirical distribution of increasing values: (points,) where it steps, and the share it reaches."""
     n = values.size
     at: Ints = np.arange(n) if n <= most else np.linspace(0, n - 1, most).round().astype(np.int64)
     return values[at], (at + 1) / n

@@ -50,8 +50,8 @@ class Chart:
         return any(series.published and series.name in ours for series in self.series)
 
     @property
-    def entries(self) -> tuple[tuple[str, int, bool], ...]:
-        """What a legend says: name, number of the colour, and whether it is drawn dashed. Where ours and
+    def legend_entries(self) -> tuple[tuple[str, int, bool], ...]:
+        """Entries of a legend: name, number of the colour, and whether it is drawn dashed. Where ours and
         the published series share a name, they share an entry, and one more tells what dashes mean. Series
         without a value have none: they are there so that the others keep their colours."""
         ours = {series.name for series in self.series if not series.published}
@@ -97,12 +97,12 @@ def y_range(chart: Chart) -> tuple[float, float]:
 
 
 def _drawn(chart: Chart, series: Series) -> Bools:
-    """(points,) whether there is a value."""
+    """(points,) whether there is a value that can be drawn."""
     return np.isfinite(series.y) & (series.y > 0 if chart.log_y else True)
 
 
 def _wide(values: Floats, log: bool) -> tuple[float, float]:
-    """From the least to the largest, never of no width."""
+    """The least and the largest value, moved apart where they are equal."""
     if not values.size:
         return (1.0, 10.0) if log else (0.0, 1.0)
     least, most = float(values.min()), float(values.max())

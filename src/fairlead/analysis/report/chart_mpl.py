@@ -43,7 +43,7 @@ LINE_STYLES: tuple[Any, ...] = (
 )  # fmt: skip
 HATCHES = ("", "////", "\\\\\\\\", "xxx", "...", "---", "+++")
 MARKS_PER_LINE = 6  # markers of a line with many points, in a figure with line styles
-MIN_MARKED_POINTS = 40  # a line of at most so many points has a marker at each
+MAX_MARKED_POINTS = 40  # a line of at most so many points has a marker at each
 WIDTH, HEIGHT = 5.4, 3.4  # inches: of the axes
 BAR_GROUP_WIDTH = 0.8  # of the distance between categories
 _STYLE: dict[str, Any] = {
@@ -100,7 +100,7 @@ def write_chart(
 
 @contextmanager
 def matplotlib_style(style: FigureStyle | None) -> Iterator[None]:
-    """Our look, whatever the user's own settings of matplotlib are."""
+    """Fairlead's style within the block, whatever the user's own settings of matplotlib are."""
     import matplotlib.style
 
     with matplotlib.style.context(["default", _STYLE, {} if style is None else _paper(style)]):
@@ -108,7 +108,7 @@ def matplotlib_style(style: FigureStyle | None) -> Iterator[None]:
 
 
 def _paper(style: FigureStyle) -> dict[str, Any]:
-    """What of the look follows from the size of the type."""
+    """The settings of matplotlib that follow from the size of the type."""
     size = style.font_pt
     return {
         "font.size": size,
@@ -133,18 +133,18 @@ def draw_for_paper(chart: Chart, style: FigureStyle) -> "Figure":
 
     figure = Figure(figsize=(style.width, style.height), layout="constrained")
     axes = figure.add_subplot()
-    _fill(axes, chart, style)
+    _fill_axes(axes, chart, style)
     per_line = style.width * 72 / (0.55 * style.font_pt)  # characters that fit side by side
     if style.titles:
         axes.set_title(textwrap.fill(chart.title, int(0.9 * per_line)))
     axes.set_xlabel(textwrap.fill(chart.x_label, int(0.8 * per_line)))
     high = style.height * 72 / (0.55 * style.font_pt)
     axes.set_ylabel(textwrap.fill(chart.y_label, max(int(0.55 * high), 12)))
-    signs, names = _entries(chart, style)
+    handles, names = _legend(chart, style)
     if len(names) > 1:
         longest = max(map(len, names)) + 6  # the sign takes as much as some letters
         figure.legend(
-            signs,
+            handles,
             names,
             loc="outside upper center",
             ncols=max(min(int(per_line / longest), len(names)), 1),
@@ -158,20 +158,20 @@ def draw(chart: Chart) -> "Figure":
     """The chart as a figure of matplotlib, with its legend to the right of the axes."""
     from matplotlib.figure import Figure
 
-    width = WIDTH if chart.kind == "lines" else max(WIDTH, 0.16 * _bars(chart))
+    width = WIDTH if chart.kind == "lines" else max(WIDTH, 0.16 * _bar_count(chart))
     figure = Figure(figsize=(width + 1.0, HEIGHT + 1.0))
     axes = figure.add_axes((0.7 / (width + 1), 0.5 / (HEIGHT + 1), width / (width + 1), 0.77))
     axes.set_title("\n".join(textwrap.wrap(chart.title, round(13 * width))), pad=10)
     axes.set_xlabel(chart.x_label, wrap=True)
     axes.set_ylabel(chart.y_label)
-    _fill(axes, chart, None)
-    signs, names = _entries(chart, None)
+    _fill_axes(axes, chart, None)
+    handles, names = _legend(chart, None)
     if names:
-        axes.legend(signs, names, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+        axes.legend(handles, names, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return figure
 
 
-def _fill(axes: "Axes", chart: Chart, style: FigureStyle | None) -> None:
+def _fill_axes(axes: "Axes", chart: Chart, style: FigureStyle | None) -> None:
     """Draw everything inside the axes, and their ticks."""
     vary_style = style is not None and style.line_styles
     if chart.log_x:
@@ -189,7 +189,7 @@ def _fill(axes: "Axes", chart: Chart, style: FigureStyle | None) -> None:
     _marks(axes, chart, 8.0 if style is None else 0.85 * style.font_pt)
 
 
-def _bars(chart: Chart) -> int:
+def _bar_count(chart: Chart) -> int:
     return len(chart.series) * len(chart.categories)
 
 
@@ -205,7 +205,7 @@ def _draw_lines(axes: "Axes", chart: Chart, vary_style: bool) -> None:
             linestyle=_line_style(number, series.published, vary_style),
             drawstyle="steps-post" if series.steps else "default",
             marker=MARKERS[number % len(MARKERS)] if has_markers or vary_style else "",
-            markevery=1 if has_markers else _places(chart, series, number),
+            markevery=1 if has_markers else _marker_positions(chart, series, number),
             markerfacecolor="white" if series.published else colour(number),
             zorder=2 if series.published else 3,
         )
@@ -229,10 +229,10 @@ def _draw_lines(axes: "Axes", chart: Chart, vary_style: bool) -> None:
 
 def _has_markers(series: Series) -> bool:
     """Whether a line has so few points that each is marked."""
-    return bool(np.isfinite(series.y).sum() <= MIN_MARKED_POINTS and not series.steps)
+    return bool(np.isfinite(series.y).sum() <= MAX_MARKED_POINTS and not series.steps)
 
 
-def _places(chart: Chart, series: Series, number: int) -> list[int]:
+def _marker_positions(chart: Chart, series: Series, number: int) -> list[int]:
     """Positions of a line's markers: evenly along the axis, at other places than those of other lines."""
     known = np.flatnonzero(np.isfinite(series.x) & np.isfinite(series.y))
     known = known[series.x[known] > 0] if chart.log_x else known
@@ -335,15 +335,15 @@ def _marks(axes: "Axes", chart: Chart, font_pt: float) -> None:
         )  # fmt: skip
 
 
-def _entries(chart: Chart, style: FigureStyle | None) -> tuple[list[Any], list[str]]:
-    """Signs and names of the legend."""
+def _legend(chart: Chart, style: FigureStyle | None) -> tuple[list[Any], list[str]]:
+    """Handles and labels of the legend."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     bars = chart.kind == "bars"
     vary_style = style is not None and style.line_styles
 
-    def sign(color: str, number: int | None, dashed: bool) -> "Line2D | Patch":
+    def handle(color: str, number: int | None, dashed: bool) -> "Line2D | Patch":
         if bars:
             fill = "white" if dashed else color
             hatch = None if number is None else _hatch(number, vary_style)
@@ -358,9 +358,9 @@ def _entries(chart: Chart, style: FigureStyle | None) -> tuple[list[Any], list[s
             marker=marker if marked else "", markerfacecolor="white" if dashed else color,
         )  # fmt: skip
 
-    signs = [sign(colour(number), number, dashed) for _, number, dashed in chart.entries]
-    names = [textwrap.fill(name, 30) for name, _, _ in chart.entries]
+    handles = [handle(colour(number), number, dashed) for _, number, dashed in chart.legend_entries]
+    names = [textwrap.fill(name, 30) for name, _, _ in chart.legend_entries]
     if chart.paired:
-        signs.append(sign(FAINT, None, True))
+        handles.append(handle(FAINT, None, True))
         names.append("published")
-    return signs, names
+    return handles, names

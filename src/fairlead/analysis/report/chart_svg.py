@@ -35,15 +35,15 @@ from fairlead.analysis.report.svg import (
 from fairlead.model.arrays import Bools, Floats, Ints
 
 NO_UNIT = Unit("", 1.0, 0)
-MIN_MARKED_POINTS = 40  # a line of at most so many points has a dot at each
-MAX_SERIES = 1500  # points of a line that are drawn; of longer ones an even selection
-PUBLISHED = "6 4"
+MAX_MARKED_POINTS = 40  # a line of at most so many points has a dot at each
+MAX_POINTS = 1500  # points of a line that are drawn; of longer ones an even selection
+PUBLISHED_DASHES = "6 4"
 BAR_GROUP_WIDTH = 0.8  # of the distance between categories
 WIDE_SIZE = (1120, 400)  # px; alone in a row
 
 
-def format_short(value: float) -> str:
-    """A value as people read it: four digits."""
+def four_digits(value: float) -> str:
+    """A value with four digits, or as a whole number."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -51,33 +51,35 @@ def figure(chart: Chart, *, wide: bool = False) -> Html:
     """A chart with its title and its legend, as a ``<figure>``."""
     inner = draw(chart, size=WIDE_SIZE if wide else (560, 300))
     if wide:
-        return page.wide(inner, title=chart.title, key=key(chart))
-    return page.figure(chart.title, key(chart), inner)
+        return page.wide(inner, title=chart.title, key=chart_legend(chart))
+    return page.figure(chart.title, chart_legend(chart), inner)
 
 
 def gallery(drawn: Sequence[tuple[str, Chart]], names: Sequence[str]) -> Html:
-    """Those of these names, side by side where there is room; nothing where there is none of them."""
+    """The charts of these names, side by side where there is room; empty where there is none of them."""
     inner = [figure(chart) for name, chart in drawn if name in names]
     return tag("div", *inner, class_="figures") if inner else Html()
 
 
-def part(title: str, drawn: Sequence[tuple[str, Chart]], names: Sequence[str]) -> Html:
-    """A section of the page with ``gallery``; nothing where that is empty."""
+def chart_section(title: str, drawn: Sequence[tuple[str, Chart]], names: Sequence[str]) -> Html:
+    """A section of the page with ``gallery``; empty where that is."""
     inner = gallery(drawn, names)
     return page.section(title, inner) if inner else Html()
 
 
-def key(chart: Chart) -> Html:
-    """What each colour means; nothing where there is only one thing to be seen."""
-    entries = [(name, *_line_style(number, dashed)) for name, number, dashed in chart.entries]
+def chart_legend(chart: Chart) -> Html:
+    """The legend of a chart; empty where it has one entry."""
+    entries = [
+        (name, *_line_style(number, dashed)) for name, number, dashed in chart.legend_entries
+    ]
     if chart.paired:
-        entries.append(("published", FAINT, PUBLISHED))
+        entries.append(("published", FAINT, PUBLISHED_DASHES))
     return page.line_legend(entries) if len(entries) > 1 else Html()
 
 
 def _line_style(number: int, published: bool) -> tuple[str, str]:
     """Colour and dashes of a line."""
-    return colour(number), PUBLISHED if published else dashes(number)
+    return colour(number), PUBLISHED_DASHES if published else dashes(number)
 
 
 def draw(chart: Chart, *, size: tuple[int, int] = (560, 300)) -> Html:
@@ -90,8 +92,8 @@ def draw(chart: Chart, *, size: tuple[int, int] = (560, 300)) -> Html:
     below = 44.0
     if chart.kind == "bars":
         pitch = (size[0] - left - 20) / max(len(chart.categories), 1)
-        level = _level(chart, pitch)
-        below = (22 if level else label_height(chart.categories)) + (22 if chart.x_label else 4)
+        names_fit = _names_fit(chart, pitch)
+        below = (22 if names_fit else label_height(chart.categories)) + (22 if chart.x_label else 4)
     frame = PlotFrame(*size, left=left, top=26, bottom_margin=below)
     x = Axis(*x_range(chart), frame.left, frame.right, chart.log_x and chart.kind == "lines")
     y = Axis(y_low, y_high, frame.bottom, frame.top, chart.log_y)
@@ -134,10 +136,10 @@ def _line(chart: Chart, series: Series, x: Axis, y: Axis) -> str:
         f"<title>{clean(name)}</title></path>",
         _whiskers(series, x.all(series.x), y, stroke),
     ]
-    if known.sum() <= MIN_MARKED_POINTS and not series.steps:
+    if known.sum() <= MAX_MARKED_POINTS and not series.steps:
         fill = "#fff" if series.published else stroke
         for i in np.flatnonzero(known):
-            tooltip = _tooltip(name, format_short(float(series.x[i])), series, int(i))
+            tooltip = _tooltip(name, four_digits(float(series.x[i])), series, int(i))
             parts.append(
                 f'<circle cx="{right[i]:.1f}" cy="{up[i]:.1f}" r="3.5" fill="{fill}" '
                 f'stroke="{stroke}"><title>{clean(tooltip)}</title></circle>'
@@ -146,12 +148,12 @@ def _line(chart: Chart, series: Series, x: Axis, y: Axis) -> str:
 
 
 def _thinned(series: Series) -> Ints:
-    """Positions of the points that are drawn."""
+    """Positions of the points that are drawn: of many, an even selection."""
     n = len(series.x)
     return (
         np.arange(n)
-        if n <= MAX_SERIES
-        else np.linspace(0, n - 1, MAX_SERIES).round().astype(np.int64)
+        if n <= MAX_POINTS
+        else np.linspace(0, n - 1, MAX_POINTS).round().astype(np.int64)
     )
 
 
@@ -170,17 +172,15 @@ def _path(right: Floats, up: Floats, steps: bool) -> str:
 
 
 def _tooltip(name: str, where: str, series: Series, i: int) -> str:
-    """What a point says of itself."""
-    words = f"{name}, {where}: {format_short(float(series.y[i]))}"
+    """The tooltip of a point: its series, where it is, its value and error bar."""
+    words = f"{name}, {where}: {four_digits(float(series.y[i]))}"
     if series.low is None or series.high is None or not series.high[i] > series.low[i]:
         return words
-    return (
-        f"{words} ({format_short(float(series.low[i]))} to {format_short(float(series.high[i]))})"
-    )
+    return f"{words} ({four_digits(float(series.low[i]))} to {four_digits(float(series.high[i]))})"
 
 
 def _whiskers(series: Series, right: Floats, y: Axis, stroke: str) -> str:
-    """Error bars, where there are any."""
+    """The error bars of a series; empty where it has none."""
     if series.low is None or series.high is None:
         return ""
     low, high = y.all(series.low), y.all(series.high)
@@ -222,10 +222,10 @@ def _bars(chart: Chart, x: Axis, y: Axis) -> str:
 def _categories(chart: Chart, frame: PlotFrame, x: Axis) -> str:
     """The horizontal axis of bars: names, and the label below them."""
     pitch = x.at(1.0) - x.at(0.0)
-    level = _level(chart, pitch)
+    names_fit = _names_fit(chart, pitch)
     names = (
         write(x.at(float(i)), frame.bottom + 17, name, anchor="middle", fill=FAINT)
-        if level
+        if names_fit
         else slanted(x.at(float(i)) + 4, frame.bottom + 14, name)
         for i, name in enumerate(chart.categories)
     )
@@ -235,7 +235,7 @@ def _categories(chart: Chart, frame: PlotFrame, x: Axis) -> str:
     return "".join(names) + base + label
 
 
-def _level(chart: Chart, pitch: float) -> bool:
+def _names_fit(chart: Chart, pitch: float) -> bool:
     """Whether the names fit side by side. pitch: px from one to the next."""
     return max(map(len, chart.categories), default=0) * CHARACTER < pitch
 

@@ -8,7 +8,7 @@ from fairlead.analysis.report import chart_svg as charts
 from fairlead.analysis.report import report_figures as figures
 from fairlead.analysis.report.aggregate import (
     completion_times,
-    measured,
+    measured_jobs,
     rho_of,
     static_rho,
 )
@@ -44,15 +44,15 @@ from fairlead.analysis.report.page import (
     legend,
     note,
     page,
-    reproduce,
+    reproduction,
     section,
-    setting,
+    setup_line,
     wide,
 )
 from fairlead.analysis.report.relative_metrics import (
-    Relative,
-    relative,
-    times,
+    RelativeMetric,
+    format_ratio,
+    relative_metrics,
 )
 from fairlead.analysis.report.report_figures import Bar
 from fairlead.analysis.report.run_charts import (
@@ -77,28 +77,28 @@ def comparison_report(runs: Sequence[Run], reference: int | None = None) -> Html
     labels = [label for label, *_ in runs]
     metrics = [run[2] for run in runs]
     configs = [run[1] for run in runs]
-    given = setting(configs[0], metrics[0]) if runs else ""
+    setup = setup_line(configs[0], metrics[0]) if runs else ""
     drawn = run_charts([PlottedRun(*run) for run in runs])
     one_policy_each = len({str(config.get("policy")) for config in configs}) == len(runs)
     heading = f"{len(runs)} {'policies' if one_policy_each else 'runs'} compared"
     return page(
         "Fairlead: comparison",
         [
-            join(tag("h1", heading), tag("p", given, class_="lead")),
-            _unequal(labels, configs, metrics),
+            join(tag("h1", heading), tag("p", setup, class_="lead")),
+            _completion_warning(labels, configs, metrics),
             _relative(labels, metrics, reference),
             section(
                 "At a glance", join(_overview(labels, metrics), _comparison_bars(labels, metrics))
             ),
             section("Job completion time", _comparison_cdf(runs)),
             _fairness(runs),
-            charts.part("The cluster over time", drawn, _OVER_TIME),
-            charts.part("Shares, received and promised", drawn, SHARES),
-            charts.part("Preemptions, lost work and cost", drawn, CHANGES),
+            charts.chart_section("The cluster over time", drawn, _OVER_TIME),
+            charts.chart_section("Shares, received and promised", drawn, SHARES),
+            charts.chart_section("Preemptions, lost work and cost", drawn, CHANGES),
             section("All numbers", _comparison_table(labels, metrics)),
             section("Utilisation by accelerator type", _utilization_bars(labels, metrics)),
             _downloads(runs, drawn),
-            section("How to reproduce this comparison", reproduce(configs, "compare")),
+            section("How to reproduce this comparison", reproduction(configs, "compare")),
             section("Configuration", configurations(labels, configs)),
         ],
     )
@@ -107,10 +107,10 @@ def comparison_report(runs: Sequence[Run], reference: int | None = None) -> Html
 def _overview(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> Html:
     """A row per run, to be sorted by any number."""
     columns = [SortableColumn("Run", labels)]
-    for quantity in MAIN_METRICS:
-        values = [quantity.of(run) for run in metrics]
+    for metric in MAIN_METRICS:
+        values = [metric.of(run) for run in metrics]
         if any(value is not None for value in values):
-            columns.append(SortableColumn(quantity.name, values, quantity.kind))
+            columns.append(SortableColumn(metric.name, values, metric.kind))
     return join(note("Click a heading to sort."), sortable(columns))
 
 
@@ -134,7 +134,7 @@ def _downloads(runs: Sequence[Run], drawn: Sequence[tuple[str, Chart]]) -> Html:
     )
 
 
-def _unequal(
+def _completion_warning(
     labels: Sequence[str],
     configs: Sequence[Mapping[str, object]],
     metrics: Sequence[Mapping[str, object]],
@@ -164,7 +164,7 @@ def _relative(
     """Bars and a table of ratios to the reference."""
     if reference is None:
         return Html()
-    rows = relative(metrics, reference)
+    rows = relative_metrics(metrics, reference)
     return section(
         f"Relative to {labels[reference]}",
         join(
@@ -175,14 +175,14 @@ def _relative(
     )
 
 
-def _ratio_table(rows: Sequence[Relative], labels: Sequence[str], reference: int) -> Html:
+def _ratio_table(rows: Sequence[RelativeMetric], labels: Sequence[str], reference: int) -> Html:
     head = [tag("th", name, class_="n", scope="col") for row in rows for name in (row.heading, "x")]
     lines = []
     for i, label in enumerate(labels):
         cells = (
             tag("td", words, class_="n")
             for row in rows
-            for words in (row.unit.bare(row.values[i]), times(row.ratios[i], ""))
+            for words in (row.unit.bare(row.values[i]), format_ratio(row.ratios[i], ""))
         )
         style = "reference" if i == reference else None
         lines.append(tag("tr", tag("td", label), *cells, class_=style))
@@ -192,26 +192,26 @@ def _ratio_table(rows: Sequence[Relative], labels: Sequence[str], reference: int
 def _comparison_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> Html:
     return gallery(
         *(
-            (f"{quantity.name} (lower is better)", _bars(quantity, labels, metrics))
-            for quantity in (AVERAGE_JCT, MAKESPAN, COST, WORST_RHO)
+            (f"{metric.name} (lower is better)", _bars(metric, labels, metrics))
+            for metric in (AVERAGE_JCT, MAKESPAN, COST, WORST_RHO)
         )
     )
 
 
 def _bars(
-    quantity: Metric,
+    metric: Metric,
     labels: Sequence[str],
     metrics: Sequence[Mapping[str, object]],
     largest: float | None = None,
 ) -> Html:
-    values = [quantity.of(run) for run in metrics]
-    unit = unit_for(quantity.kind, values)
-    best = quantity.best(values, unit)
+    values = [metric.of(run) for run in metrics]
+    unit = unit_for(metric.kind, values)
+    best = metric.best(values, unit)
     rows = [
         Bar(label, value, unit.full(value), series, series in best)
         for series, (label, value) in enumerate(zip(labels, values, strict=True))
     ]
-    return figures.bars(rows, quantity.name, largest=largest)
+    return figures.bars(rows, metric.name, largest=largest)
 
 
 def _utilization_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> Html:
@@ -225,7 +225,7 @@ def _utilization_bars(labels: Sequence[str], metrics: Sequence[Mapping[str, obje
 
 def _comparison_cdf(runs: Sequence[Run]) -> Html:
     samples: list[tuple[str, Floats]] = [
-        (label, completion_times(measured(config, jobs))) for label, config, _, jobs, _ in runs
+        (label, completion_times(measured_jobs(config, jobs))) for label, config, _, jobs, _ in runs
     ]
     key = legend([(label, series) for series, (label, _) in enumerate(samples)])
     return wide(figures.cdf(samples, "completion time", size=(1120, 400)), key=key)
@@ -234,7 +234,7 @@ def _comparison_cdf(runs: Sequence[Run]) -> Html:
 def _fairness(runs: Sequence[Run]) -> Html:
     """The distributions of rho, isolated and, where it is defined, static."""
     isolated = [
-        (label, rho_of(measured(config, jobs), "rho_isolated"))
+        (label, rho_of(measured_jobs(config, jobs), "rho_isolated"))
         for label, config, _, jobs, _ in runs
     ]
     known = [run for run in runs if worst_rho("static").of(run[2]) is not None]
@@ -261,12 +261,12 @@ def _rho_figure(name: str, samples: Sequence[tuple[str, Floats]]) -> Html:
 def _comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) -> Html:
     """Numbers as rows, runs as columns, the best of each row marked."""
     body, group = [], ""
-    for quantity in metrics_of(metrics):
-        if quantity.group != group:
-            group = quantity.group
+    for metric in metrics_of(metrics):
+        if metric.group != group:
+            group = metric.group
             heading = tag("th", group, class_="group", colspan=len(labels) + 1, scope="colgroup")
             body.append(tag("tr", heading))
-        body.append(_comparison_row(quantity, metrics))
+        body.append(_comparison_row(metric, metrics))
     head = (tag("th", label, class_="n", scope="col") for label in labels)
     return join(
         note("The best of each row is shaded; small figures are the distance from it."),
@@ -275,14 +275,14 @@ def _comparison_table(labels: Sequence[str], metrics: Sequence[Mapping[str, obje
     )
 
 
-def _comparison_row(quantity: Metric, metrics: Sequence[Mapping[str, object]]) -> Html:
-    values = [quantity.of(run) for run in metrics]
-    unit = unit_for(quantity.kind, values)
-    best = quantity.best(values, unit)
+def _comparison_row(metric: Metric, metrics: Sequence[Mapping[str, object]]) -> Html:
+    values = [metric.of(run) for run in metrics]
+    unit = unit_for(metric.kind, values)
+    best = metric.best(values, unit)
     least = min((value for value in values if value is not None), default=0.0)
     by_how_much = (
-        quantity.better is Direction.LOWER
-        and quantity.kind in (MetricKind.TIME, MetricKind.MONEY)
+        metric.better is Direction.LOWER
+        and metric.kind in (MetricKind.TIME, MetricKind.MONEY)
         and least > 0
     )
     cells = []
@@ -291,5 +291,5 @@ def _comparison_row(quantity: Metric, metrics: Sequence[Mapping[str, object]]) -
         marked = by_how_much and best and i not in best and value is not None
         more = tag("small", f"+{100 * (value / least - 1):.1f} %") if marked and value else None
         cells.append(tag("td", unit.bare(value), mark, more, class_=style))
-    name = f"{quantity.name} ({unit.name})" if unit.name else quantity.name
-    return tag("tr", tag("td", name, class_="what", title=quantity.meaning), *cells)
+    name = f"{metric.name} ({unit.name})" if unit.name else metric.name
+    return tag("tr", tag("td", name, class_="what", title=metric.meaning), *cells)

@@ -1,4 +1,4 @@
-"""Tables that a page holds and hands out as files, without a network."""
+"""Tables embedded in a page, to be downloaded as files without a network."""
 
 import base64
 import gzip
@@ -48,7 +48,7 @@ def compressed(table: pl.DataFrame) -> str:
 
 
 def chart_table(charts: Sequence[tuple[str, Chart]]) -> pl.DataFrame:
-    """The points of some figures, a row each; of bars ``category`` says which."""
+    """The points of some figures, a row each; ``category`` is the name of a bar, null for lines."""
     parts = [_points(name, chart, series) for name, chart in charts for series in chart.series]
     return pl.concat(parts) if parts else pl.DataFrame()
 
@@ -71,7 +71,7 @@ def _points(name: str, chart: Chart, series: Series) -> pl.DataFrame:
 
 
 def metric_table(runs: Sequence[tuple[Mapping[str, object], Mapping[str, object]]]) -> pl.DataFrame:
-    """A row per run: what names it, and all its numbers, those in tables as ``rho.static.max``."""
+    """A row per run: its names, and all its numbers, nested ones as ``rho.static.max``."""
     rows = [{**names, **dict(_flat("", metrics))} for names, metrics in runs]
     columns = dict.fromkeys(key for row in rows for key in row)
     return pl.DataFrame(

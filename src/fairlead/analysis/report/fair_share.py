@@ -1,4 +1,4 @@
-"""What an equal split of the cluster, by the weights of jobs, would have given to each."""
+"""The device time that an equal split of the cluster, by weight, would have given to each job."""
 
 import numpy as np
 import polars as pl
@@ -16,8 +16,8 @@ def received_s(jobs: pl.DataFrame) -> pl.Series:
 
 def fair_share_s(jobs: pl.DataFrame, rounds: pl.DataFrame) -> Floats | None:
     """(jobs,) device-seconds that each would have had, had all devices been split at every moment among
-    the jobs in the system, by weight, each taking no more than it can use. None where the tables do not
-    tell."""
+    the jobs in the system, by weight, each taking no more than it can use. None where the tables lack
+    columns for it."""
     if not jobs.height or not rounds.height or any(name not in jobs.columns for name in _NEEDED):
         return None
     last = rounds.row(-1, named=True)
@@ -31,15 +31,18 @@ def fair_share_s(jobs: pl.DataFrame, rounds: pl.DataFrame) -> Floats | None:
     at = np.unique(np.concatenate([arrival, end, starts[changes]]))
     entered = np.bincount(np.searchsorted(at, arrival), weight, len(at))
     left = np.bincount(np.searchsorted(at, end), weight, len(at))
-    in_all = np.cumsum(entered - left)[:-1]
-    there = devices.to_numpy()[np.maximum(np.searchsorted(starts, at[:-1], "right") - 1, 0)]
-    busy = in_all > 1e-9 * weight.max(initial=1.0)
-    each = np.divide(there, in_all, out=np.zeros(len(in_all)), where=busy)
+    total_weight = np.cumsum(entered - left)[:-1]
+    capacity = devices.to_numpy()[np.maximum(np.searchsorted(starts, at[:-1], "right") - 1, 0)]
+    busy = total_weight > 1e-9 * weight.max(initial=1.0)
+    devices_per_weight = np.divide(
+        capacity, total_weight, out=np.zeros(len(total_weight)), where=busy
+    )
     first, last = np.searchsorted(at, arrival), np.searchsorted(at, end)
-    most = jobs["scale_factor"].to_numpy() / weight  # a job has no use for more devices than these
-    gained = np.zeros(jobs.height)
-    for limit in np.unique(most):
-        so_far = np.append(0.0, np.cumsum(np.minimum(each, limit) * np.diff(at)))
-        alike = most == limit
-        gained[alike] = so_far[last[alike]] - so_far[first[alike]]
-    return np.asarray(weight * gained, np.float64)
+    # Per weight: a job has no use for more devices than its scale factor.
+    useful_devices = jobs["scale_factor"].to_numpy() / weight
+    received = np.zeros(jobs.height)
+    for limit in np.unique(useful_devices):
+        so_far = np.append(0.0, np.cumsum(np.minimum(devices_per_weight, limit) * np.diff(at)))
+        with_limit = useful_devices == limit
+        received[with_limit] = so_far[last[with_limit]] - so_far[first[with_limit]]
+    return np.asarray(weight * received, np.float64)

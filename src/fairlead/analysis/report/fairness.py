@@ -1,4 +1,4 @@
-"""Finish-time fairness for machines: rho of every job, the worst, and the share treated unfairly."""
+"""Finish-time fairness in ``--json``: rho of every job, the worst, and the shares treated unfairly."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,8 +14,8 @@ _NAMES = {  # of the static rho, as printed -> as measured
 }
 
 
-def machine_form(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The metrics of a run with what Shockwave reports at the top.
+def metrics_for_json(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of a run, with those that Shockwave reports at the top level.
 
     Of a run over all jobs: ``worst_rho``, the largest static rho, and the shares of jobs whose static
     rho is above 1, 1.05 and 1.1 (``unfair_1``, ``unfair_105``, ``unfair_11``). What is measured of each

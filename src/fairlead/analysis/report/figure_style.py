@@ -1,4 +1,4 @@
-"""How the figures of papers look: their size on the page, their type, and what tells lines apart."""
+"""The style of figures for papers: their size, their type, and how lines differ."""
 
 import math
 from dataclasses import dataclass
@@ -38,18 +38,18 @@ class FigureStyle:
 
     @property
     def width(self) -> float:
-        """Of the figure, inches."""
+        """Width of the figure, inches."""
         gutters = max(math.ceil(self.columns) - 1, 0)
         return self.columns * self.column_in + gutters * GUTTER_IN
 
     @property
     def height(self) -> float:
-        """Of the figure, inches; a figure across several columns is as high as one of a single column
+        """Height of the figure, inches; a figure across several columns is as high as one of a single column
         and a half."""
         return self.height_in or ASPECT * min(self.width, 1.5 * self.column_in)
 
     def checked(self) -> "FigureStyle":
-        """Itself. Raises ConfigError where no readable figure can be made of it."""
+        """Return itself. Raises ConfigError where a size is outside the range of readable figures."""
         for option, name, least, most in (
             ("--width", "columns", 0.5, 4.0),
             ("--column-width", "column_in", 1.5, 12.0),

@@ -62,7 +62,7 @@ def _batch_sizes(jobs: pl.DataFrame) -> list[object]:
 
 
 def _weight(jobs: pl.DataFrame) -> list[object]:
-    """Weights, if they differ at all."""
+    """Weights; None for all jobs where all weights are equal."""
     weights = values_of(jobs, "weight")
     return weights if len(set(weights)) > 1 else [None] * jobs.height
 
@@ -93,7 +93,7 @@ JOB_COLUMNS = (
 
 
 def job_table(jobs: pl.DataFrame) -> Html:
-    """The table of jobs, of the worst ones where there are many."""
+    """The table of jobs; of many, the worst ones."""
     if not jobs.height:
         return note("There were no jobs.")
     shown = worst_jobs(jobs, MAX_JOBS)
@@ -108,7 +108,7 @@ def job_table(jobs: pl.DataFrame) -> Html:
 
 
 def _known(column: _Column, jobs: pl.DataFrame) -> SortableColumn | None:
-    """One column; None where no value of it is known."""
+    """The column with its values; None where no value of it is known."""
     values = column.of(jobs)
     if not column.always and all(value is None or value == "" for value in values):
         return None

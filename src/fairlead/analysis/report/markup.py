@@ -1,4 +1,4 @@
-"""HTML that cannot be broken by what is put into it: all text is escaped where an element is made.
+"""HTML in which all text is escaped where an element is made.
 
 Names of jobs, tenants and nodes, reasons and log lines come from people and programs that need not be
 trusted. So an element takes text as text, and only ``Html`` as HTML; reports and the pages of a live cluster
@@ -48,7 +48,7 @@ def head(
 ) -> Html:
     """The ``<head>`` of a page.
 
-    style: CSS; about: what browsers are told by ``<meta name=...>``, besides the width of the screen;
+    style: CSS; about: content of ``<meta name=...>`` by name, besides the width of the screen;
     policy: Content-Security-Policy of a page that no server sends; nonce: of the style, under a policy that
     asks for one.
     """

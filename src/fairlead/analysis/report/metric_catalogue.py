@@ -1,4 +1,4 @@
-"""The numbers of a report: where each is found, in what unit people read it, and which is better."""
+"""The metrics of a report: where each is found, in what unit it is shown, and which value is better."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ class MetricKind(Enum):
 
 
 class Direction(Enum):
-    """Which of two values of a quantity is better."""
+    """Which of two values of a metric is better."""
 
     LOWER = -1
     NEITHER = 0
@@ -29,7 +29,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How a column of numbers is written, so that all of them share one unit and precision."""
+    """The unit and precision in which a column of numbers is written."""
 
     name: str  # "h", "%", "$", ...; empty for bare numbers
     size: float  # one unit, in the measure that the number is held in
@@ -57,7 +57,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def number(value: object) -> float | None:
-    """A finite number, or None for whatever is none."""
+    """The value as a float; None for all that is not a finite number."""
     if not isinstance(value, Real) or isinstance(value, bool):
         return None
     number = float(value)
@@ -81,7 +81,7 @@ def unit_for(kind: MetricKind, values: Iterable[float | None], digits: int = 4) 
             return Unit("", 1.0, max(_decimals(largest, digits), 2) if largest < 1000 else 0)
 
 
-def text(kind: MetricKind, value: object, digits: int = 4) -> str:
+def with_unit(kind: MetricKind, value: object, digits: int = 4) -> str:
     """One number with its unit."""
     known = number(value)
     return unit_for(kind, [known], digits).full(known)
@@ -321,13 +321,13 @@ def unfair(which: str) -> Metric:
 
 
 def _at(*path: str) -> Metric:
-    return next(quantity for quantity in METRICS if quantity.path == path)
+    return next(metric for metric in METRICS if metric.path == path)
 
 
 def metrics_of(runs: Sequence[Mapping[str, object]]) -> list[Metric]:
     """Every number that a report on these runs shows, in order and group by group."""
     parts = {MAKESPAN: _by_scale(runs), UTILIZATION: _by_type(runs)}
-    found = [part for quantity in METRICS for part in (quantity, *parts.get(quantity, ()))]
+    found = [part for metric in METRICS for part in (metric, *parts.get(metric, ()))]
     return [q for q in found if not q.optional or any(q.of(run) is not None for run in runs)]
 
 
@@ -352,12 +352,12 @@ def _by_type(runs: Sequence[Mapping[str, object]]) -> list[Metric]:
 
 
 def _by_scale(runs: Sequence[Mapping[str, object]]) -> list[Metric]:
-    def quantity(scale: object) -> Metric:
+    def metric(scale: object) -> Metric:
         name, path = f"Average JCT, {devices(scale)}", ("avg_jct_by_scale_s", scale)
         return Metric(name, path, MetricKind.TIME, Direction.LOWER, "Completion")
 
     scales = keys_of(runs, "avg_jct_by_scale_s")
-    return [quantity(scale) for scale in sorted(scales, key=lambda scale: int(str(scale)))]
+    return [metric(scale) for scale in sorted(scales, key=lambda scale: int(str(scale)))]
 
 
 def devices(count: object) -> str:

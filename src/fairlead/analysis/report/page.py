@@ -1,4 +1,4 @@
-"""What every report has in common: the page, its sections, the configuration, the command."""
+"""The parts of every report: the page, its sections, the configuration, the command."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 
 def page(title: str, parts: Iterable[Html]) -> Html:
-    """A whole page from its parts. Its own policy forbids it to reach the network."""
+    """A whole page from its parts. Its Content-Security-Policy forbids it to reach the network."""
     files = resources.files("fairlead.analysis.report")
     style = files.joinpath("page.css").read_text("utf-8")
     script = files.joinpath("page.js").read_text("utf-8")
@@ -94,8 +94,8 @@ GLOSSARY = (
 )
 
 
-def setting(config: Mapping[str, object], metrics: Mapping[str, object]) -> str:
-    """What was run on what, in one line."""
+def setup_line(config: Mapping[str, object], metrics: Mapping[str, object]) -> str:
+    """The trace, the cluster and the options of a run, in one line."""
     cluster = config.get("cluster")
     parts = [
         f"{config['trace']}" if config.get("trace") else "",
@@ -145,8 +145,9 @@ def _argument(value: object) -> str:
             return str(value)
 
 
-def reproduce(configs: Sequence[Mapping[str, object]], verb: str) -> Html:
-    """How to make these runs again: the ``command`` of each configuration, else built from its fields."""
+def reproduction(configs: Sequence[Mapping[str, object]], verb: str) -> Html:
+    """The commands that make these runs again: the ``command`` of each configuration, else built from its
+    fields."""
     given = [config.get("command") for config in configs]
     lines = [line for line in dict.fromkeys(given) if isinstance(line, str)]
     known = bool(lines) and all(isinstance(line, str) for line in given)
@@ -194,7 +195,7 @@ def configurations(labels: Sequence[str], configs: Sequence[Mapping[str, object]
 
 
 def format_short(value: object) -> str:
-    """A value of a configuration, in few words."""
+    """A value of a configuration as text."""
     match value:
         case None:
             return DASH

@@ -1,4 +1,4 @@
-"""A progress bar: on a terminal only, and only for what takes a while."""
+"""A progress bar: on a terminal only, and only for work that takes longer than ``SHOW_AFTER_S``."""
 
 import sys
 import time
@@ -26,7 +26,7 @@ class Update(Protocol):
     """Shows how far the work is."""
 
     def __call__(self, done: float, note: str = "") -> None:
-        """done: in the unit of ``total``; note: what the work is at."""
+        """done: in the unit of ``total``; note: what is being done."""
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def progress(
 
 
 def _ignore(done: float, note: str = "") -> None:
-    """There is no terminal."""
+    """Do nothing: there is no terminal."""
 
 
 class _Bar:

@@ -1,4 +1,4 @@
-"""Policies side by side with one of them: the numbers of the papers' comparisons, and their ratios."""
+"""The metrics that the papers compare, and their ratios to those of a reference run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from fairlead.model.duration_text import DASH
 
 
 @dataclass(frozen=True, slots=True)
-class Relative:
-    """One quantity over all runs."""
+class RelativeMetric:
+    """One metric over all runs."""
 
-    quantity: Metric
+    metric: Metric
     unit: Unit
     values: tuple[float | None, ...]  # (runs,)
     ratios: tuple[
@@ -29,27 +29,29 @@ class Relative:
     @property
     def heading(self) -> str:
         """Heading of its column: name and unit."""
-        return f"{self.quantity.name}, {self.unit.name}" if self.unit.name else self.quantity.name
+        return f"{self.metric.name}, {self.unit.name}" if self.unit.name else self.metric.name
 
 
-def relative(runs: Sequence[Mapping[str, object]], reference: int) -> list[Relative]:
+def relative_metrics(runs: Sequence[Mapping[str, object]], reference: int) -> list[RelativeMetric]:
     """Makespan, average JCT, worst rho and jobs with rho above 1.05, over those of the reference.
 
-    Rho is the static one, as Shockwave (NSDI'23) reports it, or, where no run knows it (it is not
-    defined for a window), the isolated one.
+    Rho is the static one, as Shockwave (NSDI'23) reports it, or, where no run has it (it is not
+    defined with a window), the isolated one.
     """
     which = "static" if any(worst_rho("static").of(run) is not None for run in runs) else "isolated"
     shown = (MAKESPAN, AVERAGE_JCT, worst_rho(which), unfair(which))
-    return [_relative(quantity, runs, reference) for quantity in shown]
+    return [_relative(metric, runs, reference) for metric in shown]
 
 
-def _relative(quantity: Metric, runs: Sequence[Mapping[str, object]], reference: int) -> Relative:
-    values = tuple(quantity.of(run) for run in runs)
+def _relative(
+    metric: Metric, runs: Sequence[Mapping[str, object]], reference: int
+) -> RelativeMetric:
+    values = tuple(metric.of(run) for run in runs)
     one = values[reference]
     ratios = tuple(value / one if value is not None and one else None for value in values)
-    return Relative(quantity, unit_for(quantity.kind, values), values, ratios)
+    return RelativeMetric(metric, unit_for(metric.kind, values), values, ratios)
 
 
-def times(ratio: float | None, sign: str = "x") -> str:
-    """A ratio as people read it."""
+def format_ratio(ratio: float | None, sign: str = "x") -> str:
+    """A ratio with two decimals and a sign behind it."""
     return DASH if ratio is None else f"{ratio:.2f}{sign}"

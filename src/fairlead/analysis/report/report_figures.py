@@ -14,10 +14,10 @@ from fairlead.analysis.report.markup import Html, clean
 from fairlead.analysis.report.metric_catalogue import (
     MetricKind,
     Unit,
-    text,
     unit_for,
+    with_unit,
 )
-from fairlead.analysis.report.relative_metrics import Relative, times
+from fairlead.analysis.report.relative_metrics import RelativeMetric, format_ratio
 from fairlead.analysis.report.svg import (
     CHARACTER,
     FAINT,
@@ -165,7 +165,7 @@ def bars(
     return picture(width, pitch * len(rows) + 4, title, "".join(body))
 
 
-def panels(rows: Sequence[Relative], labels: Sequence[str], reference: int) -> Html:
+def panels(rows: Sequence[RelativeMetric], labels: Sequence[str], reference: int) -> Html:
     """A panel per quantity with a bar per run, and over each bar its ratio to the reference's (where
     that is 0, its value).
 
@@ -188,7 +188,7 @@ def panels(rows: Sequence[Relative], labels: Sequence[str], reference: int) -> H
 
 
 def _panel(
-    row: Relative, labels: Sequence[str], reference: int, frame: PlotFrame, pitch: float
+    row: RelativeMetric, labels: Sequence[str], reference: int, frame: PlotFrame, pitch: float
 ) -> str:
     unit = row.unit
     top = max((value for value in row.values if value is not None), default=0.0) or unit.size
@@ -200,8 +200,10 @@ def _panel(
     for i, (label, value, ratio) in enumerate(zip(labels, row.values, row.ratios, strict=True)):
         center, at = frame.left + (i + 0.5) * pitch, y.at(value or 0.0)
         fill, weight = (colour(0), "bold") if i == reference else (OTHER_BARS_COLOUR, "")
-        tooltip = f"{label}: {unit.full(value)}, {times(ratio, '×')} that of {labels[reference]}"
-        words = unit.full(value) if ratio is None else times(ratio, "×")
+        tooltip = (
+            f"{label}: {unit.full(value)}, {format_ratio(ratio, '×')} that of {labels[reference]}"
+        )
+        words = unit.full(value) if ratio is None else format_ratio(ratio, "×")
         body += [
             f'<g><title>{clean(tooltip)}</title><rect x="{center - 0.36 * pitch:.1f}" y="{at:.1f}" '
             f'width="{0.72 * pitch:.1f}" height="{frame.bottom - at:.1f}" fill="{fill}"/></g>',
@@ -282,7 +284,7 @@ def _percentiles(x: Axis, y: Axis, sample: Floats) -> str:
     for name, share in (("median", 0.5), ("90 %", 0.9), ("99 %", 0.99)):
         value = float(np.quantile(sample, share))
         at, level = x.at(value), y.at(share)
-        words = f"{name}: {text(MetricKind.TIME, value, 3)}"
+        words = f"{name}: {with_unit(MetricKind.TIME, value, 3)}"
         fits = at + 8 + len(words) * CHARACTER < x.end + 10
         x_text, y_text, anchor = (at + 8, level + 16, "") if fits else (x.end, level + 19, "end")
         marks.append(f'<circle cx="{at:.1f}" cy="{level:.1f}" r="4" fill="{colour(1)}"/>')

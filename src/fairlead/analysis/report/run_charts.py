@@ -1,4 +1,4 @@
-"""The figures of one run and of several, as charts: pages and files show the same ones."""
+"""The figures of one run or of several, as charts, for pages and for files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fairlead.analysis.report.aggregate import (
     OverTime,
     accelerators,
     completion_times,
-    measured,
+    measured_jobs,
     over_time,
     rho_of,
     static_rho,
@@ -26,7 +26,7 @@ from fairlead.analysis.report.metric_catalogue import (
 )
 from fairlead.model.arrays import Floats
 
-MAX_RATIO = 2.0  # what received more is drawn here: a few short jobs would squeeze all others
+MAX_RATIO = 2.0  # larger ratios are drawn here: a few short jobs would squeeze all others
 MAX_TENANTS = 12
 _EMPTY: Floats = np.empty(0)
 
@@ -80,12 +80,14 @@ def _step_series(name: str, sample: Floats, unit: Unit, until: float) -> Series:
 
 
 def _jct(runs: Sequence[PlottedRun]) -> Chart | None:
-    samples = [(run.label, completion_times(measured(run.config, run.jobs))) for run in runs]
+    samples = [(run.label, completion_times(measured_jobs(run.config, run.jobs))) for run in runs]
     return distribution("Job completion time", "Completion time", samples)
 
 
 def _rho(runs: Sequence[PlottedRun]) -> Chart | None:
-    samples = [(run.label, rho_of(measured(run.config, run.jobs), "rho_isolated")) for run in runs]
+    samples = [
+        (run.label, rho_of(measured_jobs(run.config, run.jobs), "rho_isolated")) for run in runs
+    ]
     return _at_one(
         distribution("Finish-time fairness (isolated)", "Rho, isolated", samples, MetricKind.RATIO)
     )
@@ -111,10 +113,10 @@ def _at_one(chart: Chart | None, name: str = "equal split") -> Chart | None:
     )  # fmt: skip
 
 
-def _in_time(
+def _over_time_chart(
     runs: Sequence[PlottedRun], title: str, label: str, values: Callable[[OverTime], Floats]
 ) -> Chart | None:
-    """Something over time, a line per run. values: (bins,) or, of what adds up, (bins + 1,)."""
+    """A chart over time, a line per run. values: (bins,) means or, for cumulative ones, (bins + 1,)."""
     bins = 300 if len(runs) == 1 else 120
     lines = [(run.label, over_time(run.rounds, bins)) for run in runs]
     known = [over for _, over in lines if over is not None]
@@ -137,18 +139,18 @@ def _mean_series(name: str, edges: Floats, values: Floats) -> Series:
 
 
 def _cumulative(amount: Floats) -> Floats:
-    """What has added up at each edge of the bins."""
+    """(bins + 1,) the cumulative amount at each edge of the bins."""
     return np.append(0.0, np.cumsum(amount))
 
 
 def _utilization(runs: Sequence[PlottedRun]) -> Chart | None:
-    return _in_time(
+    return _over_time_chart(
         runs, "Utilisation", "Busy devices (% of those there are)", lambda over: 100 * over.busy
     )
 
 
 def _stranded(runs: Sequence[PlottedRun]) -> Chart | None:
-    return _in_time(
+    return _over_time_chart(
         runs,
         "Fragmentation: devices idle while jobs wait",
         "Idle devices while jobs wait (% of those there are)",
@@ -157,7 +159,7 @@ def _stranded(runs: Sequence[PlottedRun]) -> Chart | None:
 
 
 def _scattered(runs: Sequence[PlottedRun]) -> Chart | None:
-    return _in_time(
+    return _over_time_chart(
         runs,
         "Fragmentation: jobs on more servers than they need",
         "Devices of such jobs (% of busy ones)",
@@ -166,11 +168,11 @@ def _scattered(runs: Sequence[PlottedRun]) -> Chart | None:
 
 
 def _queue(runs: Sequence[PlottedRun]) -> Chart | None:
-    return _in_time(runs, "Jobs in the system", "Jobs", lambda over: over.active)
+    return _over_time_chart(runs, "Jobs in the system", "Jobs", lambda over: over.active)
 
 
 def _lost(runs: Sequence[PlottedRun]) -> Chart | None:
-    return _in_time(
+    return _over_time_chart(
         runs,
         "Lost work: starts, failed attempts and lost nodes",
         "Device-hours lost so far",
@@ -179,7 +181,7 @@ def _lost(runs: Sequence[PlottedRun]) -> Chart | None:
 
 
 def _preempted(runs: Sequence[PlottedRun]) -> Chart | None:
-    return _in_time(
+    return _over_time_chart(
         runs, "Preemptions", "Preemptions so far", lambda over: _cumulative(over.preempted)
     )
 
@@ -218,10 +220,12 @@ def _fair_shares(runs: Sequence[PlottedRun]) -> Chart | None:
     )
 
 
-def _ratios(got: pl.Series, due: pl.Series) -> Floats:
-    """Increasing; of those to whom something is due."""
-    known = pl.DataFrame({"got": got, "due": due}).drop_nulls().filter(pl.col("due") > 1.0)
-    ratio = (known["got"] / known["due"]).clip(0.0, MAX_RATIO).to_numpy()
+def _ratios(received: pl.Series, due: pl.Series) -> Floats:
+    """(jobs,) received over due, increasing, of the jobs with more than 1 s due."""
+    known = (
+        pl.DataFrame({"received": received, "due": due}).drop_nulls().filter(pl.col("due") > 1.0)
+    )
+    ratio = (known["received"] / known["due"]).clip(0.0, MAX_RATIO).to_numpy()
     return np.sort(ratio)
 
 
@@ -248,7 +252,7 @@ def _tenants(runs: Sequence[PlottedRun]) -> Chart | None:
         Series(
             label,
             np.arange(len(shown), dtype=np.float64),
-            np.array([_part(part, name, "got") for name in shown]),
+            np.array([_part(part, name, "received") for name in shown]),
         )
         for label, part in parts
     ]
@@ -264,15 +268,17 @@ def _tenants(runs: Sequence[PlottedRun]) -> Chart | None:
 
 
 def _parts(run: PlottedRun) -> pl.DataFrame | None:
-    """Tenant, and in % of all device time what it got and what was due to it."""
+    """By tenant, in % of all device time, what it received and what was due to it."""
     due_s = fair_share_s(run.jobs, run.rounds)
     if due_s is None or run.jobs["tenant"].n_unique() < 2:
         return None
-    both = pl.DataFrame({"tenant": run.jobs["tenant"], "got": received_s(run.jobs), "due": due_s})
-    totals = both.group_by("tenant").agg(pl.col("got").sum(), pl.col("due").sum())
+    both = pl.DataFrame(
+        {"tenant": run.jobs["tenant"], "received": received_s(run.jobs), "due": due_s}
+    )
+    totals = both.group_by("tenant").agg(pl.col("received").sum(), pl.col("due").sum())
     return totals.with_columns(
         (100 * pl.col(name) / pl.col(name).sum()).fill_nan(0.0).alias(name)
-        for name in ("got", "due")
+        for name in ("received", "due")
     )
 
 

@@ -14,7 +14,8 @@ from fairlead.model.argument_checks import brief_repr
 from fairlead.simulator.recording.metrics import Result
 from fairlead.simulator.traces.atomic_write import write_atomically
 
-# Names of files, which may be others now, what counts the jobs of a stream, and what the journal compares.
+# Not compared when a run goes on: names of files, which may have moved; the number of jobs of a stream; and
+# what the journal checks itself.
 _NOT_COMPARED = {"trace", "throughputs", "n_jobs", "version", "command"}
 PACKAGES = ("fairlead", "numpy", "numba", "highspy", "polars")
 
@@ -40,8 +41,9 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read_record(folder: Path, config: dict[str, Any]) -> bytes:
-    """The content of ``run.json`` of a run that is to go on. RunError where there is none, or names what of
-    the configuration was another one; the names of files and the version are left to the journal."""
+    """The content of ``run.json`` of a run that is to go on. RunError where there is none, or
+    where an option of the configuration had another value; files and the version are compared by the
+    journal."""
     path = folder / "run.json"
     if not path.exists():
         raise RunError(f"{folder}: there is no run to go on with ({path.name} is not there)")
@@ -57,7 +59,7 @@ def read_record(folder: Path, config: dict[str, Any]) -> bytes:
     return path.read_bytes()
 
 
-def put_back(folder: Path, content: bytes) -> None:
+def restore_record(folder: Path, content: bytes) -> None:
     """Write ``run.json`` as ``read_record`` has found it."""
     with write_atomically(folder / "run.json") as partial:
         partial.write_bytes(content)
@@ -66,7 +68,7 @@ def put_back(folder: Path, content: bytes) -> None:
 def begin_record(
     folder: Path, config: dict[str, Any], arguments: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """Write ``run.json`` of a run that begins; what is in it. arguments: what ``--resume`` needs."""
+    """Write ``run.json`` of a run that begins, and return its content. arguments: what ``--resume`` needs."""
     record: dict[str, Any] = {
         "status": "running",
         **({} if arguments is None else {"arguments": arguments}),
@@ -79,7 +81,8 @@ def begin_record(
 
 
 def write_result(folder: Path, record: dict[str, Any], result: Result) -> None:
-    """The report of a complete run, then ``run.json`` with the metrics: what that calls complete is."""
+    """The report of a complete run, then ``run.json`` with the metrics, last: a run whose ``run.json`` says
+    complete has all its files."""
     if result.complete:
         page = html.run_report(
             result.config, result.metrics, result.jobs, result.rounds, result.placement_intervals

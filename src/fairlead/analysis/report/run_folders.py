@@ -1,4 +1,4 @@
-"""Runs as ``fairlead simulate`` and ``compare`` leave them in folders."""
+"""Folders of runs as ``fairlead simulate`` and ``compare`` write them."""
 
 import json
 from pathlib import Path

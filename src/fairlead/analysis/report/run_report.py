@@ -11,7 +11,7 @@ from fairlead.analysis.report.aggregate import (
     accelerators,
     busiest_window,
     completion_times,
-    measured,
+    measured_jobs,
     over_time,
     static_rho,
     timeline,
@@ -51,9 +51,9 @@ from fairlead.analysis.report.page import (
     legend,
     note,
     page,
-    reproduce,
+    reproduction,
     section,
-    setting,
+    setup_line,
     wide,
 )
 from fairlead.analysis.report.report_figures import Bar
@@ -88,9 +88,11 @@ def run_report(
     return page(
         f"Fairlead: {policy}",
         [
-            join(tag("h1", policy), tag("p", setting(config, metrics), class_="lead")),
+            join(tag("h1", policy), tag("p", setup_line(config, metrics), class_="lead")),
             _cards(metrics),
-            section("Job completion time", gallery(*_completion(metrics, measured(config, jobs)))),
+            section(
+                "Job completion time", gallery(*_completion(metrics, measured_jobs(config, jobs)))
+            ),
             _titled(
                 "Finish-time fairness",
                 join(_fairness(metrics, jobs), charts.gallery(drawn, ("rho",))),
@@ -99,8 +101,8 @@ def run_report(
                 "The cluster over time",
                 join(_cluster_over_time(over), charts.gallery(drawn, OVER_TIME)),
             ),
-            charts.part("Shares, received and promised", drawn, SHARES),
-            charts.part("Preemptions, lost work and cost", drawn, CHANGES),
+            charts.chart_section("Shares, received and promised", drawn, SHARES),
+            charts.chart_section("Preemptions, lost work and cost", drawn, CHANGES),
             section("Who ran where", _timelines(config, jobs, rounds, intervals, over)),
             section("Jobs", job_table(jobs)),
             section("All numbers", _numbers(metrics)),
@@ -115,22 +117,22 @@ def run_report(
                     ("jobs", "the jobs", worst_jobs(jobs, MAX_ROWS)),
                 ]
             ),
-            section("How to reproduce this run", reproduce([config], "simulate")),
+            section("How to reproduce this run", reproduction([config], "simulate")),
             section("Configuration", configuration(config)),
         ],
     )
 
 
-def _shown(quantity: Metric, metrics: Mapping[str, object], digits: int = 4) -> str:
-    value = quantity.of(metrics)
-    return unit_for(quantity.kind, [value], digits).full(value)
+def _shown(metric: Metric, metrics: Mapping[str, object], digits: int = 4) -> str:
+    value = metric.of(metrics)
+    return unit_for(metric.kind, [value], digits).full(value)
 
 
 def _cards(metrics: Mapping[str, object]) -> Html:
     static = worst_rho("static")
     other = P99_JCT if static.of(metrics) is None else static
     shown = (AVERAGE_JCT, MAKESPAN, UTILIZATION, other, WORST_RHO, COST)
-    cards = [(quantity.name, _shown(quantity, metrics, digits=3)) for quantity in shown]
+    cards = [(metric.name, _shown(metric, metrics, digits=3)) for metric in shown]
     done, every = COMPLETED.of(metrics), number(metrics.get("n_jobs"))
     both = done is not None and every is not None
     cards.append(("Jobs completed", f"{done:,.0f} of {every:,.0f}" if both else DASH))
@@ -156,7 +158,7 @@ def _completion(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Iterator[t
 
 
 def _fairness(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Html:
-    """Who was treated worse than in an equal split of the devices, where static rho is defined."""
+    """The distribution of static rho, and the worst by kind of job; empty where static rho is not defined."""
     if worst_rho("static").of(metrics) is None:
         return Html()
     sample = ("all jobs", static_rho(jobs))
@@ -251,7 +253,7 @@ def _sizes(config: Mapping[str, object], rounds: pl.DataFrame) -> dict[str, int]
 
 
 def _names(jobs: pl.DataFrame, shown: pl.Series) -> dict[int, str]:
-    """What the timeline says of each job that it shows."""
+    """Job -> its description in the timeline, for the jobs that it shows."""
     rows = jobs.filter(pl.col("job").is_in(shown.unique().to_list()))
     times = unit_for(MetricKind.TIME, [number(value) for value in values_of(rows, "jct_s")], 3)
     names: dict[int, str] = {}
@@ -270,13 +272,13 @@ def _names(jobs: pl.DataFrame, shown: pl.Series) -> dict[int, str]:
 
 def _numbers(metrics: Mapping[str, object]) -> Html:
     groups: dict[str, list[Html]] = {}
-    for quantity in metrics_of([metrics]):
+    for metric in metrics_of([metrics]):
         row = tag(
             "tr",
-            tag("td", quantity.name, title=quantity.meaning or None),
-            tag("td", _shown(quantity, metrics), class_="n"),
+            tag("td", metric.name, title=metric.meaning or None),
+            tag("td", _shown(metric, metrics), class_="n"),
         )
-        groups.setdefault(quantity.group, []).append(row)
+        groups.setdefault(metric.group, []).append(row)
     tables = (
         table((), [tag("tr", tag("th", group, class_="group", colspan=2, scope="colgroup")), *rows])
         for group, rows in groups.items()

@@ -19,7 +19,7 @@ class SortableColumn:
     name: str
     values: Sequence[object]
     kind: MetricKind | None = None  # None for words
-    is_name: bool = False  # a name that is a number: without a unit, as it is
+    is_name: bool = False  # numbers that are names, as ids: shown as they are, without a unit
 
 
 def sortable(columns: Sequence[SortableColumn]) -> Html:

@@ -1,4 +1,4 @@
-"""What every picture is made of: colours, axes, grids and words, as SVG text.
+"""The elements of pictures: colours, axes, grids and words, as SVG text.
 
 Colours are those of Okabe and Ito (2008), and one of Tol's (2021), told apart by people with any colour
 vision; where lines share a picture, dashes tell them apart too once the colours repeat.
@@ -125,7 +125,7 @@ def grid_y(frame: PlotFrame, y: Axis, unit: Unit, max_ticks: int = 6) -> str:
 
 
 def empty(words: str, size: tuple[int, int]) -> Html:
-    """What stands where there is nothing to draw."""
+    """A picture with a sentence, for where there is nothing to draw."""
     width, height = size
     return picture(
         width, height, words, write(width / 2, height / 2, words, anchor="middle", fill=FAINT)
@@ -141,7 +141,7 @@ def fit(label: str, width: float) -> str:
 def write(
     x: float, y: float, words: str, *, anchor: str = "", weight: str = "", fill: str = ""
 ) -> str:
-    """Words at a place."""
+    """A ``<text>`` element. x, y: px."""
     style = "".join(
         f' {name}="{value}"'
         for name, value in (("text-anchor", anchor), ("font-weight", weight), ("fill", fill))

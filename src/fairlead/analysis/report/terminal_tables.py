@@ -20,7 +20,7 @@ from fairlead.analysis.report.metric_catalogue import (
     metrics_of,
     unit_for,
 )
-from fairlead.analysis.report.relative_metrics import relative, times
+from fairlead.analysis.report.relative_metrics import format_ratio, relative_metrics
 
 
 def summary_table(config: Mapping[str, object], metrics: Mapping[str, object]) -> Table:
@@ -30,14 +30,14 @@ def summary_table(config: Mapping[str, object], metrics: Mapping[str, object]) -
     table.add_column("number")
     table.add_column("value", justify="right")
     group = ""
-    for quantity in metrics_of([metrics]):
-        value = quantity.of(metrics)
-        if value is None and quantity not in MAIN_METRICS:
+    for metric in metrics_of([metrics]):
+        value = metric.of(metrics)
+        if value is None and metric not in MAIN_METRICS:
             continue
-        if group and quantity.group != group:
+        if group and metric.group != group:
             table.add_section()
-        group = quantity.group
-        table.add_row(Text(quantity.name), Text(unit_for(quantity.kind, [value]).full(value)))
+        group = metric.group
+        table.add_row(Text(metric.name), Text(unit_for(metric.kind, [value]).full(value)))
     return table
 
 
@@ -46,11 +46,11 @@ def comparison_table(
 ) -> Table:
     """One run per line; the best value of each column is bold and carries a star.
 
-    On less than ``width`` characters the columns that tell least are left out, and the time lost to
+    Where ``width`` characters are too few, the least important columns are left out, and the time lost to
     restarts where there is none.
     """
     lost = any(LOST.of(metrics) for _, metrics in runs)
-    columns = [quantity for quantity in MAIN_METRICS if quantity is not LOST or lost]
+    columns = [metric for metric in MAIN_METRICS if metric is not LOST or lost]
     for least in (MOVES, COMPLETED, QUEUEING, P99_JCT, None):
         table = _comparison(runs, columns)
         if width is None or least is None or _width(table) <= width:
@@ -61,16 +61,16 @@ def comparison_table(
 
 def ratio_table(runs: Sequence[tuple[str, Mapping[str, object]]], reference: int) -> Table:
     """One run per line: what the papers compare, and its ratio to that of the reference."""
-    rows = relative([metrics for _, metrics in runs], reference)
+    rows = relative_metrics([metrics for _, metrics in runs], reference)
     named = Text(f"x: ratio to {runs[reference][0]}; lower is better")
     table = Table(box=box.SIMPLE, padding=(0, 1), caption=named)
     table.add_column("policy", overflow="fold", vertical="bottom")
     for row in rows:
-        name = f"{row.quantity.short}\n{row.unit.name}" if row.unit.name else row.quantity.short
+        name = f"{row.metric.short}\n{row.unit.name}" if row.unit.name else row.metric.short
         table.add_column(Text(name), justify="right", no_wrap=True, vertical="bottom")
         table.add_column("x", justify="right", no_wrap=True, vertical="bottom")
     for i, (label, _) in enumerate(runs):
-        pairs = ((row.unit.bare(row.values[i]), times(row.ratios[i], "")) for row in rows)
+        pairs = ((row.unit.bare(row.values[i]), format_ratio(row.ratios[i], "")) for row in rows)
         cells = (Text(cell) for pair in pairs for cell in pair)
         table.add_row(Text(label), *cells, style="bold" if i == reference else None)
     return table
@@ -100,20 +100,20 @@ def _width(table: Table) -> int:
 def _comparison(runs: Sequence[tuple[str, Mapping[str, object]]], shown: Sequence[Metric]) -> Table:
     table = Table(box=box.SIMPLE, padding=(0, 1), caption=Text("* best of its column"))
     table.add_column("policy", overflow="fold", vertical="bottom")
-    columns = [_column(quantity, [metrics for _, metrics in runs]) for quantity in shown]
-    for quantity, (unit, _) in zip(shown, columns, strict=True):
-        name = f"{quantity.short}\n{unit}" if unit else quantity.short
+    columns = [_column(metric, [metrics for _, metrics in runs]) for metric in shown]
+    for metric, (unit, _) in zip(shown, columns, strict=True):
+        name = f"{metric.short}\n{unit}" if unit else metric.short
         table.add_column(Text(name), justify="right", no_wrap=True)
     for row, (label, _) in enumerate(runs):
         table.add_row(Text(label), *(cells[row] for _, cells in columns))
     return table
 
 
-def _column(quantity: Metric, runs: Sequence[Mapping[str, object]]) -> tuple[str, list[Text]]:
+def _column(metric: Metric, runs: Sequence[Mapping[str, object]]) -> tuple[str, list[Text]]:
     """The unit of a column, and its cells."""
-    values = [quantity.of(metrics) for metrics in runs]
-    unit = unit_for(quantity.kind, values)
-    best = quantity.best(values, unit)
+    values = [metric.of(metrics) for metrics in runs]
+    unit = unit_for(metric.kind, values)
+    best = metric.best(values, unit)
     cells = [
         Text(f"{unit.bare(value)}*", style="bold green")
         if i in best
