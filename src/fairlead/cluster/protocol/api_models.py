@@ -91,6 +91,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     progress_age_s: float | None = None
     rate_known: bool = True  # False: neither stated nor measured, and ``rates`` are made up
     no_end: NoEnd = ""  # why nobody can tell when it ends, where it has not
+    save_failed: str = ""  # why its last save failed, whichever start tried; "" = it did not
+    save_failed_s: float | None = None  # when
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.death_judge import DeathDecision, DeathJudge
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_round import EndedAttempt
+from fairlead.cluster.server.save_failures import note_end
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.server.storage_waits import failed_for_storage
 from fairlead.cluster.store.rows import ON_DEVICES, JobRow
@@ -113,6 +114,7 @@ class AttemptEnds:
             fleet.forget(node, attempt.key)  # not before: a restarted server asks what came of it
             fleet.revoke(node, *attempt.key, attempt.record.why)
         row.stall = ""
+        note_end(attempt, now)
         if failure:
             row.failures += not failed_for_storage(attempt)
             row.reason, row.reason_node = f"failed: {failure}", ""

@@ -29,7 +29,11 @@ def explanation_facts(
     """Sentences, the most important first, for a job in any state. tenant: of the user who is told, None =
     may see all jobs."""
     reader = Reader(source, tenant)
-    return [sentence for sentence in _facts(reader, job, attempts) if sentence]
+    facts = [sentence for sentence in _facts(reader, job, attempts) if sentence]
+    unsaved = job.save_failed and job.state not in ENDED_STATES
+    if unsaved and not any(job.save_failed in sentence for sentence in facts):
+        facts.append(save_failure(job, source.state.now_s()))
+    return facts
 
 
 def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Iterator[str]:
@@ -100,6 +104,12 @@ def _remains(source: ExplanationSource, job: JobView) -> Iterator[str]:
 def starts_over(job: JobView) -> str:
     """A sentence on a job whose progress is not kept; "" for others."""
     return "It starts again from zero when it is stopped." if job.starts_over else ""
+
+
+def save_failure(job: JobView, now_s: float) -> str:
+    """A sentence on a job that has not saved since it could not."""
+    ago_s = 0.0 if job.save_failed_s is None else now_s - job.save_failed_s
+    return f"Its last save failed {duration(ago_s)} ago: {job.save_failed}."
 
 
 def stated(job: JobView) -> str:

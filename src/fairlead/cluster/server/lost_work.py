@@ -6,12 +6,13 @@ from fairlead.cluster.protocol.messages import WOULD_LOSE
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now
+from fairlead.cluster.server.save_failures import last_save_failed
 
 
-def lost_work(fleet: Fleet, attempts: Iterable[Attempt]) -> list[str]:
+def lost_work(fleet: Fleet, attempts: Iterable[Attempt], now_s: float) -> list[str]:
     """A sentence without a full stop for each of these attempts that would lose work if it were stopped now,
-    in order of jobs."""
-    found = {one.row.id: _lost_by(fleet, one) for one in attempts}
+    in order of jobs. now_s: cluster's time."""
+    found = {one.row.id: _lost_by(fleet, one, now_s) for one in attempts}
     return [f"job {job}: {text}" for job, text in sorted(found.items()) if text]
 
 
@@ -23,8 +24,9 @@ def why_not_saved(attempt: Attempt) -> str:
     return "" if attempt.row.spec.unmanaged else problem.partition(WOULD_LOSE)[0]
 
 
-def _lost_by(fleet: Fleet, attempt: Attempt) -> str:
-    status, why = latest_status(fleet, attempt), why_not_saved(attempt)
+def _lost_by(fleet: Fleet, attempt: Attempt, now_s: float) -> str:
+    status = latest_status(fleet, attempt)
+    why = why_not_saved(attempt) or last_save_failed(attempt.row, now_s)
     runs = status is not None and status.state == "running"
     if not why or not runs or attempt.stopping or attempt.lost or not attempt.ordered:
         return ""

@@ -11,6 +11,7 @@ from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempt_statuses import merge_known
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.save_failures import note_report
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES
 
@@ -108,7 +109,7 @@ class ReportIntake:
             attempt.last_report_s = self._state.fleet.nodes[node].observed.seen
             self._apply_leader(attempt, status)
         self._apply_finish(attempt)
-        self._apply_job(attempt, status)
+        self._apply_job(attempt, node, status)
         if status.address and (before is None or before.address != status.address):
             self._orders.order(attempt)  # the other nodes now know where rank 0 is
         begins = status.state == "running" and (before is None or before.state != "running")
@@ -160,13 +161,15 @@ class ReportIntake:
             self._state.registry.dirty_jobs.add(row.id)
         self._orders.order(attempt)  # the other nodes now know that it is
 
-    def _apply_job(self, attempt: Attempt, status: AttemptStatus) -> None:
+    def _apply_job(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
         """What the report says of the job: checkpoints, batch size."""
         row = attempt.row
         if status.saved_step > row.saved_step:
             row.saved_step = status.saved_step
         if status.save_s >= 0:
             row.save_s = status.save_s
+        if node == attempt.first_node and note_report(attempt, status, self._state.now_s()):
+            self._state.registry.dirty_jobs.add(row.id)
         if status.batch and status.batch != row.batch:
             row.batch, row.total_steps = status.batch, float(status.total_steps)
             self._steps.adapted(row.id)

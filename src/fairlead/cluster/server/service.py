@@ -219,7 +219,9 @@ class Service:
         if row.state == "paused":
             return []
         engine = self.engine
-        lost = lost_work(engine.state.fleet, engine.state.registry.live.get(row.id, ()))
+        lost = lost_work(
+            engine.state.fleet, engine.state.registry.live.get(row.id, ()), engine.state.now_s()
+        )
         row.state, row.reason = "paused", "paused by its owner"
         engine.state.registry.dirty_jobs.add(row.id)
         self.forecasting.forecaster.track_record.interrupted(row.id)
@@ -361,7 +363,9 @@ class Service:
 
         def run() -> list[str]:
             state = self.engine.state
-            lost = lost_work(state.fleet, state.registry.on_node.get(node, {}).values())
+            lost = lost_work(
+                state.fleet, state.registry.on_node.get(node, {}).values(), state.now_s()
+            )
             self.engine.parts.nodes.service.drain(node, True)
             return lost
 

@@ -32,6 +32,7 @@ from fairlead.cluster.server.prospects import prospects
 from fairlead.cluster.server.rates import rate_is_known
 from fairlead.cluster.server.retries import failures_in_a_row
 from fairlead.cluster.server.round_usage import RoundUsage
+from fairlead.cluster.server.save_failures import last_save_failed
 from fairlead.cluster.server.silence import silence
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator
 from fairlead.cluster.server.storage_waits import StorageWaits
@@ -182,7 +183,9 @@ class ViewBuilder:
         """What is wrong with the directory that a job saves to."""
         start = self._state.registry.newest(row.id)
         problems = {} if start is None else start.directory_problems
-        return "; ".join(f"node {node}: {problem}" for node, problem in problems.items())
+        text = "; ".join(f"node {node}: {problem}" for node, problem in problems.items())
+        on_devices = start is not None and row.state in ON_DEVICES
+        return text or (last_save_failed(row, self._now()) if on_devices else "")
 
     def _now(self) -> float:
         return self._state.now_s()

@@ -38,6 +38,7 @@ def job_view(
     believed, by accelerator type; held: what the first node of the attempt said last that has its devices."""
     run_s = row.run_s + under_way_s
     in_all_s = (now_s if ended_s is None else ended_s) - row.submitted_s
+    unsaved = row.save_failure if row.open else None
     return JobView(
         id=row.id,
         name=row.name,
@@ -77,6 +78,8 @@ def job_view(
         progress_age_s=progress_age_s,
         rate_known=rate_known,
         no_end=no_end,
+        save_failed="" if unsaved is None else unsaved.why,
+        save_failed_s=None if unsaved is None else unsaved.at_s,
     )
 
 

@@ -17,6 +17,15 @@ OPEN_STATES: frozenset[JobState] = frozenset(
 ON_DEVICES: frozenset[JobState] = frozenset(("running", "finishing"))
 
 
+class SaveFailure(msgspec.Struct, frozen=True, gc=False):
+    """A save that failed, of a job that has not saved since."""
+
+    why: str
+    at_s: float  # cluster's time
+    attempt: int  # the number of the start that could not save
+    saved_step: int  # that it had saved before; -1 = not known
+
+
 class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     """A job; see ``api_models.JobView`` for the fields. Changed in place, written at the next commit."""
 
@@ -57,6 +66,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     usual_start_s: float = -1.0  # to its first step, as its starts were measured; -1 = not known
     stall: str = ""  # why it is thought to hang
     failure: Failure | None = None  # the last one, without its traceback
+    save_failure: SaveFailure | None = None  # of its last save, None = that did not fail
     failed: bool = False  # its last start did, and the next one has not been ordered yet
     recent_failures: tuple[FailureRecord, ...] = ()  # since it last did well, oldest first
     retry_s: float | None = None  # it is not tried again before this time

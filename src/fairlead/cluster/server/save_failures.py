@@ -1,0 +1,41 @@
+"""That a job could not save is known until it has saved: a start that has not tried yet knows of nothing."""
+
+from fairlead.cluster.protocol.messages import WOULD_LOSE, AttemptStatus
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.store.rows import JobRow, SaveFailure
+from fairlead.model.duration_text import duration
+
+
+def note_report(attempt: Attempt, status: AttemptStatus, now_s: float) -> bool:
+    """What the node of rank 0 says of the saves of an attempt. Returns whether that is news."""
+    row, before = attempt.row, attempt.row.save_failure
+    why, fails, _ = status.directory_problem.partition(WOULD_LOSE)
+    if fails:
+        _note(attempt, why, status.saved_step, now_s)
+    elif before is not None:
+        same = before.attempt == attempt.record.attempt
+        if status.saved_step > max(before.saved_step if same else status.loaded_step, 0):
+            row.save_failure = None
+    return row.save_failure is not before
+
+
+def note_end(attempt: Attempt, now_s: float) -> None:
+    """An attempt has ended, perhaps without having been able to save."""
+    if attempt.unsaved and not attempt.row.spec.unmanaged:
+        saved_step = -1 if attempt.leader is None else attempt.leader.saved_step
+        _note(attempt, attempt.unsaved, saved_step, now_s)
+
+
+def last_save_failed(row: JobRow, now_s: float) -> str:
+    """How long ago, and why, as a sentence without a full stop; "" = it did not."""
+    failure = row.save_failure
+    if failure is None:
+        return ""
+    return f"its last save failed {duration(now_s - failure.at_s)} ago: {failure.why}"
+
+
+def _note(attempt: Attempt, why: str, saved_step: int, now_s: float) -> None:
+    """The time is that of the first of several that fail for one reason."""
+    before, number = attempt.row.save_failure, attempt.record.attempt
+    if before is None or (before.why, before.attempt) != (why, number):
+        attempt.row.save_failure = SaveFailure(why, now_s, number, saved_step)
