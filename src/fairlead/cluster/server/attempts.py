@@ -389,10 +389,10 @@ def state_on_devices(row: JobRow, attempts: Iterable[Attempt]) -> JobState:
 
 
 def others_of(
-    starts: Mapping[int, Attempt], members: Iterable[int], job: int
+    attempts: Mapping[int, Attempt], members: Iterable[int], job: int
 ) -> tuple[AttemptKey, ...]:
     """The starts of the other members of a job's group."""
-    return tuple(starts[other].key for other in members if other != job)
+    return tuple(attempts[other].key for other in members if other != job)
 
 
 def _was_killed(failure: Failure | None) -> bool:
@@ -457,27 +457,27 @@ class JobRegistry:
         self.tenants_changed = True
         return self.tenants.setdefault(tenant, TenantTotals())
 
-    def add(self, start: Attempt) -> None:
+    def add(self, attempt: Attempt) -> None:
         """A start begins."""
-        self.live.setdefault(start.row.id, []).append(start)
-        for node in start.nodes:
-            self.on_node.setdefault(node, {})[start.key] = start
-        self.dirty_attempts[start.key] = start.record
-        self.dirty_jobs.add(start.row.id)
+        self.live.setdefault(attempt.row.id, []).append(attempt)
+        for node in attempt.nodes:
+            self.on_node.setdefault(node, {})[attempt.key] = attempt
+        self.dirty_attempts[attempt.key] = attempt.record
+        self.dirty_jobs.add(attempt.row.id)
 
-    def drop(self, start: Attempt) -> None:
+    def drop(self, attempt: Attempt) -> None:
         """A start has ended and is booked."""
-        starts = self.live[start.row.id]
-        starts.remove(start)
-        if not starts:
-            del self.live[start.row.id]
-        for node in start.nodes:
-            self.on_node[node].pop(start.key, None)
-        if (training := Training.of(start)) is not None:
-            self.trained[start.row.id] = training
-        self.dirty_attempts[start.key] = start.record
-        self.dirty_jobs.add(start.row.id)
-        self.close(start.row.id)
+        attempts = self.live[attempt.row.id]
+        attempts.remove(attempt)
+        if not attempts:
+            del self.live[attempt.row.id]
+        for node in attempt.nodes:
+            self.on_node[node].pop(attempt.key, None)
+        if (training := Training.of(attempt)) is not None:
+            self.trained[attempt.row.id] = training
+        self.dirty_attempts[attempt.key] = attempt.record
+        self.dirty_jobs.add(attempt.row.id)
+        self.close(attempt.row.id)
 
     def close(self, job: int) -> None:
         """Ended jobs leave the memory once their rows are committed; see ``forget_closed``."""
@@ -495,5 +495,5 @@ class JobRegistry:
 
     def newest(self, job: int) -> Attempt | None:
         """The newest start of a job that has not ended."""
-        starts = self.live.get(job)
-        return starts[-1] if starts else None
+        attempts = self.live.get(job)
+        return attempts[-1] if attempts else None

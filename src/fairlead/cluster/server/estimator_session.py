@@ -105,11 +105,11 @@ class EstimatorSession:
         """Steps of a job since it was measured last, and the seconds that they took by its agent's clock.
         What a round reports is off by as much as reports are late, which is much in a round of seconds.
         Those of an unmanaged job are only guessed by its rate."""
-        row, start = self._state.registry.jobs.get(job), self._state.registry.newest(job)
+        row, attempt = self._state.registry.jobs.get(job), self._state.registry.newest(job)
         if row is None or (row.spec.unmanaged and not row.tells_steps):
             return None
-        if start is not None and start.leader is not None:
-            training = Training.of(start)
+        if attempt is not None and attempt.leader is not None:
+            training = Training.of(attempt)
         else:  # its attempt ended in this round
             training = self._state.registry.trained.get(job)
             late_s = self._state.fleet.heartbeat_s

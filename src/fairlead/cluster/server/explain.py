@@ -74,11 +74,11 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
         return
     if row is not None and row.failed:
         yield f"It waits for another try: {job.reason}."
-    start = source.state.registry.newest(job.id)
-    if start is not None and start.lost:
-        yield from cannot_go_on(source, start)
-    elif start is not None and not start.stopping:
-        yield from placed(reader, job, start)
+    attempt = source.state.registry.newest(job.id)
+    if attempt is not None and attempt.lost:
+        yield from cannot_go_on(source, attempt)
+    elif attempt is not None and not attempt.stopping:
+        yield from placed(reader, job, attempt)
     else:
         yield from waiting(reader, job)
     yield share_sentence(source, job)

@@ -23,40 +23,40 @@ from fairlead.cluster.store.job_views import cannot_start
 from fairlead.model.duration_text import duration
 
 
-def placed(reader: Reader, job: JobView, start: Attempt) -> Iterator[str]:
+def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
     """Where it is, and what it does there."""
     source = reader.source
     before = holder(list(source.state.registry.live.get(job.id, ())))
-    if not start.ordered and before is not None:
+    if not attempt.ordered and before is not None:
         yield from _moving(source, before, job)
         return
-    place = place_of(start)
+    place = place_of(attempt)
     now = source.state.fleet.monotonic()
-    activity = activity_of(source.state, start)
-    if quiet := silence(source.state, start):
-        began = start.record.trained_s is not None or activity != "starting"
+    activity = activity_of(source.state, attempt)
+    if quiet := silence(source.state, attempt):
+        began = attempt.record.trained_s is not None or activity != "starting"
         did = "ran" if began else "was to run"
         yield f"It {did} on {place} when that was last heard of: {quiet}."
         return
     if activity == "stuck":
-        yield f"It stands still, and may hang: {_standstill(source, start)}."
+        yield f"It stands still, and may hang: {_standstill(source, attempt)}."
         yield f"It holds {place}."
     elif activity == "training":
         yield f"It runs on {place}{_faster(job)}."
     elif activity == "finishing":
-        since = start.finishing_since
+        since = attempt.finishing_since
         ago = "" if since is None else f", for {duration(source.state.now_s() - since)}"
         yield f"All its steps are done; the code behind its training loop runs on {place}{ago}."
         yield "It is complete when that has ended with exit code 0."
     else:
         yield f"It is to run on {place}, and has not begun to train."
-        yield _start_up(reader, start)
-    for name in start.nodes:
+        yield _start_up(reader, attempt)
+    for name in attempt.nodes:
         node = source.state.fleet.nodes.get(name)
         state = None if node is None else condition(node, now)
         if state is not None and state.state != "up":
             yield f"Node {name} is {state.state}: {state.reason}."
-        status = source.state.fleet.status(name, start.key)
+        status = source.state.fleet.status(name, attempt.key)
         if status is not None and status.directory_problem:
             yield f"Node {name} says: {status.directory_problem}."
 
@@ -70,39 +70,39 @@ def _moving(source: ExplanationSource, before: Attempt, job: JobView) -> Iterato
         yield f"Its {describe_stop(live, source.state.now_s())}."
 
 
-def cannot_go_on(source: ExplanationSource, start: Attempt) -> Iterator[str]:
+def cannot_go_on(source: ExplanationSource, attempt: Attempt) -> Iterator[str]:
     """It cannot go on, though some of it may still run."""
-    yield f"Its attempt {start.record.attempt} on {place_of(start)} cannot go on: {start.row.reason}."
+    yield f"Its attempt {attempt.record.attempt} on {place_of(attempt)} cannot go on: {attempt.row.reason}."
     now = source.state.fleet.monotonic()
-    for name in start.nodes:
+    for name in attempt.nodes:
         node = source.state.fleet.nodes.get(name)
-        if name in start.gone or node is None:
+        if name in attempt.gone or node is None:
             continue
         state = condition(node, now)
         yield f"Node {name} is {state.state}{': ' * bool(state.reason)}{state.reason}."
     yield "It is started anew once nothing of that start can run any more."
 
 
-def _standstill(source: ExplanationSource, start: Attempt) -> str:
+def _standstill(source: ExplanationSource, attempt: Attempt) -> str:
     """For how long it has come no further, and where its ranks are, if its agents say so."""
-    status = source.state.fleet.status(start.first_node, start.key)
+    status = source.state.fleet.status(attempt.first_node, attempt.key)
     if status is None or not status.stall:
         return f"no step for {duration(0.0 if status is None else status.step_age_s)}"
-    others = [start.statuses[node].stall for node in start.nodes if node in start.statuses]
+    others = [attempt.statuses[node].stall for node in attempt.nodes if node in attempt.statuses]
     return "; ".join(dict.fromkeys([status.stall, *filter(None, others)]))
 
 
 def stands_still(state: ClusterState, job: int) -> bool:
     """Does the start of a job hang, as far as can be told? Nothing can be said of its end then."""
-    start = state.registry.newest(job)
-    return start is not None and activity_of(state, start) == "stuck"
+    attempt = state.registry.newest(job)
+    return attempt is not None and activity_of(state, attempt) == "stuck"
 
 
 def waits_for_node(state: ClusterState, job: int) -> bool:
     """May a start of a job still run on a node that is silent? Until that is known nothing can be said of its
     end."""
-    starts = list(state.registry.live.get(job, ()))
-    return any(start.lost or silence(state, start) for start in starts)
+    attempts = list(state.registry.live.get(job, ()))
+    return any(attempt.lost or silence(state, attempt) for attempt in attempts)
 
 
 def changed_s(source: ExplanationSource, job: JobView, attempts: Sequence[AttemptView]) -> float:
@@ -111,9 +111,9 @@ def changed_s(source: ExplanationSource, job: JobView, attempts: Sequence[Attemp
     the job."""
     state = source.state
     live = list(state.registry.live.get(job.id, ()))
-    times = [attempt.began_s for attempt in attempts] + [start.record.began_s for start in live]
+    times = [attempt.began_s for attempt in attempts] + [one.record.began_s for one in live]
     times += [attempt.ended_s for attempt in attempts if attempt.ended_s is not None]
-    times += [start.stop_ordered_s for start in live if start.stop_ordered_s is not None]
+    times += [one.stop_ordered_s for one in live if one.stop_ordered_s is not None]
     if not job.node:
         ahead_s = state.now_s() - state.fleet.monotonic()  # of the monotonic clock
         nodes = list(state.fleet.nodes.values())
@@ -122,18 +122,18 @@ def changed_s(source: ExplanationSource, job: JobView, attempts: Sequence[Attemp
     return max(times, default=-math.inf)
 
 
-def _start_up(reader: Reader, start: Attempt) -> str:
+def _start_up(reader: Reader, attempt: Attempt) -> str:
     """How far a start has come that does not train yet."""
     source = reader.source
-    begun_s = duration(max(source.state.now_s() - start.record.since_s, 0.0))
-    status = source.state.fleet.status(start.first_node, start.key)
+    begun_s = duration(max(source.state.now_s() - attempt.record.since_s, 0.0))
+    status = source.state.fleet.status(attempt.first_node, attempt.key)
     if status is None:
-        return f"It was ordered {begun_s} ago, and {start.first_node} has not taken it up yet."
-    if start.obstacles:
-        text = cannot_start(start.obstacles)
+        return f"It was ordered {begun_s} ago, and {attempt.first_node} has not taken it up yet."
+    if attempt.obstacles:
+        text = cannot_start(attempt.obstacles)
         return f"{text[0].upper()}{text[1:]}. It is tried again until it can be."
-    others = _sharers(source, start)
-    if waits_for_devices(source, start) and others:
+    others = _sharers(source, attempt)
+    if waits_for_devices(source, attempt) and others:
         holders = enumerate_parts(
             allocated_to(reader, jobs, activity) for activity, jobs in others.items()
         )
@@ -141,13 +141,13 @@ def _start_up(reader: Reader, start: Attempt) -> str:
     return f"It was ordered {begun_s} ago and is starting."
 
 
-def _sharers(source: ExplanationSource, start: Attempt) -> dict[Activity, list[int]]:
+def _sharers(source: ExplanationSource, attempt: Attempt) -> dict[Activity, list[int]]:
     """Other jobs that hold devices of a start, by what they do."""
     found: dict[Activity, list[int]] = {}
-    for node, devices in start.placement().items():
+    for node, devices in attempt.placement().items():
         for other in list(source.state.registry.on_node.get(node, {}).values()):
             mine = other.placement().get(node, ())
-            if other.ordered and other.row.id != start.row.id and set(devices) & set(mine):
+            if other.ordered and other.row.id != attempt.row.id and set(devices) & set(mine):
                 found.setdefault(activity_of(source.state, other), []).append(other.row.id)
     return found
 

@@ -57,10 +57,10 @@ def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:
     for node in list(source.state.fleet.nodes.values()):
         if node.accelerator not in types:
             continue
-        starts = _by_device(source, node.name)
-        for those in starts.values():
+        attempts = _by_device(source, node.name)
+        for those in attempts.values():
             _hold(source, found, those, job)
-        state, left = condition(node, now).state, node.devices - len(starts)
+        state, left = condition(node, now).state, node.devices - len(attempts)
         if state == "up":
             free += left
         elif left:
@@ -71,22 +71,28 @@ def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:
 def _by_device(source: ExplanationSource, node: str) -> dict[int, list[Attempt]]:
     """Index of a device of a node -> starts that have it or wait for it; those of free ones are left out."""
     found: dict[int, list[Attempt]] = {}
-    for start in list(source.state.registry.on_node.get(node, {}).values()):
-        for device in start.placement().get(node, ()) if start.ordered else ():
-            found.setdefault(device, []).append(start)
+    for attempt in list(source.state.registry.on_node.get(node, {}).values()):
+        for device in attempt.placement().get(node, ()) if attempt.ordered else ():
+            found.setdefault(device, []).append(attempt)
     return found
 
 
-def _hold(source: ExplanationSource, found: DeviceUse, starts: list[Attempt], job: int) -> None:
+def _hold(source: ExplanationSource, found: DeviceUse, attempts: list[Attempt], job: int) -> None:
     """Count a device that these starts have or wait for. It is held by those that have it, while there are
     any: a start that it is passed on to has yet to get it."""
-    have = [start for start in starts if not waits_for_devices(source, start) or start.stopping]
-    others = [start for start in have or starts if start.row.id != job]
-    passed = {start.row.id for start in starts if start not in others and start.row.id != job}
-    activity = {start.row.id: activity_of(source.state, start) for start in others}
-    for start in starts:
-        if start.row.id in passed:
-            found.jobs.setdefault(start.row.id, activity_of(source.state, start))
+    have = [
+        attempt
+        for attempt in attempts
+        if not waits_for_devices(source, attempt) or attempt.stopping
+    ]
+    others = [attempt for attempt in have or attempts if attempt.row.id != job]
+    passed = {
+        attempt.row.id for attempt in attempts if attempt not in others and attempt.row.id != job
+    }
+    activity = {attempt.row.id: activity_of(source.state, attempt) for attempt in others}
+    for attempt in attempts:
+        if attempt.row.id in passed:
+            found.jobs.setdefault(attempt.row.id, activity_of(source.state, attempt))
     found.jobs.update(activity)
     if not activity:
         return
@@ -167,8 +173,8 @@ def _may_delay_round(source: ExplanationSource, job: int, activity: Activity) ->
     whether it still starts or hangs in doing so."""
     if source.costs.is_applied():
         return False
-    start = source.state.registry.newest(job)
-    if activity != "stuck" or start is None:
+    attempt = source.state.registry.newest(job)
+    if activity != "stuck" or attempt is None:
         return activity == "starting"
-    status = source.state.fleet.status(start.first_node, start.key)
+    status = source.state.fleet.status(attempt.first_node, attempt.key)
     return status is None or status.loaded_step < 0

@@ -80,11 +80,11 @@ class Reader:
         return self.tenant is None or (row is not None and row.tenant == self.tenant)
 
 
-def activity_of(state: ClusterState, start: Attempt) -> Activity:
+def activity_of(state: ClusterState, attempt: Attempt) -> Activity:
     """A start that has not ended, by what its node said last."""
-    if start.stopping:
+    if attempt.stopping:
         return "stopping"
-    status = state.fleet.status(start.first_node, start.key)
+    status = state.fleet.status(attempt.first_node, attempt.key)
     if status is None:
         return "starting"
     if status.state == "ended" or status.completed or status.finishing:
@@ -95,7 +95,7 @@ def activity_of(state: ClusterState, start: Attempt) -> Activity:
         return "stuck"
     if status.state == "starting":
         return "starting"
-    if start.row.spec.unmanaged:
+    if attempt.row.spec.unmanaged:
         return "training"
     if status.loaded_step < 0:
         return "starting"
@@ -106,9 +106,9 @@ def activity_of(state: ClusterState, start: Attempt) -> Activity:
     return "training"
 
 
-def waits_for_devices(source: ExplanationSource, start: Attempt) -> bool:
+def waits_for_devices(source: ExplanationSource, attempt: Attempt) -> bool:
     """Whether the node of rank 0 has not confirmed yet that the devices of an attempt are free."""
-    status = source.state.fleet.status(start.first_node, start.key)
+    status = source.state.fleet.status(attempt.first_node, attempt.key)
     return status is None or (status.state == "starting" and status.wait_s < 0)
 
 

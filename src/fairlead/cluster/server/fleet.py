@@ -228,9 +228,9 @@ class Fleet:
         it can renew nothing any more; the front then says what it has renewed until then."""
         node.agent.supersede(before)
         ends = max(node.leases.until, 0.0) + self.silence_s
-        for start, grace_s in may_run.items():
-            if start in node.leases.granted and start not in node.agent.inherited:
-                node.agent.inherited[start] = Inherited(before, ends + grace_s)
+        for key, grace_s in may_run.items():
+            if key in node.leases.granted and key not in node.agent.inherited:
+                node.agent.inherited[key] = Inherited(before, ends + grace_s)
         node.leases.granted.clear()
         node.desired.clear()
         self._renew_orders(node)
@@ -256,13 +256,13 @@ class Fleet:
             if node is not None and node.desired.revoke(job, attempt, reason):
                 self._changed[name] = None
 
-    def forget(self, name: str, start: AttemptKey) -> None:
+    def forget(self, name: str, key: AttemptKey) -> None:
         """The end of this start is booked."""
         with self.lock:
             node = self.nodes.get(name)
-            if node is not None and start in node.observed.holds:
-                node.leases.granted.discard(start)
-                node.desired.forget_end(start)
+            if node is not None and key in node.observed.holds:
+                node.leases.granted.discard(key)
+                node.desired.forget_end(key)
                 self._changed[name] = None
 
     def publish(self) -> set[str]:
@@ -333,9 +333,9 @@ class Fleet:
         with self.lock:
             return self.nodes[name].desired.published
 
-    def status(self, name: str, start: AttemptKey) -> AttemptStatus | None:
+    def status(self, name: str, key: AttemptKey) -> AttemptStatus | None:
         """What the node said last of a start of a job."""
-        return self.holds(name).get(start)
+        return self.holds(name).get(key)
 
     def report_age_s(self, name: str) -> float:
         """Seconds since the node was heard of last; 0 where it never was."""
@@ -353,17 +353,17 @@ class Fleet:
         """The starts of which the node says that they have ended."""
         return [key for key, status in self.holds(name).items() if status.state == "ended"]
 
-    def will_never_begin(self, name: str, start: AttemptKey) -> bool:
+    def will_never_begin(self, name: str, key: AttemptKey) -> bool:
         """Does the node follow the newest orders and not hold the start? Then it never will: what it wants
         to begin it holds at once, and what it has begun before it does not begin again."""
         with self.lock:
             node = self.nodes.get(name)
             if node is None:
                 return True
-            if start in node.agent.inherited:
+            if key in node.agent.inherited:
                 return False
             follows = not node.desired.changed and node.observed.followed >= node.desired.decisive
-            return follows and start not in node.observed.holds
+            return follows and key not in node.observed.holds
 
     def ask_check(self, name: str, check: StartCheck | None) -> None:
         """The node shall make a test start; None: it need not."""
@@ -371,7 +371,7 @@ class Fleet:
             self.nodes[name].desired.check = check
             self._changed[name] = None
 
-    def cannot_begin(self, name: str, start: AttemptKey) -> bool:
+    def cannot_begin(self, name: str, key: AttemptKey) -> bool:
         """Is a start that was taken back known not to run, and never to? Nothing is started without a lease,
         and the front grants one only for what the orders have that it knows. It is asked until it says so."""
         with self.lock:
@@ -380,7 +380,7 @@ class Fleet:
                 (a.job, a.attempt)
                 for a in (*node.desired.published.desired, *node.desired.desired.values())
             }
-            if start in wanted or start in node.leases.granted or name in self._changed:
+            if key in wanted or key in node.leases.granted or name in self._changed:
                 return False
             if node.leases.in_force >= node.desired.published.seq:
                 return True

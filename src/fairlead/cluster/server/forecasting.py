@@ -332,8 +332,8 @@ class Forecasting:
     def _running_steps(self) -> dict[int, float]:
         """Steps that count of jobs whose starts go on."""
         fleet, live = self._state.fleet, self._state.registry.live
-        starts = [s for starts in live.values() for s in starts if not s.stopping]
-        return {s.row.id: s.row.countable(steps_by_now(fleet, s)) for s in starts}
+        attempts = [s for attempts in live.values() for s in attempts if not s.stopping]
+        return {s.row.id: s.row.countable(steps_by_now(fleet, s)) for s in attempts}
 
     def _paused_s(self) -> dict[int, float]:
         """Jobs that the core holds, though nobody has paused them: for their next try, or for a node of which

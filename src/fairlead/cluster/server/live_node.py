@@ -62,22 +62,22 @@ class AgentHistory:
 
     def drop_cleared(self, message: Register) -> None:
         """What the agent that registers has made sure of is inherited no longer."""
-        for start, left in list(self.inherited.items()):
+        for key, left in list(self.inherited.items()):
             if self.has_cleared(message, left.incarnation):
-                del self.inherited[start]
+                del self.inherited[key]
 
     def prolong(self, later_s: float) -> None:
         """What is inherited may live for so much longer."""
-        for start, left in self.inherited.items():
-            self.inherited[start] = Inherited(left.incarnation, left.until + later_s)
+        for key, left in self.inherited.items():
+            self.inherited[key] = Inherited(left.incarnation, left.until + later_s)
 
     def drop_expired(self, now: float) -> list[AttemptKey]:
         """Inherited starts that cannot live any more; they are so no longer. now: monotonic."""
         if self.settled < self.registration:  # the front may have renewed more than is known here
             return []
-        over = [start for start, left in self.inherited.items() if now > left.until]
-        for start in over:
-            del self.inherited[start]
+        over = [key for key, left in self.inherited.items() if now > left.until]
+        for key in over:
+            del self.inherited[key]
         return over
 
 
@@ -169,9 +169,9 @@ class DesiredState:
         self.changed = True
         return True
 
-    def forget_end(self, start: AttemptKey) -> None:
+    def forget_end(self, key: AttemptKey) -> None:
         """The node shall no longer tell of this start, which has ended."""
-        self.forget.add(start)
+        self.forget.add(key)
         self.forgets = True
 
     def clear(self) -> None:

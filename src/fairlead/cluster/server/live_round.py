@@ -31,14 +31,14 @@ class LiveRound:
     ended: dict[int, EndedAttempt] = field(default_factory=dict)  # of those that are over
 
     @staticmethod
-    def of(command: StartRound, starts: dict[int, Attempt]) -> "LiveRound":
-        """The round that a command begins. starts: job -> its attempt."""
+    def of(command: StartRound, attempts: dict[int, Attempt]) -> "LiveRound":
+        """The round that a command begins. attempts: job -> its attempt."""
         return LiveRound(
             number=command.round,
             started_s=command.time_s,
             length_s=command.length_s,
             job_groups=command.job_groups,
-            starts=starts,
+            starts=attempts,
         )
 
     @property

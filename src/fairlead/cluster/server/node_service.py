@@ -33,9 +33,7 @@ class NodeService:
             machine=node.agent.machine,
             left_s=node.agent.left_s,
             superseded=tuple(node.agent.superseded),
-            inherited=tuple(
-                (*start, left.incarnation) for start, left in node.agent.inherited.items()
-            ),
+            inherited=tuple((*key, left.incarnation) for key, left in node.agent.inherited.items()),
         )
         self._state.write(lambda t: t.put_node(row))
 

@@ -139,13 +139,15 @@ def _load_attempts(state: ClusterState, parts: Collaborators) -> None:
             state.registry.jobs[row.id] = row
             state.registry.add(_attempt(parts, row, record))
     lease_s = state.options.lease_s * (1 + state.options.rate_bound)
-    for starts in state.registry.live.values():
-        for start in starts:  # until its node tells that it goes on: nothing outlives its lease
-            start.known_until_s = state.clock.restored_s + lease_s + start.row.spec.longest_grace_s
-        starts.sort(key=lambda start: start.record.attempt)
-        starts[0].ordered = starts[0].record.ordered = True
-        for start in starts[:-1]:
-            start.stop(AttemptEnd.MOVED)
+    for attempts in state.registry.live.values():
+        for attempt in attempts:  # until its node tells that it goes on: nothing outlives its lease
+            attempt.known_until_s = (
+                state.clock.restored_s + lease_s + attempt.row.spec.longest_grace_s
+            )
+        attempts.sort(key=lambda attempt: attempt.record.attempt)
+        attempts[0].ordered = attempts[0].record.ordered = True
+        for attempt in attempts[:-1]:
+            attempt.stop(AttemptEnd.MOVED)
 
 
 def _load_grants(state: ClusterState) -> None:
@@ -158,12 +160,12 @@ def _load_grants(state: ClusterState) -> None:
         if node is None:
             continue
         mine = state.registry.on_node.get(row.name, {})
-        node.leases.granted.update(key for key, start in mine.items() if start.ordered)
-        for job, attempt, incarnation in row.inherited:
-            start = mine.get((job, attempt))
-            if start is not None:
-                until = ends + start.row.spec.longest_grace_s
-                node.agent.inherited[job, attempt] = Inherited(incarnation, until)
+        node.leases.granted.update(key for key, attempt in mine.items() if attempt.ordered)
+        for job, number, incarnation in row.inherited:
+            attempt = mine.get((job, number))
+            if attempt is not None:
+                until = ends + attempt.row.spec.longest_grace_s
+                node.agent.inherited[job, number] = Inherited(incarnation, until)
 
 
 def _attempt(parts: Collaborators, row: JobRow, record: AttemptRow) -> Attempt:
@@ -190,19 +192,19 @@ def _load_round(state: ClusterState, parts: Collaborators) -> None:
             job not in ended and job not in parts.jobs.admission.unplaced
         ):  # what the core was about to be told
             parts.attempts.steps.correct(row, row.steps)
-    for job, starts in state.registry.live.items():
-        if members.get(job) is not starts[-1]:
-            if not starts[-1].stopping:
-                starts[-1].stop(AttemptEnd.PREEMPTED)
+    for job, attempts in state.registry.live.items():
+        if members.get(job) is not attempts[-1]:
+            if not attempts[-1].stopping:
+                attempts[-1].stop(AttemptEnd.PREEMPTED)
         else:
-            parts.attempts.orders.order(starts[-1])
+            parts.attempts.orders.order(attempts[-1])
 
 
 def _last_attempt(state: ClusterState, parts: Collaborators, job: int) -> Attempt:
     """The newest start of a job of the round, which may have ended."""
-    start = state.registry.newest(job)
-    if start is not None:
-        return start
+    attempt = state.registry.newest(job)
+    if attempt is not None:
+        return attempt
     row = state.registry.jobs.get(job) or state.store.job(job)
     assert row is not None
     return _attempt(parts, row, state.store.attempts(job)[-1])

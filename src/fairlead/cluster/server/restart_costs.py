@@ -66,8 +66,8 @@ class RestartCostsOfJobs:
             return None
         usual_s = setup.restart_costs.default_s
         cost_by_job = {
-            job: self._cost_s(start, now)
-            for job, start in current.starts.items()
+            job: self._cost_s(attempt, now)
+            for job, attempt in current.starts.items()
             if job not in current.ended and JobId(job) in core.data.ledger
         }
         jobs = core.data.ledger.jobs
@@ -89,35 +89,35 @@ class RestartCostsOfJobs:
             and isinstance(core.data.planning.planner, SharesPlanner)
         )
 
-    def _cost_s(self, start: Attempt, now: float) -> float:
+    def _cost_s(self, attempt: Attempt, now: float) -> float:
         """Seconds. One for ``preemption_hysteresis`` of lost work: the core has a start wait until another
         job is owed that many times its cost, and work is lost once."""
         assert self._state.setup is not None
         setup = self._state.setup
-        if self._keeps_devices(start, now):
+        if self._keeps_devices(attempt, now):
             return UNBOUNDED_COST_S
         unkept_s = 0.0
-        if start.leader is not None and (start.row.spec.unmanaged or why_not_saved(start)):
-            unkept_s = _unkept_s(start)
+        if attempt.leader is not None and (attempt.row.spec.unmanaged or why_not_saved(attempt)):
+            unkept_s = _unkept_s(attempt)
         return setup.restart_costs.default_s + unkept_s / setup.settings.preemption_hysteresis
 
-    def _keeps_devices(self, start: Attempt, now: float) -> bool:
+    def _keeps_devices(self, attempt: Attempt, now: float) -> bool:
         """Is it to keep its devices, whoever is owed them? For as long as its nodes are there."""
         assert self._state.setup is not None
         round_s = self._state.setup.settings.round_s
-        leaving = start.stopping or start.lost or start.broken
-        if leaving or not self._state.lost_nodes.isdisjoint(start.nodes):
+        leaving = attempt.stopping or attempt.lost or attempt.broken
+        if leaving or not self._state.lost_nodes.isdisjoint(attempt.nodes):
             return False
-        if start.finishing_since is not None and start.finishing:
-            return now - start.finishing_since <= PROTECTED_ROUNDS * round_s
-        return start.is_young(now, MAX_ROUND_S * round_s)
+        if attempt.finishing_since is not None and attempt.finishing:
+            return now - attempt.finishing_since <= PROTECTED_ROUNDS * round_s
+        return attempt.is_young(now, MAX_ROUND_S * round_s)
 
 
-def _unkept_s(start: Attempt) -> float:
+def _unkept_s(attempt: Attempt) -> float:
     """Seconds that a job has run for what its checkpoints do not keep: one without the iterator saves when it
     likes, and of another the saves fail."""
-    assert start.leader is not None
-    if start.row.starts_over:
-        return start.leader.ran_s
-    rate, lost = start.measured(), start.progress() - start.resumable_steps()
-    return min(lost / rate, start.leader.ran_s) if rate and lost > 0 else 0.0
+    assert attempt.leader is not None
+    if attempt.row.starts_over:
+        return attempt.leader.ran_s
+    rate, lost = attempt.measured(), attempt.progress() - attempt.resumable_steps()
+    return min(lost / rate, attempt.leader.ran_s) if rate and lost > 0 else 0.0

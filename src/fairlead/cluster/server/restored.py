@@ -89,11 +89,11 @@ def _begin_anew(state: ClusterState, ends: AttemptOrphaner, note: Restored) -> N
     directories = {state.checkpoints, *(row.checkpoints for row in state.registry.jobs.values())}
     folders = [state.store.directory / "logs", *map(Path, sorted(directories - {""}))]
     state.next_job = next_job(state.next_job - 1, newest_trace(*folders))
-    for start in [s for starts in state.registry.live.values() for s in starts]:
-        start.loss = AttemptEnd.RESTORED, f"stopped: {note.what}"
-        start.known_until_s = state.clock.restored_s  # whether it ran on after that nobody knows
-        for node in start.nodes:
-            ends.orphan(node, [start], note.what)
+    for attempt in [s for attempts in state.registry.live.values() for s in attempts]:
+        attempt.loss = AttemptEnd.RESTORED, f"stopped: {note.what}"
+        attempt.known_until_s = state.clock.restored_s  # whether it ran on after that nobody knows
+        for node in attempt.nodes:
+            ends.orphan(node, [attempt], note.what)
     now_s = time.time()
     for row in state.registry.jobs.values():
         row.attempt = next_attempt(row.attempt, now_s)

@@ -89,9 +89,9 @@ class Retries:
         records = [
             r for row in registry.jobs.values() for r in row.recent_failures if not r.hostile
         ]
-        training = [start for starts in registry.live.values() for start in starts]
+        training = [attempt for attempts in registry.live.values() for attempt in attempts]
         self.nodes = NodeJudge.of(
-            records, [g for start in training for g in self._good_starts(start)]
+            records, [g for attempt in training for g in self._good_starts(attempt)]
         )
         self.storage.recover(registry.jobs.values())
         for row in registry.jobs.values():
@@ -102,48 +102,53 @@ class Retries:
 
     # --- what happened ---------------------------------------------------------------------------
 
-    def runs(self, start: Attempt) -> None:
+    def runs(self, attempt: Attempt) -> None:
         """The ranks of a start run, so there is a directory for its checkpoints."""
-        for row in self.storage.begun(start):
+        for row in self.storage.begun(attempt):
             if row.retry_s is not None and row.recent_failures[-1].of_storage:
                 self._resume(row)
 
-    def trains(self, start: Attempt) -> None:
+    def trains(self, attempt: Attempt) -> None:
         """A start has got as far as its first step."""
-        record = start.record
+        record = attempt.record
         if record.trained_s is not None:
             # Without the wait for its devices, which those before it may have held for as long as they hung.
-            took_s = max(record.trained_s - record.since_s - waited_s(start), 0.0)
-            start.row.usual_start_s = max(start.row.usual_start_s, took_s)
-            program = program_run(start.row)
+            took_s = max(record.trained_s - record.since_s - waited_s(attempt), 0.0)
+            attempt.row.usual_start_s = max(attempt.row.usual_start_s, took_s)
+            program = program_run(attempt.row)
             if len(self._start_s) >= MAX_PROGRAMS:
                 self._start_s.pop(next(iter(self._start_s)))
-            self._start_s[program] = start.row.usual_start_s
-        self._trains(start, self._state.now_s())
+            self._start_s[program] = attempt.row.usual_start_s
+        self._trains(attempt, self._state.now_s())
 
-    def _trains(self, start: Attempt, since_s: float) -> None:
-        for good in self._good_starts(start, since_s):
+    def _trains(self, attempt: Attempt, since_s: float) -> None:
+        for good in self._good_starts(attempt, since_s):
             self.nodes.went_well(good)
         if self.nodes.failures:  # mostly there are none, and thousands of starts in a round
             self.judge_nodes()
 
-    def _good_starts(self, start: Attempt, since_s: float | None = None) -> list[GoodStart]:
+    def _good_starts(self, attempt: Attempt, since_s: float | None = None) -> list[GoodStart]:
         """One for each node of a start that trains, or ran, since then."""
-        since_s = start.record.trained_s if since_s is None else since_s
+        since_s = attempt.record.trained_s if since_s is None else since_s
         if since_s is None:
             return []
-        program, lasted_s, step = program_run(start.row), self._worked_s(start), reached(start)
+        program, lasted_s, step = (
+            program_run(attempt.row),
+            self._worked_s(attempt),
+            reached(attempt),
+        )
         return [
-            GoodStart(start.row.id, node, since_s, program, lasted_s, step) for node in start.nodes
+            GoodStart(attempt.row.id, node, since_s, program, lasted_s, step)
+            for node in attempt.nodes
         ]
 
     def _note_further(self, now: float) -> None:
         """Whether jobs that failed somewhere have got further elsewhere by now."""
         found = []
         for record in self.nodes.open_questions(now):
-            start = self._state.registry.newest(record.job)
-            if start is not None and self._is_training(start):
-                goods = self._good_starts(start, self._began_s(start))
+            attempt = self._state.registry.newest(record.job)
+            if attempt is not None and self._is_training(attempt):
+                goods = self._good_starts(attempt, self._began_s(attempt))
                 found += goods if any(good.passed(record) for good in goods) else []
         for good in found:
             self.nodes.went_well(good)
@@ -151,77 +156,77 @@ class Retries:
             self.judge_nodes()
 
     @staticmethod
-    def _began_s(start: Attempt) -> float:
-        trained_s = start.record.trained_s
-        return start.record.began_s if trained_s is None else trained_s
+    def _began_s(attempt: Attempt) -> float:
+        trained_s = attempt.record.trained_s
+        return attempt.record.began_s if trained_s is None else trained_s
 
-    def _ended_well(self, start: Attempt) -> bool:
+    def _ended_well(self, attempt: Attempt) -> bool:
         """Of a start that has ended, and did not fail."""
-        if start.lost or start.interrupted or not start.statuses or start.unsaved:
+        if attempt.lost or attempt.interrupted or not attempt.statuses or attempt.unsaved:
             return False
-        return self._has_started_well(start) or start.record.end is AttemptEnd.COMPLETED
+        return self._has_started_well(attempt) or attempt.record.end is AttemptEnd.COMPLETED
 
-    def _has_started_well(self, start: Attempt) -> bool:
+    def _has_started_well(self, attempt: Attempt) -> bool:
         """Whether it has begun to train or, where that is not known, has run for a while."""
-        if start.row.spec.unmanaged:
-            return self._worked_s(start) >= self.settled_s
-        return start.record.trained_s is not None
+        if attempt.row.spec.unmanaged:
+            return self._worked_s(attempt) >= self.settled_s
+        return attempt.record.trained_s is not None
 
-    def _worked_s(self, start: Attempt) -> float:
+    def _worked_s(self, attempt: Attempt) -> float:
         """Seconds for which a start has trained, or run, if nobody knows when it trains. What waits for its
         devices does neither."""
-        if not start.row.spec.unmanaged:
-            began_s = start.record.trained_s
+        if not attempt.row.spec.unmanaged:
+            began_s = attempt.record.trained_s
             return 0.0 if began_s is None else self._state.now_s() - began_s
-        status = self._state.fleet.status(start.first_node, start.key) or start.leader
+        status = self._state.fleet.status(attempt.first_node, attempt.key) or attempt.leader
         return 0.0 if status is None else status.ran_s
 
-    def _progressed(self, start: Attempt) -> bool:
+    def _progressed(self, attempt: Attempt) -> bool:
         """Of a start that has ended: whether it trained for a round, or its job keeps more than when it
         failed last. Which start saved that, and how that one ended, does not matter: of one that was lost it
         may be known only since the next one was loaded."""
-        row, record = start.row, start.record
+        row, record = attempt.row, attempt.record
         failed_at = row.recent_failures[-1].kept_step if row.recent_failures else -1.0
         before = record.from_step if failed_at < 0 else min(failed_at, record.from_step)
-        if _saves(row) and start.resumable_steps() > before:
+        if _saves(row) and attempt.resumable_steps() > before:
             return True
-        if start.unsaved:
+        if attempt.unsaved:
             return False  # what is lost is no progress
-        return self._trained_s(start) >= self._state.options.profile.round_s
+        return self._trained_s(attempt) >= self._state.options.profile.round_s
 
-    def _trained_s(self, start: Attempt) -> float:
+    def _trained_s(self, attempt: Attempt) -> float:
         """Seconds for which a start that has ended trained, as far as is known, with the time until its first
         step; 0 = it did not, or nobody knows. The time for which its node was silent is none of it."""
-        if start.row.spec.unmanaged:  # whether it trained or only ran nobody knows, if it failed
-            return 0.0 if start.failure() else self._worked_s(start)
-        if start.record.trained_s is None:
+        if attempt.row.spec.unmanaged:  # whether it trained or only ran nobody knows, if it failed
+            return 0.0 if attempt.failure() else self._worked_s(attempt)
+        if attempt.record.trained_s is None:
             return 0.0
         silent_s = 0.0
-        if start.lost:
-            silent_s = max(self._state.fleet.monotonic() - start.last_report_s, 0.0)
-        return self._state.now_s() - start.record.began_s - silent_s
+        if attempt.lost:
+            silent_s = max(self._state.fleet.monotonic() - attempt.last_report_s, 0.0)
+        return self._state.now_s() - attempt.record.began_s - silent_s
 
-    def ended(self, start: Attempt, reason: str) -> None:
+    def ended(self, attempt: Attempt, reason: str) -> None:
         """A start is over and booked. reason: why it failed, "" = it did not."""
-        self._unsettled.pop(start.key, None)
-        row = start.row
-        for job in () if start.death is None else start.death.cleared:
+        self._unsettled.pop(attempt.key, None)
+        row = attempt.row
+        for job in () if attempt.death is None else attempt.death.cleared:
             self._end_suspects_wait(job)
         if not reason:
-            if start.death is not None and start.death.wait_s and row.open:
-                self._wait_as_suspect(row, start.death)
-            ended_well = self._ended_well(start)
+            if attempt.death is not None and attempt.death.wait_s and row.open:
+                self._wait_as_suspect(row, attempt.death)
+            ended_well = self._ended_well(attempt)
             if ended_well:
-                self._trains(start, self._began_s(start))
-            if ended_well or self._progressed(start):
+                self._trains(attempt, self._began_s(attempt))
+            if ended_well or self._progressed(attempt):
                 self._clear_failures(row)
             return
-        node, failure = start.root_failure()
+        node, failure = attempt.root_failure()
         failure = failure or Failure()
-        if failure.kind != "stalled" or not start.record.traceback:
-            start.record.traceback = failure.traceback
+        if failure.kind != "stalled" or not attempt.record.traceback:
+            attempt.record.traceback = failure.traceback
         row.failure = replace(failure, traceback="")
-        record = self._record(start, node, failure, reason)
+        record = self._record(attempt, node, failure, reason)
         row.recent_failures = added(row.recent_failures, record)
         self._state.registry.dirty_jobs.add(row.id)
         self.storage.discard(row.id)
@@ -230,18 +235,18 @@ class Retries:
         if not record.hostile:  # that says nothing of the node
             self.nodes.failed(record)
             self.judge_nodes()
-        if row.open and start.death is not None and start.death.hopeless:
+        if row.open and attempt.death is not None and attempt.death.hopeless:
             row.reason = f"failed: it takes node after node: {record.reason}"
             self._to_drop[row.id] = None
         elif row.open:
             row.failed = True
             self._judge_job(row)
 
-    def began(self, start: Attempt) -> None:
+    def began(self, attempt: Attempt) -> None:
         """A start was ordered. Of an unmanaged one nobody will say that it trains."""
-        row = start.row
+        row = attempt.row
         if row.spec.unmanaged:
-            self._unsettled[start.key] = start
+            self._unsettled[attempt.key] = attempt
         elif row.usual_start_s < 0:
             program = program_run(row)
             row.usual_start_s = self._start_s.get(program, -1.0)
@@ -264,25 +269,25 @@ class Retries:
         by_tenant = len(tenants) > 1
 
         def content(node: str) -> set[str]:
-            starts = registry.on_node.get(node, {}).values()
-            rows = [start.row for start in starts if self._is_training(start)]
+            attempts = registry.on_node.get(node, {}).values()
+            rows = [attempt.row for attempt in attempts if self._is_training(attempt)]
             return {row.tenant if by_tenant else row.user for row in rows}
 
         known = tenants if by_tenant else {row.user for row in rows}
         return Parties(known, by_tenant, content)
 
-    def _is_training(self, start: Attempt) -> bool:
+    def _is_training(self, attempt: Attempt) -> bool:
         """Whether it trains now."""
-        status = self._state.fleet.status(start.first_node, start.key)
+        status = self._state.fleet.status(attempt.first_node, attempt.key)
         if (
             status is None
             or status.state != "running"
             or status.stall
-            or start.stopping
-            or start.lost
+            or attempt.stopping
+            or attempt.lost
         ):
             return False
-        return self._has_started_well(start)
+        return self._has_started_well(attempt)
 
     def _blame_node(self, name: str, records: list[FailureRecord]) -> None:
         why = self.nodes.sentence(records)
@@ -362,11 +367,11 @@ class Retries:
             self._avoid(row, tuple(sorted({record.node for record in progressed})))
             self._state.registry.dirty_jobs.add(row.id)
 
-    def _record(self, start: Attempt, node: str, failure: Failure, reason: str) -> FailureRecord:
-        row, record = start.row, start.record
+    def _record(self, attempt: Attempt, node: str, failure: Failure, reason: str) -> FailureRecord:
+        row, record = attempt.row, attempt.record
         now = self._state.now_s()
         code = failure.exit_code
-        hostile = bool(start.blame)
+        hostile = bool(attempt.blame)
         return FailureRecord(
             job=row.id,
             attempt=record.attempt,
@@ -378,15 +383,15 @@ class Retries:
             place=failure.place,
             step=failure.step,
             ran_s=now - record.began_s,
-            progressed=not hostile and self._progressed(start),  # it excuses nobody who kills
-            kept_step=start.resumable_steps(),
+            progressed=not hostile and self._progressed(attempt),  # it excuses nobody who kills
+            kept_step=attempt.resumable_steps(),
             hostile=hostile,
             program=program_run(row),
             forgeable=not is_node_fault(failure, row.spec),
             tenant=row.tenant,
-            worked_s=self._worked_s(start),
+            worked_s=self._worked_s(attempt),
             directory=directory_trouble(failure, row.spec),
-            reached=-1.0 if failure.kind == "not_started" else reached(start),
+            reached=-1.0 if failure.kind == "not_started" else reached(attempt),
         )
 
     # --- what the core is told -------------------------------------------------------------------
@@ -396,12 +401,12 @@ class Retries:
         if self.nodes.failures and now - self._looked_s >= LOOK_S:
             self._looked_s = now
             self._note_further(now)
-        for key, start in list(self._unsettled.items()):
-            if start.stopping or start.lost:
+        for key, attempt in list(self._unsettled.items()):
+            if attempt.stopping or attempt.lost:
                 del self._unsettled[key]
-            elif self._has_started_well(start):
+            elif self._has_started_well(attempt):
                 del self._unsettled[key]
-                self._trains(start, start.record.began_s)
+                self._trains(attempt, attempt.record.began_s)
         for job in sorted(self._retry_waits.waiting):
             row = self._state.registry.jobs.get(job)
             if row is None or not row.open or row.retry_s is None or row.state == "paused":

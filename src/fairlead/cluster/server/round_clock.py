@@ -141,8 +141,8 @@ class RoundClock:
         missing -= state.lost_nodes
         if missing and now < self._returned_s:
             return True
-        running = (start for job, start in current.starts.items() if job not in current.ended)
-        return any(not missing.isdisjoint(start.nodes) for start in running)
+        running = (attempt for job, attempt in current.starts.items() if job not in current.ended)
+        return any(not missing.isdisjoint(attempt.nodes) for attempt in running)
 
     def _is_over(self, current: LiveRound, now: float) -> bool:
         """Whether a round ends: when all of it has ended, at its time, or before it when jobs wait that could

@@ -46,7 +46,7 @@ class RoundStarter:
     def start(self, command: StartRound) -> None:
         """Begin a round: order its attempts, and stop what has no place in it."""
         state, cluster = self._state, self._state.cluster
-        starts: dict[int, Attempt] = {}
+        attempts: dict[int, Attempt] = {}
         types, places = cluster.device_type[command.devices], _places(cluster, command.devices)
         bounds = itertools.pairwise(command.first.tolist())
         for group, (first, behind) in zip(command.job_groups.tolist(), bounds, strict=True):
@@ -54,25 +54,25 @@ class RoundStarter:
             accelerator = cluster.accelerators[types[first]]
             members = [job for job in group if job >= 0]
             for job in members:
-                starts[job] = self._orders.assign(job, placement, accelerator, command.time_s)
+                attempts[job] = self._orders.assign(job, placement, accelerator, command.time_s)
             for job in members:
-                self._share(starts[job], others_of(starts, members, job))
-        self._detained.decided(starts, state.solving)
-        self._stop_others(starts)
-        self._set_states(starts)
+                self._share(attempts[job], others_of(attempts, members, job))
+        self._detained.decided(attempts, state.solving)
+        self._stop_others(attempts)
+        self._set_states(attempts)
         state.round = None
         state.capacity_changed = bool(state.events)  # what is told only now may be new jobs
-        if starts:
-            state.round = LiveRound.of(command, starts)
+        if attempts:
+            state.round = LiveRound.of(command, attempts)
 
-    def resume(self, command: StartRound, starts: dict[int, Attempt]) -> None:
+    def resume(self, command: StartRound, attempts: dict[int, Attempt]) -> None:
         """After a restart of the server: the round goes on, with what of it had ended already."""
-        current = self._state.round = LiveRound.of(command, starts)
+        current = self._state.round = LiveRound.of(command, attempts)
         for group in command.job_groups.tolist():
-            members = [job for job in group if job in starts]
+            members = [job for job in group if job in attempts]
             for job in members:
-                starts[job].shares(others_of(starts, members, job))
-        for job, attempt in starts.items():
+                attempts[job].shares(others_of(attempts, members, job))
+        for job, attempt in attempts.items():
             ended_s, end = attempt.record.ended_s, attempt.record.end
             if ended_s is not None:
                 failed = end is AttemptEnd.FAILED
@@ -107,12 +107,12 @@ class RoundStarter:
             registry.close(job)
             self._orders.stop(job, AttemptEnd(row.state))
 
-    def _stop_others(self, starts: dict[int, Attempt]) -> None:
+    def _stop_others(self, attempts: dict[int, Attempt]) -> None:
         """Stop what has no place in a round. Detained jobs run on outside of it, and so do those let go that
         the core has not decided on: it takes their devices for free, and may just have given them away."""
         registry = self._state.registry
-        taken = {(n, d) for s in starts.values() for n, ds in s.placement().items() for d in ds}
-        for job in [job for job in registry.live if job not in starts]:
+        taken = {(n, d) for s in attempts.values() for n, ds in s.placement().items() for d in ds}
+        for job in [job for job in registry.live if job not in attempts]:
             paused = registry.jobs[job].state == "paused"
             runs_on = self._detained.has(job) and not paused and not self._uses(job, taken)
             end = AttemptEnd.PAUSED if paused else AttemptEnd.PREEMPTED
@@ -137,14 +137,14 @@ class RoundStarter:
         if company:  # its nodes have to know whom they may let onto its devices
             self._orders.order(attempt)
 
-    def _set_states(self, starts: dict[int, Attempt]) -> None:
+    def _set_states(self, attempts: dict[int, Attempt]) -> None:
         registry = self._state.registry
         for job, row in registry.jobs.items():
             if row.reason_node and not self._detained.has(job):
                 # It is where it is for what was decided now, not for what became of a node before.
                 row.reason = row.reason_node = ""
                 registry.dirty_jobs.add(job)
-            if job in starts:
+            if job in attempts:
                 state: JobState = state_on_devices(row, registry.live.get(job, ()))
             else:
                 on_devices = row.state in ON_DEVICES

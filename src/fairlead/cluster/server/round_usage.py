@@ -41,10 +41,10 @@ class RoundUsage:
         self._late_s: defaultdict[str, float] = defaultdict(
             float
         )  # device-seconds before they began
-        for start in () if current is None else list(current.starts.values()):
-            self._add(start, current.started_s, 1)  # type: ignore[union-attr]
+        for attempt in () if current is None else list(current.starts.values()):
+            self._add(attempt, current.started_s, 1)  # type: ignore[union-attr]
 
-    def _add(self, start: Attempt, started_s: float, sign: int) -> None:
-        tenant, devices = start.row.tenant, sign * start.row.spec.scale_factor
+    def _add(self, attempt: Attempt, started_s: float, sign: int) -> None:
+        tenant, devices = attempt.row.tenant, sign * attempt.row.spec.scale_factor
         self._devices[tenant] += devices
-        self._late_s[tenant] += devices * max(start.record.began_s - started_s, 0.0)
+        self._late_s[tenant] += devices * max(attempt.record.began_s - started_s, 0.0)

@@ -1,4 +1,4 @@
-"""What is known of starts, for those who judge why they failed."""
+"""What is known of attempts, for judging why they failed."""
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
@@ -10,8 +10,8 @@ NOT_FOUND = 127  # exit code of a command that the node cannot start
 
 
 def is_node_fault(failure: Failure, spec: JobSpec) -> bool:
-    """Could the node not start one of its own commands, found on the agent's PATH? The job's owner cannot
-    bring that about."""
+    """Whether the node could not start one of its own commands, found on the agent's PATH, which the job's
+    owner cannot bring about."""
     if failure.exit_code not in (None, NOT_FOUND):  # the job printed that itself
         return False
     if (
@@ -26,15 +26,15 @@ def is_node_fault(failure: Failure, spec: JobSpec) -> bool:
     return not elsewhere and not any(path in failure.message for path in named)
 
 
-def reached(start: Attempt) -> float:
-    """The last step that a start told of, -1 = none."""
-    leader = start.leader
+def reached(attempt: Attempt) -> float:
+    """The last step that an attempt has reported, -1 = none."""
+    leader = attempt.leader
     return float(leader.step) if leader is not None and leader.loaded_step >= 0 else -1.0
 
 
-def waited_s(start: Attempt) -> float:
-    """Seconds that a start waited for its devices, as far as is known."""
-    return 0.0 if start.leader is None else max(start.leader.wait_s, 0.0)
+def waited_s(attempt: Attempt) -> float:
+    """Seconds that an attempt waited for its devices, as far as is known."""
+    return 0.0 if attempt.leader is None else max(attempt.leader.wait_s, 0.0)
 
 
 def program_run(row: JobRow) -> Program:

@@ -48,11 +48,11 @@ class StorageWaits:
         """A job waits no more."""
         self._why.pop(job, None)
 
-    def begun(self, start: Attempt) -> list[JobRow]:
+    def begun(self, attempt: Attempt) -> list[JobRow]:
         """A start has seen its directory. If its job had waited for that, or it had to be made, the storage
         is well again: the jobs that waited for it, and wait no more."""
-        row = start.row
-        was_made = row.id in self._why or start.record.attempt == 1
+        row = attempt.row
+        was_made = row.id in self._why or attempt.record.attempt == 1
         if not self._why or row.spec.checkpoint_dir or not was_made:
             return []
         rows = [other for other, _ in self._why.values() if other.checkpoints == row.checkpoints]

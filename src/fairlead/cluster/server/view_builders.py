@@ -87,9 +87,9 @@ class ViewBuilder:
         cluster = self._state
         row = cluster.registry.jobs.get(row.id, row)
         live = list(cluster.registry.live.get(row.id, ()))
-        start, holds = live[-1] if live else None, holder(live)
+        attempt, holds = live[-1] if live else None, holder(live)
         reporting = None if holds is None or holds.lost else holds  # also while it is being stopped
-        ends = start is None or start.stopping or start.lost
+        ends = attempt is None or attempt.stopping or attempt.lost
         running = None if ends else reporting  # while it moves, where it still is
         steps = row.steps
         latest = None if reporting is None else latest_status(cluster.fleet, reporting)
@@ -145,8 +145,8 @@ class ViewBuilder:
         reason = row.stall or self._obstacle(row) or self._directory(row) or reason
         reason = self._next_try(row, reason) or reason
         detained = self._silence(row) or self._detention.reason(row.id)
-        start = self._state.registry.newest(row.id)
-        if row.state in ON_DEVICES and start is not None and start.lost:
+        attempt = self._state.registry.newest(row.id)
+        if row.state in ON_DEVICES and attempt is not None and attempt.lost:
             return row.off_devices, None, detained or reason
         if over is not None and over.completed and not detained:  # paused just now, perhaps
             return "completed", over.time_s, row.reason if row.state in ON_DEVICES else ""
@@ -170,21 +170,21 @@ class ViewBuilder:
 
     def _silence(self, row: JobRow) -> str:
         """What is known of a job whose node is silent."""
-        start = self._state.registry.newest(row.id)
-        quiet = start is not None and not start.stopping and row.state in ON_DEVICES
-        return silence(self._state, start) if quiet and start is not None else ""
+        attempt = self._state.registry.newest(row.id)
+        quiet = attempt is not None and not attempt.stopping and row.state in ON_DEVICES
+        return silence(self._state, attempt) if quiet and attempt is not None else ""
 
     def _obstacle(self, row: JobRow) -> str:
         """What of its node keeps a job from starting there."""
-        start = self._state.registry.newest(row.id)
-        return "" if start is None else cannot_start(start.obstacles)
+        attempt = self._state.registry.newest(row.id)
+        return "" if attempt is None else cannot_start(attempt.obstacles)
 
     def _directory(self, row: JobRow) -> str:
         """What is wrong with the directory that a job saves to."""
-        start = self._state.registry.newest(row.id)
-        problems = {} if start is None else start.directory_problems
+        attempt = self._state.registry.newest(row.id)
+        problems = {} if attempt is None else attempt.directory_problems
         text = "; ".join(f"node {node}: {problem}" for node, problem in problems.items())
-        on_devices = start is not None and row.state in ON_DEVICES
+        on_devices = attempt is not None and row.state in ON_DEVICES
         return text or (last_save_failed(row, self._now()) if on_devices else "")
 
     def _now(self) -> float:
@@ -249,10 +249,10 @@ class ViewBuilder:
 
     def _held_devices(self, node: LiveNode) -> dict[int, tuple[int, ...]]:
         """Job -> devices of a node that it holds."""
-        starts = list(self._state.registry.on_node.get(node.name, {}).values())
+        attempts = list(self._state.registry.on_node.get(node.name, {}).values())
         return {
             s.row.id: tuple(d for rank in s.nodes[node.name] for d in rank.devices)
-            for s in starts
+            for s in attempts
             if s.ordered
         }
 
@@ -329,8 +329,8 @@ class ViewBuilder:
 
     def _obstacles(self, node: LiveNode) -> str:
         """What of a node keeps jobs from starting there."""
-        starts = list(self._state.registry.on_node.get(node.name, {}).values())
-        found = {s.obstacles[node.name]: None for s in starts if node.name in s.obstacles}
+        attempts = list(self._state.registry.on_node.get(node.name, {}).values())
+        found = {s.obstacles[node.name]: None for s in attempts if node.name in s.obstacles}
         return f"cannot start jobs: {'; '.join(found)}" if found else ""
 
 
