@@ -1,9 +1,14 @@
 """The boundary to HiGHS."""
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import highspy
 import numpy as np
 import pytest
 
 from fairlead.errors import SolveError
+from fairlead.model.arrays import Floats
 from fairlead.policies.solve.highs import (
     BASIC,
     INFINITY,
@@ -106,3 +111,25 @@ def test_a_program_without_columns_is_solved_by_nothing_if_its_rows_allow(lower:
     else:
         found = model.maximise()
         assert (found.objective, found.value.size, found.dual.tolist()) == (0.0, 0, [0.0])
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_other_code_may_have_used_highs_with_another_number_of_threads(threads: int) -> None:
+    """Each thread has a scheduler of HiGHS, which keeps the number that it began with."""
+    models = [HighsModel(program()), HighsModel(program())]
+
+    def solve_after_others() -> Floats:
+        highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+        highs.setOptionValue("output_flag", False)
+        highs.setOptionValue("threads", threads)
+        highs.addVar(0.0, 1.0)
+        assert highs.run() == highspy.HighsStatus.kOk
+        models[1].load()
+        return models[1].maximise().value
+
+    models[0].load()
+    with ThreadPoolExecutor(1) as fresh:
+        assert (
+            fresh.submit(solve_after_others).result().tolist()
+            == models[0].maximise().value.tolist()
+        )

@@ -129,7 +129,7 @@ class HighsModel:
         if cost is not None:
             columns = np.arange(len(cost), dtype=np.int32)
             _ok(highs.changeColsCost(len(cost), columns, -cost), "take the second cost")
-        highs.run()
+        self._run()
         status = highs.getModelStatus()
         ended = highspy.HighsModelStatus
         if status not in (ended.kOptimal, ended.kInfeasible, ended.kUnbounded):
@@ -153,6 +153,13 @@ class HighsModel:
         p = self._program
         return bool((p.row_lower <= 0).all() and (p.row_upper >= 0).all())
 
+    def _run(self) -> None:
+        """Where other code has used HiGHS in this thread before (CVXPY does), with as many threads as there
+        are cores, HiGHS refuses to run with one. With any number it runs, and these programs use one."""
+        if self._highs.run() == highspy.HighsStatus.kError:
+            self._highs.setOptionValue("threads", 0)
+            self._highs.run()
+
     def _run_robustly(self) -> Any:
         """From scratch, with scaling, presolve and the dual simplex, where the quick way ended without an
         answer: coefficients may differ by ten orders of magnitude. Returns HiGHS's status."""
@@ -160,7 +167,7 @@ class HighsModel:
         for name, value in _ROBUST_OPTIONS.items():
             highs.setOptionValue(name, value)
         highs.clearSolver()
-        highs.run()
+        self._run()
         for name in _ROBUST_OPTIONS:
             highs.setOptionValue(name, _OPTIONS[name])
         return highs.getModelStatus()
