@@ -23,9 +23,7 @@ DEFAULT_DIRECTORY = Path("~/.local/state/fairlead/up")
 def up(
     demo: Annotated[
         bool,
-        typer.Option(
-            "--demo", help="Eight jobs on simulated devices, a live table, a report, the end."
-        ),
+        typer.Option("--demo", help="Eight jobs on simulated devices, a live table, a report."),
     ] = False,
     devices: Annotated[
         str,
@@ -56,8 +54,8 @@ def up(
 ) -> None:
     """Start a server and an agent for this machine, and run them until Ctrl-C.
 
-    With --demo: a server and two agents with simulated devices, which share out four devices among eight
-    jobs; under a minute. Everything is ended, and what was temporary removed, also on Ctrl-C.
+    With --demo: a server and two agents, which share out four simulated devices among eight jobs in under a
+    minute. Everything is ended, and what was temporary removed, also on Ctrl-C.
     """
     if demo:
         _demo(state, policy, round_s, port)
