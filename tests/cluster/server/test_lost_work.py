@@ -99,3 +99,26 @@ def test_work_that_cannot_be_saved_is_weighed_in_preemption(
             return (float(learned.restart_s[0]) - usual_s) * factor
 
         assert cluster.do(cost_s) == pytest.approx(unkept_s)
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_warned"), [(FAILS, True), (f"RuntimeError{WOULD_LOSE} the work", False)]
+)
+def test_a_job_that_has_not_tried_to_save_since_is_warned_of_what_others_found(
+    tmp_path: Path, problem: str, is_warned: bool
+) -> None:
+    """They share the storage. A job whose own ``save`` fails says nothing of that."""
+    with engine_nodes(tmp_path, 2.0) as cluster:
+        one, two = cluster.node("a"), cluster.node("b")
+        one.register()
+        _trains(cluster, one, problem)
+        two.register()
+        job = _trains(cluster, two, "")
+        lost = cluster.service.pause(ADMIN, job)
+        assert bool(lost) is is_warned
+        for text in lost:
+            begin = (
+                f"job {job}: its last 340 steps, since step 100, are lost unless it can save now: "
+            )
+            assert text.startswith(f"{begin}of another job, its last save failed ")
+            assert text.endswith(f" ago: {WHY}")

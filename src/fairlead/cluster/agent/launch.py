@@ -19,7 +19,13 @@ from fairlead.cluster.agent.runtimes import (
 from fairlead.cluster.agent.script_imports import Script, find_script
 from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
 from fairlead.cluster.agent.zygote import can_fork, neighbours
-from fairlead.cluster.protocol.messages import Assignment, DirectoryTrouble, Rank
+from fairlead.cluster.protocol.messages import (
+    NO_CHECKPOINTS,
+    NO_DIRECTORY,
+    Assignment,
+    DirectoryTrouble,
+    Rank,
+)
 from fairlead.errors import ConfigError
 
 _START_LIMIT_S = 60.0
@@ -225,12 +231,12 @@ def _check_not_away(path: Path, kept_steps: int) -> None:
     moved, or on storage that is not mounted, whose mount point is an empty directory. One that the job has
     used, or its owner has prepared, has a lock in it, whatever else was removed."""
     if not path.exists():
-        away = f"is gone, with {kept_steps} steps (put it back, or make it with an empty file"
+        away = f"{NO_DIRECTORY} {kept_steps} steps (put it back, or make it with an empty file"
     elif any(name == LOCK or name.startswith(STEP) for name in os.listdir(path)):
         return
     else:
         away = (
-            f"has no checkpoints any more, with {kept_steps} steps gone (mount its storage, or put them "
+            f"{NO_CHECKPOINTS} {kept_steps} steps gone (mount its storage, or put them "
             "back, or make an empty file"
         )
     why = f"{away} {LOCK!r} in it to begin anew)"

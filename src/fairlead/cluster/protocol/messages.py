@@ -35,6 +35,8 @@ EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
 AGENT_LEAVES = "agent leaves"
 ORPHANED = "the process that owned the ranks died"
 WOULD_LOSE = ": a stop would lose"  # in a ``directory_problem``, before what it would
+# How what is told of a checkpoint directory begins if the checkpoints of a job that has saved are not there.
+NO_DIRECTORY, NO_CHECKPOINTS = "is gone, with", "has no checkpoints any more, with"
 SPAWNER_STALLED = "the process that owned the ranks stood still"
 LARGEST_LOG = 256 << 10  # bytes in a LogChunk
 ASSIGNMENT_BYTES = 256 << 10  # no Assignment is larger: its texts 128 KiB (JOB_BYTES), paths 80 KiB

@@ -1,18 +1,24 @@
 """What a stop loses: the work of jobs that cannot save it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fairlead.cluster.protocol.messages import WOULD_LOSE
-from fairlead.cluster.server.attempts import Attempt
-from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.attempts import Attempt, JobRegistry
+from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now
 from fairlead.cluster.server.save_failures import last_save_failed
+from fairlead.cluster.store.failures import tells_of_storage
+
+RECENT_S = 600.0  # for which a save that failed says something of the storage of others
 
 
-def lost_work(fleet: Fleet, attempts: Iterable[Attempt], now_s: float) -> list[str]:
+def lost_work(
+    state: ClusterState, attempts: Iterable[Attempt], waits: Mapping[str, str]
+) -> list[str]:
     """A sentence without a full stop for each of these attempts that would lose work if it were stopped now,
-    in order of jobs. now_s: cluster's time."""
-    found = {one.row.id: _lost_by(fleet, one, now_s) for one in attempts}
+    in order of jobs. waits: directory -> why jobs wait for its storage."""
+    troubles = _shared_troubles(state.registry, waits, state.now_s())
+    found = {one.row.id: _lost_by(state, one, troubles) for one in attempts}
     return [f"job {job}: {text}" for job, text in sorted(found.items()) if text]
 
 
@@ -24,9 +30,29 @@ def why_not_saved(attempt: Attempt) -> str:
     return "" if attempt.row.spec.unmanaged else problem.partition(WOULD_LOSE)[0]
 
 
-def _lost_by(fleet: Fleet, attempt: Attempt, now_s: float) -> str:
+def _shared_troubles(
+    registry: JobRegistry, waits: Mapping[str, str], now_s: float
+) -> dict[str, str]:
+    """Directory that jobs share -> why some cannot save there. One that has not tried to since then does not
+    know it yet."""
+    found = {
+        directory: f"other jobs wait for its storage ({why})" for directory, why in waits.items()
+    }
+    for row in list(registry.jobs.values()):
+        failure = row.save_failure
+        if failure is None or not row.checkpoints or row.spec.checkpoint_dir or not row.open:
+            continue
+        if now_s - failure.at_s <= RECENT_S and tells_of_storage(failure.why):
+            found.setdefault(row.checkpoints, f"of another job, {last_save_failed(row, now_s)}")
+    return found
+
+
+def _lost_by(state: ClusterState, attempt: Attempt, troubles: Mapping[str, str]) -> str:
+    fleet, spec = state.fleet, attempt.row.spec
     status = latest_status(fleet, attempt)
-    why = why_not_saved(attempt) or last_save_failed(attempt.row, now_s)
+    why = why_not_saved(attempt) or last_save_failed(attempt.row, state.now_s())
+    if not why and not spec.unmanaged and not spec.checkpoint_dir:
+        why = troubles.get(attempt.row.checkpoints, "")
     runs = status is not None and status.state == "running"
     if not why or not runs or attempt.stopping or attempt.lost or not attempt.ordered:
         return ""

@@ -219,9 +219,8 @@ class Service:
         if row.state == "paused":
             return []
         engine = self.engine
-        lost = lost_work(
-            engine.state.fleet, engine.state.registry.live.get(row.id, ()), engine.state.now_s()
-        )
+        waits = engine.parts.jobs.retries.storage.reasons()
+        lost = lost_work(engine.state, engine.state.registry.live.get(row.id, ()), waits)
         row.state, row.reason = "paused", "paused by its owner"
         engine.state.registry.dirty_jobs.add(row.id)
         self.forecasting.forecaster.track_record.interrupted(row.id)
@@ -363,9 +362,8 @@ class Service:
 
         def run() -> list[str]:
             state = self.engine.state
-            lost = lost_work(
-                state.fleet, state.registry.on_node.get(node, {}).values(), state.now_s()
-            )
+            waits = self.engine.parts.jobs.retries.storage.reasons()
+            lost = lost_work(state, state.registry.on_node.get(node, {}).values(), waits)
             self.engine.parts.nodes.service.drain(node, True)
             return lost
 

@@ -2,13 +2,23 @@
 is the operator's, whatever is the matter with it. One that a job has named is its owner's: a path that can
 never be made is the job's fault, storage that is out of order is not."""
 
+import errno
+import os
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.messages import DirectoryTrouble, Failure
+from fairlead.cluster.protocol.messages import (
+    NO_CHECKPOINTS,
+    NO_DIRECTORY,
+    DirectoryTrouble,
+    Failure,
+)
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.store.rows import JobRow
+
+_NO_ROOM = frozenset(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
 
 
 def directory_trouble(failure: Failure | None, spec: JobSpec) -> DirectoryTrouble:
@@ -25,11 +35,35 @@ def failed_for_storage(attempt: Attempt) -> bool:
     return directory_trouble(attempt.root_failure()[1], attempt.row.spec) == "out_of_order"
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A job that waits, and what its last try said."""
+
+    row: JobRow
+    why: str
+
+    @property
+    def of_its_folder(self) -> bool:
+        """Whether its checkpoints are away: what others do says nothing of them."""
+        return self.why.startswith((NO_DIRECTORY, NO_CHECKPOINTS))
+
+    @property
+    def for_room(self) -> bool:
+        """Whether others that find their checkpoints may lack it as well."""
+        return self.why in _NO_ROOM
+
+    @property
+    def trouble(self) -> str:
+        """For the operator."""
+        place = self.row.checkpoint_dir if self.of_its_folder else self.row.checkpoints
+        return f"{place or 'the directory of checkpoints'}: {self.why}"
+
+
 class StorageWaits:
     """Jobs that wait for the cluster's own directory. On the driver's thread; ``trouble`` on any."""
 
     def __init__(self) -> None:
-        self._why: dict[int, tuple[JobRow, str]] = {}  # job -> what its last try said
+        self._waiting: dict[int, _Waiting] = {}  # by job
 
     def recover(self, rows: Iterable[JobRow]) -> None:
         """After a restart of the server."""
@@ -39,40 +73,58 @@ class StorageWaits:
 
     def add(self, row: JobRow) -> None:
         """The last start of a job has failed for storage."""
-        for job in [job for job, (other, _) in self._why.items() if not other.open]:
-            del self._why[job]
+        for job in [job for job, other in self._waiting.items() if not other.row.open]:
+            del self._waiting[job]
         if not row.spec.checkpoint_dir:
-            self._why[row.id] = row, row.recent_failures[-1].reason.rpartition(": ")[2]
+            why = row.recent_failures[-1].reason.rpartition(": ")[2]
+            self._waiting[row.id] = _Waiting(row, why)
 
     def discard(self, job: int) -> None:
         """A job waits no more."""
-        self._why.pop(job, None)
+        self._waiting.pop(job, None)
 
     def begun(self, attempt: Attempt) -> list[JobRow]:
-        """A start has seen its directory. If its job had waited for that, or it had to be made, the storage
-        is well again: the jobs that waited for it, and wait no more."""
+        """A start has seen its directory, so the storage is well again: the jobs that waited for it, and wait
+        no more. For room, and for folders that are away, it is only if its job had waited for that as well,
+        or its folder had to be made."""
         row = attempt.row
-        was_made = row.id in self._why or attempt.record.attempt == 1
-        if not self._why or row.spec.checkpoint_dir or not was_made:
+        if not self._waiting or row.spec.checkpoint_dir:
             return []
-        rows = [other for other, _ in self._why.values() if other.checkpoints == row.checkpoints]
-        for other in rows:
-            del self._why[other.id]
-        return [other for other in rows if other is not row and other.open]
+        was_made = row.id in self._waiting or attempt.record.attempt == 1
+        seen = was_made or not row.spec.unmanaged
+        found = [
+            other
+            for other in self._waiting.values()
+            if other.row.checkpoints == row.checkpoints
+            and (was_made or (seen and not other.of_its_folder and not other.for_room))
+        ]
+        for other in found:
+            del self._waiting[other.row.id]
+        return [other.row for other in found if other.row is not row and other.row.open]
+
+    def reasons(self) -> dict[str, str]:
+        """Directory -> why jobs wait for its storage, not only for their own folders in it."""
+        return {
+            one.row.checkpoints: one.why
+            for one in list(self._waiting.values())
+            if one.row.open and not one.of_its_folder
+        }
 
     @property
     def trouble(self) -> str:
         """What the operator is to be told, without a full stop; "" = nothing."""
         found = [
-            (row.checkpoints, why)
-            for row, why in list(self._why.values())
-            if row.open and row.state != "paused"
+            one
+            for one in list(self._waiting.values())
+            if one.row.open and one.row.state != "paused"
         ]
         if not found:
             return ""
-        (directory, why), _ = Counter(found).most_common(1)[0]
-        jobs = f"{len(found)} job{'s wait' if len(found) > 1 else ' waits'}"
-        return f"{directory or 'the directory of checkpoints'}: {why}; {jobs} for it"
+        ((said, count),) = Counter(one.trouble for one in found).most_common(1)
+        jobs = f"{len(found)} jobs wait" if len(found) > 1 else "1 job waits"
+        if count < len(found):
+            return f"{said}; {jobs} for checkpoints, {count} of them for these"
+        return f"{said}; {jobs} for it"
 
 
 def _waits(row: JobRow) -> bool:

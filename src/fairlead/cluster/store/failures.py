@@ -111,8 +111,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def names_storage(self) -> bool:
         """Whether storage may be to blame, which other nodes may share."""
-        text = self.reason.lower()
-        return self.of_storage or any(words in text for words in STORAGE_ERROR_WORDS)
+        return self.of_storage or tells_of_storage(self.reason)
 
     @property
     def user(self) -> str:
@@ -124,6 +123,11 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Whether it is an error that a healthy node does not cause."""
         text = self.reason.lower()
         return any(words in text for words in NODE_ERROR_WORDS)
+
+
+def tells_of_storage(text: str) -> bool:
+    """Whether a sentence about an error says that storage may be to blame."""
+    return any(words in text.lower() for words in STORAGE_ERROR_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
