@@ -1,5 +1,6 @@
 """Options of ``fairlead serve`` on their way to the server."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,9 @@ from typing import Any
 import pytest
 
 from fairlead.cli.main import main
+from fairlead.cluster.server import kernel_compiler
 from fairlead.cluster.server.options import LiveOptions
+from fairlead.model import jit
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[LiveOptions]:
@@ -38,3 +41,32 @@ def test_a_witness_that_is_no_name_of_a_node_is_refused(
 ) -> None:
     assert serve(monkeypatch, "--ignore-witness", "a b") == []
     assert "ignore-witness 'a b': must be 1 to 64 letters" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_told_before_kernels_are_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def compiles(*_: object) -> None:
+        raise AssertionError("compiles before it has looked")
+
+    monkeypatch.setattr(jit, "needs_compilation", lambda: True)
+    monkeypatch.setattr(kernel_compiler, "_compile_in_child", compiles)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SystemExit) as ended:
+            main(["serve", "--state", "nowhere", "--port", str(port), "--agent-port", "0"])
+    assert ended.value.code == 2
+    told = f"127.0.0.1:{port}: cannot listen there (Address already in use)"
+    assert told in capsys.readouterr().err
+    assert not Path("nowhere").exists()
+
+
+def test_devices_that_are_none_are_told_before_a_cluster_is_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["up", "--devices", "x", "--state", str(tmp_path / "up")])
+    assert ended.value.code == 2
+    told = "fairlead: --devices: expected nvml or TYPE=NUMBER as v100=4, got 'x'\n"
+    assert capsys.readouterr().err == told
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from fairlead.errors import ConfigError
 from fairlead.model.limits import MAX_SEED
 
 if TYPE_CHECKING:
-    from fairlead.cluster.server.server import Server
+    from fairlead.cluster.server.server import Listening, Server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +169,26 @@ def serve(
         file=sys.stderr,
         flush=True,
     )
-    compile_in_child(jit.modules_with_kernels())  # no solve and no round shall wait for it
+    # No solve and no round shall wait for it.
+    compile_in_child(jit.modules_with_kernels(), lambda: _check_ports(listening))
     asyncio.run(run(state, options, listening, lambda server: _ready(server, ready_fd)))
+
+
+def _check_ports(listening: "Listening") -> None:
+    """Raises ConfigError where another process has one of the ports. Not at each start: the front of a server
+    that was killed may have them for a moment longer."""
+    for port in filter(None, (listening.http_port, listening.agent_port)):
+        try:
+            family, _, _, _, address = socket.getaddrinfo(
+                listening.host, port, type=socket.SOCK_STREAM
+            )[0]
+            with socket.socket(family, socket.SOCK_STREAM) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.bind(address)
+                tried.listen()
+        except OSError as problem:
+            where = f"[{listening.host}]" if ":" in listening.host else listening.host
+            raise ConfigError(f"{where}:{port}: cannot listen there ({problem.strerror})") from None
 
 
 def _ready(server: "Server", ready_fd: int | None) -> None:

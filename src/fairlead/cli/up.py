@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cluster.agent.devices import parse_devices
 from fairlead.cluster.local import LocalCluster
 from fairlead.errors import ConfigError, FairleadError
 
@@ -60,6 +61,8 @@ def up(
     if demo:
         _demo(state, policy, round_s, port)
         return
+    if devices not in ("", "nvml"):
+        parse_devices(devices)  # before a server has been started for it
     agent = ("--devices", devices, "--prefork", prefork)
     serve = (
         "--port",

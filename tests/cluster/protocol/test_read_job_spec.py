@@ -76,7 +76,18 @@ def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
         ("a.json", "{", "a.json: is not JSON"),
         ("a.json", "[1]", "a.json: expected a table of fields, got [1]"),
         ("a.json", '{"command": ' + "[" * 100_000, "a.json: is nested too deeply"),
-        ("a.toml", "total_steps = 1", "missing required field command"),
+        ("a.toml", "total_steps = 1", "a.toml: command: is missing"),
+        (
+            "a.toml",
+            "command = 3\ntotal_steps = 9",
+            "a.toml: command: expected one string or a list of words, got 3",
+        ),
+        (
+            "a.json",
+            '{"command": {"a": 1}, "total_steps": 9}',
+            "a.json: command: expected one string or a list of words, got {'a': 1}",
+        ),
+        ("a.toml", runs_in("retry_on = 3"), "a.toml: retry_on: expected a list, got 3"),
         (
             "a.toml",
             'command = "a"\ntotal_steps = "9"',

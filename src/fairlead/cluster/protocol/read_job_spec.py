@@ -56,6 +56,7 @@ CHOICES = {"on_stall": "'restart' or 'report'", "prefork": "true, false or 'auto
 FIELD_OF_JOB = re.compile(
     r"(?:\w*\[[\d.]+\]\.)?(\w+)"
 )  # a field, of one of several jobs or the only one
+MISSING = re.compile(r"object missing required field (\w+)")
 UNKNOWN = re.compile(r"object contains unknown field (.*)", re.IGNORECASE)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
@@ -72,8 +73,13 @@ def read_spec(path: str | Path) -> JobSpec:
     if not isinstance(content, dict):
         raise InputError(f"{path}: expected a table of fields, got {shown(content)}")
     for name in ("command", "container"):
-        if isinstance(content.get(name), str):
-            content[name] = _words(str(path), name, content[name])
+        given = content.get(name, [])
+        if isinstance(given, str):
+            content[name] = _words(str(path), name, given)
+        elif not isinstance(given, list):
+            raise InputError(
+                f"{path}: {name}: expected one string or a list of words, got {shown(given)}"
+            )
     content.setdefault("name", path.stem)
     try:
         spec = msgspec.convert(content, JobSpec)
@@ -122,14 +128,17 @@ def describe_error(
         return "JSON is malformed: it is cut off, or has half of a surrogate pair"
     if path.endswith("[...]"):
         path = _failing_key(path, text, content)
+    field = path[1:].lstrip(".") if path.startswith("$") else ""
+    if missing := MISSING.fullmatch(text):
+        return f"{field}{'.' * bool(field)}{missing[1]}: is missing"
     if not path.startswith("$"):
         return text
-    field = path[1:].lstrip(".")
     of_a_job = FIELD_OF_JOB.fullmatch(field)
     if of_a_job and (allowed := CHOICES.get(of_a_job[1])):
         found = _at(path, content)
         return f"{field}: must be {allowed}" + ("" if found is None else f", got {shown(found)}")
     text = text.replace("expected bool", "expected true or false")
+    text = text.replace("expected array", "expected a list")
     if ", got " in text:
         found = _at(path, content)
         text = text if found is None else f"{text.partition(', got ')[0]}, got {shown(found)}"

@@ -3,19 +3,20 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from fairlead.model import jit
 from fairlead.model.child_signals import end_with_parent, interrupts_blocked
 
 
-def compile_in_child(modules: Sequence[str]) -> None:
+def compile_in_child(modules: Sequence[str], before: Callable[[], None] = lambda: None) -> None:
     """As ``jit.prepare``, for the kernels of these modules, by another process where those can be kept that
-    are not; it ends with this one."""
+    are not; it ends with this one. before: called where something has to be compiled, which takes minutes."""
     for name in modules:
         import_module(name)
     if jit.needs_compilation():
+        before()
         _compile_in_child(modules)
     jit.prepare()  # where nothing can be kept
 

@@ -140,7 +140,8 @@ def _later(job: JobView) -> Section:
     """What stands in for the story until it is there."""
     whole = address(f"/jobs/{job.id}", all=1)
     without = tag("noscript", link(whole, "Show why it is here and when it will end"))
-    waiting = tag("p", "The forecast is being made.", class_="note", data_later=True)
+    # Only a script would ever put something else in its place.
+    waiting = tag("p", "The forecast is being made.", class_="note", data_later=True, hidden=True)
     return Section("story", EXPLANATION_TITLE, join(waiting, without), SLOW)
 
 

@@ -125,6 +125,7 @@
     setTimeout(turn, now ? 0 : seconds * 1000);
   }
 
+  for (const wait of document.querySelectorAll("[data-later]")) wait.hidden = false;
   for (const part of document.querySelectorAll("section[id]")) told.set(part.id, part.outerHTML);
   enliven(document);
   for (const kind of ["fast", "slow"]) {
