@@ -1,7 +1,9 @@
 import errno
+import shutil
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -155,4 +157,40 @@ def test_a_folder_that_cannot_be_listed_is_not_an_empty_one(store: Checkpoints) 
     store.directory.rename(store.directory.with_suffix(".away"))
     with pytest.raises(FileNotFoundError):
         store.newest()
+    store.unlock()
+
+
+@pytest.fixture
+def mounted(folder: Path) -> Iterator[Callable[[], None]]:
+    """Mounts a small file system on the folder. Skips where that is not permitted."""
+    folder.mkdir(exist_ok=True)
+    count = 0
+
+    def mount() -> None:
+        nonlocal count
+        words = ("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder))
+        if shutil.which("mount") is None or subprocess.run(words, capture_output=True).returncode:
+            pytest.skip("no file system can be mounted here")
+        count += 1
+
+    yield mount
+    for _ in range(count):
+        subprocess.run(("umount", "-l", str(folder)), capture_output=True)
+
+
+def test_nothing_is_saved_below_a_mount_point(folder: Path, mounted: Callable[[], None]) -> None:
+    mounted()
+    store = Checkpoints(folder)
+    assert store.lock()
+    save(store, 5)
+    subprocess.run(("umount", "-l", str(folder)), check=True)
+    for refused in (lambda: store.begin(9), store.steps):
+        with pytest.raises(OSError, match="is not mounted any more"):
+            refused()
+    assert list(folder.iterdir()) == []
+    mounted()  # another one, in which the job has been
+    (folder / "lock").touch()
+    save(store, 9)
+    assert store.steps() == [9]
+    assert not Checkpoints(folder).lock(), "it holds the lock that others look at"
     store.unlock()

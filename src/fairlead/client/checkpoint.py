@@ -79,6 +79,7 @@ class Checkpoints:
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
         self._lock = -1
+        self._device = -1  # of the file system on which it was locked
 
     def lock(self) -> bool:
         """Take the folder for this process. False: another one has it. Raises OSError."""
@@ -92,6 +93,7 @@ class Checkpoints:
                 return False
             raise
         self._lock = lock
+        self._device = self.directory.stat().st_dev
         self._sweep()
         return True
 
@@ -124,10 +126,12 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Of the checkpoints that are there, newest first, whether they are whole or not. Raises OSError."""
+        self._check_mounted()
         return [int(path.name.rpartition("-")[2]) for path in self._list()]
 
     def begin(self, step: int) -> Path:
         """A folder for the parts of a new checkpoint. Raises OSError."""
+        self._check_mounted()
         partial = self.directory / f".{_name(step)}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
@@ -153,6 +157,17 @@ class Checkpoints:
     def discard(self, partial: Path) -> None:
         """Forget a checkpoint that cannot be finished."""
         shutil.rmtree(partial, ignore_errors=True)
+
+    def _check_mounted(self) -> None:
+        """What is saved below the mount point of storage that was unmounted meanwhile would be out of sight
+        as soon as it is mounted again. Raises OSError."""
+        if self._lock < 0 or self.directory.stat().st_dev == self._device:
+            return
+        if not (self.directory / LOCK).exists():
+            raise OSError(errno.ENODEV, "is not mounted any more", str(self.directory))
+        self.unlock()  # mounted again: the lock is on what was there before
+        if not self.lock():
+            raise OSError(errno.EBUSY, "another process of this job has it", str(self.directory))
 
     def _prune(self, step: int) -> None:
         """Keep the newest two. What is of later steps than the newest did not hold when it was loaded."""

@@ -330,7 +330,8 @@ class RankZero:
         except (
             OSError
         ):  # they are away, or the storage is out of order: that is not that there are none
-            return f"the one of step {self._saved_step}{_UNSEEN}"
+            step = self._saved_step
+            return f"the one of step {step}{_UNSEEN}" if step else "there is none"
         if self._saved_step not in steps:
             self._saved_step = max(steps, default=0)
         step = self._saved_step

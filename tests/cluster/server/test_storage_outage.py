@@ -1,7 +1,9 @@
 """The storage that all nodes share is out of order for a while: no job and no node is to blame."""
 
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -184,11 +186,51 @@ def read_only_job(directory: Path, flag: Path, name: str, **more: object) -> Job
     return JobSpec(**given)  # type: ignore[arg-type]
 
 
+@contextmanager
+def small_file_system(directory: Path) -> Iterator[Callable[[str], None]]:
+    """Mounted on a directory; what is yielded sets options of it. Skips where that is not permitted."""
+
+    def mount(*words: str) -> bool:
+        command = ("mount", *words, str(directory))
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def remount(options: str) -> None:
+        assert mount("-o", f"remount,{options}")
+
+    if shutil.which("mount") is None or not mount("-t", "tmpfs", "-o", "size=1m", "tmpfs"):
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield remount
+    finally:
+        subprocess.run(("umount", "-l", str(directory)), check=True)
+
+
+def test_a_file_system_that_is_read_only_for_a_while_costs_no_step(tmp_path: Path) -> None:
+    with (
+        cluster_with_storage(tmp_path) as (_, client, checkpoints),
+        small_file_system(checkpoints) as remount,
+    ):
+        (job,) = client.submit([saving_job(tmp_path, 1)])
+        until(lambda: client.job(job).steps > 5, LIMIT_S)
+        client.pause(job)
+        until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)
+        remount("ro")
+        client.resume(job)
+        until(lambda: client.job(job).starts >= 3, LIMIT_S, "more than one try")
+        until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
+        assert client.job(job).reason.endswith("': Read-only file system")
+        remount("rw")
+        until(lambda: client.job(job).state == "completed", LIMIT_S)
+        assert client.job(job).failures == 0
+        done = [int(line) for line in (tmp_path / "done").read_text().splitlines()]
+        assert done == list(range(400)), "no step was done twice"
+
+
 @pytest.mark.parametrize("own_directory", [False, True])
 def test_storage_that_became_read_only_is_no_failure_of_its_jobs(
     tmp_path: Path, own_directory: bool
 ) -> None:
-    """Their folders are there already."""
+    """Their folders are there already. No file system is mounted: the jobs' own calls fail."""
     flag = tmp_path / "read_only"
     with cluster_with_storage(tmp_path) as (_, client, checkpoints):
         specs = [
