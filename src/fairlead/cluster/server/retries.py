@@ -196,15 +196,18 @@ class Retries:
 
     def _trained_s(self, attempt: Attempt) -> float:
         """Seconds for which a start that has ended trained, as far as is known, with the time until its first
-        step; 0 = it did not, or nobody knows. The time for which its node was silent is none of it."""
+        step; 0 = it did not, or nobody knows. The time for which its node was silent is none of it, nor that
+        for which it stood still."""
         if attempt.row.spec.unmanaged:  # whether it trained or only ran nobody knows, if it failed
             return 0.0 if attempt.failure() else self._worked_s(attempt)
         if attempt.record.trained_s is None:
             return 0.0
-        silent_s = 0.0
-        if attempt.lost:
+        leader, still_s, silent_s = attempt.leader, 0.0, 0.0
+        if leader is not None and _stood_still(attempt):
+            still_s = max(leader.step_age_s, 0.0)
+        if attempt.lost or still_s:
             silent_s = max(self._state.fleet.monotonic() - attempt.last_report_s, 0.0)
-        return self._state.now_s() - attempt.record.began_s - silent_s
+        return self._state.now_s() - attempt.record.began_s - silent_s - still_s
 
     def ended(self, attempt: Attempt, reason: str) -> None:
         """A start is over and booked. reason: why it failed, "" = it did not."""
@@ -454,6 +457,12 @@ class Retries:
     def _in_core(self, job: int) -> bool:
         row = self._state.registry.jobs.get(job)
         return row is not None and row.open and job not in self._admission.unplaced
+
+
+def _stood_still(attempt: Attempt) -> bool:
+    """Whether an attempt that has ended was ended for a hang, or was one when it was told to stop."""
+    _, failure = attempt.root_failure()
+    return attempt.stalled or (failure is not None and failure.kind == "stalled")
 
 
 def failures_in_a_row(row: JobRow) -> int:
