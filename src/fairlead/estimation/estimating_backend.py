@@ -141,6 +141,7 @@ class EstimatingBackend:
                     event.rate,
                     event.colocated_job_types,
                     event.colocated_rate,
+                    event.pairs,
                 )
                 table = self.throughputs.learned(*columns)
                 self.throughputs = table

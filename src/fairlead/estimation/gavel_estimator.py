@@ -170,8 +170,8 @@ class GavelEstimator:
         table, n = self._table, len(self._table.job_types)
         pair = (
             np.zeros((n, n, len(table.slots)))
-            if table.colocated_rate is None
-            else table.colocated_rate
+            if table.pair_rates is None
+            else np.asarray(table.pair_rates)
         )
         self._slowdown = _slowdown(table.rate, pair)
         best = pair.max(axis=2, initial=0.0)

@@ -144,8 +144,8 @@ class Pairs:
         there = np.array([r is not None for r in row], np.bool_)
         solo = table.rate[at][:, None, :]
         pair = np.zeros((len(job_types), len(job_types), len(table.slots)))
-        if table.colocated_rate is not None:
-            pair = table.colocated_rate[np.ix_(at, at)]
+        if table.pair_rates is not None:
+            pair = table.pair_rates[np.ix_(at, at)]
         can = (pair > 0) & (solo > 0) & there[:, None, None] & there[None, :, None]
         listed = np.full(pair.shape, np.nan)
         listed[can] = np.log((pair / np.where(solo > 0, solo, 1.0))[can])
@@ -184,7 +184,7 @@ class Pairs:
         slowing has changed, as in ``Beliefs``. names: (beliefs,) all, of these job types, rate: (beliefs,
         slots) alone; belief: those that are announced anew."""
         none: Ints = np.zeros((0, 2), np.int64)
-        if not self._learned or self._table.colocated_rate is None:
+        if not self._learned or self._table.pair_rates is None:
             return none, np.zeros((0, rate.shape[1], 2))
         row, _ = self.rows(job_types, [])
         used = np.unique(row)

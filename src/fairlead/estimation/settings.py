@@ -48,5 +48,8 @@ def known_part(table: Throughputs, part: float, seed: int) -> Throughputs | None
     if not rows:
         return None
     pair = None if table.colocated_rate is None else table.colocated_rate[np.ix_(rows, rows)]
+    classed = None if table.classed is None else table.classed.rows(np.array(rows, np.int64))
     job_types = tuple(table.job_types[i] for i in rows)
-    return replace(table, job_types=job_types, rate=table.rate[rows], colocated_rate=pair)
+    return replace(
+        table, job_types=job_types, rate=table.rate[rows], colocated_rate=pair, classed=classed
+    )

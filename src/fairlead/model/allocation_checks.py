@@ -12,6 +12,7 @@ from fairlead.model.allocation_sums import keys_of, tally, throughput
 from fairlead.model.argument_checks import check_arguments, instance_of
 from fairlead.model.array_checks import as_numbers
 from fairlead.model.arrays import Floats, Ints
+from fairlead.model.pair_rates import pair_table
 from fairlead.model.snapshot import Snapshot
 
 S = TypeVar("S", bound=np.generic)
@@ -143,9 +144,6 @@ def effective_throughput(allocation: Allocation, snapshot: Snapshot) -> Floats:
     """Return (jobs,) effective throughput in steps/s: rate times share, alone and in pairs. Raises
     AllocationError where the allocation does not go with the snapshot: shapes, jobs, pairs."""
     _check_types("effective_throughput", allocation, snapshot)
-    colocated_rate = (
-        np.zeros((0, 0, 0)) if snapshot.colocated_rate is None else snapshot.colocated_rate
-    )
     groups, share, _ = _checked(allocation, snapshot)
     if snapshot.colocated_rate is None and groups.shape[1] > 1:
         pair = np.flatnonzero(groups[:, 1] >= 0)
@@ -159,7 +157,7 @@ def effective_throughput(allocation: Allocation, snapshot: Snapshot) -> Floats:
         share,
         _own(snapshot.solo_rate),
         _own(snapshot.job_type),
-        _own(colocated_rate),
+        pair_table(snapshot.colocated_rate),
     )
 
 

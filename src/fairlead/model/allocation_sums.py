@@ -8,6 +8,7 @@ import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
+from fairlead.model.pair_rates import PairTable, rate_beside
 
 
 def tally(
@@ -24,12 +25,16 @@ def tally(
 
 
 def throughput(
-    jobs: Ints, groups: Ints, share: Floats, rate: Floats, job_type: Ints, colocated_rate: Floats
+    jobs: Ints,
+    groups: Ints,
+    share: Floats,
+    rate: Floats,
+    job_type: Ints,
+    pairs: PairTable,
 ) -> Floats:
-    """(jobs,) steps/s: rate times share, alone and in pairs. rate: (jobs, slots) alone; beside: (job types,
-    job types, slots) of the first beside the second."""
+    """(jobs,) steps/s: rate times share, alone and in pairs. rate: (jobs, slots) alone."""
     total = np.zeros(len(jobs))
-    _throughput(jobs, groups, share, rate, job_type, colocated_rate, total)
+    _throughput(jobs, groups, share, rate, job_type, pairs, total)
     return total
 
 
@@ -103,16 +108,14 @@ def _tally(
         used[accelerator_of_slot[t]] += by_slot[t]
 
 
-@kernel(
-    "void(i8[::1], i8[:,::1], f8[:,::1], f8[:,::1], i8[::1], Array(f8, 3, 'C', readonly=True), f8[::1])"
-)
+@kernel("void(i8[::1], i8[:,::1], f8[:,::1], f8[:,::1], i8[::1], PairTable, f8[::1])")
 def _throughput(
     jobs: Ints,
     groups: Ints,
     share: Floats,
     rate: Floats,
     job_type: Ints,
-    colocated_rate: Floats,
+    pairs: PairTable,
     total: Floats,
 ) -> None:
     without_gaps = _without_gaps(jobs)
@@ -127,7 +130,7 @@ def _throughput(
         else:
             for t in range(share.shape[1]):
                 if share[u, t] != 0:  # a pair is mostly on one slot type
-                    mine += colocated_rate[job_type[a], job_type[b], t] * share[u, t]
-                    yours += colocated_rate[job_type[b], job_type[a], t] * share[u, t]
+                    mine += rate_beside(pairs, job_type[a], job_type[b], t) * share[u, t]
+                    yours += rate_beside(pairs, job_type[b], job_type[a], t) * share[u, t]
             total[b] += yours
         total[a] += mine

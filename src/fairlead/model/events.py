@@ -9,6 +9,7 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.job import Job, JobId
 from fairlead.model.job_type import JobType
+from fairlead.model.pair_rates import LearnedPairs
 from fairlead.model.plan import PlannerAnswer, Schedule
 
 
@@ -165,6 +166,7 @@ class JobTypesLearned:
         # beside it
         None
     )
+    pairs: LearnedPairs | None = None  # what they are beside others, by class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

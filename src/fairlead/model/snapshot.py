@@ -62,7 +62,8 @@ class Snapshot:
     rate: Floats  # (groups, slots, width) steps/s of each member; 0 = cannot run there
     colocated_rate: (
         Floats | None
-    )  # (job_types, job_types, slots) steps/s of the first job type beside the second
+    )  # (job_types, job_types, slots) steps/s of the first job type beside the second; ``PairRates``, which
+    # are indexed in the same way, where stating one for each pair would be too much
     received_s: Floats  # (groups, slots) run time since the accounts were last settled
     deficit_s: Floats  # (groups, slots) time owed from before that
     allocated_s: Floats  # (slots,) sum of received_s over job groups, those that have left included

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -11,18 +12,21 @@ from fairlead.model.argument_checks import (
     array_of,
     check_arguments,
     check_fields,
+    instance_of,
     list_of,
     or_none,
 )
 from fairlead.model.arrays import Bools, Floats, Ints, frozen
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job_type import JobType
+from fairlead.model.pair_rates import LearnedPairs, PairRates
 
 _TYPES = {
     "slots": list_of(SlotType, "a tuple of SlotType"),
     "job_types": list_of(JobType, "a tuple of JobType"),
     "rate": array_of(2),
     "colocated_rate": or_none(array_of(3)),
+    "classed": or_none((instance_of(PairRates), "a PairRates")),
     "source": TEXT,
     "origin": TEXT,
 }
@@ -44,6 +48,7 @@ class Throughputs:
     )
     source: str = "oracle"  # oracle | user | measured | estimated
     origin: str = "memory"  # the file or catalogue it was read from, for messages
+    classed: PairRates | None = None  # rates of pairs by class, in place of ``colocated_rate``
 
     def __post_init__(self) -> None:
         check_fields(self, _TYPES, ThroughputError)
@@ -56,6 +61,13 @@ class Throughputs:
         if self.colocated_rate is not None and self.colocated_rate.shape != pairs:
             raise ThroughputError(
                 f"{self.origin}: rates of pairs have shape {self.colocated_rate.shape}, expected {pairs}"
+            )
+        if self.classed is not None and (
+            self.colocated_rate is not None or self.classed.shape != pairs
+        ):
+            raise ThroughputError(
+                f"{self.origin}: rates of pairs by class have shape {self.classed.shape}, expected {pairs} "
+                "and no others"
             )
         self._set("slots", tuple(self.slots))
         self._set("job_types", tuple(self.job_types))
@@ -87,6 +99,17 @@ class Throughputs:
                 f"got {rates[at]}"
             )
         return rates
+
+    @property
+    def pair_rates(self) -> Floats | None:
+        """Rates of pairs, however they are kept: ``PairRates`` are indexed as an array is."""
+        return self.colocated_rate if self.classed is None else cast(Floats, self.classed)
+
+    def without_pairs(self) -> "Throughputs":
+        """The same without rates of pairs."""
+        if self.pair_rates is None:
+            return self
+        return replace(self, colocated_rate=None, classed=None)
 
     @property
     def families(self) -> frozenset[str]:
@@ -123,7 +146,8 @@ class Throughputs:
             else np.ascontiguousarray(self.colocated_rate[:, :, index])
         )
         rate = np.ascontiguousarray(self.rate[:, index])
-        return Throughputs(slots, self.job_types, rate, pair, self.source, self.origin)
+        classed = None if self.classed is None else self.classed.columns(index)
+        return Throughputs(slots, self.job_types, rate, pair, self.source, self.origin, classed)
 
     def learned(
         self,
@@ -132,12 +156,14 @@ class Throughputs:
         rate: Floats,
         with_job_types: tuple[JobType, ...] = (),
         colocated: Floats | None = None,
+        pairs: LearnedPairs | None = None,
     ) -> "Throughputs":
         """The same with these rows, new or in place of what they had; a slot type that it lacks raises.
 
         rate: (job_types, slots) steps/s. Columns that are not named stay as they are, 0 for new job types;
         so are the rates of new job types beside others, but for those in ``colocated``: (job_types, beside,
-        slots, 2) steps/s of a job type beside one of ``with_job_types``, and of that one beside it.
+        slots, 2) steps/s of a job type beside one of ``with_job_types``, and of that one beside it; or as the
+        classes in ``pairs`` are.
         ThroughputError names what cannot be a rate.
         """
         have = {slot: i for i, slot in enumerate(self.slots)}
@@ -162,10 +188,44 @@ class Throughputs:
         rows: Ints = np.array([at[job_type] for job_type in job_types], np.int64)
         columns: Ints = np.array([have[slot] for slot in slots], np.int64)
         table[np.ix_(rows, columns)] = rate
-        grown = replace(self, job_types=self.job_types + new, rate=table, colocated_rate=pair)
+        classed = None if self.classed is None else self.classed.grown(more)
+        if pairs is not None:
+            classed = self._with_classes(rows, columns, pairs, more)
+            pair = None
+        grown = replace(
+            self, job_types=self.job_types + new, rate=table, colocated_rate=pair, classed=classed
+        )
         if colocated is None:
             return grown
         return grown._with_colocated(rows, columns, with_job_types, colocated)
+
+    def by_class(self) -> PairRates:
+        """Rates of pairs by class; as they are stated, each job type is a class of its own."""
+        if self.classed is not None:
+            return self.classed
+        n = len(self.job_types)
+        rate = self.colocated_rate
+        if rate is None:
+            nobody = PairRates.of(np.zeros((0, 0, len(self.slots))), ())
+            return nobody.grown(n)
+        return PairRates.of(rate, [f"{one.scale_factor};{one.name}" for one in self.job_types])
+
+    def _with_classes(self, rows: Ints, columns: Ints, pairs: LearnedPairs, more: int) -> PairRates:
+        """Rates of pairs with these, of job types of which as many are new."""
+        expected = (len(pairs.classes), len(pairs.beside), len(columns), 2)
+        if pairs.rate.shape != expected or pairs.factor.shape != (len(rows), len(columns)):
+            raise ThroughputError(
+                f"rates of classes of pairs have shapes {pairs.rate.shape} and {pairs.factor.shape}, "
+                f"expected {expected} and {(len(rows), len(columns))}"
+            )
+        before = self.by_class().grown(more)
+        for numbers in (pairs.rate, pairs.factor):
+            bad = ~((numbers >= 0) & (numbers < np.inf))
+            if bad.any():
+                raise ThroughputError(
+                    f"rates of pairs by class: must be finite numbers >= 0, got {numbers[bad][0]}"
+                )
+        return before.learned(rows, columns, pairs)
 
     def _with_colocated(
         self, rows: Ints, columns: Ints, with_job_types: tuple[JobType, ...], colocated: Floats
@@ -180,16 +240,29 @@ class Throughputs:
         if None in others:
             missing = with_job_types[others.index(None)]
             raise ThroughputError(f"no rate for {missing}")
+        other: Ints = np.array(others, np.int64)
+        if self.classed is not None:
+            return self._with_measured(rows, columns, other, colocated)
         n = len(self.job_types)
         pair = (
             np.zeros((n, n, len(self.slots)))
             if self.colocated_rate is None
             else self.colocated_rate.copy()
         )
-        other: Ints = np.array(others, np.int64)
         pair[np.ix_(rows, other, columns)] = colocated[..., 0]
         pair[np.ix_(other, rows, columns)] = colocated[..., 1].transpose(1, 0, 2)
         return replace(self, colocated_rate=pair)
+
+    def _with_measured(
+        self, rows: Ints, columns: Ints, other: Ints, colocated: Floats
+    ) -> "Throughputs":
+        """The same with these rates of pairs, by class."""
+        assert self.classed is not None
+        one, two = (part.ravel() for part in np.meshgrid(rows, other, indexing="ij"))
+        mine, yours = self.classed[one, two], self.classed[two, one]
+        mine[:, columns] = colocated[..., 0].reshape(-1, len(columns))
+        yours[:, columns] = colocated[..., 1].reshape(-1, len(columns))
+        return replace(self, classed=self.classed.measured(one, two, mine, yours))
 
     def on(self, cluster: Cluster, scattered: bool = True) -> "Throughputs":
         """The columns that matter on a cluster: each of its types consolidated and, where the table has
@@ -203,9 +276,18 @@ class Throughputs:
         table = self.columns(tuple(columns))
         is_scattered = np.array([slot.locality is Locality.SCATTERED for slot in columns])
         single = np.array([one.scale_factor == 1 for one in self.job_types])
-        table = table._without(single[:, None] & is_scattered, single[:, None, None] & is_scattered)
-        denied = table._denied()
-        return table._without(denied, denied[:, None, :] | denied[None, :, :])
+        table = table._barred(single[:, None] & is_scattered, with_partners=False)
+        return table._barred(table._denied(), with_partners=True)
+
+    def _barred(self, barred: Bools, *, with_partners: bool) -> "Throughputs":
+        """The same with rate 0 at these (job_types, slots), alone and beside others. with_partners: the
+        others have none beside them either."""
+        if self.classed is not None:
+            return replace(self._without(barred, None), classed=self.classed.without(barred))
+        if self.colocated_rate is None:
+            return self._without(barred, None)
+        beside = barred[:, None, :]
+        return self._without(barred, beside | barred[None] if with_partners else beside)
 
     def _denied(self) -> Bools:
         """(job_types, slots) whether a job type may not use the accelerators of a slot type."""
@@ -241,6 +323,10 @@ class Throughputs:
         idle[:, is_scattered] = (
             self.rate[:, is_scattered] <= self.rate[:, self.other_locality[is_scattered]]
         )
+        if self.classed is not None and is_scattered.any():
+            other = np.where(is_scattered, self.other_locality, -1)
+            without = self._without(idle, None)
+            return replace(without, classed=self.classed.with_alternatives(other))
         if self.colocated_rate is None or not is_scattered.any():
             return self._without(idle, None)
         lower = np.zeros_like(self.colocated_rate, np.bool_)

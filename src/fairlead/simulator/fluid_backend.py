@@ -21,11 +21,10 @@ from fairlead.model.events import (
     Solved,
 )
 from fairlead.model.job import Job
+from fairlead.model.pair_rates import pair_table
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.backend import SimBackend
-
-_NO_PAIRS: Floats = np.zeros((0, 0, 0))
 
 
 @dataclass(slots=True)
@@ -124,5 +123,5 @@ class FluidBackend(SimBackend):
             np.ascontiguousarray(made.share),
             table.rate[job_type],
             job_type,
-            _NO_PAIRS if table.colocated_rate is None else table.colocated_rate,
+            pair_table(table.pair_rates),
         )

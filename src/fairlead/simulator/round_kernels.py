@@ -7,7 +7,8 @@ import numpy as np
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
-from fairlead.model.jit_records import Bools1, Floats1, Floats2, Floats3, Ints1, Ints2
+from fairlead.model.jit_records import Bools1, Floats1, Floats2, Ints1, Ints2
+from fairlead.model.pair_rates import PairTable, rate_beside
 from fairlead.simulator.batch_size_stages import SoloRun, StageTable, advance
 from fairlead.simulator.true_jobs import JobArrays
 
@@ -29,9 +30,7 @@ class TrueRates(NamedTuple):
     """Steps/s before noise."""
 
     solo_rate: Floats2  # (rows, slots)
-    paired: (
-        Floats3  # (rows, rows, slots) of the first beside the second; empty where nothing is packed
-    )
+    paired: PairTable  # of two rows; empty where nothing is packed
 
 
 class RoundStart(NamedTuple):
@@ -140,13 +139,13 @@ def _start_left_s(groups: RoundGroups, i: int, jobs: JobArrays, charge_startup: 
     return setup_s
 
 
-@kernel("f8(RoundGroups, i8, i8, JobArrays, TrueRates)", inline="always")
+@kernel("f8(RoundGroups, i8, i8, JobArrays, TrueRates)")
 def _rate(groups: RoundGroups, i: int, k: int, jobs: JobArrays, rates: TrueRates) -> float:
     """Return the true steps/s of job k of unit i in this round."""
     j, slot = groups.job[i, k], groups.slot[i]
     other = groups.job[i, 1 - k] if groups.job.shape[1] == 2 else -1
     if other >= 0:
-        rate = rates.paired[jobs.table_row[j], jobs.table_row[other], slot]
+        rate = rate_beside(rates.paired, jobs.table_row[j], jobs.table_row[other], slot)
     else:
         rate = rates.solo_rate[jobs.table_row[j], slot]
     return float(rate * jobs.bias[j, slot] * groups.noise[i])

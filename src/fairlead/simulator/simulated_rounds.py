@@ -11,6 +11,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.commands import StartRound
 from fairlead.model.events import RequirementsChanged, RoundEnded
 from fairlead.model.job import Job
+from fairlead.model.pair_rates import pair_table
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.placement.servers import are_scattered
 from fairlead.simulator.batch_size_stages import BatchSizeStages, change_stages
@@ -33,7 +34,6 @@ from fairlead.simulator.shockwave_reference.round_rules import (
 )
 from fairlead.simulator.true_jobs import JobUnderWay, TrueJobs
 
-_NO_PAIRS: Floats = np.zeros((0, 0, 0))
 _Report: TypeAlias = tuple[Floats, Floats, Ints, Floats]  # of ``RoundEnded``
 
 
@@ -67,12 +67,12 @@ class SimulatedRounds:
         self.ground_truth = ground_truth
         self.whole_steps = whole_steps
         self.early_s = early_s
-        slots, pair = self.throughputs.slots, self.throughputs.colocated_rate
+        slots = self.throughputs.slots
         self.jobs = TrueJobs(len(slots))
         self.stages = BatchSizeStages(self.throughputs)
         self._released = released
         self._rates = TrueRates(  # copies: records of kernels have arrays that can be written
-            self.throughputs.rate.copy(), _NO_PAIRS if pair is None else pair.copy()
+            self.throughputs.rate.copy(), pair_table(self.throughputs.pair_rates)
         )
         self._accelerator: Ints = np.array(  # (columns of the table,)
             [cluster.accelerators.index(slot.accelerator) for slot in slots]

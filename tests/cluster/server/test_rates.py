@@ -109,8 +109,8 @@ def _beside(table: Throughputs, one: JobRow, two: JobRow | str) -> float:
     b = table.row(JobType.parse(two if isinstance(two, str) else two.rates_family, 1))
     assert a is not None
     assert b is not None
-    assert table.colocated_rate is not None
-    return float(table.colocated_rate[a, b, table.slots.index(SlotType("v100"))])
+    assert table.pair_rates is not None
+    return float(table.pair_rates[a, b, table.slots.index(SlotType("v100"))])
 
 
 def test_jobs_that_state_how_fast_they_are_beside_others_can_be_pairs() -> None:
@@ -132,14 +132,14 @@ def test_jobs_that_state_how_fast_they_are_beside_others_can_be_pairs() -> None:
 def test_a_table_has_no_rates_side_by_side_where_nobody_asks_for_them() -> None:
     rows = _rows(_spec(name="a", rates={"v100": 10.0}, colocated_fraction=0.7))
     table = table_for(PAIRED, MIXED, rows, space_sharing=False).on(MIXED)
-    assert table.colocated_rate is None
+    assert table.pair_rates is None
     other = job_types(("unheard of", 1))
     table = extended(table, {other[0]: np.ones(len(table.slots))})
     paired = with_pairs_of(table, table_for(PAIRED, MIXED, rows))
     assert _beside(paired, rows[0], "known") == 7.0
-    assert paired.colocated_rate is not None
-    assert not paired.colocated_rate[-1].any()
-    assert not paired.colocated_rate[:, -1].any()
+    assert paired.pair_rates is not None
+    assert not paired.pair_rates[-1].any()
+    assert not paired.pair_rates[:, -1].any()
 
 
 def test_a_family_of_the_table_keeps_what_it_keeps_beside_others_of_it() -> None:
@@ -149,10 +149,8 @@ def test_a_family_of_the_table_keeps_what_it_keeps_beside_others_of_it() -> None
     a, known = table.row(JobType.parse(rows[0].rates_family, 1)), table.row(KNOWN)
     assert a is not None
     assert known is not None
-    assert table.colocated_rate is not None
-    assert table.colocated_rate[known, a].max() == 4.0, (
-        "0.8 of its rate, as beside the other family"
-    )
+    assert table.pair_rates is not None
+    assert table.pair_rates[known, a].max() == 4.0, "0.8 of its rate, as beside the other family"
 
 
 def test_what_is_stated_of_pairs_makes_another_kind() -> None:
@@ -176,3 +174,14 @@ def test_a_table_for_other_nodes_keeps_the_kinds_of_jobs_that_have_ended_since()
         )
     )
     assert rates == {"v100": 2.0, "new": 3.0, "newest": 0.0}
+
+
+def test_what_is_kept_of_pairs_does_not_grow_with_their_number() -> None:
+    """10,000 kinds have 100 million pairs: a driver stood still for as long as it took to make them."""
+    sizes = []
+    for n in (10, 1000):
+        specs = [
+            _spec(name=f"j{k}", rates={"v100": 1.0 + k}, colocated_fraction=0.7) for k in range(n)
+        ]
+        sizes.append(table_for(PAIRED, MIXED, _rows(*specs)).by_class().rate.shape)
+    assert sizes[0] == sizes[1]

@@ -1,10 +1,13 @@
 """What the core is told to believe of single jobs, and of pairs of them."""
 
+import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.job_types import job_types
+from tests.scheduler.core import test_checkpoint
 from tests.scheduler.core.test_checkpoint import (
     TWO,
     moved,
@@ -36,6 +39,15 @@ from fairlead.scheduler.core.snapshots import make_snapshot
 from fairlead.scheduler.mechanism.settings import GAVEL
 
 NET = (JobType("net"),)
+
+
+@pytest.fixture(autouse=True, params=["stated", "by class"])
+def pairs_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever way the table keeps rates of pairs, what is believed is the same."""
+    if request.param == "by class":
+        by_class = replace(TWO, colocated_rate=None, classed=TWO.by_class())
+        monkeypatch.setattr(sys.modules[__name__], "TWO", by_class)
+        monkeypatch.setattr(test_checkpoint, "TWO", by_class)
 
 
 def scheduler(policy: str = "las_packed") -> Scheduler:
@@ -121,7 +133,10 @@ def test_pairs_that_nobody_names_follow_from_those_of_their_kinds() -> None:
     assert colocated_rate(s, 3, 3) == [3.0, 8.0]
     assert colocated_rate(s, 1, 3) == [1.5, 16.0]
     assert colocated_rate(s, 3, 1) == [3.0, 8.0]
-    assert colocated_rate(s, 1, 2) == [1.5, 16.0]
+    nowhere = (
+        16.0 if TWO.classed is None else 0.0
+    )  # by class, neither runs where the other does not
+    assert colocated_rate(s, 1, 2) == [1.5, nowhere]
     assert colocated_rate(s, 2, 1) == [3.0, 0.0]
 
 
@@ -149,11 +164,11 @@ def test_units_that_are_pairs_follow() -> None:
 
 def test_policies_that_do_not_pack_keep_no_pairs() -> None:
     s = scheduler("las_aware")
-    assert s.data.beliefs.known.colocated_rate is None
+    assert s.data.beliefs.known.pair_rates is None
     s.handle(learned({1: 0}, {0: [2.0, 20.0]}))
     handle_all(s, submit(1, 2))
-    assert s.data.throughputs.colocated_rate is None
-    assert s.data.beliefs.known.colocated_rate is None
+    assert s.data.throughputs.pair_rates is None
+    assert s.data.beliefs.known.pair_rates is None
     assert alone(s, 1) == [2.0, 20.0]
 
 

@@ -422,8 +422,8 @@ def _rates(s: Scheduler, rows: list[int], slot: int) -> list[float]:
     """Steps/s of the members of a job group on a slot; rows: of jobs, -1 = none."""
     table = s.data.throughputs
     job_types = [int(s.data.ledger.jobs.rate_row[row]) for row in rows if row >= 0]
-    if len(job_types) == 2 and table.colocated_rate is not None:
-        return [float(table.colocated_rate[job_types[k], job_types[1 - k], slot]) for k in (0, 1)]
+    if len(job_types) == 2 and table.pair_rates is not None:
+        return [float(table.pair_rates[job_types[k], job_types[1 - k], slot]) for k in (0, 1)]
     return [
         float(table.rate[s.data.ledger.jobs.rate_row[row], slot]) if row >= 0 else 0.0
         for row in rows

@@ -1,5 +1,7 @@
 """Which jobs the core knows, and under which rates: those that fit the cluster, as kinds of its table."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from fairlead.cluster.protocol.job_spec import JobSpec
@@ -7,16 +9,16 @@ from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.node_condition import usable
+from fairlead.cluster.server.pair_rules import label_of, labels_named, learned_pairs
 from fairlead.cluster.server.rates import (
     by_accelerator,
-    colocated,
-    extended,
     fits,
     job_type_of_row,
     stated_rates,
 )
 from fairlead.cluster.server.retry_waits import RetryWaits
 from fairlead.cluster.store.rows import ON_DEVICES, JobRow
+from fairlead.model.arrays import Floats
 from fairlead.model.events import (
     JobsPaused,
     JobsSubmitted,
@@ -24,6 +26,7 @@ from fairlead.model.events import (
 )
 from fairlead.model.job import Job, JobId
 from fairlead.model.job_type import JobType
+from fairlead.model.pair_rates import LearnedPairs
 from fairlead.scheduler.setup import Setup
 
 _NO_PLACE = "no node, or nodes together, with"
@@ -41,6 +44,7 @@ class Admission:
         self.unplaced: set[int] = set()  # jobs that fit nowhere, and that the core does not know
         self.unfit: set[int] = set()  # jobs that fit nowhere any more; the core holds them aside
         self.learning: set[JobType] = set()  # kinds that the core is about to be told of
+        self._learning_classes: dict[str, None] = {}  # the same of classes of pairs
 
     def awaits_fitting_cluster(self, job: int) -> bool:
         """Whether the job waits for a cluster that it fits."""
@@ -97,7 +101,7 @@ class Admission:
 
     def forget_learning(self) -> None:
         """The core is another one: what it was about to be told is in its table, or is to be told anew."""
-        self.learning = set()
+        self.learning, self._learning_classes = set(), {}
 
     def refit(self, now: float) -> None:
         """Jobs that fit the cluster now join, or go on; those that no longer do are held aside."""
@@ -165,33 +169,52 @@ class Admission:
         if not new:
             return
         self.learning.update(new)
-        rate = np.stack([stated_rates(spec, table.slots) for spec in new.values()])
-        self._state.emit(JobTypesLearned(now, tuple(new), table.slots, rate))
-        stating = {job_type: spec for job_type, spec in new.items() if colocates(spec)}
-        if stating and self._state.scheduler.data.planning.planner.space_sharing:
-            self._learn_pairs(stating, now)
+        pairs = None
+        if self._state.scheduler.data.planning.planner.space_sharing:
+            new |= self._named_by(new)
+            pairs = self._pairs(new)
+        rate = np.stack([self._rate_alone(one, spec) for one, spec in new.items()])
+        self._state.emit(JobTypesLearned(now, tuple(new), table.slots, rate, pairs=pairs))
 
-    def _learn_pairs(self, stating: dict[JobType, JobSpec], now: float) -> None:
-        """How fast jobs of new job types are beside others, as these jobs say."""
+    def _rate_alone(self, job_type: JobType, spec: JobSpec) -> Floats:
+        """(slots,) steps/s of a job type that jobs brought along, as the core has it or shall have it."""
         assert self._state.scheduler is not None
         known = self._state.scheduler.data.beliefs.known
-        specs: dict[JobType, JobSpec] = {}
-        for other in self._state.registry.jobs.values():
-            job_type = job_type_of_row(other)
-            if self._state.options.catalogue.row(job_type) is None:
-                specs[job_type] = other.spec
-        new = {
-            job_type: stated_rates(specs[job_type], known.slots)
-            for job_type in self.learning
-            if job_type in specs
-        }
-        table = extended(known, {k: rate for k, rate in new.items() if known.row(k) is None})
-        found = colocated(table, stating, specs)
-        if found is not None:
-            job_types, partners, pair = found
-            rate = np.stack([stated_rates(stating[one], table.slots) for one in job_types])
-            event = JobTypesLearned(now, job_types, table.slots, rate, partners, pair)
-            self._state.emit(event)
+        row = known.row(job_type)
+        return stated_rates(spec, known.slots) if row is None else known.rate[row]
+
+    def _named_by(self, new: Mapping[JobType, JobSpec]) -> dict[JobType, JobSpec]:
+        """Job types that the core knows, of jobs that new ones are the first to name: they are told apart
+        from now on."""
+        labels = labels_named((), new.values()) - labels_named(self._classes(), ())
+        if not labels:
+            return {}
+        assert self._state.scheduler is not None
+        known, found = self._state.scheduler.data.beliefs.known, {}
+        for row in self._state.registry.jobs.values():
+            if label_of(row.spec) in labels and colocates(row.spec):
+                job_type = job_type_of_row(row)
+                if known.row(job_type) is not None or job_type in self.learning:
+                    found[job_type] = row.spec
+        return found
+
+    def _pairs(self, new: Mapping[JobType, JobSpec]) -> LearnedPairs | None:
+        """How fast jobs of these job types are beside others, as they say; None = nobody says anything."""
+        assert self._state.scheduler is not None
+        known = self._state.scheduler.data.beliefs.known
+        if known.pair_rates is None and not any(map(colocates, new.values())):
+            return None
+        rate = {one: self._rate_alone(one, spec) for one, spec in new.items()}
+        catalogue = self._state.options.catalogue
+        found = learned_pairs(catalogue, known.slots, rate, new, self._classes())
+        self._learning_classes.update(dict.fromkeys(found.classes))
+        return found
+
+    def _classes(self) -> list[str]:
+        """The classes of pairs that the core knows, or is about to be told of."""
+        assert self._state.scheduler is not None
+        known = self._state.scheduler.data.beliefs.known.by_class().classes
+        return list(dict.fromkeys((*filter(None, known), *self._learning_classes)))
 
     def learn_batch(self, row: JobRow) -> None:
         """Where the table does not have a family at the batch size that a job now uses: as many samples a

@@ -393,7 +393,7 @@ class Forecasting:
         left = {node.accelerator for node in nodes}
         prices = {a: p for a, p in setup.cluster.prices.items() if a in left}
         cluster = Cluster(tuple(nodes), prices)
-        paired = setup.throughputs.colocated_rate is not None
+        paired = setup.throughputs.pair_rates is not None
         table = self._table(cluster, setup.throughputs, space_sharing=paired)
         table = with_job_types_of(table, setup.throughputs)
         here = table.columns(cluster.slots)
@@ -420,10 +420,10 @@ class Forecasting:
     def _paired(self, setup: Setup) -> Setup:
         """The setup with rates of jobs side by side: the core has none unless its policy asks for them."""
         known = setup.throughputs
-        if known.colocated_rate is not None:
+        if known.pair_rates is not None:
             return setup
         table = self._table(setup.cluster, None, space_sharing=True)
-        if table.colocated_rate is None:
+        if table.pair_rates is None:
             return setup
         return replace(setup, throughputs=with_pairs_of(known, table))
 

@@ -16,10 +16,10 @@ def why_unpaired(decided: DecidedShares, job: int, policy: str, states_rates: bo
 
 def _obstacle(decided: DecidedShares, at: int) -> str:
     table = decided.table
-    if table is None or table.colocated_rate is None:
+    if table is None or table.pair_rates is None:
         return "no rates of jobs beside each other are known (state colocated_fraction in job.toml)"
     mine = int(decided.row[at])
-    if not (table.colocated_rate[mine] > 0).any():
+    if not (table.pair_rates[mine] > 0).any():
         return (
             "nothing is known of how fast it is beside others (state colocated_fraction in job.toml, or a "
             "family of the table)"
@@ -32,8 +32,8 @@ def _obstacle(decided: DecidedShares, at: int) -> str:
         return f"no other job wants {several}, as it does"
     rows = np.unique(decided.row[same])
     partners, other = (
-        table.colocated_rate[mine, rows],
-        table.colocated_rate[rows, mine],
+        table.pair_rates[mine, rows],
+        table.pair_rates[rows, mine],
     )  # (rows, slots)
     both = (partners > 0) & (other > 0)
     if not both.any():

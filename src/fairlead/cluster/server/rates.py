@@ -8,6 +8,7 @@ import numpy as np
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import colocates
+from fairlead.cluster.server.pair_rules import families_by_class, label_of, learned_pairs
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster, SlotType
@@ -36,11 +37,6 @@ def job_type_of_row(row: JobRow) -> JobType:
     return JobType.parse(row.rates_family, row.spec.scale_factor)
 
 
-def label_of(spec: JobSpec) -> str:
-    """What a kind that is made of a job's own rates is called, and the job by others."""
-    return spec.family or spec.name or "job"
-
-
 def stated_rates(spec: JobSpec, slots: tuple[SlotType, ...]) -> Floats:
     """(slots,) steps/s that a job brings along; without any it runs everywhere alike."""
     if not spec.rates:
@@ -58,18 +54,14 @@ def table_for(
 ) -> Throughputs:
     """The table of a cluster: families of the catalogue (rate 0 on types that it does not know) and
     the kinds of the jobs in the system. current: the table in force, with what has been learned;
-    space_sharing: whether rates of jobs side by side are wanted, gigabytes where jobs are of thousands of
-    kinds."""
-    if not space_sharing:
-        catalogue = replace(catalogue, colocated_rate=None)
+    space_sharing: whether rates of jobs side by side are wanted."""
+    table = families_by_class(catalogue) if space_sharing else catalogue.without_pairs()
     known = set(catalogue.slots)
     slots = (*catalogue.slots, *(s for s in cluster.slots if s not in known))
     extra = len(slots) - len(catalogue.slots)
     rate = np.pad(catalogue.rate, ((0, 0), (0, extra)))
-    pair = catalogue.colocated_rate
-    if pair is not None:
-        pair = np.pad(pair, ((0, 0), (0, 0), (0, extra)))
-    table = replace(catalogue, slots=slots, rate=rate, colocated_rate=pair, origin="journal")
+    classed = None if table.classed is None else table.classed.widened(extra)
+    table = replace(table, slots=slots, rate=rate, classed=classed, origin="journal")
     stated: dict[JobType, Floats] = {}
     specs: dict[JobType, JobSpec] = {}
     for row in jobs.values():
@@ -82,82 +74,21 @@ def table_for(
                 for column, slot in enumerate(current.slots):
                     if slot in slots:
                         stated[job_type][slots.index(slot)] = current.rate[known_as, column]
-    table = extended(table, stated)
-    return with_pairs(table, specs, specs) if space_sharing else table
+    if not stated:
+        return table
+    pairs = None
+    if table.classed is not None or (space_sharing and any(map(colocates, specs.values()))):
+        classes = table.by_class().classes
+        pairs = learned_pairs(catalogue, slots, stated, specs, classes)
+    return table.learned(tuple(stated), slots, np.stack(list(stated.values())), pairs=pairs)
 
 
 def with_pairs_of(table: Throughputs, other: Throughputs) -> Throughputs:
     """The table with the rates beside each other that another one has of its job types, 0 = it has none."""
-    assert other.colocated_rate is not None
     rows = [other.row(job_type) for job_type in table.job_types]
     at = np.array([-1 if row is None else row for row in rows], np.int64)
-    columns = [other.slots.index(slot) for slot in table.slots]
-    pair = other.colocated_rate[np.ix_(at, at, np.array(columns, np.int64))]
-    pair[at < 0] = pair[:, at < 0] = 0.0
-    return replace(table, colocated_rate=pair)
-
-
-def with_pairs(
-    table: Throughputs, new: Mapping[JobType, JobSpec], specs: Mapping[JobType, JobSpec]
-) -> Throughputs:
-    """The table with the rates beside others of kinds in it whose jobs state them. new: those kinds; specs:
-    of all kinds that jobs brought along, these included."""
-    found = colocated(table, new, specs)
-    if found is None:
-        return table
-    job_types, partners, pair = found
-    rate = table.rate[np.array([table.row(job_type) for job_type in job_types], np.int64)]
-    return table.learned(job_types, table.slots, rate, partners, pair)
-
-
-def colocated(
-    table: Throughputs, new: Mapping[JobType, JobSpec], specs: Mapping[JobType, JobSpec]
-) -> tuple[tuple[JobType, ...], tuple[JobType, ...], Floats] | None:
-    """Kinds, kinds beside them, and (kinds, beside, slots, 2) steps/s of each kind beside the other and of
-    the other beside it, as ``Throughputs.learned`` takes them; None where none of the new states any.
-
-    A pair is known where both sides are: a job that brings rates states its part, a family of the table
-    keeps what it keeps beside the others of the table on average.
-    """
-    stating = tuple(job_type for job_type, spec in new.items() if colocates(spec))
-    if not stating:
-        return None
-    scales = {job_type.scale_factor for job_type in stating}
-    partners = tuple(one for one in table.job_types if one.scale_factor in scales)
-    usual = _usual_fraction(table)
-    pair = np.zeros((len(stating), len(partners), len(table.slots), 2))
-    for i, job_type in enumerate(stating):
-        for j, other in enumerate(partners):
-            if other.scale_factor != job_type.scale_factor:
-                continue
-            mine = _fraction(specs[job_type], _label(other, specs))
-            row = table.row(other)
-            theirs = (
-                _fraction(specs[other], _label(job_type, specs)) if other in specs else usual[row]
-            )
-            one, two = table.rate[table.row(job_type)] * mine, table.rate[row] * theirs
-            both = (one > 0) & (two > 0)
-            pair[i, j] = np.where(both, [one, two], 0.0).T.reshape(len(table.slots), 2)
-    return stating, partners, pair
-
-
-def _label(job_type: JobType, specs: Mapping[JobType, JobSpec]) -> str:
-    return label_of(specs[job_type]) if job_type in specs else job_type.name
-
-
-def _fraction(spec: JobSpec, other: str) -> float:
-    """Of its rate that a job keeps beside another; 0 = it is not known, or does not fit."""
-    return spec.colocated_fractions.get(other, spec.colocated_fraction or 0.0)
-
-
-def _usual_fraction(table: Throughputs) -> Floats:
-    """(kinds, slots) of their rates that kinds keep beside those that the table pairs them with; 0 = none."""
-    if table.colocated_rate is None:
-        return np.zeros_like(table.rate)
-    fits = table.colocated_rate > 0
-    total, count = (table.colocated_rate * fits).sum(axis=1), fits.sum(axis=1)
-    solo = np.where(table.rate > 0, table.rate, np.inf)
-    return np.asarray(total / np.maximum(count, 1) / solo)
+    pairs = other.columns(table.slots).by_class().rows(at)
+    return replace(table, colocated_rate=None, classed=pairs)
 
 
 def with_job_types_of(table: Throughputs, other: Throughputs) -> Throughputs:
@@ -178,15 +109,7 @@ def extended(table: Throughputs, more: Mapping[JobType, Floats]) -> Throughputs:
     """The table with more rows; of these, nothing is known beside others."""
     if not more:
         return table
-    pair = table.colocated_rate
-    if pair is not None:
-        pair = np.pad(pair, ((0, len(more)), (0, len(more)), (0, 0)))
-    return replace(
-        table,
-        job_types=(*table.job_types, *more),
-        rate=np.vstack([table.rate, *more.values()]),
-        colocated_rate=pair,
-    )
+    return table.learned(tuple(more), table.slots, np.stack(list(more.values())))
 
 
 def rate_is_known(row: JobRow, catalogue: Throughputs, measured: float | None) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
-from fairlead.model.jit_records import Floats1, Floats2, Floats3, Ints1
+from fairlead.model.jit_records import Floats1, Floats2, Ints1
+from fairlead.model.pair_rates import PairTable, pair_table, rate_beside
 from fairlead.policies.solve.configurations import Configurations, value_by_slot
 from fairlead.policies.solve.share_problem import ShareProblem
 
@@ -40,7 +41,7 @@ class CandidatePairs:
     order: Ints  # (classes,) by scale factor
     block: Ints  # (blocks + 1,) where each scale factor begins in order
     problem: ShareProblem
-    colocated_rate: Floats  # (job types, job types, slots), contiguous
+    pairs: PairTable
 
     @staticmethod
     def of(problem: ShareProblem) -> "CandidatePairs":
@@ -49,7 +50,7 @@ class CandidatePairs:
         order = np.argsort(problem.scale, kind="stable")
         ends = np.flatnonzero(np.diff(problem.scale[order])) + 1
         block = np.concatenate([[0], ends, [len(order)]]).astype(np.int64)
-        return CandidatePairs(order, block, problem, np.ascontiguousarray(problem.colocated_rate))
+        return CandidatePairs(order, block, problem, pair_table(problem.colocated_rate))
 
     def excess(self, value: Floats, time: Floats, cost: Floats) -> float:
         """The most that any pair earns beyond what it costs, at these values (classes, slots) per step/s,
@@ -78,7 +79,7 @@ class CandidatePairs:
             scale=problem.scale,
             rate=problem.rate,
             job_type=problem.job_type,
-            colocated_rate=self.colocated_rate,
+            pairs=self.pairs,
         )
         prices = _PairPrices(value=value, time=time, cost=cost)
         partner = _best_partner(classes, prices, number, least)
@@ -107,7 +108,9 @@ class CandidatePairs:
         """These pairs, with their rates. first <= second."""
         job_type = self.problem.job_type
         a, b = job_type[first], job_type[second]
-        rate = np.column_stack([self.colocated_rate[a, b, slot], self.colocated_rate[b, a, slot]])
+        beside = self.problem.colocated_rate
+        assert beside is not None
+        rate = np.column_stack([beside[a, b, slot], beside[b, a, slot]])
         return Configurations(first, second, slot, rate)
 
 
@@ -119,8 +122,8 @@ class _PairClasses(NamedTuple):
     class_size: Floats1  # (classes,) jobs
     scale: Floats1  # (classes,) devices of a job
     rate: Floats2  # (classes, slots) steps/s alone
-    job_type: Ints1  # (classes,) row of colocated_rate
-    colocated_rate: Floats3  # (job types, job types, slots) steps/s of the first
+    job_type: Ints1  # (classes,) row of pairs
+    pairs: PairTable
 
 
 class _PairPrices(NamedTuple):
@@ -137,7 +140,7 @@ def _best_partner(of: _PairClasses, prices: _PairPrices, number: Floats, least: 
     as ``number``, (classes,), allows earn most, and more than ``least``; -1 = none. Pairs that taking turns
     beats are left out."""
     order, block, scale, rate = of.order, of.block, of.scale, of.rate
-    job_type, colocated_rate = of.job_type, of.colocated_rate
+    job_type, pairs = of.job_type, of.pairs
     value, time, cost = prices
     classes, slots = rate.shape
     out = np.full((classes, slots), -1, np.int64)
@@ -152,8 +155,8 @@ def _best_partner(of: _PairClasses, prices: _PairPrices, number: Floats, least: 
                     d = order[j]
                     if rate[d, t] <= 0 or (c == d and of.class_size[c] < 2):
                         continue
-                    mine = colocated_rate[job_type[c], job_type[d], t]
-                    yours = colocated_rate[job_type[d], job_type[c], t]
+                    mine = rate_beside(pairs, job_type[c], job_type[d], t)
+                    yours = rate_beside(pairs, job_type[d], job_type[c], t)
                     if mine / rate[c, t] + yours / rate[d, t] <= 1 + _DOMINANCE_TOLERANCE:
                         continue
                     earns = value[c, t] * mine + value[d, t] * yours

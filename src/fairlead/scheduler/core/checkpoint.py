@@ -17,6 +17,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import Node, SlotType
 from fairlead.model.job_type import JobType
+from fairlead.model.pair_rates import PairRates
 from fairlead.model.plan import AccountingPlanner, Change, Checkpointable
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.rate_beliefs import BeliefState, RateBeliefs
@@ -99,6 +100,7 @@ class SchedulerCheckpoint:
     beliefs: BeliefState | None = None  # about single jobs; None = there are none
     expected: tuple[tuple[int, int], ...] = ()  # job, belief: of jobs to come, or to adapt
     avoids: tuple[tuple[int, tuple[str, ...]], ...] = ()  # job, nodes that it is not placed on
+    classed: PairRates | None = None  # rates of pairs by class, in place of ``colocated_rate``
 
 
 def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
@@ -107,8 +109,8 @@ def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
     job_types = _job_types_of(s)
     node, usable = s.cluster.device_node, s.running.topology.usable
     lost = sorted(set(node[~usable].tolist()))
-    pair = s.undominated.colocated_rate if s.planning.planner.space_sharing else None
     planner = s.planning.planner
+    pair, classed = pairs_of(s, job_types)
     return SchedulerCheckpoint(
         time_s=s.now_s,
         policy=s.options.policy,
@@ -116,7 +118,8 @@ def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
         slots=s.slots,
         job_types=tuple(s.throughputs.job_types[k] for k in job_types.tolist()),
         rate=s.undominated.rate[job_types],
-        colocated_rate=None if pair is None else pair[np.ix_(job_types, job_types)],
+        colocated_rate=pair,
+        classed=classed,
         tenants=s.ledger.tenants,
         nodes=s.cluster.nodes,
         lost=tuple(s.cluster.nodes[n].name for n in lost),
@@ -140,6 +143,17 @@ def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
         expected=tuple(s.deferred.expected.items()),
         avoids=tuple(s.running.avoids.items()),
     )
+
+
+def pairs_of(s: SchedulerData, job_types: Ints) -> tuple[Floats | None, PairRates | None]:
+    """Rates of pairs of these rows of the table that planners are shown: as they are stated, or by class."""
+    shown = s.undominated
+    if not s.planning.planner.space_sharing:
+        return None, None
+    if shown.classed is not None:
+        return None, shown.classed.rows(job_types)
+    pair = shown.colocated_rate
+    return None if pair is None else pair[np.ix_(job_types, job_types)], None
 
 
 def _rows_in_use(s: SchedulerData) -> set[int]:

@@ -10,6 +10,7 @@ from fairlead.errors import ProtocolError, ThroughputError
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.events import JobTypesLearned, RatesLearned
 from fairlead.model.job_type import JobType, RateSource
+from fairlead.model.pair_rates import PairRates
 from fairlead.model.throughputs import Throughputs
 
 
@@ -24,6 +25,7 @@ class BeliefState:
     colocated_rate: (
         Floats | None
     )  # (beliefs, beliefs, slots) of the first co-located with the second
+    classed: PairRates | None = None  # the same by class, in place of ``colocated_rate``
 
 
 class RateBeliefs:
@@ -33,8 +35,8 @@ class RateBeliefs:
         """space_sharing: whether pairs are of any use; if not, there are none: with thousands of job types
         they would be most of what is copied when one more is learned."""
         self.space_sharing = space_sharing
-        if not space_sharing and table.colocated_rate is not None:
-            table = replace(table, colocated_rate=None)
+        if not space_sharing:
+            table = table.without_pairs()
         self.known = table  # job types alone, with their pairs
         self.table = table
         self.undominated = table.undominated()
@@ -55,7 +57,9 @@ class RateBeliefs:
     def learn_job_types(self, event: JobTypesLearned) -> None:
         """Job types that are new or better known. Pairs of a belief and a job type follow."""
         try:
-            pairs = (event.colocated_job_types, event.colocated_rate) if self.space_sharing else ()
+            pairs = (event.colocated_job_types, event.colocated_rate, event.pairs)
+            if not self.space_sharing:
+                pairs = (), None, None
             text = (event.job_types, event.slots, event.rate, *pairs)
             self.known = self.known.learned(*text)
             table = self.known
@@ -85,6 +89,12 @@ class RateBeliefs:
             )
             table = replace(table, colocated_rate=pair)
             rows = np.concatenate([rows, one, two])
+        elif table.classed is not None:
+            one, two = (self.rows_of(event.pair[:, k].tolist()) for k in (0, 1))
+            mine, yours = event.colocated_rate[:, :, 0], event.colocated_rate[:, :, 1]
+            classed = self._derived_by_class(table, rows)
+            table = replace(table, classed=classed.measured(one, two, mine, yours))
+            rows = np.concatenate([rows, one, two])
         self._put(table)
         return rows
 
@@ -111,6 +121,7 @@ class RateBeliefs:
             job_type=job_type,
             rate=self.table.rate[rows],
             colocated_rate=pair,
+            classed=None if self.table.classed is None else self.table.classed.rows(rows),
         )
 
     def load(self, state: BeliefState, slot: Ints) -> None:
@@ -146,12 +157,35 @@ class RateBeliefs:
                 colocated_rate=colocated_rate,
             )
         )
-        if self.table.colocated_rate is not None and state.colocated_rate is not None:
+        if self.table.classed is not None:
+            self._load_measured(state, slot)
+            return
+        shown = state.colocated_rate if state.classed is None else np.asarray(state.classed)
+        if self.table.colocated_rate is not None and shown is not None:
             at, pair = self.rows_of(number.tolist()), self.table.colocated_rate.copy()
             among = pair[np.ix_(at, at)]
-            among[:, :, slot[there]] = state.colocated_rate[:, :, there]
+            among[:, :, slot[there]] = shown[:, :, there]
             pair[np.ix_(at, at)] = among
             self._put(replace(self.table, colocated_rate=pair))
+
+    def _load_measured(self, state: BeliefState, slot: Ints) -> None:
+        """Take over the pairs that were measured, where pairs are kept by class here."""
+        known, there = self.table.classed, slot >= 0
+        n = len(state.number)
+        one, two = np.triu_indices(n)
+        pairs: PairRates | Floats | None = state.colocated_rate
+        if state.classed is not None:
+            apart = np.array([state.classed.is_apart(row) for row in range(n)], np.bool_)
+            both = np.flatnonzero(apart)
+            one, two = (both[part] for part in np.triu_indices(len(both)))
+            pairs = state.classed
+        if known is None or pairs is None:
+            return
+        rows = self.rows_of(state.number.tolist())
+        mine, yours = known[rows[one], rows[two]], known[rows[two], rows[one]]
+        mine[:, slot[there]] = pairs[one, two][:, there]
+        yours[:, slot[there]] = pairs[two, one][:, there]
+        self._put(replace(self.table, classed=known.measured(rows[one], rows[two], mine, yours)))
 
     def _add_rows(self, event: RatesLearned) -> Ints:
         """(beliefs,) rows for the beliefs of an event; what job types they are about is noted."""
@@ -172,8 +206,17 @@ class RateBeliefs:
         pair = self.table.colocated_rate
         if pair is not None and more:
             pair = np.pad(pair, ((0, more), (0, more), (0, 0)))
+        classed = self.table.classed
+        if classed is not None and more:
+            classed = classed.grown(more)
         rate = np.pad(self.table.rate, ((0, more), (0, 0)))
-        self.table = replace(self.table, job_types=tuple(job_types), rate=rate, colocated_rate=pair)
+        self.table = replace(
+            self.table,
+            job_types=tuple(job_types),
+            rate=rate,
+            colocated_rate=pair,
+            classed=classed,
+        )
         self.base = np.concatenate([self.base, np.zeros(more, np.int64)])
         self.base[rows] = about[event.job_type]
         return np.array(rows, np.int64)
@@ -189,11 +232,29 @@ class RateBeliefs:
         pair[:, rows] = table.colocated_rate[:, base[rows]][base] * faster[:, None]
         return pair
 
+    def _derived_by_class(self, table: Throughputs, rows: Ints) -> PairRates:
+        """As ``_derived``, by class."""
+        assert table.classed is not None
+        base = self.base[rows]
+        solo = table.rate[base]
+        faster = np.divide(table.rate[rows], solo, out=np.zeros_like(solo), where=solo > 0)
+        return table.classed.derived(rows, base, faster)
+
+    def _by_class_anew(self, table: Throughputs, rows: Ints) -> PairRates:
+        """Pairs of these beliefs as they follow from the table now, but for what was measured."""
+        assert table.classed is not None
+        apart = np.array([row for row in rows.tolist() if table.classed.is_apart(row)], np.int64)
+        one, two = (apart[part] for part in np.triu_indices(len(apart)))
+        mine, yours = table.classed[one, two], table.classed[two, one]
+        return self._derived_by_class(table, rows).measured(one, two, mine, yours)
+
     def _with_job_types(self, table: Throughputs) -> Throughputs:
         """The table with pairs of a belief and a job type as they follow from it now."""
+        rows = self.rows_of(self.row)
+        if self.row and table.classed is not None:
+            return replace(table, classed=self._by_class_anew(table, rows))
         if table.colocated_rate is None or not self.row:
             return table
-        rows = self.rows_of(self.row)
         pair = self._derived(table, rows)
         pair[np.ix_(rows, rows)] = table.colocated_rate[np.ix_(rows, rows)]
         return replace(table, colocated_rate=pair)

@@ -51,7 +51,7 @@ def assign_beliefs(s: SchedulerData, given: dict[int, int], changed: Ints | None
         some[at] = True
         if changed is not None:
             some |= np.isin(jobs.rate_row, changed)
-            pair = None if ledger is s.paused_jobs else s.undominated.colocated_rate
+            pair = None if ledger is s.paused_jobs else s.undominated.pair_rates
             ledger.set_rates(s.undominated.rate, pair)
         ledger.refresh_group_rates(some, devices_per_slot(s))
         if some.any():
@@ -62,5 +62,5 @@ def follow_table(s: SchedulerData) -> None:
     """Bring the rates of all job groups up to the table."""
     s.running.use_table(s.throughputs)
     devices = devices_per_slot(s)
-    s.ledger.refresh_rates(s.undominated.rate, s.undominated.colocated_rate, devices)
+    s.ledger.refresh_rates(s.undominated.rate, s.undominated.pair_rates, devices)
     s.paused_jobs.refresh_rates(s.undominated.rate, None, devices)

@@ -6,12 +6,14 @@ from fairlead.errors import ThroughputError
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster, Locality, Node, SlotType
 from fairlead.model.commands import StartRound
+from fairlead.model.pair_rates import PairRates
 from fairlead.model.plan import AccountingPlanner, Change, Checkpointable
 from fairlead.scheduler.core.checkpoint import (
     ANYTHING,
     LedgerCheckpoint,
     RoundCheckpoint,
     SchedulerCheckpoint,
+    pairs_of,
 )
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.node_events import set_node
@@ -61,13 +63,11 @@ def _load_planner(s: SchedulerData, state: SchedulerCheckpoint, job_type: Ints) 
     planner, s.planning.changed = s.planning.planner, Change(state.changed)
     if s.cluster.nodes != state.nodes:
         s.planning.changed |= Change.DEVICES
-    rows, pair = (
-        job_type[:-1],
-        s.undominated.colocated_rate if s.planning.planner.space_sharing else None,
-    )
-    colocated_rate = None if pair is None else pair[np.ix_(rows, rows)]
+    rows = job_type[:-1]
+    pair, classed = pairs_of(s, rows)
     same = np.array_equal(s.undominated.rate[rows], state.rate) if s.slots == state.slots else False
-    if not (same and _equal(colocated_rate, state.colocated_rate)):
+    same = same and _equal(pair, state.colocated_rate)
+    if not (same and _equal_by_class(classed, state.classed)):
         s.planning.changed |= Change.REQUIREMENTS
     if (s.options.policy, s.options.settings, s.slots) != (
         state.policy,
@@ -85,6 +85,10 @@ def _load_planner(s: SchedulerData, state: SchedulerCheckpoint, job_type: Ints) 
 
 def _equal(a: Floats | None, b: Floats | None) -> bool:
     return a is b if a is None or b is None else bool(np.array_equal(a, b))
+
+
+def _equal_by_class(a: PairRates | None, b: PairRates | None) -> bool:
+    return a is b if a is None or b is None else a.equals(b)
 
 
 def _columns(old: tuple[SlotType, ...], new: tuple[SlotType, ...]) -> Ints:

@@ -383,12 +383,12 @@ class ActiveRound:
         table, job_type = self.throughputs, self.ledger.jobs.rate_row[group_members]
         rate = np.ones(group_members.shape)
         rate[:, 0] = table.rate[job_type[:, 0], slot]
-        if table.colocated_rate is not None and group_members.shape[1] > 1:
+        if table.pair_rates is not None and group_members.shape[1] > 1:
             pairs = np.flatnonzero((group_members >= 0).all(axis=1))
             one, two, at = job_type[pairs, 0], job_type[pairs, 1], slot[pairs]
             rate[pairs, 0], rate[pairs, 1] = (
-                table.colocated_rate[one, two, at],
-                table.colocated_rate[two, one, at],
+                table.pair_rates[one, two, at],
+                table.pair_rates[two, one, at],
             )
         return rate
 

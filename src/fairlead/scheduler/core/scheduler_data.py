@@ -113,7 +113,7 @@ def new_data(
         all_pairs=settings.gavel.all_pairs,
         head_start_s=settings.round_s / 2 if settings.gavel.reset_accounts else 0.0,
         rate=beliefs.undominated.rate,
-        colocated_rate=beliefs.undominated.colocated_rate,
+        colocated_rate=beliefs.undominated.pair_rates,
     )
     return SchedulerData(
         options=options,
