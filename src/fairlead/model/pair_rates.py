@@ -133,10 +133,9 @@ class PairRates:
             self.alternative.astype(np.int64),
         )
 
-    def most(self, slots: Bools) -> Floats:
-        """(job_types,) at least the largest rate of each beside any other, on these slots."""
-        largest = self.rate.max(axis=1, initial=0.0)[self.row_class] * self.factor
-        return np.asarray(largest[:, slots].max(axis=1, initial=0.0))
+    def largest(self) -> Floats:
+        """(job_types, slots) at least the largest rate of each beside any other."""
+        return np.asarray(self.rate.max(axis=1, initial=0.0)[self.row_class] * self.factor)
 
     # --- others like it -----------------------------------------------------------------------------
 
@@ -298,11 +297,11 @@ def pair_table(pairs: _Indexed | None) -> PairTable:
     return PairTable(np.arange(n), np.ones((n, slots)), rate, np.full(slots, -1))
 
 
-def most_beside(pairs: _Indexed, slots: Bools) -> Floats:
-    """(job_types,) at least the largest rate of each in any pair, on these slots."""
+def largest_beside(pairs: _Indexed) -> Floats:
+    """(job_types, slots) at least the largest rate of each in any pair."""
     if isinstance(pairs, PairRates):
-        return pairs.most(slots)
-    return np.asarray(pairs[:, :, slots].max(axis=(1, 2), initial=0.0))
+        return pairs.largest()
+    return np.asarray(np.asarray(pairs).max(axis=1, initial=0.0))
 
 
 def _is_index(part: Any) -> bool:

@@ -12,10 +12,11 @@ import numpy as np
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Floats1, Floats2, Ints1
-from fairlead.model.pair_rates import PairTable, pair_table, rate_beside
+from fairlead.model.pair_rates import PairTable, largest_beside, pair_table, rate_beside
 from fairlead.policies.solve.configurations import Configurations, value_by_slot
 from fairlead.policies.solve.share_problem import ShareProblem
 
+_ROUNDING = 1e-9  # of the terms of a sum, more than it can be off
 _DOMINANCE_TOLERANCE = 1e-9  # by how much a pair must do better than taking turns
 
 
@@ -42,6 +43,7 @@ class CandidatePairs:
     block: Ints  # (blocks + 1,) where each scale factor begins in order
     problem: ShareProblem
     pairs: PairTable
+    largest: Floats  # (classes, slots) at least the rate of each beside any other
 
     @staticmethod
     def of(problem: ShareProblem) -> "CandidatePairs":
@@ -50,7 +52,8 @@ class CandidatePairs:
         order = np.argsort(problem.scale, kind="stable")
         ends = np.flatnonzero(np.diff(problem.scale[order])) + 1
         block = np.concatenate([[0], ends, [len(order)]]).astype(np.int64)
-        return CandidatePairs(order, block, problem, pair_table(problem.colocated_rate))
+        largest = largest_beside(problem.colocated_rate)[problem.job_type]
+        return CandidatePairs(order, block, problem, pair_table(problem.colocated_rate), largest)
 
     def excess(self, value: Floats, time: Floats, cost: Floats) -> float:
         """The most that any pair earns beyond what it costs, at these values (classes, slots) per step/s,
@@ -80,6 +83,7 @@ class CandidatePairs:
             rate=problem.rate,
             job_type=problem.job_type,
             pairs=self.pairs,
+            largest=self.largest,
         )
         prices = _PairPrices(value=value, time=time, cost=cost)
         partner = _best_partner(classes, prices, number, least)
@@ -124,6 +128,7 @@ class _PairClasses(NamedTuple):
     rate: Floats2  # (classes, slots) steps/s alone
     job_type: Ints1  # (classes,) row of pairs
     pairs: PairTable
+    largest: Floats2  # (classes, slots) no rate in a pair is above it
 
 
 class _PairPrices(NamedTuple):
@@ -144,6 +149,9 @@ def _best_partner(of: _PairClasses, prices: _PairPrices, number: Floats, least: 
     value, time, cost = prices
     classes, slots = rate.shape
     out = np.full((classes, slots), -1, np.int64)
+    # What a class brings to a pair at most: of most pairs that is too little, whatever their rates are.
+    brings = np.maximum(value, 0.0) * of.largest - time.reshape(-1, 1)
+    room = _ROUNDING * (np.abs(value) * of.largest + np.abs(time).reshape(-1, 1))
     for b in range(len(block) - 1):
         for i in range(block[b], block[b + 1]):
             c = order[i]
@@ -151,8 +159,13 @@ def _best_partner(of: _PairClasses, prices: _PairPrices, number: Floats, least: 
                 if rate[c, t] <= 0:
                     continue
                 most = 0.0
+                devices = scale[c] * cost[t]
+                enough = brings[c, t] - devices + room[c, t] + _ROUNDING * abs(devices)
                 for j in range(i, block[b + 1]):
                     d = order[j]
+                    bound = enough + brings[d, t] + room[d, t]
+                    if bound <= 0 or bound * min(number[c], number[d]) <= most:
+                        continue
                     if rate[d, t] <= 0 or (c == d and of.class_size[c] < 2):
                         continue
                     mine = rate_beside(pairs, job_type[c], job_type[d], t)
