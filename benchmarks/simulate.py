@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-import fairlead
 from command_line import (
     cluster_spec,
     measured_jobs,
@@ -29,6 +27,8 @@ from command_line import (
     trace_file,
     whole,
 )
+
+import fairlead
 from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.events import Solved
 from fairlead.model.job import Arrival, Job, JobId

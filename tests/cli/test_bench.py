@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.command_line import call
+from tests.call_command import call
 from tests.job_types import job_types
 
 from fairlead.analysis.solve_benchmark import (

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.call_command import call
 from tests.cluster.served import Served, served
-from tests.command_line import call
 
 from fairlead.cluster.protocol.runtime import Runtime
 

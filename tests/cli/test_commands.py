@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.command_line import call
+from tests.call_command import call
 
 import fairlead
 

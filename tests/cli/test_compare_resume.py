@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.command_line import call
+from tests.call_command import call
 
 from fairlead.cli import options
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.command_line import call
+from tests.call_command import call
 
 GIVEN = ["--generate", "gavel,jobs=5,interarrival=1500", "--cluster", "v100=3,p100=3,k80=3"]
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from tests.analysis.experiments.test_sweep_report import swept
 from tests.analysis.report.test_run_report import Page
+from tests.call_command import call
 from tests.cli.test_commands import JOBS
-from tests.command_line import call
 
 from fairlead.analysis.report.run_charts import RUN_FIGURES
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.command_line import call
+from tests.call_command import call
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.call_command import call
 from tests.cluster.cluster import Running, running, until
 from tests.cluster.ledger_job import SHORT_GRACE, STEPS, ledger, ledger_job
-from tests.command_line import call
 
 from fairlead.cluster.server.restored import JOBS
 from fairlead.errors import FairleadError

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from tests.analysis.experiments.small_points import point
-from tests.command_line import call
+from tests.call_command import call
 
 from fairlead.analysis.experiments import reproduce as r
 from fairlead.analysis.experiments.executor import Processes

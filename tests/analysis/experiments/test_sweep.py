@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.command_line import call
+from tests.call_command import call
 
 from fairlead.analysis.experiments.point import (
     Point,

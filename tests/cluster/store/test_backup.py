@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.call_command import call
 from tests.cluster.cluster import (
     Running,
     running,
@@ -23,7 +24,6 @@ from tests.cluster.ledger_job import SHORT_GRACE, STEPS, ledger, ledger_job
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 from tests.cluster.store.test_damage import Content, content, fill
 from tests.cluster.store.test_store import row
-from tests.command_line import call
 
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.server.restored import (

@@ -8,8 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.call_command import call
 from tests.cluster.store.test_damage import fill
-from tests.command_line import call
 
 from fairlead.analysis.simulate import simulate
 from fairlead.cluster.store.store import Store
