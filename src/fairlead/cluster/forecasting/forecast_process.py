@@ -83,7 +83,7 @@ class ForecastProcess:
         timeout_s: float = float("inf"),
         early: Callable[[list[ForecastRun]], None] = _ignore,
     ) -> list[ForecastRun]:
-        """One outcome for each seed that the time was enough for, one at least. patience_s: after which the
+        """One outcome for each seed that the time was enough for, one at least. timeout_s: after which the
         coarse forecast will do, as soon as there is one; early: told of that one. Raises ForecastError where
         the process fails, and the task's own error where it cannot be answered."""
         with self._turn:
@@ -98,9 +98,14 @@ class ForecastProcess:
                 raise ForecastError("the process that makes forecasts has ended") from None
 
     def close(self) -> None:
-        """End it, whatever it computes, for good."""
+        """End it, whatever it computes, for good. Whoever waits for an answer gets a ForecastError."""
         self._closed = True
-        self._end()
+        with self._lock:
+            process = self._process
+        if process is not None:
+            process.kill()
+        with self._turn:  # the connection is closed by nobody while another thread uses it
+            self._end()
 
     def _answer(
         self,

@@ -1,0 +1,43 @@
+"""The process that makes forecasts, as the threads that use it see it."""
+
+import multiprocessing
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from fairlead.cluster.forecasting.forecast_process import ForecastError, ForecastProcess
+
+WAIT_S = 120.0
+
+
+class Held:
+    """Is not sent before it is let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.over = threading.Event(), threading.Event()
+
+    def __reduce__(self) -> tuple[type[int], tuple[()]]:
+        self.begun.set()
+        self.over.wait(WAIT_S)
+        return int, ()
+
+
+def test_it_is_closed_while_a_task_is_on_its_way() -> None:
+    process, task = ForecastProcess("closed-in-a-test"), Held()
+    with ThreadPoolExecutor(2) as threads:
+        asked: Any = threads.submit(process.run, task)  # type: ignore[arg-type]
+        assert task.begun.wait(WAIT_S)
+        closed = threads.submit(process.close)
+        for child in multiprocessing.active_children():
+            if child.name == process.name:
+                child.join(WAIT_S)
+        with pytest.raises(TimeoutError):  # it waits for whoever uses the connection
+            closed.result(0.5)
+        task.over.set()
+        with pytest.raises(ForecastError):
+            asked.result(WAIT_S)
+        closed.result(WAIT_S)
+    with pytest.raises(ForecastError, match="the server is stopping"):
+        process.start()
