@@ -124,7 +124,7 @@ def test_one_that_an_earlier_version_has_written_is_read(store: Checkpoints) -> 
     )
 
 
-@pytest.mark.parametrize("number", [errno.ESTALE, errno.ENOTCONN, errno.EIO])
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.ENOTCONN, errno.EACCES, errno.EIO])
 def test_checkpoints_that_storage_does_not_give_are_not_passed_over(
     store: Checkpoints, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -193,4 +193,25 @@ def test_nothing_is_saved_below_a_mount_point(folder: Path, mounted: Callable[[]
     save(store, 9)
     assert store.steps() == [9]
     assert not Checkpoints(folder).lock(), "it holds the lock that others look at"
+    store.unlock()
+
+
+def test_a_newer_checkpoint_on_storage_that_is_back_is_not_replaced(
+    folder: Path, mounted: Callable[[], None]
+) -> None:
+    """A process that began below the mount point, with an older one, would remove it."""
+    store = Checkpoints(folder)
+    assert store.lock()
+    save(store, 5)
+    mounted()
+    elsewhere = Checkpoints(folder)
+    assert elsewhere.lock()
+    save(elsewhere, 20)
+    elsewhere.unlock()
+    for _ in range(2):
+        with pytest.raises(OSError, match="with a newer checkpoint"):
+            store.begin(10)
+    assert store.steps() == [20]
+    save(store, 30)
+    assert store.steps() == [30, 20]
     store.unlock()

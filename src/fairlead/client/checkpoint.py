@@ -29,7 +29,7 @@ from typing import NamedTuple
 from fairlead.client.codec import DecodeError, decode_record, encode_record
 from fairlead.client.durable import make_durable
 from fairlead.client.rank_environment import print_to_log
-from fairlead.client.storage import STORAGE_ERRORS
+from fairlead.client.storage import PERMISSION_ERRORS, STORAGE_ERRORS
 
 FORMAT = 1
 CHECKPOINTS_KEPT = 2
@@ -66,6 +66,10 @@ class Manifest:
     parts: dict[str, Part] = field(default_factory=dict)  # by path inside the checkpoint
 
 
+# What cannot be read now may be whole.
+_READABLE_LATER = STORAGE_ERRORS | PERMISSION_ERRORS
+
+
 class Checkpoint(NamedTuple):
     """A whole one."""
 
@@ -80,6 +84,7 @@ class Checkpoints:
         self.directory = Path(directory)
         self._lock = -1
         self._device = -1  # of the file system on which it was locked
+        self._was_away = False  # what is there now may be newer than what this process began with
 
     def lock(self) -> bool:
         """Take the folder for this process. False: another one has it. Raises OSError."""
@@ -115,7 +120,7 @@ class Checkpoints:
             try:
                 return Checkpoint(path, _checked(path))
             except (OSError, ValueError) as problem:  # noqa: PERF203
-                if isinstance(problem, OSError) and problem.errno in STORAGE_ERRORS:
+                if isinstance(problem, OSError) and problem.errno in _READABLE_LATER:
                     if problem.errno != errno.EIO:  # which may be of one file, on a bad disk
                         raise
                     unreadable = unreadable or problem
@@ -132,6 +137,10 @@ class Checkpoints:
     def begin(self, step: int) -> Path:
         """A folder for the parts of a new checkpoint. Raises OSError."""
         self._check_mounted()
+        newest = max(self._list(), default=None) if self._was_away else None
+        if newest is not None and newest.name > _name(step):
+            problem = f"is mounted again, with a newer checkpoint ({newest.name})"
+            raise OSError(errno.ESTALE, problem, str(self.directory))
         partial = self.directory / f".{_name(step)}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
@@ -165,6 +174,7 @@ class Checkpoints:
             return
         if not (self.directory / LOCK).exists():
             raise OSError(errno.ENODEV, "is not mounted any more", str(self.directory))
+        self._was_away = True
         self.unlock()  # mounted again: the lock is on what was there before
         if not self.lock():
             raise OSError(errno.EBUSY, "another process of this job has it", str(self.directory))

@@ -352,7 +352,11 @@ class RankZero:
         until = monotonic() + LOCK_S
         while not store.lock():
             if monotonic() > until:
-                leave(EXIT_MAY_NOT_RUN, f"another process of this job runs in {store.directory}")
+                leave(
+                    EXIT_MAY_NOT_RUN,
+                    f"another process uses {store.directory}: of this job, or of another job with "
+                    "the same checkpoint directory",
+                )
             self._idle()
             sleep(0.05)
 

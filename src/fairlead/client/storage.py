@@ -39,7 +39,7 @@ STORAGE_ERRORS = frozenset(
     }
 )
 # Who may do what is the operator's matter in the cluster's own directory: the server knows which one it is.
-_PERMISSION_ERRORS = frozenset({errno.EACCES, errno.EPERM})
+PERMISSION_ERRORS = frozenset({errno.EACCES, errno.EPERM})
 # That only files have, and not connections: they count also where no path is named, as of a read.
 _FILE_ERRORS = frozenset({errno.EIO, errno.EREMOTEIO, errno.ESTALE})
 
@@ -50,7 +50,7 @@ def own_access(directory: str | os.PathLike[str], environment: RankEnvironment) 
     try:
         yield
     except OSError as problem:
-        if problem.errno in STORAGE_ERRORS | _PERMISSION_ERRORS:
+        if problem.errno in STORAGE_ERRORS | PERMISSION_ERRORS:
             _leave(problem, directory, environment)
         raise
 
