@@ -74,10 +74,3 @@ def test_all_that_wait_are_counted() -> None:
     different = waits(row_of(1, READ_ONLY), row_of(2, READ_ONLY), row_of(3, GONE))
     assert different.trouble == f"/c: {READ_ONLY}; 3 jobs wait for checkpoints, 2 of them for these"
     assert waits(row_of(3, GONE)).trouble == f"/c/3: {GONE}; 1 job waits for it"
-
-
-def test_the_folder_of_one_job_is_not_the_storage_of_all() -> None:
-    storage = waits(row_of(3, "Not a directory"))
-    assert storage.trouble == "/c/3: Not a directory; 1 job waits for it"
-    assert storage.reasons() == {}
-    assert storage.begun(start(row_of(2))) == []

@@ -18,8 +18,6 @@ from fairlead.cluster.protocol.messages import (
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.store.rows import JobRow
 
-# Of one path; the storage itself is well.
-_OF_ONE_PATH = frozenset(map(os.strerror, (errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)))
 _NO_ROOM = frozenset(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
 
 
@@ -46,8 +44,8 @@ class _Waiting:
 
     @property
     def of_its_folder(self) -> bool:
-        """Whether its own folder is away or unusable: what others do says nothing of that."""
-        return self.why.startswith((NO_DIRECTORY, NO_CHECKPOINTS)) or self.why in _OF_ONE_PATH
+        """Whether its checkpoints are away: what others do says nothing of them."""
+        return self.why.startswith((NO_DIRECTORY, NO_CHECKPOINTS))
 
     @property
     def for_room(self) -> bool:
