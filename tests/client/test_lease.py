@@ -263,7 +263,7 @@ def test_two_processes_of_a_job_never_run_at_once(
         other.stdout.readline()
         assert train(lease(Script(), folder, steps=3)) == 75
         other.kill()
-    assert "another process of this job" in capfd.readouterr().err
+    assert "another process uses" in capfd.readouterr().err
     assert train(lease(Script(), folder, steps=3)) == 0
 
 
