@@ -14,6 +14,7 @@ from fairlead.cluster.protocol.api_models import (
     JobView,
     NodeView,
     StatusView,
+    failing_saves,
 )
 from fairlead.model.duration_text import DASH, duration
 
@@ -55,6 +56,7 @@ def _trouble(status: StatusView) -> list[str]:
             if status.checkpoints_trouble
             else []
         ),
+        *([f"CHECKPOINTS ARE NOT SAVED: {failing}"] if (failing := failing_saves(status)) else []),
     ]
 
 

@@ -19,6 +19,7 @@ from fairlead.client.messages import (
     StopRank,
 )
 from fairlead.client.rank_environment import EXIT_MAY_NOT_RUN, RankEnvironment, leave
+from fairlead.client.save_problem import SaveProblem
 from fairlead.client.version import __version__
 
 CONNECT_TIMEOUT_S = 30.0  # how long the agent may be away when a rank comes up
@@ -27,6 +28,7 @@ PROGRESS_INTERVAL_S = 0.2  # between two reports of progress
 RENEW_AT = 0.75  # of the lease
 GRANT_TIMEOUT_S = 1.0  # what a rank that was busy beyond the end of its lease waits for a renewal
 MAX_PROBLEM = 500  # characters of why a checkpoint could not be saved
+MAX_PLACE = 4096  # and of where: no path is longer
 MAX_BACKLOG = 4096  # bytes that wait to be sent; beyond that progress is not told for now
 
 
@@ -62,7 +64,7 @@ class AgentLink:
         self.stop = ""
         self.save_requested = False
         self.refused = ""
-        self.save_problem = ""
+        self.save_problem = SaveProblem("")
         self._environment = environment
         self._term = LeaseTerm()
         self._connection = AgentConnection(environment.socket)
@@ -138,7 +140,8 @@ class AgentLink:
             *self._state,
             renew=renew,
             saving=self._saves,
-            save_problem=self.save_problem[:MAX_PROBLEM],
+            save_problem=self.save_problem.why[:MAX_PROBLEM],
+            save_place=self.save_problem.place[:MAX_PLACE],
         )
 
     def has_saved(self) -> None:

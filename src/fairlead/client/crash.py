@@ -37,12 +37,13 @@ class _Reporter:
         if not issubclass(kind, SystemExit):
             self._put(lambda: _report(kind, error, trace, self.step()))
 
-    def write_storage(self, error: OSError) -> None:
-        """The process is about to leave because its checkpoints cannot be had."""
+    def write_storage(self, error: OSError, place: str) -> None:
+        """The process is about to leave because its checkpoints cannot be had. place: see
+        ``storage.place_of``."""
 
         def report() -> dict[str, Any]:
             found = _report(type(error), error, error.__traceback__, self.step())
-            return {**found, "storage": error.errno}
+            return {**found, "storage": error.errno, "place": place}
 
         self._put(report)
 
@@ -77,9 +78,10 @@ def install(step: Callable[[], int]) -> None:
         _chain()
 
 
-def report_storage(error: OSError) -> None:
-    """Tell the agent that this process leaves for an error of the storage of its checkpoints."""
-    _reporter.write_storage(error)
+def report_storage(error: OSError, place: str) -> None:
+    """Tell the agent that this process leaves for an error of the storage of its checkpoints. place: the
+    directory that is out of order."""
+    _reporter.write_storage(error, place)
 
 
 def _chain() -> None:

@@ -81,6 +81,7 @@ class Progress:
     renew: bool = False
     saving: bool = False  # a checkpoint is being saved: the next step may take a while
     save_problem: str = ""  # why the newest checkpoint could not be saved; "" = it could
+    save_place: str = ""  # then: the directory that is out of order, "" = not known
 
 
 @dataclass(frozen=True)

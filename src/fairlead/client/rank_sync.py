@@ -75,7 +75,8 @@ class Saved:
     """A rank's part of a checkpoint is on the disk, or is not."""
 
     parts: dict[str, Part]
-    problem: str = ""
+    problem: str = ""  # why not, "" = it is
+    place: str = ""  # then: the directory that is out of order, "" = not known
 
 
 FromOtherRank = Union[Join, RankStatus, Saved]

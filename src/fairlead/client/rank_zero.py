@@ -36,6 +36,7 @@ from fairlead.client.rank_sync import (
     Saved,
     SingleRankSync,
 )
+from fairlead.client.save_problem import SaveProblem, save_problem
 from fairlead.client.script_state import ScriptState, write_loader_state
 from fairlead.client.step_count import StepCount
 from fairlead.client.storage import own_access
@@ -168,19 +169,20 @@ class RankZero:
         self._link.send_saving(manifest.step)
         mine = self._state.write_part(Path(partial), self._environment.rank)
         others = self._rank_sync.saved(self._idle)
-        problem = next((one.problem for one in (mine, *others) if one.problem), "")
-        if not problem:
+        failed = next((one for one in (mine, *others) if one.problem), None)
+        problem = None if failed is None else SaveProblem(failed.problem, failed.place)
+        if problem is None:
             parts = {name: part for one in (mine, *others) for name, part in one.parts.items()}
             try:
                 self._store.commit(Path(partial), replace(manifest, parts=parts))
             except OSError as error:
-                problem = str(error)
+                problem = save_problem(error, Path(partial))
         self._link.has_saved()
-        if problem:
+        if problem is not None:
             self._store.discard(Path(partial))
             self._not_saved(problem)
             return False
-        self._link.save_problem = ""
+        self._link.save_problem = SaveProblem("")
         self._saved_step, self._save_s = manifest.step, monotonic() - began
         self._saved_at = monotonic()
         self._mark(manifest)
@@ -209,7 +211,7 @@ class RankZero:
 
     def _end_unsaved(self, step: int, completed: bool) -> None:
         """Warn where the script goes on behind its loop: it may save its results elsewhere. Else leave."""
-        problem = self._link.save_problem
+        problem = self._link.save_problem.why
         why = f" ({problem})" if problem else ""
         where = f"could not be saved{why}" if self._store is not None else "has no checkpoint_dir"
         left = self._left() if self._store is not None else ""
@@ -247,7 +249,7 @@ class RankZero:
         try:
             self._take_lock(self._store)
         except OSError as problem:
-            self._not_saved(str(problem))
+            self._not_begun(problem)
             return
         try:
             if partial := self._partial(manifest.step, again=True):
@@ -310,16 +312,20 @@ class RankZero:
         try:
             return str(self._store.begin(step))
         except OSError as problem:
-            self._not_saved(str(problem))
+            self._not_begun(problem)
             return ""
 
-    def _not_saved(self, problem: str) -> None:
+    def _not_begun(self, problem: OSError) -> None:
+        assert self._store is not None
+        self._not_saved(save_problem(problem, self._store.directory / "unfinished"))
+
+    def _not_saved(self, problem: SaveProblem) -> None:
         self._link.save_problem = problem
         wait_s = min(RETRY_S, self._link.checkpoint_s)
         self._retry_at = monotonic() + wait_s
         self._saved_at = min(self._saved_at, self._retry_at - self._link.checkpoint_s)
         print_to_log(
-            f"warning: no checkpoint of step {self._step}: {problem}; {self._left()}, "
+            f"warning: no checkpoint of step {self._step}: {problem.why}; {self._left()}, "
             f"next attempt in {wait_s:.0f} s"
         )
 

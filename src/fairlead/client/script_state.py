@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fairlead.client.checkpoint import Checkpoint, Part, sync_parts
 from fairlead.client.rank_environment import RankEnvironment
 from fairlead.client.rank_sync import Saved
+from fairlead.client.save_problem import save_problem
 from fairlead.client.storage import own_access, scripts_access
 from fairlead.errors import CheckpointError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 PathFunction: TypeAlias = Callable[[Path], None]
-CANNOT_SAVE = (OSError, RuntimeError)  # the second is what PyTorch raises when the disk is full
+CANNOT_SAVE = (OSError, RuntimeError)  # the second is what PyTorch raises for a full disk
 
 
 class Position(NamedTuple):
@@ -116,8 +117,11 @@ def _saved(partial: Path, part: Path, write: PathFunction) -> Saved:
     try:
         write(part)
         return Saved(_synced(partial, part))
-    except CANNOT_SAVE as problem:
-        return Saved({}, str(problem) or type(problem).__name__)
+    except Exception as error:  # safetensors and HDF5 have types of their own for a full disk
+        problem = save_problem(error, partial)
+        if not problem.of_storage and not isinstance(error, CANNOT_SAVE):
+            raise
+        return Saved({}, problem.why, problem.place)
 
 
 def _synced(partial: Path, part: Path) -> dict[str, Part]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,6 +43,8 @@ STORAGE_ERRORS = frozenset(
 PERMISSION_ERRORS = frozenset({errno.EACCES, errno.EPERM})
 # That only files have, and not connections: they count also where no path is named, as of a read.
 _FILE_ERRORS = frozenset({errno.EIO, errno.EREMOTEIO, errno.ESTALE})
+# The same of a write.
+WRITE_ERRORS = _FILE_ERRORS | {errno.EDQUOT, errno.ENOSPC, errno.EROFS}
 
 
 @contextmanager
@@ -70,11 +73,49 @@ def scripts_access(
 
 def _is_of(problem: OSError, directory: str | os.PathLike[str]) -> bool:
     """Whether an error is one of the storage that a directory is on."""
+    if not isinstance(problem.filename, (str, bytes)):
+        return problem.errno in _FILE_ERRORS
+    return problem.errno in STORAGE_ERRORS and names_path_in(problem, directory)
+
+
+def names_path_in(problem: OSError, directory: str | os.PathLike[str]) -> bool:
+    """Whether an error says that it is about a directory, or about what is in it."""
     path = problem.filename
     if not isinstance(path, (str, bytes)):
-        return problem.errno in _FILE_ERRORS
-    above = os.path.join(os.path.abspath(os.fspath(directory)), "")
-    return problem.errno in STORAGE_ERRORS and os.path.abspath(os.fsdecode(path)).startswith(above)
+        return False
+    above, path = os.path.abspath(os.fspath(directory)), os.path.abspath(os.fsdecode(path))
+    return path == above or path.startswith(os.path.join(above, ""))
+
+
+def directory_sentence(path: str, why: str) -> str:
+    """What is wrong with a checkpoint directory."""
+    return f"checkpoint directory {path!r}: {why}"
+
+
+def place_of(problem: OSError, directory: str | os.PathLike[str]) -> str:
+    """Which directory an error is about, which another one could not be made or used for: the top of its file
+    system where that is out of order, else the highest one on the way there that is wrong."""
+    path = os.path.abspath(os.fspath(directory))
+    ways = [path]
+    while ways[0] != os.path.dirname(ways[0]):
+        ways.insert(0, os.path.dirname(ways[0]))
+    top, device = ways[0], -1
+    for above, way in zip([ways[0], *ways], ways):
+        try:
+            found = os.stat(way)
+        except FileNotFoundError:
+            if os.path.islink(way):
+                return way
+            return top if problem.errno in STORAGE_ERRORS else above
+        except PermissionError:
+            return above
+        except OSError:
+            return way
+        if not stat.S_ISDIR(found.st_mode):
+            return way
+        if found.st_dev != device:
+            top, device = way, found.st_dev
+    return top if problem.errno in STORAGE_ERRORS else path
 
 
 def _leave(
@@ -82,5 +123,5 @@ def _leave(
 ) -> None:
     """Without a scheduler there is nobody to start it again: then the error is the script's to handle."""
     if environment.socket:
-        crash.report_storage(problem)
-        leave(EXIT_STORAGE, f"checkpoint directory {os.fspath(directory)!r}: {problem.strerror}")
+        crash.report_storage(problem, place_of(problem, directory))
+        leave(EXIT_STORAGE, directory_sentence(os.fspath(directory), str(problem.strerror)))

@@ -122,6 +122,26 @@ def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(
         assert done == list(range(400)), "no step was done twice"
 
 
+def test_the_folder_of_one_job_is_not_the_storage_of_all(tmp_path: Path) -> None:
+    with cluster_with_storage(tmp_path) as (_, client, checkpoints):
+        job, other = client.submit([saving_job(tmp_path, 1)] * 2)
+        until(lambda: min(client.job(job).steps, client.job(other).steps) > 5, LIMIT_S)
+        client.pause(job)
+        until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)
+        (folder,) = checkpoints.glob(f"{job}-*")
+        folder.rename(tmp_path / "away")
+        folder.touch()
+        client.resume(job)
+        until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
+        told = client.job(job)
+        assert "waits for the storage of its checkpoints" in told.reason
+        assert client.status().checkpoints_trouble == ""
+        assert client.pause(other) == [], "nothing is said of the storage that it saves to"
+        folder.unlink()
+        (tmp_path / "away").rename(folder)
+        until(lambda: client.job(job).state == "completed", LIMIT_S)
+
+
 def test_a_path_of_its_owner_that_can_never_be_made_is_the_jobs_fault(tmp_path: Path) -> None:
     with cluster_with_storage(tmp_path) as (_, client, _):
         in_the_way = tmp_path / "file"

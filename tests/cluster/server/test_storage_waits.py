@@ -3,6 +3,7 @@
 import pytest
 
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.server.attempts import Attempt, ranks_on
 from fairlead.cluster.server.storage_waits import StorageWaits
 from fairlead.cluster.store.failures import FailureRecord
@@ -12,8 +13,8 @@ READ_ONLY, FULL = "Read-only file system", "No space left on device"
 GONE = "is gone, with 9 steps (put it back)"
 
 
-def row_of(job: int, why: str = "", directory: str = "/c") -> JobRow:
-    """why: it waits for its checkpoints."""
+def row_of(job: int, why: str = "", directory: str = "/c", wrong: str = "") -> JobRow:
+    """why: it waits for its checkpoints. wrong: the directory that is out of order."""
     row = JobRow(
         id=job,
         name="",
@@ -30,6 +31,7 @@ def row_of(job: int, why: str = "", directory: str = "/c") -> JobRow:
         known = {"job": job, "attempt": 1, "node": "a", "time_s": 0.0, "kind": "exit"}
         record = FailureRecord(**known, reason=reason, directory="out_of_order")  # type: ignore[arg-type]
         row.recent_failures = (record,)
+        row.failure = Failure(directory="wrong_path", path=wrong)
     return row
 
 
@@ -74,3 +76,16 @@ def test_all_that_wait_are_counted() -> None:
     different = waits(row_of(1, READ_ONLY), row_of(2, READ_ONLY), row_of(3, GONE))
     assert different.trouble == f"/c: {READ_ONLY}; 3 jobs wait for checkpoints, 2 of them for these"
     assert waits(row_of(3, GONE)).trouble == f"/c/3: {GONE}; 1 job waits for it"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "is_own"),
+    [("", False), ("/", False), ("/c", False), ("/c/1", True), ("/c/1/deep", True), ("/d", True)],
+)
+def test_what_is_below_the_directory_of_all_is_a_matter_of_one_job(
+    wrong: str, is_own: bool
+) -> None:
+    row = row_of(1, "Not a directory", wrong=wrong)
+    storage = waits(row)
+    assert (storage.trouble == "", storage.count == 0, storage.reasons() == {}) == (is_own,) * 3
+    assert storage.begun(start(row_of(2), 1)) == ([] if is_own else [row])

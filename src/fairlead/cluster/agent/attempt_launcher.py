@@ -51,6 +51,7 @@ class AttemptLauncher:
         assert self.place is not None
         found, why = None, ""
         directory: DirectoryTrouble = ""
+        path = ""
         try:
             master = attempt.addresses.here or RankZeroAddress.parse(
                 master_text, attempt.assignment.job
@@ -58,7 +59,8 @@ class AttemptLauncher:
             found = await prepare_launch(self.place, attempt, master)
         except ConfigError as problem:
             why = str(problem)
-            directory = problem.trouble if isinstance(problem, DirectoryError) else ""
+            if isinstance(problem, DirectoryError):
+                directory, path = problem.trouble, problem.path
         except Exception as problem:  # of whatever a job names: its fault, and no end of the agent
             _log.exception("job %d cannot be started", attempt.assignment.job)
             why = f"cannot be started: {type(problem).__name__}: {problem}"
@@ -68,7 +70,7 @@ class AttemptLauncher:
         if attempt.state != "starting":
             return  # it was told to stop meanwhile
         if found is None:
-            attempt.failed(-1, why, now, directory=directory)
+            attempt.failed(-1, why, now, directory=directory, path=path)
             attempt.record_exit(now)
             self._changed()
         elif attempt.lease.left_s(now) > 0.0:

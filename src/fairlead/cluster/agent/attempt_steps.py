@@ -15,6 +15,7 @@ class StepProgress:
         self.step = -1
         self.saved_step = -1
         self.save_problem = ""  # why the newest checkpoint could not be saved, as rank 0 says
+        self.save_place = ""  # then: the directory that is out of order, "" = not known
         self.save_s = -1.0  # the newest checkpoint
         self.batch = 0
         self.total_steps = 0  # where the batch size was changed
@@ -55,7 +56,7 @@ class StepProgress:
         if message.saved_step > 0:
             self.save_s = message.save_s
         if isinstance(message, Progress):
-            self.save_problem = message.save_problem
+            self.save_problem, self.save_place = message.save_problem, message.save_place
         else:
             self.all_done, self.end_reason = message.completed, message.reason
 

@@ -23,6 +23,7 @@ from fairlead.cluster.protocol.messages import (
 
 State = Literal["starting", "running", "stopping", "ended"]
 _MAX_REASON = 1000  # characters of a reason
+_MAX_PATH = 4096  # and of a path
 STALL_EXIT = 124  # of a start that was ended because it made no progress, as of ``timeout``
 NOT_FOUND = 127  # exit code of a command that cannot be started, as in shells
 
@@ -163,9 +164,16 @@ class NodeAttempt:
         self.times.pause(now)
 
     def failed(
-        self, rank: int, reason: str, now: float, *, directory: DirectoryTrouble = ""
+        self,
+        rank: int,
+        reason: str,
+        now: float,
+        *,
+        directory: DirectoryTrouble = "",
+        path: str = "",
     ) -> None:
-        """A rank could not be started. directory: what is the matter with its checkpoint directory."""
+        """A rank could not be started. directory: what is the matter with its checkpoint directory; path: of
+        which directory on the way there."""
         cause = reason.removeprefix(f"rank {rank}: ")
         self.reason = cause if self.assignment.world_size == 1 else reason
         self.exits.note(rank, NOT_FOUND)
@@ -176,6 +184,7 @@ class NodeAttempt:
                 exit_code=NOT_FOUND,
                 message=cause,
                 directory=directory,
+                path=path[:_MAX_PATH],
             )
         )
         self.state = "stopping"
@@ -244,6 +253,7 @@ class NodeAttempt:
             reason=self.reason[:_MAX_REASON],
             obstacle=self.wait.obstacle[:_MAX_REASON] if self.state == "starting" else "",
             directory_problem=self._where_it_saves()[:_MAX_REASON] if not self.ended else "",
+            save_place=self.steps.save_place[:_MAX_PATH],
             wait_s=self.wait.took_s,
             start_s=between(self.wait.free, self.times.hello),
             load_s=steps.load_s,

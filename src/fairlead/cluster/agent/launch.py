@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.client.checkpoint import LOCK, STEP
-from fairlead.client.storage import STORAGE_ERRORS
+from fairlead.client.storage import STORAGE_ERRORS, directory_sentence, place_of
 from fairlead.cluster.agent.addresses import RankZeroAddress
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.devices import NodeDevices
-from fairlead.cluster.agent.rank_failures import directory_sentence
 from fairlead.cluster.agent.runtimes import (
     Mounts,
     agents_environment,
@@ -42,9 +41,11 @@ _PASSING_ERRORS = STORAGE_ERRORS | {
 class DirectoryError(ConfigError):
     """A checkpoint directory cannot be made."""
 
-    def __init__(self, what: str, trouble: DirectoryTrouble) -> None:
+    def __init__(self, what: str, trouble: DirectoryTrouble, path: str = "") -> None:
+        """path: the highest directory on the way there that is wrong, "" = not known."""
         super().__init__(what)
         self.trouble = trouble
+        self.path = path
 
 
 @dataclass(frozen=True)
@@ -219,11 +220,20 @@ def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess
             _check_not_away(path, assignment.kept_steps)
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder
-        why = problem.strerror if isinstance(problem, OSError) else problem
-        passes = isinstance(problem, OSError) and problem.errno in _PASSING_ERRORS
-        trouble: DirectoryTrouble = "out_of_order" if passes else "wrong_path"
-        raise DirectoryError(directory_sentence(str(path), str(why)), trouble) from None
+        raise _directory_error(path, problem) from None
     return path
+
+
+def _directory_error(path: Path, problem: Exception) -> DirectoryError:
+    why, place = str(problem), ""
+    trouble: DirectoryTrouble = "wrong_path"
+    if isinstance(problem, OSError):
+        in_the_way = problem.errno == errno.EEXIST  # a file has its name
+        why = os.strerror(errno.ENOTDIR) if in_the_way else str(problem.strerror)
+        place = place_of(problem, path)
+        if problem.errno in _PASSING_ERRORS:
+            trouble = "out_of_order"
+    return DirectoryError(directory_sentence(str(path), why), trouble, place)
 
 
 def _check_not_away(path: Path, kept_steps: int) -> None:

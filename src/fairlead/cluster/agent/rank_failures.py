@@ -17,7 +17,7 @@ from fairlead.client.rank_environment import (
     EXIT_RANK_SYNC,
     EXIT_STORAGE,
 )
-from fairlead.client.storage import STORAGE_ERRORS
+from fairlead.client.storage import STORAGE_ERRORS, directory_sentence
 from fairlead.cluster.agent.proc import signal_name
 from fairlead.cluster.agent.tracebacks import last_traceback
 from fairlead.cluster.agent.untrusted_files import read_regular
@@ -88,6 +88,7 @@ class FailureReport(msgspec.Struct, frozen=True):
     time_s: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
     traceback: str = ""
     storage: _Whole = 0  # errno of the storage of its checkpoints, for which the process has left
+    place: str = ""  # then: the directory that is out of order
 
 
 def read_report(path: Path) -> FailureReport | None:
@@ -174,12 +175,8 @@ def _of_storage(rank: int, code: int, report: FailureReport, checkpoints: str) -
         traceback=clean(report.traceback, MAX_TRACEBACK),
         time_s=report.time_s,
         directory="out_of_order" if report.storage in STORAGE_ERRORS else "wrong_path",
+        path=report.place if Path(checkpoints).is_relative_to(report.place or "?") else "",
     )
-
-
-def directory_sentence(path: str, why: str) -> str:
-    """What is wrong with a checkpoint directory."""
-    return f"checkpoint directory {path!r}: {why}"
 
 
 def _exception(rank: int, code: int, report: FailureReport, world_size: int) -> Failure:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
-from fairlead.cluster.front.visible_tenants import tenants_for
+from fairlead.cluster.front.visible_tenants import storage_trouble_for, tenants_for
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import NodeView, StatusView
 
@@ -67,6 +67,9 @@ class ViewCache:
             now_s=status.now_s + age_s,
             round_ends_in_s=None if ends_s is None else max(ends_s - age_s, 0.0),
             tenants=tenants_for(caller, status.tenants),
+            checkpoints_trouble=storage_trouble_for(
+                caller, status.checkpoints_trouble, status.await_storage
+            ),
             age_s=self.status_age_s,
         )
 

@@ -1,11 +1,11 @@
-"""What a caller is shown of tenants: an admin all, a user their own and the others as one."""
+"""What a caller is shown of tenants: an admin all, a user their own and sums over the others."""
 
 from collections.abc import Sequence
 
 import msgspec
 
 from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.protocol.api_models import Sample, TenantView
+from fairlead.cluster.protocol.api_models import Sample, TenantView, jobs_wait
 
 
 def tenants_for(caller: Caller, views: Sequence[TenantView]) -> tuple[TenantView, ...]:
@@ -15,6 +15,14 @@ def tenants_for(caller: Caller, views: Sequence[TenantView]) -> tuple[TenantView
     mine = [view for view in views if view.name == caller.tenant]
     others = [view for view in views if view.name != caller.tenant]
     return (*mine, *([_together(others)] if others else []))
+
+
+def storage_trouble_for(caller: Caller, trouble: str, jobs: int) -> str:
+    """What is the matter with the storage of checkpoints: folders of jobs are named to the operator alone.
+    jobs: that wait for it."""
+    if caller.role == "admin" or not trouble:
+        return trouble
+    return f"{jobs_wait(jobs)} for the storage of checkpoints"
 
 
 def _together(views: list[TenantView]) -> TenantView:

@@ -195,6 +195,28 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     halted: str = ""  # why nothing is scheduled or accepted, and what to do; "" = it is not so
     unwritable: str = ""  # why nothing can be written down just now; "" = it can
     checkpoints_trouble: str = ""  # why jobs get no directory for their checkpoints; "" = they do
+    await_storage: int = 0  # so many jobs
+    cannot_save: int = 0  # jobs that hold devices, and have not saved since a save failed
+    cannot_save_s: float | None = None  # for so long that is so of one of them
+
+
+def jobs_wait(count: int) -> str:
+    """How many do, at the beginning of a sentence."""
+    return f"{count:,} jobs wait" if count != 1 else "1 job waits"
+
+
+def failing_saves(status: StatusView) -> str:
+    """How many jobs cannot save, and since when, without a full stop; "" = all can."""
+    if not status.cannot_save:
+        return ""
+    whose = (
+        f"{status.cannot_save:,} jobs that run have"
+        if status.cannot_save > 1
+        else "1 job that runs has"
+    )
+    first = ", one of them" if status.cannot_save > 1 else ""
+    since = "" if status.cannot_save_s is None else f", for {duration(status.cannot_save_s)}"
+    return f"{whose} not saved since a save failed{first}{since}"
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):

@@ -126,6 +126,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     secondary: bool = False  # it is the consequence of another rank's end
     time_s: float = 0.0  # wall clock of its node, 0 = not known
     directory: DirectoryTrouble = ""
+    path: Text = ""  # then: the highest directory on the way there that is wrong, "" = not known
 
     @property
     def place(self) -> str:
@@ -170,6 +171,7 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     )
     obstacle: Text = ""  # what of the node keeps it from starting: a full disk; "" = nothing
     directory_problem: Text = ""  # what is wrong with where it saves: no answer; "" = nothing known
+    save_place: Text = ""  # where it cannot save: the directory that is wrong, "" = not known
     # How long things took, seconds; -1 = not known (yet).
     wait_s: SecondsOrNone = -1.0  # handover: from the order to free devices
     start_s: SecondsOrNone = -1.0  # from there to rank 0's hello

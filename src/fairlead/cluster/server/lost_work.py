@@ -7,7 +7,9 @@ from fairlead.cluster.server.attempts import Attempt, JobRegistry
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now
 from fairlead.cluster.server.save_failures import last_save_failed
-from fairlead.cluster.store.failures import tells_of_storage
+from fairlead.cluster.server.storage_waits import is_clusters
+from fairlead.cluster.store.failures import storage_error
+from fairlead.model.duration_text import duration
 
 RECENT_S = 600.0  # for which a save that failed says something of the storage of others
 
@@ -34,7 +36,7 @@ def _shared_troubles(
     registry: JobRegistry, waits: Mapping[str, str], now_s: float
 ) -> dict[str, str]:
     """Directory that jobs share -> why some cannot save there. One that has not tried to since then does not
-    know it yet."""
+    know it yet. What is told of other jobs is the error alone: their folders and their texts are theirs."""
     found = {
         directory: f"other jobs wait for its storage ({why})" for directory, why in waits.items()
     }
@@ -42,8 +44,12 @@ def _shared_troubles(
         failure = row.save_failure
         if failure is None or not row.checkpoints or row.spec.checkpoint_dir or not row.open:
             continue
-        if now_s - failure.at_s <= RECENT_S and tells_of_storage(failure.why):
-            found.setdefault(row.checkpoints, f"of another job, {last_save_failed(row, now_s)}")
+        why = storage_error(failure.why)
+        if now_s - failure.at_s <= RECENT_S and why and is_clusters(failure.place, row):
+            ago = duration(now_s - failure.at_s)
+            found.setdefault(
+                row.checkpoints, f"of another job, its last save failed {ago} ago: {why}"
+            )
     return found
 
 

@@ -13,7 +13,7 @@ from fairlead.cluster.server.tally import (
     Tally,
 )
 from fairlead.cluster.server.view_builders import ViewBuilder
-from fairlead.cluster.store.rows import OPEN_STATES
+from fairlead.cluster.store.rows import ON_DEVICES, OPEN_STATES
 
 # Nodes of which views are published with one commit; more than that wait for the next ones
 MAX_VIEWS_PER_COMMIT = 500
@@ -87,7 +87,15 @@ class PublishedViews:
         if row is None or row.state not in OPEN_STATES:
             return None
         displayed_state = self._viewer.displayed_state(row)
-        return CountedJob(row.tenant, row.state, displayed_state, row.weight, row.spec.scale_factor)
+        failure = row.save_failure if row.state in ON_DEVICES else None
+        return CountedJob(
+            row.tenant,
+            row.state,
+            displayed_state,
+            row.weight,
+            row.spec.scale_factor,
+            None if failure is None else failure.at_s,
+        )
 
     def _show_nodes(self, now: float) -> None:
         touched, self._state.changed_nodes = self._state.changed_nodes, set()

@@ -11,7 +11,10 @@ def note_report(attempt: Attempt, status: AttemptStatus, now_s: float) -> bool:
     row, before = attempt.row, attempt.row.save_failure
     why, fails, _ = status.directory_problem.partition(WOULD_LOSE)
     if fails:
-        _note(attempt, why, status.saved_step, now_s)
+        _note(
+            attempt,
+            SaveFailure(why, now_s, attempt.record.attempt, status.saved_step, status.save_place),
+        )
     elif before is not None:
         same = before.attempt == attempt.record.attempt
         if status.saved_step > max(before.saved_step if same else status.loaded_step, 0):
@@ -22,8 +25,9 @@ def note_report(attempt: Attempt, status: AttemptStatus, now_s: float) -> bool:
 def note_end(attempt: Attempt, now_s: float) -> None:
     """An attempt has ended, perhaps without having been able to save."""
     if attempt.unsaved and not attempt.row.spec.unmanaged:
-        saved_step = -1 if attempt.leader is None else attempt.leader.saved_step
-        _note(attempt, attempt.unsaved, saved_step, now_s)
+        leader, number = attempt.leader, attempt.record.attempt
+        saved_step, place = (-1, "") if leader is None else (leader.saved_step, leader.save_place)
+        _note(attempt, SaveFailure(attempt.unsaved, now_s, number, saved_step, place))
 
 
 def last_save_failed(row: JobRow, now_s: float) -> str:
@@ -34,8 +38,8 @@ def last_save_failed(row: JobRow, now_s: float) -> str:
     return f"its last save failed {duration(now_s - failure.at_s)} ago: {failure.why}"
 
 
-def _note(attempt: Attempt, why: str, saved_step: int, now_s: float) -> None:
+def _note(attempt: Attempt, failure: SaveFailure) -> None:
     """The time is that of the first of several that fail for one reason."""
-    before, number = attempt.row.save_failure, attempt.record.attempt
-    if before is None or (before.why, before.attempt) != (why, number):
-        attempt.row.save_failure = SaveFailure(why, now_s, number, saved_step)
+    before = attempt.row.save_failure
+    if before is None or (before.why, before.attempt) != (failure.why, failure.attempt):
+        attempt.row.save_failure = failure

@@ -7,7 +7,9 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
+from fairlead.cluster.protocol.api_models import jobs_wait
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
     NO_CHECKPOINTS,
@@ -19,6 +21,12 @@ from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.store.rows import JobRow
 
 _NO_ROOM = frozenset(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
+
+
+def is_clusters(path: str, row: JobRow) -> bool:
+    """Whether a directory that cannot be used is that of the checkpoints of all jobs, or above it, and not
+    the folder of a job alone. path: "" = not known."""
+    return not path or Path(row.checkpoints).is_relative_to(path)
 
 
 def directory_trouble(failure: Failure | None, spec: JobSpec) -> DirectoryTrouble:
@@ -41,6 +49,7 @@ class _Waiting:
 
     row: JobRow
     why: str
+    is_own: bool = False  # nothing is wrong but with its own folder
 
     @property
     def of_its_folder(self) -> bool:
@@ -60,7 +69,7 @@ class _Waiting:
 
 
 class StorageWaits:
-    """Jobs that wait for the cluster's own directory. On the driver's thread; ``trouble`` on any."""
+    """Jobs that wait for the cluster's own directory. On the driver's thread; what is told on any."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, _Waiting] = {}  # by job
@@ -77,7 +86,8 @@ class StorageWaits:
             del self._waiting[job]
         if not row.spec.checkpoint_dir:
             why = row.recent_failures[-1].reason.rpartition(": ")[2]
-            self._waiting[row.id] = _Waiting(row, why)
+            path = "" if row.failure is None else row.failure.path
+            self._waiting[row.id] = _Waiting(row, why, not is_clusters(path, row))
 
     def discard(self, job: int) -> None:
         """A job waits no more."""
@@ -96,6 +106,7 @@ class StorageWaits:
             other
             for other in self._waiting.values()
             if other.row.checkpoints == row.checkpoints
+            and not (other.is_own and other.row is not row)
             and (was_made or (seen and not other.of_its_folder and not other.for_room))
         ]
         for other in found:
@@ -107,24 +118,34 @@ class StorageWaits:
         return {
             one.row.checkpoints: one.why
             for one in list(self._waiting.values())
-            if one.row.open and not one.of_its_folder
+            if one.row.open and not one.of_its_folder and not one.is_own
         }
 
     @property
+    def count(self) -> int:
+        """Of the jobs that wait."""
+        return len(self._shared())
+
+    @property
     def trouble(self) -> str:
-        """What the operator is to be told, without a full stop; "" = nothing."""
-        found = [
-            one
-            for one in list(self._waiting.values())
-            if one.row.open and one.row.state != "paused"
-        ]
+        """What the operator is to be told, without a full stop; "" = nothing. It names folders of any
+        tenant."""
+        found = self._shared()
         if not found:
             return ""
+        jobs = jobs_wait(len(found))
         ((said, count),) = Counter(one.trouble for one in found).most_common(1)
-        jobs = f"{len(found)} jobs wait" if len(found) > 1 else "1 job waits"
         if count < len(found):
             return f"{said}; {jobs} for checkpoints, {count} of them for these"
         return f"{said}; {jobs} for it"
+
+    def _shared(self) -> list[_Waiting]:
+        """Those that do not wait for their own folder alone."""
+        return [
+            one
+            for one in list(self._waiting.values())
+            if one.row.open and one.row.state != "paused" and not one.is_own
+        ]
 
 
 def _waits(row: JobRow) -> bool:

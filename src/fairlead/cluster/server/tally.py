@@ -15,6 +15,7 @@ class CountedJob(NamedTuple):
     displayed_state: str  # as it is shown: what has ended in the round in force has ended
     weight: float
     devices: int
+    unsaved_s: float | None = None  # it runs, and has not saved since then, when a save failed
 
 
 class CountedNode(NamedTuple):
@@ -51,6 +52,7 @@ class Tally:
     def __init__(self) -> None:
         self.states: Counter[str] = Counter()  # of open jobs, as they are shown
         self.tenants: dict[str, TenantTally] = {}
+        self.unsaved_since: dict[int, float] = {}  # job that runs -> when its last save failed
         self._jobs: dict[int, CountedJob] = {}
         self._nodes: dict[str, CountedNode] = {}
         self._devices: dict[str, tuple[int, int, int]] = {}
@@ -60,12 +62,20 @@ class Tally:
         before = self._jobs.get(number)
         if before == job:  # of most jobs whose rows change no more than their progress
             return
+        self.unsaved_since.pop(number, None)
+        if job is not None and job.unsaved_s is not None:
+            self.unsaved_since[number] = job.unsaved_s
         if before is not None:
             del self._jobs[number]
             self._add(before, -1)
         if job is not None:
             self._jobs[number] = job
             self._add(job, 1)
+
+    def unsaved_s(self, now_s: float) -> float | None:
+        """For how long the first of the jobs that cannot save could not; None: all can."""
+        since_s = min(list(self.unsaved_since.values()), default=None)
+        return None if since_s is None else max(now_s - since_s, 0.0)
 
     def _add(self, job: CountedJob, sign: int) -> None:
         tenant = self.tenants.setdefault(job.tenant, TenantTally())

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 import fairlead
-from fairlead.cluster.front.visible_tenants import tenants_for
+from fairlead.cluster.front.visible_tenants import storage_trouble_for, tenants_for
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     ENDED_STATES,
@@ -244,7 +244,12 @@ class ViewBuilder:
             backup_age_s=backup_age_s(state.store.directory),
             halted=state.halted,
             unwritable=state.commit_error,
-            checkpoints_trouble=self._storage.trouble,
+            checkpoints_trouble=storage_trouble_for(
+                caller, self._storage.trouble, self._storage.count
+            ),
+            await_storage=self._storage.count,
+            cannot_save=len(tally.unsaved_since),
+            cannot_save_s=tally.unsaved_s(now),
         )
 
     def _held_devices(self, node: LiveNode) -> dict[int, tuple[int, ...]]:

@@ -127,7 +127,13 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def tells_of_storage(text: str) -> bool:
     """Whether a sentence about an error says that storage may be to blame."""
-    return any(words in text.lower() for words in STORAGE_ERROR_WORDS)
+    return bool(storage_error(text))
+
+
+def storage_error(text: str) -> str:
+    """The error of storage that a sentence tells of, without what else it says; "" = none."""
+    found = (words for words in STORAGE_ERROR_WORDS if words in text.lower())
+    return next(found, "").capitalize()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class SaveFailure(msgspec.Struct, frozen=True, gc=False):
     at_s: float  # cluster's time
     attempt: int  # the number of the start that could not save
     saved_step: int  # that it had saved before; -1 = not known
+    place: str = ""  # the directory that is out of order, "" = not known
 
 
 class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):

@@ -28,6 +28,7 @@ from fairlead.cluster.protocol.api_models import (
     Sample,
     StatusView,
     TenantView,
+    failing_saves,
 )
 from fairlead.cluster.store.rows import OPEN_STATES
 from fairlead.model.duration_text import DASH, duration
@@ -84,6 +85,7 @@ def summary(status: StatusView) -> Section:
         _banner("Halted: ", status.halted),
         _banner("Nothing is written down: ", status.unwritable),
         _banner("Jobs cannot start: ", status.checkpoints_trouble),
+        _banner("Checkpoints are not saved: ", failing_saves(status)),
         _warning(status.solve),
         tag("dl", *cards, class_="cards"),
     )
