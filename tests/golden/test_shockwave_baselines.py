@@ -71,7 +71,7 @@ def rounds_of(folder: Path) -> list[dict[str, list[int]]]:
     found = []
     for start in map(decode, records(folder / "journal")):
         if isinstance(start, StartRound):
-            ends = start.first[1:-1]
+            ends = start.offsets[1:-1]
             devices = [part.tolist() for part in _split(start.devices, ends)]
             jobs = map(str, start.job_groups[:, 0].tolist())
             found.append(dict(zip(jobs, devices, strict=True)) if len(start.job_groups) else {})

@@ -46,7 +46,7 @@ def start(rng: np.random.Generator, n: int, width: int) -> StartRound:
         job_groups=values(rng, (n, width), "i"),
         slot=values(rng, (n,), "i"),
         devices=values(rng, (2 * n,), "i"),
-        first=values(rng, (n + 1,), "i"),
+        offsets=values(rng, (n + 1,), "i"),
         kept=values(rng, (n,), "b"),
         active=int(rng.integers(0, 300)),
     )

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
+import msgspec
+
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.plan import PlannerState
 from fairlead.model.snapshot import Snapshot
@@ -27,9 +29,11 @@ class Solve:
     state: PlannerState = None  # the planner's own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartRound:
-    """Who runs from now on, and where. What is in force and not named here stops."""
+class StartRound(msgspec.Struct, frozen=True, kw_only=True, rename={"offsets": "first"}):
+    """Who runs from now on, and where. What is in force and not named here stops.
+
+    A Struct because journals call the offsets ``first``.
+    """
 
     time_s: float
     round: int
@@ -37,7 +41,7 @@ class StartRound:
     job_groups: Ints  # (groups, width) job ids, -1 behind the last member
     slot: Ints  # (groups,) the scheduler's slot types: accelerator type and where the devices sit
     devices: Ints  # (all devices of all groups,) device ids, job group by job group
-    first: Ints  # (groups + 1,) job group u holds devices[first[u]:first[u + 1]]
+    offsets: Ints  # (groups + 1,) job group u holds devices[offsets[u]:offsets[u + 1]]
     kept: Bools  # (groups,) runs on from the round before on the same devices
     active: int  # jobs in the system
 

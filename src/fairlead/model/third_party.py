@@ -1,12 +1,13 @@
 """Calls of code that is not Fairlead's: it gets read-only arrays, and its errors name it."""
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
 from fairlead.errors import FairleadError, SolveError
@@ -65,8 +66,15 @@ def read_only(record: T) -> T:
         return view  # type: ignore[no-any-return]
     if isinstance(record, tuple) and hasattr(record, "_fields"):
         return type(record)(*map(read_only, record))
+    if isinstance(record, msgspec.Struct):
+        return msgspec.structs.replace(record, **_views(record, record.__struct_fields__))
     if not is_dataclass(record) or isinstance(record, type):
         return record
-    views = {field.name: read_only(getattr(record, field.name)) for field in fields(record)}
-    changed = {name: view for name, view in views.items() if view is not getattr(record, name)}
+    changed = _views(record, [field.name for field in fields(record)])
     return replace(record, **changed) if changed else record
+
+
+def _views(record: object, names: Iterable[str]) -> dict[str, Any]:
+    """The fields of a record, by name, that ``read_only`` changes."""
+    views = {name: read_only(getattr(record, name)) for name in names}
+    return {name: view for name, view in views.items() if view is not getattr(record, name)}

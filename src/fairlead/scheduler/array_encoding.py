@@ -37,7 +37,7 @@ class _Started(NamedTuple):
     job_groups: Ints2
     slot: Ints1
     devices: Ints1
-    first: Ints1
+    offsets: Ints1
     kept: Bools1
 
 
@@ -124,11 +124,11 @@ def pack_report(event: RoundEnded, keys: NDArray[np.uint8]) -> bytes | None:
 def pack_start(command: StartRound, keys: NDArray[np.uint8]) -> bytes | None:
     """As ``pack_report``, of a round that begins."""
     arrays = _Started(
-        command.job_groups, command.slot, command.devices, command.first, command.kept
+        command.job_groups, command.slot, command.devices, command.offsets, command.kept
     )
     if not _are_plain(arrays, _STARTED):
         return None
-    size = command.job_groups.size + 2 * len(command.first) + command.devices.size
+    size = command.job_groups.size + 2 * len(command.offsets) + command.devices.size
     out = np.empty(8 * size + len(command.kept) + len(arrays) * _HEADER, np.uint8)
     return out[: _put_start(arrays, keys, out)].tobytes()
 
@@ -174,7 +174,7 @@ def _put_start(arrays: _Started, keys: Bytes1, out: Bytes1) -> int:
     at, key = _put_key(keys, key, out, at)
     at = _put_ints1(arrays.devices, out, at)
     at, key = _put_key(keys, key, out, at)
-    at = _put_ints1(arrays.first, out, at)
+    at = _put_ints1(arrays.offsets, out, at)
     at, key = _put_key(keys, key, out, at)
     kept = arrays.kept
     at = _put_head(_Shape(1, len(kept), 1, False), 7 + len(kept), out, at)

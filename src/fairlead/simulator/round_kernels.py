@@ -22,7 +22,7 @@ class RoundGroups(NamedTuple):
     slot: Ints1  # (units,) column of the throughput table
     kept: Bools1  # (units,) do they stay on their devices?
     noise: Floats1  # (units,) factor of their rates in this round
-    first: Ints1  # (units + 1,) where the devices of each begin
+    offsets: Ints1  # (units + 1,) where the devices of each begin
     devices: Ints1  # of all units, one after the other
 
 
@@ -177,7 +177,7 @@ def finish(
     for i in range(n):
         until[i] = min(forecast.finish_s[i], end.end_s)
         restart[i] = min(forecast.setup_s[i], until[i] - end.start_s)
-        gone = any_lost(groups.devices, groups.first[i], groups.first[i + 1], end.lost)
+        gone = any_lost(groups.devices, groups.offsets[i], groups.offsets[i + 1], end.lost)
         good = not gone
         for k in range(width):
             j = groups.job[i, k]
@@ -221,7 +221,7 @@ def _failed(groups: RoundGroups, i: int, rate: float, steps: float, whole_steps:
     """Return whether unit i cannot run, or a device of it got no step."""
     if rate <= 0 or not whole_steps:
         return rate <= 0
-    scale = groups.first[i + 1] - groups.first[i]
+    scale = groups.offsets[i + 1] - groups.offsets[i]
     if scale == 1:
         return bool(steps <= 0)
     each = steps // scale

@@ -129,7 +129,7 @@ class SimulatedRounds:
             slot=self._columns(command),
             kept=command.kept,
             noise=noise,
-            first=command.first,
+            offsets=command.offsets,
             devices=command.devices,
         )
         start = RoundStart(
@@ -164,11 +164,11 @@ class SimulatedRounds:
         """(groups,) columns of the table: what the devices are, whatever the scheduler takes them for."""
         if len(self._accelerator) == len(self.cluster.accelerators):
             return command.slot
-        first, devices, cluster = command.first, command.devices, self.cluster
-        accelerator = cluster.device_type[devices[first[:-1]]]
+        offsets, devices, cluster = command.offsets, command.devices, self.cluster
+        accelerator = cluster.device_type[devices[offsets[:-1]]]
         column = np.searchsorted(self._accelerator, accelerator)
         scattered = are_scattered(
-            first, devices, cluster.device_type, cluster.device_node, self._fewest
+            offsets, devices, cluster.device_type, cluster.device_node, self._fewest
         )
         other = self.throughputs.other_locality[column]
         return np.where(scattered & (other >= 0), other, column)

@@ -74,7 +74,7 @@ def devices(core: Scheduler) -> dict[int, list[tuple[str, int]]]:
     first = np.searchsorted(cluster.device_node, np.arange(len(cluster.nodes)))
     out = {}
     for u, job in enumerate(command.job_groups[:, 0].tolist()):
-        mine = command.devices[command.first[u] : command.first[u + 1]]
+        mine = command.devices[command.offsets[u] : command.offsets[u + 1]]
         where = cluster.device_node[mine]
         out[job] = [
             (cluster.nodes[n].name, int(d - first[n])) for n, d in zip(where, mine, strict=True)

@@ -116,7 +116,7 @@ def test_a_job_that_stays_keeps_its_devices() -> None:
     first = started_round(handle_all(core, submit(1, devices=2)))
     handle_all(core, submit(2, time_s=50.0))
     second = started_round(handle_all(core, round_report(first, 360.0, 3600.0)))
-    where = dict(zip(second.job_groups[:, 0].tolist(), second.first.tolist(), strict=False))
+    where = dict(zip(second.job_groups[:, 0].tolist(), second.offsets.tolist(), strict=False))
     assert second.devices[where[1] : where[1] + 2].tolist() == first.devices.tolist()
     assert second.kept.sum() == 1
 

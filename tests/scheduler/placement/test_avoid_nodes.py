@@ -40,7 +40,7 @@ def test_where_nothing_is_free_rows_of_one_size_change_places() -> None:
     before = placed([0], [1, 2], [3], [4, 5], [6], [7])
     kept = before.kept.copy()
     kept[5] = True
-    before = DeviceAssignment(before.first, before.devices, kept, before.slot)
+    before = DeviceAssignment(before.offsets, before.devices, kept, before.slot)
     result = move_away(before, {0: avoided(0)}, TOPOLOGY)
     assert rows(result) == [
         [6],

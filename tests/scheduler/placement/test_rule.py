@@ -143,8 +143,11 @@ def _given(devices: Any) -> Callable[[PlacementRequest], Any]:
         (_changed(kept=lambda _: None), "kept must have shape (1,), got None"),
         (_changed(slot=lambda a: 1 - a), "slot of row 0 must be 0 with the devices that it gets"),
         (_changed(slot=lambda a: a + 77), "slot of row 0 must be 0 with the devices that it gets"),
-        (_changed(first=lambda a: a[:1]), "first must be 2 numbers from 0 to 1, got array([0])"),
-        (_changed(first=lambda a: a + 0.5), "first must be whole numbers in one dimension"),
+        (
+            _changed(offsets=lambda a: a[:1]),
+            "offsets must be 2 numbers from 0 to 1, got array([0])",
+        ),
+        (_changed(offsets=lambda a: a + 0.5), "offsets must be whole numbers in one dimension"),
         (_changed(order=lambda a: a - 1), "rows must be some of those asked for, each once"),
     ],
 )

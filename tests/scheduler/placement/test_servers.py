@@ -130,7 +130,7 @@ def test_whatever_happens_devices_and_slots_are_true(seed: int) -> None:
         assert len(used) == len(set(used))
         assert usable[used].all()
         assert all(len(mine) == scale[u] for u, mine in placed.where.items())
-        spread = are_scattered(placed.old.first, placed.old.devices, TYPES, NODES, FEWEST)
+        spread = are_scattered(placed.old.offsets, placed.old.devices, TYPES, NODES, FEWEST)
         assert [bool(s) for s in spread] == placed.old[1].astype(bool).tolist()
         for u, t in zip(group, slot, strict=True):
             if u not in placed.where:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import msgspec
 import numpy as np
 
 from fairlead.cluster.forecasting.arrivals import History
@@ -388,17 +389,16 @@ def _done(
 def _rest_in_force(s: Scheduler, now_s: float) -> StartRound | None:
     """The rest of the round in force, None where it ends now. Who has left does nothing in it."""
     command = s.data.round.in_force
-    if (
-        not s.data.round.active
-        or command is None
-        or s.data.round.ending
-        or (command.devices < 0).any()
-    ):
+    if not s.data.round.active or s.data.round.ending or command is None:
+        return None
+    if (command.devices < 0).any():
         return None
     remaining_s = command.time_s + command.length_s - now_s
     groups = np.where(np.isin(command.job_groups, s.data.ledger.jobs.id), command.job_groups, -1)
     kept = np.ones_like(command.kept)
-    remaining = replace(command, time_s=now_s, length_s=remaining_s, job_groups=groups, kept=kept)
+    remaining = msgspec.structs.replace(
+        command, time_s=now_s, length_s=remaining_s, job_groups=groups, kept=kept
+    )
     return remaining if remaining_s > 0 else None
 
 
@@ -485,7 +485,7 @@ class _Watch:
         """Take note of ends and of who runs."""
         if isinstance(command, StartRound):
             self._began_s = command.time_s
-            self._scale = np.diff(command.first).astype(np.float64)
+            self._scale = np.diff(command.offsets).astype(np.float64)
         elif isinstance(command, EndJobs):
             for job, end, end_s in zip(command.jobs, command.end, command.end_s, strict=True):
                 if end == JobEnd.COMPLETED and job < self.first_id:

@@ -48,7 +48,7 @@ class RoundStarter:
         state, cluster = self._state, self._state.cluster
         attempts: dict[int, Attempt] = {}
         types, places = cluster.device_type[command.devices], _places(cluster, command.devices)
-        bounds = itertools.pairwise(command.first.tolist())
+        bounds = itertools.pairwise(command.offsets.tolist())
         for group, (first, behind) in zip(command.job_groups.tolist(), bounds, strict=True):
             placement = _by_node(places[first:behind])
             accelerator = cluster.accelerators[types[first]]

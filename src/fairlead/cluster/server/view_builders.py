@@ -349,8 +349,8 @@ def sample(state: ClusterState, command: StartRound) -> Sample:
     by_tenant: Counter[str] = Counter()
     for group, first, behind in zip(
         command.job_groups.tolist(),
-        command.first[:-1].tolist(),
-        command.first[1:].tolist(),
+        command.offsets[:-1].tolist(),
+        command.offsets[1:].tolist(),
         strict=True,
     ):
         members = [job for job in group if job >= 0 and job in state.registry.jobs]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,9 +49,11 @@ class LedgerCheckpoint:
     pair_allocated: Bools  # (pairs,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundCheckpoint:
-    """A round in force, row by row as it was commanded, and as its report will be."""
+class RoundCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename={"offsets": "first"}):
+    """A round in force, row by row as it was commanded, and as its report will be.
+
+    A Struct because journals call the offsets ``first``.
+    """
 
     time_s: float
     round: int
@@ -64,7 +67,7 @@ class RoundCheckpoint:
     planned: Ints  # (groups,) the slot before placement, -1 = it is gone
     relative_rate: Floats  # (groups,) rate on slot over that on planned
     kept: Bools  # (groups,) did it run on from the round before?
-    first: Ints  # (groups + 1,) job group u holds devices first[u]:first[u + 1]
+    offsets: Ints  # (groups + 1,) job group u holds devices offsets[u]:offsets[u + 1]
     node: Ints  # (devices of all groups,) -1 = the device is gone
     index: Ints  # (devices of all groups,) place on the node
 
@@ -235,7 +238,7 @@ def _round_of(s: SchedulerData) -> RoundCheckpoint:
         planned=planned,
         relative_rate=relative_rate,
         kept=command.kept.copy(),
-        first=command.first.copy(),
+        offsets=command.offsets.copy(),
         node=np.where(gone, -1, node),
         index=device - np.searchsorted(s.cluster.device_node, node),
     )

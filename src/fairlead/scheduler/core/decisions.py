@@ -66,7 +66,7 @@ def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
         job_groups=ids,
         slot=s.running.slot,
         devices=s.running.devices,
-        first=s.running.first,
+        offsets=s.running.offsets,
         kept=kept,
         active=jobs.n,
     )

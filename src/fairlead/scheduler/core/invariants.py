@@ -28,7 +28,7 @@ def _check_devices(s: Scheduler) -> None:
             group < 0 or s.data.running.slot[i] < 0
         ):  # its job, or its devices, have left since it began
             continue
-        mine = devices[s.data.running.first[i] : s.data.running.first[i + 1]]
+        mine = devices[s.data.running.offsets[i] : s.data.running.offsets[i + 1]]
         if len(mine) != s.data.ledger.groups.scale[group]:
             raise InvariantError(
                 f"round {s.data.round.number}: job group {group} holds {len(mine)} devices"
@@ -46,8 +46,8 @@ def _check_locality(s: Scheduler) -> None:
     cluster = s.data.cluster
     rows = np.flatnonzero(s.data.running.slot >= 0)
     slot = s.data.running.slot[rows]
-    first = np.append(s.data.running.first[rows], len(s.data.running.devices))
-    places = (first, s.data.running.devices, cluster.device_type, cluster.device_node)
+    offsets = np.append(s.data.running.offsets[rows], len(s.data.running.devices))
+    places = (offsets, s.data.running.devices, cluster.device_type, cluster.device_node)
     scattered = are_scattered(*places, s.data.running.topology.fewest_servers)
     mismatch = (scattered != s.data.running.topology.scattered[slot]) & (
         s.data.throughputs.other_locality[slot] >= 0

@@ -184,7 +184,7 @@ def _load_round(
     devices = _devices(s.cluster, whole.nodes, state)
     missing = np.zeros(len(devices) + 1, np.int64)
     missing[1:] = np.cumsum(devices < 0)
-    gone = missing[state.first[1:]] > missing[state.first[:-1]]
+    gone = missing[state.offsets[1:]] > missing[state.offsets[:-1]]
     column = slot[state.slot]
     gone |= column < 0
     planned = np.where(state.planned >= 0, slot[state.planned], -1)
@@ -196,7 +196,7 @@ def _load_round(
         job_groups=state.job_groups.copy(),
         slot=command_slot,
         devices=devices,
-        first=state.first.copy(),
+        offsets=state.offsets.copy(),
         kept=state.kept.copy(),
         active=state.active,
     )
@@ -204,7 +204,7 @@ def _load_round(
     s.round.started_s = state.time_s
     row, group_member, group = _rows(s, state)
     first_of_pair = ~gone[row] & (np.diff(row, prepend=-1) > 0)  # of what was a pair, the first
-    of_row = np.split(devices, state.first[1:-1])
+    of_row = np.split(devices, state.offsets[1:-1])
     kept = [of_row[r] for r in row[first_of_pair].tolist()]
     running = s.running
     running.job_group, running.planned, running.relative_rate = (
@@ -215,7 +215,7 @@ def _load_round(
     running.slot = np.where(first_of_pair, column[row], -1)
     sizes = np.zeros(len(row) + 1, np.int64)
     sizes[1:][first_of_pair] = [len(k) for k in kept]
-    running.first = np.cumsum(sizes)
+    running.offsets = np.cumsum(sizes)
     running.devices = np.concatenate([devices[:0], *kept])
     running.report_mapping = ReportMapping(len(planned), row, group_member)
     _locate(s)
@@ -227,9 +227,9 @@ def _devices(cluster: Cluster, nodes: tuple[Node, ...], state: RoundCheckpoint) 
     """(devices,) ids in a cluster, -1 = gone."""
     at = {(node.name, node.accelerator): i for i, node in enumerate(cluster.nodes)}
     node = np.array([*(at.get((n.name, n.accelerator), -1) for n in nodes), -1])[state.node]
-    first = np.searchsorted(cluster.device_node, node)
+    first_device = np.searchsorted(cluster.device_node, node)
     sizes = np.array([*(n.devices for n in cluster.nodes), 0])
-    return np.where((node >= 0) & (state.index < sizes[node]), first + state.index, -1)
+    return np.where((node >= 0) & (state.index < sizes[node]), first_device + state.index, -1)
 
 
 def _rows(s: SchedulerData, state: RoundCheckpoint) -> tuple[Ints, Ints, Ints]:
@@ -263,9 +263,9 @@ def _locate(s: SchedulerData) -> None:
     rows = np.flatnonzero(running.slot >= 0)
     if not len(rows):
         return
-    sizes = np.diff(running.first)[rows]
-    first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    places = (first, running.devices, cluster.device_type, cluster.device_node)
+    sizes = np.diff(running.offsets)[rows]
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    places = (offsets, running.devices, cluster.device_type, cluster.device_node)
     scattered = are_scattered(*places, running.topology.fewest_servers)
     slot = running.slot[rows]
     other = s.throughputs.other_locality[slot]

@@ -98,7 +98,9 @@ class ActiveRound:
         self.job_group, self.slot, self.devices = none, none, none
         self.planned = none  # the slot before placement
         self.relative_rate: Floats = np.ones(0)  # rate on the slot over that on the planned one
-        self.first: Ints = np.zeros(1, np.int64)  # job group u holds devices[first[u]:first[u + 1]]
+        self.offsets: Ints = np.zeros(
+            1, np.int64
+        )  # job group u holds devices[offsets[u]:offsets[u + 1]]
         self.report_mapping: ReportMapping | None = None  # None: the report has the rows of this
         self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
         self.paused_on: dict[
@@ -138,9 +140,9 @@ class ActiveRound:
         before = self._with_resumed(plan, running) if self.paused_on else running
         rows = PlannedGroups(plan.job_group, plan.slot, self.ledger.groups.scale)
         request = PlacementRequest(rows, before, self.topology, tradeoffs)
-        order, first, devices, kept, slot = ask(self.rule, request, now_s)
+        order, offsets, devices, kept, slot = ask(self.rule, request, now_s)
         group, planned = plan.job_group[order], plan.slot[order]
-        assignment = DeviceAssignment(first, devices, kept, slot)
+        assignment = DeviceAssignment(offsets, devices, kept, slot)
         if self.settings.preemption_hysteresis > 0:
             assignment = self._undo_moves(group, assignment, before)
         if self.avoids:
@@ -153,7 +155,7 @@ class ActiveRound:
                 group, slot, assignment.slot, self.relative_rate
             )
         self.job_group, self.planned = group, planned
-        self.slot, self.first, self.devices = assignment.slot, first, assignment.devices
+        self.slot, self.offsets, self.devices = assignment.slot, offsets, assignment.devices
         self.report_mapping = None
         return assignment.kept
 
@@ -162,7 +164,7 @@ class ActiveRound:
         group = self.job_group
         if self.report_mapping is not None:  # who has lost its devices in between holds none
             group = np.where(self.slot >= 0, group, -1)
-        return PreviousRound(group, self.slot, self.first, self.devices)
+        return PreviousRound(group, self.slot, self.offsets, self.devices)
 
     def forget(self, jobs: Ints) -> None:
         """Jobs have left: (jobs,) ids."""
@@ -177,23 +179,23 @@ class ActiveRound:
         for job, row in zip(jobs.tolist(), rows.tolist(), strict=True):
             k = at.get(row)
             if k is not None and self.slot[k] >= 0:
-                devices = self.devices[self.first[k] : self.first[k + 1]].copy()
+                devices = self.devices[self.offsets[k] : self.offsets[k + 1]].copy()
                 self.paused_on[job] = int(self.slot[k]), devices
 
     def _with_resumed(self, plan: RoundPlan, before: PreviousRound) -> PreviousRound:
         """Who ran where, with jobs of the plan that were paused meanwhile, unless others are there now."""
-        group, slot, first, devices = before
+        group, slot, offsets, devices = before
         ids, known = self.ledger.group_ids()[plan.job_group], set(group.tolist())
-        taken = set(devices[np.repeat(group >= 0, np.diff(first))].tolist())
+        taken = set(devices[np.repeat(group >= 0, np.diff(offsets))].tolist())
         for row, members in zip(plan.job_group.tolist(), ids.tolist(), strict=True):
             solo = [job for job in members if job >= 0]
             found = self.paused_on.pop(solo[0], None) if len(solo) == 1 else None
             if found is None or row in known or taken.intersection(found[1].tolist()):
                 continue
             group, slot = np.append(group, row), np.append(slot, found[0])
-            first = np.append(first, first[-1] + len(found[1]))
+            offsets = np.append(offsets, offsets[-1] + len(found[1]))
             devices = np.append(devices, found[1])
-        return PreviousRound(group, slot, first, devices)
+        return PreviousRound(group, slot, offsets, devices)
 
     def _undo_moves(
         self, group: Ints, assignment: DeviceAssignment, before: PreviousRound
@@ -293,13 +295,13 @@ class ActiveRound:
     ) -> dict[int, SlotAndDevices]:
         """Row of a plan -> slot and devices of its job group in the round before, of those among ``rows``
         that ran. group: ledger rows."""
-        was, slot, first, devices = before
+        was, slot, offsets, devices = before
         position: Ints = np.full(self.ledger.groups.n, -1, np.int64)
         ran = np.flatnonzero((was >= 0) & (slot >= 0))
         position[was[ran]] = ran
         there = position[group[rows]]
         return {
-            row: (int(slot[k]), devices[first[k] : first[k + 1]].copy())
+            row: (int(slot[k]), devices[offsets[k] : offsets[k + 1]].copy())
             for row, k in zip(rows.tolist(), there.tolist(), strict=True)
             if k >= 0
         }

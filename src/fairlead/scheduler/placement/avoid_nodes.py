@@ -14,20 +14,22 @@ from fairlead.scheduler.placement.records import Topology
 
 @dataclass(frozen=True, slots=True)
 class DeviceAssignment:
-    """Rows of a plan and their devices: row i holds devices[first[i]:first[i + 1]]."""
+    """Rows of a plan and their devices: row i holds devices[offsets[i]:offsets[i + 1]]."""
 
-    first: Ints  # (rows + 1,)
+    offsets: Ints  # (rows + 1,)
     devices: Ints  # (all devices of all rows,)
     kept: Bools  # (rows,) are they those of the round before?
     slot: Ints  # (rows,) slot types
 
     def of(self, row: int) -> Ints:
         """Devices of a row, a view."""
-        return self.devices[self.first[row] : self.first[row + 1]]
+        return self.devices[self.offsets[row] : self.offsets[row + 1]]
 
     def copied(self) -> "DeviceAssignment":
         """The same, of which devices, slots and ``kept`` can be changed."""
-        return DeviceAssignment(self.first, self.devices.copy(), self.kept.copy(), self.slot.copy())
+        return DeviceAssignment(
+            self.offsets, self.devices.copy(), self.kept.copy(), self.slot.copy()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def change_types(
     where there are none of their own: those they had before, else those where they are fastest."""
     slot = assignment.slot.copy()
     result = DeviceAssignment(
-        assignment.first, assignment.devices.copy(), assignment.kept.copy(), slot
+        assignment.offsets, assignment.devices.copy(), assignment.kept.copy(), slot
     )
     free = topology.usable.copy()
     free[result.devices] = False
@@ -121,7 +123,7 @@ def move_away(
     """
     keeps_running = assignment.kept.copy() if keeps_running is None else keeps_running.copy()
     devices, kept = assignment.devices.copy(), assignment.kept.copy()
-    result = DeviceAssignment(assignment.first, devices, kept, assignment.slot)
+    result = DeviceAssignment(assignment.offsets, devices, kept, assignment.slot)
     free = topology.usable.copy()
     free[devices] = False
     for row in sorted(avoided):

@@ -19,9 +19,9 @@ UNPLACED, PLACED, KEPT, EVICTED = 0, 1, 2, 3
 
 class Occupancy(NamedTuple):
     """Who holds which devices. A row is a job group of the plan; row i holds
-    devices[first[i]:first[i + 1]] unless its state is UNPLACED."""
+    devices[offsets[i]:offsets[i + 1]] unless its state is UNPLACED."""
 
-    first: Ints1  # (rows + 1,)
+    offsets: Ints1  # (rows + 1,)
     devices: Ints1  # (devices of all rows,)
     owner: Ints1  # (devices of the cluster,) the row that holds it, or FREE or UNUSABLE
     free: Ints1  # (nodes,) free devices
@@ -52,18 +52,18 @@ def empty_occupancy(plan: PlannedGroups, topology: Topology) -> Occupancy:
         topology.usable,
     )
     n, nodes, count = len(group), device_node[-1] + 1, len(device_node)
-    first = np.zeros(n + 1, np.int64)
+    offsets = np.zeros(n + 1, np.int64)
     for i in range(n):
-        first[i + 1] = first[i] + scale[group[i]]
+        offsets[i + 1] = offsets[i] + scale[group[i]]
     node_first, size = np.full(nodes + 1, count, np.int64), np.zeros(nodes, np.int64)
     for d in range(count):
         node = device_node[d]
         node_first[node] = min(node_first[node], d)
         size[node] += usable[d]
     owner = np.where(usable, FREE, UNUSABLE)
-    owned, state = np.zeros(first[n], np.int64), np.full(n, UNPLACED)
+    owned, state = np.zeros(offsets[n], np.int64), np.full(n, UNPLACED)
     return Occupancy(
-        first=first,
+        offsets=offsets,
         devices=owned,
         owner=owner,
         free=size.copy(),
@@ -102,7 +102,7 @@ def needs_of(plan: PlannedGroups, topology: Topology) -> RowNeeds:
 def copied(at: Occupancy) -> Occupancy:
     """The same, to try something on."""
     return Occupancy(
-        first=at.first,
+        offsets=at.offsets,
         devices=at.devices.copy(),
         owner=at.owner.copy(),
         free=at.free.copy(),
@@ -116,9 +116,9 @@ def copied(at: Occupancy) -> Occupancy:
 @kernel("void(i8, Occupancy)")
 def release(i: int, at: Occupancy) -> None:
     """Take its devices from row i."""
-    first, devices, owner, free, state, device_node, _, _ = at
+    offsets, devices, owner, free, state, device_node, _, _ = at
     state[i] = UNPLACED
-    for k in range(first[i], first[i + 1]):
+    for k in range(offsets[i], offsets[i + 1]):
         owner[devices[k]] = FREE
         free[device_node[devices[k]]] += 1
 
@@ -144,11 +144,11 @@ def take(i: int, position: int, node: int, most: int, at: Occupancy) -> int:
 @kernel("b1(i8, i8[::1], Occupancy)")
 def keep(i: int, old: Ints, at: Occupancy) -> bool:
     """Give row i these devices if they are free."""
-    first, devices, owner, free, state, device_node, _, _ = at
+    offsets, devices, owner, free, state, device_node, _, _ = at
     for d in old:
         if owner[d] != FREE:
             return False
-    devices[first[i] : first[i + 1]] = old
+    devices[offsets[i] : offsets[i + 1]] = old
     state[i] = KEPT
     for d in old:
         owner[d] = i
@@ -161,7 +161,7 @@ def servers_of(i: int, at: Occupancy) -> int:
     """On how many nodes row i is; its devices on one node are neighbours."""
     devices, device_node = at.devices, at.device_node
     count = 1
-    for k in range(at.first[i] + 1, at.first[i + 1]):
+    for k in range(at.offsets[i] + 1, at.offsets[i + 1]):
         if device_node[devices[k]] != device_node[devices[k - 1]]:
             count += 1
     return count
@@ -172,7 +172,7 @@ def consolidate(i: int, rows: RowNeeds, at: Occupancy) -> int:
     """Put row i on the fullest of its nodes that holds it whole, else on the emptiest, one after the other.
     Returns how many nodes that takes. There must be as many free devices as it needs."""
     free, node_begin, node_end = at.free, rows.node_begin[i], rows.node_end[i]
-    position, stop, count = at.first[i], at.first[i + 1], 0
+    position, stop, count = at.offsets[i], at.offsets[i + 1], 0
     while position < stop:
         need = stop - position
         best = -1
@@ -196,7 +196,7 @@ def consolidate(i: int, rows: RowNeeds, at: Occupancy) -> int:
 def scatter(i: int, rows: RowNeeds, at: Occupancy) -> None:
     """Put row i on the fullest of its nodes, so that whole ones stay free, and on two at least."""
     free, node_begin, node_end = at.free, rows.node_begin[i], rows.node_end[i]
-    position, stop = at.first[i], at.first[i + 1]
+    position, stop = at.offsets[i], at.offsets[i + 1]
     most = max(stop - position - 1, 1)
     last = -1
     while position < stop:
@@ -206,4 +206,4 @@ def scatter(i: int, rows: RowNeeds, at: Occupancy) -> None:
                 best = node
         last = best if best >= 0 else last
         position = take(i, position, last, min(stop - position, most), at)
-    at.devices[at.first[i] : stop].sort()
+    at.devices[at.offsets[i] : stop].sort()

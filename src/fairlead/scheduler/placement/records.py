@@ -17,11 +17,11 @@ class PlannedGroups(NamedTuple):
 
 
 class PreviousRound(NamedTuple):
-    """Who ran where: job group i held devices[first[i]:first[i + 1]]."""
+    """Who ran where: job group i held devices[offsets[i]:offsets[i + 1]]."""
 
     group: Ints1  # (previous,) rows of today's job groups, -1 = the job group has left
     slot: Ints1  # (previous,)
-    first: Ints1  # (previous + 1,)
+    offsets: Ints1  # (previous + 1,)
     devices: Ints1  # (devices of all of them,)
 
 
@@ -48,15 +48,15 @@ class MoveTradeoffs(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Who runs where: an answer of a rule of placement. Row order[k] gets devices[first[k]:first[k + 1]].
+    """Who runs where: an answer of a rule of placement. Row order[k] gets devices[offsets[k]:offsets[k + 1]].
 
-    order: (placed,) rows of the plan that run, each once. first: (placed + 1,). devices: (devices of all of
+    order: (placed,) rows of the plan that run, each once. offsets: (placed + 1,). devices: (devices of all of
     them,) ids. kept: (placed,) whether they are the devices of the round before. slot: (placed,) the slot
     types that they make: of the planned accelerator type, the one of where the devices are.
     """
 
     order: Ints1
-    first: Ints1
+    offsets: Ints1
     devices: Ints1
     kept: Bools1
     slot: Ints1

@@ -49,10 +49,10 @@ class PlacementRequest:
         """Row -> the devices that its job group held in the round before, where they are of the accelerator
         type on which it is to run now."""
         row_of = {int(u): row for row, u in enumerate(self.plan.group)}
-        first, devices = self.before.first, self.before.devices
+        offsets, devices = self.before.offsets, self.before.devices
         accelerator, slot = self.topology.accelerator_of_slot, self.plan.slot
         return {
-            row_of[u]: devices[first[k] : first[k + 1]].copy()
+            row_of[u]: devices[offsets[k] : offsets[k + 1]].copy()
             for k, u in enumerate(self.before.group.tolist())
             if u in row_of and accelerator[self.before.slot[k]] == accelerator[slot[row_of[u]]]
         }
@@ -75,49 +75,50 @@ class PlacementRequest:
             raise AllocationError(
                 f"expected what PlacementRequest.placement returns, got {brief_repr(answer)}"
             )
-        order, first, devices = (
+        order, offsets, devices = (
             as_whole_numbers(name, given)
             for name, given in zip(Placement._fields[:3], answer[:3], strict=True)
         )
-        if len(first) != len(order) + 1 or first[0] != 0 or first[-1] != len(devices):
+        if len(offsets) != len(order) + 1 or offsets[0] != 0 or offsets[-1] != len(devices):
             raise AllocationError(
-                f"first must be {len(order) + 1} numbers from 0 to {len(devices)}, got {brief_repr(first)}"
+                f"offsets must be {len(order) + 1} numbers from 0 to {len(devices)}, "
+                f"got {brief_repr(offsets)}"
             )
-        made = self._placement(order, np.split(devices, first[1:-1]) if len(order) else [])
+        made = self._placement(order, np.split(devices, offsets[1:-1]) if len(order) else [])
         for name, given in zip(("kept", "slot"), answer[3:], strict=True):
             _check_equal(name, given, getattr(made, name), order)
         return made
 
     def _placement(self, order: Ints, parts: Sequence[Ints]) -> Placement:
         parts = [np.sort(part) for part in parts]
-        first = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
         given = np.concatenate([np.zeros(0, np.int64), *parts])
-        self._check(order, first, given)
+        self._check(order, offsets, given)
         previous_devices = self.previous_devices()
         kept = [
             row in previous_devices and np.array_equal(np.sort(previous_devices[row]), part)
             for row, part in zip(order.tolist(), parts, strict=True)
         ]
         return Placement(
-            order, first, given, np.array(kept, np.bool_), self._slot(order, first, given)
+            order, offsets, given, np.array(kept, np.bool_), self._slot(order, offsets, given)
         )
 
-    def _slot(self, order: Ints, first: Ints, given: Ints) -> Ints:
+    def _slot(self, order: Ints, offsets: Ints, given: Ints) -> Ints:
         """(placed,) slots by where the devices are."""
         topology, slot = self.topology, np.asarray(self.plan.slot[order])
         tables = (topology.device_type, topology.device_node, topology.fewest_servers)
         writable = (np.require(table, requirements="W") for table in tables)  # as kernels take them
-        scattered = are_scattered(first, given, *writable)
+        scattered = are_scattered(offsets, given, *writable)
         other = topology.other_locality[slot]
         return np.where((scattered != topology.scattered[slot]) & (other >= 0), other, slot)
 
-    def _check(self, order: Ints, first: Ints, devices: Ints) -> None:
-        """AllocationError unless row order[k] can be given devices[first[k]:first[k + 1]]."""
+    def _check(self, order: Ints, offsets: Ints, devices: Ints) -> None:
+        """AllocationError unless row order[k] can be given devices[offsets[k]:offsets[k + 1]]."""
         rows, topology = len(self.plan.group), self.topology
         known = (order >= 0) & (order < rows)
         if not known.all() or len(np.unique(order)) != len(order):
             raise AllocationError("rows must be some of those asked for, each once")
-        sizes, needs = np.diff(first), self.device_counts()[order]
+        sizes, needs = np.diff(offsets), self.device_counts()[order]
         if (sizes != needs).any():
             i = int(np.flatnonzero(sizes != needs)[0])
             raise AllocationError(f"row {order[i]} needs {needs[i]} devices, got {sizes[i]}")

@@ -52,15 +52,15 @@ class _Claim(NamedTuple):
     "b1[::1](i8[::1], i8[::1], Array(i8, 1, 'C', readonly=True), Array(i8, 1, 'C', readonly=True), i8[:,::1])"
 )
 def are_scattered(
-    first: Ints, devices: Ints, device_type: Ints, device_node: Ints, fewest: Ints
+    offsets: Ints, devices: Ints, device_type: Ints, device_node: Ints, fewest: Ints
 ) -> Bools:
     """(groups,) is a job group on more servers than it needs? Job group u holds
-    devices[first[u]:first[u + 1]], those on one server next to each other; fewest: of
+    devices[offsets[u]:offsets[u + 1]], those on one server next to each other; fewest: of
     ``Cluster.fewest_servers``."""
-    n = len(first) - 1
+    n = len(offsets) - 1
     scattered = np.zeros(n, np.bool_)
     for u in range(n):
-        begin, end = first[u], first[u + 1]
+        begin, end = offsets[u], offsets[u + 1]
         servers = 1
         for k in range(begin + 1, end):
             servers += device_node[devices[k]] != device_node[devices[k - 1]]
@@ -141,9 +141,9 @@ def _make_room(claim: _Claim, budget: float, excluded: Bools, rows: RowNeeds, at
     impossible or does not cost less than the budget.
     """
     i, free, size = claim.row, at.free, at.size
-    position, one = at.first[i], -1
+    position, one = at.offsets[i], -1
     for left in range(rows.fewest_servers[i], 0, -1):
-        need = at.first[i + 1] - position
+        need = at.offsets[i + 1] - position
         best, best_cost = -1, np.inf
         for node in range(rows.node_begin[i], rows.node_end[i]):
             if (one < 0 and excluded[node]) or size[node] * left < need:
@@ -219,7 +219,7 @@ def _keep_previous(
 ) -> None:
     """Rows that stay on their accelerator type keep the devices of the round before."""
     group, slot, accelerator = plan.group, plan.slot, topology.accelerator_of_slot
-    old_group, old_slot, first, devices = before
+    old_group, old_slot, offsets, devices = before
     was = np.full(len(plan.scale), -1, np.int64)
     for k in range(len(old_group)):
         if old_group[k] >= 0:
@@ -227,7 +227,7 @@ def _keep_previous(
     for i in range(len(group)):
         k = was[group[i]]
         if k >= 0 and accelerator[old_slot[k]] == accelerator[slot[i]]:
-            keep(i, devices[first[k] : first[k + 1]], at)
+            keep(i, devices[offsets[k] : offsets[k + 1]], at)
 
 
 @kernel("void(RowNeeds, Occupancy)")
@@ -249,7 +249,7 @@ def _place_new(rows: RowNeeds, at: Occupancy) -> None:
 def _improve(i: int, rows: RowNeeds, tradeoffs: MoveTradeoffs, at: Occupancy) -> None:
     """Consolidate a row that has no devices or is scattered, if that gains more than the moves cost or if it
     cannot run otherwise; where it is impossible nothing changes."""
-    old = at.devices[at.first[i] : at.first[i + 1]].copy()
+    old = at.devices[at.offsets[i] : at.offsets[i + 1]].copy()
     state_before, budget = at.state[i], tradeoffs.consolidation_gain[i]
     if state_before != UNPLACED:
         budget -= tradeoffs.move_cost[i] if state_before == KEPT else 0.0
@@ -297,8 +297,8 @@ def _place_rest(rows: RowNeeds, tradeoffs: MoveTradeoffs, at: Occupancy) -> None
 @kernel("Placement(i8[::1], Topology, RowNeeds, Occupancy)")
 def _result(slot: Ints, topology: Topology, rows: RowNeeds, at: Occupancy) -> Placement:
     """The rows that have devices, in order, as ``place_on_fewest_servers`` returns them."""
-    first, devices, other_locality, fewest = (
-        at.first,
+    offsets, devices, other_locality, fewest = (
+        at.offsets,
         at.devices,
         topology.other_locality,
         rows.fewest_servers,
@@ -306,12 +306,12 @@ def _result(slot: Ints, topology: Topology, rows: RowNeeds, at: Occupancy) -> Pl
     order = np.flatnonzero(at.state != UNPLACED)
     starts = np.zeros(len(order) + 1, np.int64)
     for k in range(len(order)):
-        starts[k + 1] = starts[k] + first[order[k] + 1] - first[order[k]]
+        starts[k + 1] = starts[k] + offsets[order[k] + 1] - offsets[order[k]]
     owned = np.empty(starts[-1], np.int64)
     actual_slot = slot[order]
     for k in range(len(order)):
         i = order[k]
-        owned[starts[k] : starts[k + 1]] = devices[first[i] : first[i + 1]]
+        owned[starts[k] : starts[k + 1]] = devices[offsets[i] : offsets[i + 1]]
         is_scattered = servers_of(i, at) > fewest[i]
         if other_locality[slot[i]] >= 0 and topology.scattered[slot[i]] != is_scattered:
             actual_slot[k] = other_locality[slot[i]]

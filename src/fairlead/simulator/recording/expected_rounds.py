@@ -59,14 +59,14 @@ class ExpectRounds:
             )
 
     def _groups(self, start: StartRound) -> dict[str, tuple[str, list[int]]]:
-        first, devices = start.first.tolist(), start.devices.tolist()
-        accelerator = self.cluster.device_type[start.devices[start.first[:-1]]].tolist()
+        offsets, devices = start.offsets.tolist(), start.devices.tolist()
+        accelerator = self.cluster.device_type[start.devices[start.offsets[:-1]]].tolist()
         names = self.cluster.accelerators
         result = {}
         for i, group in enumerate(start.job_groups.tolist()):
             members = [j for j in group if j >= 0]
             name = str(members[0]) if len(members) == 1 else f"({members[0]}, {members[1]})"
-            result[name] = (names[accelerator[i]], devices[first[i] : first[i + 1]])
+            result[name] = (names[accelerator[i]], devices[offsets[i] : offsets[i + 1]])
         return result
 
 

@@ -33,7 +33,7 @@ class GroupsBefore(NamedTuple):
     job: Ints2  # (units, width) positions of jobs, -1 = none
     accelerator: Ints1  # (units,)
     end_s: Floats1  # (units,) when each stopped
-    first: Ints1  # (units + 1,) where the devices of each begin
+    offsets: Ints1  # (units + 1,) where the devices of each begin
     devices: Ints1  # of all units, one after the other
 
 
@@ -60,7 +60,7 @@ class RoundReport(NamedTuple):
 
     job: Ints2  # (units, width) positions of jobs, -1 = none
     slot: Ints1  # (units,) accelerator
-    first: Ints1  # (units + 1,) where the devices of each begin
+    offsets: Ints1  # (units + 1,) where the devices of each begin
     steps: Floats2  # (units, width)
     finish_s: Floats1  # (units,)
     outcome: Ints2  # (units, width)
@@ -140,11 +140,11 @@ def _close_intervals(
         intervals.groups[row, 0] = first
         intervals.groups[row, 1] = before.job[i, before.job.shape[1] - 1]
         intervals.groups[row, 2] = before.accelerator[i]
-        intervals.groups[row, 3] = before.first[i + 1] - before.first[i]
+        intervals.groups[row, 3] = before.offsets[i + 1] - before.offsets[i]
         intervals.times[row, 0] = jobs.interval_s[first]
         intervals.times[row, 1] = before.end_s[i]
         row += 1
-        for d in range(before.first[i], before.first[i + 1]):
+        for d in range(before.offsets[i], before.offsets[i + 1]):
             intervals.devices[device] = before.devices[d]
             device += 1
     intervals.used[0], intervals.used[1] = row, device
@@ -156,7 +156,7 @@ def apply_round_report(report: RoundReport, jobs: RecordedWork, charging: Chargi
     those of units whose work does not count."""
     wasted_s = 0.0
     for i in range(len(report.job)):
-        slot, scale = report.slot[i], report.first[i + 1] - report.first[i]
+        slot, scale = report.slot[i], report.offsets[i + 1] - report.offsets[i]
         used_s = report.finish_s[i] - report.start_s
         charging.busy_s[slot] += used_s * scale
         good = True

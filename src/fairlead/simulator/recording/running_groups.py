@@ -93,7 +93,7 @@ class RunningGroups:
         report = RoundReport(
             job=now.group_member,
             slot=now.accelerator,
-            first=start.first,
+            offsets=start.offsets,
             steps=event.steps,
             finish_s=event.finish_s,
             outcome=event.outcome,
@@ -112,7 +112,7 @@ class RunningGroups:
         time.busy_s += busy
         spread_s = 0.0
         if now.scattered is not None and now.scattered.any():
-            used_s = (event.finish_s - start_s) * np.diff(start.first) * now.scattered
+            used_s = (event.finish_s - start_s) * np.diff(start.offsets) * now.scattered
             time.spread_s += np.bincount(now.accelerator, used_s, len(busy))
             spread_s = float(used_s.sum())
         self._last_end_s = event.time_s
@@ -129,12 +129,12 @@ class RunningGroups:
     def _switch(self, now: GroupsNow, jobs: JobColumns) -> GroupCounts:
         """Who ran until now gives way to others."""
         before = self._now or _Running.nothing(now.job)
-        first, devices = before.start.first, before.start.devices
+        offsets, devices = before.start.offsets, before.start.devices
         groups = GroupsBefore(
             job=before.group_member,
             accelerator=before.accelerator,
             end_s=before.stopped_s,
-            first=first,
+            offsets=offsets,
             devices=devices,
         )
         block = self.intervals.room(len(before.group_member), len(devices))
@@ -142,11 +142,11 @@ class RunningGroups:
 
     def _running(self, start: StartRound, group_member: Ints) -> "_Running":
         cluster = self._cluster
-        accelerator = cluster.device_type[start.devices[start.first[:-1]]]
+        accelerator = cluster.device_type[start.devices[start.offsets[:-1]]]
         scattered: Bools | None = None
         if cluster.scatterable:
             scattered = are_scattered(
-                start.first, start.devices, cluster.device_type, cluster.device_node, self._fewest
+                start.offsets, start.devices, cluster.device_type, cluster.device_node, self._fewest
             )
         return _Running(start, group_member, accelerator, scattered)
 
@@ -174,7 +174,7 @@ class _Running:
     def nothing(group_member: Ints) -> "_Running":
         """Before the first round. member: has the width of units."""
         none: Ints = np.zeros(0, np.int64)
-        first, kept = np.zeros(1, np.int64), np.zeros(0, np.bool_)
+        offsets, kept = np.zeros(1, np.int64), np.zeros(0, np.bool_)
         start = StartRound(
             time_s=0.0,
             round=-1,
@@ -182,7 +182,7 @@ class _Running:
             job_groups=group_member[:0],
             slot=none,
             devices=none,
-            first=first,
+            offsets=offsets,
             kept=kept,
             active=0,
         )

@@ -131,8 +131,8 @@ def finish_released(
     for i in range(n):
         until[i] = min(forecast.finish_s[i], end.end_s)
         took_s = until[i] - end.from_s
-        scale = groups.first[i + 1] - groups.first[i]
-        gone = any_lost(groups.devices, groups.first[i], groups.first[i + 1], end.lost)
+        scale = groups.offsets[i + 1] - groups.offsets[i]
+        gone = any_lost(groups.devices, groups.offsets[i], groups.offsets[i + 1], end.lost)
         lost_s[i] = _lost_s(groups, i, jobs, end, took_s)
         part = (took_s - lost_s[i]) / took_s if lost_s[i] > 0 else 1.0
         good = not gone

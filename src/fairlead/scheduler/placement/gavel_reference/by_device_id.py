@@ -23,14 +23,14 @@ _ANY_SIZE = 2**62  # more devices than a job group can need
 
 class _Dispatch(NamedTuple):
     """Rows of the plan in order of dispatch, filled from the front: row order[k] gets
-    given[first[k]:first[k + 1]]."""
+    given[offsets[k]:offsets[k + 1]]."""
 
     plan: PlannedGroups
     before: PreviousRound
     topology: Topology
     previous: Ints1  # (groups,) position of a job group in the round before, -1 = it did not run
     order: Ints1  # (running,) rows of the plan
-    first: Ints1  # (running + 1,)
+    offsets: Ints1  # (running + 1,)
     given: Ints1  # (devices of all rows,)
     kept: Bools1  # (running,) are they those of the round before?
     dispatched: Bools1  # (running,) by row of the plan: has it been dispatched?
@@ -53,7 +53,7 @@ def _nothing_dispatched(
         topology=topology,
         previous=previous,
         order=np.empty(n, np.int64),
-        first=np.zeros(n + 1, np.int64),
+        offsets=np.zeros(n + 1, np.int64),
         given=np.empty(np.sum(plan.scale[plan.group]), np.int64),
         kept=np.zeros(n, np.bool_),
         dispatched=np.zeros(n, np.bool_),
@@ -87,10 +87,10 @@ def _keep_old(begin: int, end: int, size: int, out: int, to: _Dispatch) -> int:
     before. out: rows dispatched so far; returns it after this."""
     group, slot, scale = to.plan
     _, old_slot, old_first, old_devices = to.before
-    usable, previous, first, given, used = (
+    usable, previous, offsets, given, used = (
         to.topology.usable,
         to.previous,
-        to.first,
+        to.offsets,
         to.given,
         to.used,
     )
@@ -105,8 +105,8 @@ def _keep_old(begin: int, end: int, size: int, out: int, to: _Dispatch) -> int:
         order[out], kept[out], dispatched[i] = i, True, True
         for n in range(len(old)):
             used[old[n]] = True
-            given[first[out] + n] = old[n]
-        first[out + 1] = first[out] + size
+            given[offsets[out] + n] = old[n]
+        offsets[out + 1] = offsets[out] + size
         out += 1
     return out
 
@@ -118,7 +118,7 @@ def _assign_lowest(
     """Dispatch the others of the rows begin .. end-1 with so many devices to the lowest free ids from
     ``device`` on. out: rows dispatched so far; returns it and the next device to look at."""
     group, _, scale = to.plan
-    usable, first, given, used = to.topology.usable, to.first, to.given, to.used
+    usable, offsets, given, used = to.topology.usable, to.offsets, to.given, to.used
     order, dispatched = to.order, to.dispatched
     for i in range(begin, end):
         if scale[group[i]] != size or dispatched[i]:
@@ -128,10 +128,10 @@ def _assign_lowest(
         while got < size:
             if not used[device] and usable[device]:
                 used[device] = True
-                given[first[out] + got] = device
+                given[offsets[out] + got] = device
                 got += 1
             device += 1
-        first[out + 1] = first[out] + size
+        offsets[out + 1] = offsets[out] + size
         out += 1
     return out, device
 
@@ -153,7 +153,7 @@ def _by_device_id(plan: PlannedGroups, before: PreviousRound, topology: Topology
             out, device = _assign_lowest(begin, end, size, out, device, to)
             size = _largest_scale(plan, begin, end, size)
         begin = end
-    return Placement(to.order, to.first, to.given, to.kept, slot[to.order])
+    return Placement(to.order, to.offsets, to.given, to.kept, slot[to.order])
 
 
 def by_device_id(
