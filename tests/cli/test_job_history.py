@@ -175,3 +175,10 @@ def test_an_end_that_is_not_known_is_not_made_up() -> None:
     assert "No end within" in expected_end(change(TOLD, finish_s=None))
     assert "8 of 10" not in expected_end(change(TOLD, finish_high_s=None))
     assert expected_end(change(TOLD, job=change(JOB, ended_s=130.0))) == "Ended after 2 min."
+
+
+def test_the_deadline_is_told_as_a_time() -> None:
+    due = msgspec.structs.replace(JOB, slo_s=7200.0, deadline="open", deadline_left_s=7000.0)
+    text = printed(msgspec.structs.replace(TOLD, job=due))
+    assert re.search(r"Deadline 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d, 2 h after it was submitted", text)
+    assert "Deadline" not in printed(TOLD)

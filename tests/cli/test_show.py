@@ -51,3 +51,9 @@ def test_old_state_is_said_to_be_old(capsys: pytest.CaptureFixture[str]) -> None
     assert "no round yet (they last 1 min) | solved in -: ok" in lines
     halted = msgspec.structs.replace(new, halted="it is an older copy")
     assert str(status_screen(halted).renderables[0]) == "HALTED: it is an older copy"
+
+
+def test_deadlines_are_listed_where_there_are_any() -> None:
+    due = msgspec.structs.replace(JOB, slo_s=99.0, deadline="past", deadline_left_s=-300.0)
+    assert cells(due)["deadline"] == "late by 5 min"
+    assert "deadline" not in cells(JOB)

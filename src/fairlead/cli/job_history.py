@@ -1,5 +1,6 @@
 """The history of a job in words: where it is and why, when it will end, and what its attempts cost."""
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -27,7 +28,7 @@ def attempt_history(explanation: Explanation, now_s: float) -> Group:
     """The whole history, with ages at the time ``now_s``; a failure that repeats is described once."""
     repeated = _repeated(explanation.attempts)
     parts: list[RenderableType] = [
-        *map(Text, _head(explanation.job)),
+        *map(Text, _head(explanation.job, now_s)),
         Text(explanation.why_here),
         Text(expected_end(explanation)),
     ]
@@ -123,7 +124,7 @@ def _traceback(attempts: Sequence[AttemptView]) -> list[RenderableType]:
     ]
 
 
-def _head(job: JobView) -> list[str]:
+def _head(job: JobView, now_s: float) -> list[str]:
     name = f" {job.name}" if job.name else ""
     family = f", {job.family}" if job.family else ""
     devices = counted(job.scale_factor, "device")
@@ -133,7 +134,17 @@ def _head(job: JobView) -> list[str]:
         f"Job {job.id}{name} of {job.user} ({job.tenant}){family}: {devices}, weight {job.weight:g}",
         f"{job.state.capitalize()}{node_text}, step {job.steps:,.0f} of {job.total_steps:,.0f}"
         f" ({job.steps / max(job.total_steps, 1):.0%}){rate}",
+        *_deadline(job, now_s),
     ]
+
+
+def _deadline(job: JobView, now_s: float) -> list[str]:
+    """The deadline by this machine's clock; how the job stands to it is told by the explanation."""
+    if job.slo_s is None:
+        return []
+    at = time.localtime(time.time() + job.submitted_s + job.slo_s - now_s)
+    within = duration(job.slo_s)
+    return [f"Deadline {time.strftime('%Y-%m-%d %H:%M:%S', at)}, {within} after it was submitted"]
 
 
 def _last_step(attempt: AttemptView) -> str:

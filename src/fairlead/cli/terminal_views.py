@@ -16,6 +16,7 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     failing_saves,
 )
+from fairlead.cluster.protocol.deadlines import deadline_cell
 from fairlead.model.duration_text import DASH, duration
 
 WIDTH_WITHOUT_TERMINAL = 160  # columns where the output is no terminal
@@ -96,7 +97,9 @@ def where(job: JobView) -> str:
 
 
 def job_table(jobs: Iterable[JobView]) -> Table:
-    """One job per line."""
+    """One job per line. How it stands to its deadline is told where one of them has one."""
+    listed = list(jobs)
+    dated = any(job.deadline_left_s is not None for job in listed)
     rows = [
         (
             job.id,
@@ -112,13 +115,14 @@ def job_table(jobs: Iterable[JobView]) -> Table:
             job.starts,
             job.failures,
             duration(job.queued_s),
+            *([deadline_cell(job)] if dated else []),
             job.reason or _lost(job),
         )
-        for job in jobs
+        for job in listed
     ]
     columns = (
         ">job name user tenant >devices >weight state where >done >steps/s "
-        ">starts >failures >queued why"
+        f">starts >failures >queued {'deadline ' * dated}why"
     )
     return table(columns, rows)
 
@@ -172,6 +176,7 @@ def status_screen(status: StatusView) -> Group:
         f"{_round(status)} | solved in {duration(status.solve_s)}: {status.solve}",
         "last backup: " + _backup(status.backup_age_s),
         "jobs: " + (", ".join(f"{n:,} {state}" for state, n in status.jobs.items()) or "none"),
+        *([f"past their deadline: {late:,}"] if (late := status.n_past_deadline) else []),
     ]
     devices = [(name, *numbers) for name, numbers in status.devices.items()]
     tenants = [

@@ -153,6 +153,15 @@ class Forecaster:
             known = self._best(job, changed_s)
         return None if known is None else self._job_forecast(known, job, least_s)
 
+    def at_once(self, job: int, least_s: float = 0.0) -> JobForecast | None:
+        """The same of whatever there is, for lists: nobody waits. Where nothing is known of the job, a
+        forecast is made."""
+        known = self._best(job, -np.inf)
+        if known is None:
+            self._request()
+            return None
+        return self._job_forecast(known, job, least_s)
+
     def _best(self, job: int, changed_s: float) -> MadeForecast | None:
         """The newest forecast that knows the job, an exact one before a coarse one: while one of a state
         into which somebody has submitted another job is being made, the last one will do."""

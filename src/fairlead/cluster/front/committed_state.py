@@ -16,6 +16,7 @@ from fairlead.cluster.protocol.api_models import (
     JobView,
     Sample,
 )
+from fairlead.cluster.protocol.deadlines import deadline_sentence
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.protocol.node_states import silence_s
 from fairlead.cluster.store.database import readable, reader
@@ -92,6 +93,7 @@ class CommittedState:
             f"The scheduler has not answered for {silent_s:.0f} s.",
             f"As it was written down last, the job is {view.state}{where}{reason}.",
             "What runs goes on meanwhile: leases are renewed.",
+            *filter(None, [deadline_sentence(view)]),
         )
         return Explanation(
             job=view,

@@ -67,6 +67,11 @@ class Counters:
         self.job_failures = Counter(
             "fairlead_job_failures", "Starts of jobs that failed.", registry=r
         )
+        self.deadlines_missed = Counter(
+            "fairlead_deadlines_missed",
+            "Jobs that ended after their deadlines, or were dropped or killed with one.",
+            registry=r,
+        )
         self.nodes_cordoned = Counter(
             "fairlead_nodes_cordoned",
             "Times that a node was taken out of service because jobs failed on it.",
@@ -216,6 +221,11 @@ def _of_status(status: StatusView) -> Iterable[Metric]:
             "fairlead_checkpoints_unavailable",
             "1 while jobs cannot start because the cluster's directory of checkpoints is out of order.",
             value=float(bool(status.checkpoints_trouble)),
+        ),
+        GaugeMetricFamily(
+            "fairlead_jobs_past_deadline",
+            "Jobs that have not ended and are past their deadlines.",
+            value=float(status.n_past_deadline),
         ),
         GaugeMetricFamily(
             "fairlead_backup_age_seconds",

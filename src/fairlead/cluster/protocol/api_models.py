@@ -21,6 +21,8 @@ JobState = Literal[
     "cancelled",
 ]
 FORECAST_OUTCOMES = 20  # from fewer an interval of a forecast is assumed for the most part
+# How often an end comes within the interval of its forecast, by whether that rests on checked forecasts.
+INTERVAL_WORDS = {True: "8 of 10 times", False: "probably"}
 # Why no end is forecast of a job that takes part; "" = one is.
 NoEnd: TypeAlias = Literal["", "finishing", "stands still", "node silent", "rate unknown"]
 NO_END: dict[NoEnd, str] = {
@@ -29,6 +31,21 @@ NO_END: dict[NoEnd, str] = {
     "node silent": "its node is silent",
     "rate unknown": "its rate is not known, neither stated nor measured yet",
 }
+# How a job stands to its deadline; "" = it has none. "open": nothing is forecast of it; "out of reach": not
+# even its best rate is enough; "at risk": the deadline is within the interval of its forecast; "past": it has
+# not ended and is late; "withdrawn": cancelled in time.
+DeadlineState: TypeAlias = Literal[
+    "",
+    "open",
+    "forecast met",
+    "at risk",
+    "forecast late",
+    "out of reach",
+    "past",
+    "met",
+    "missed",
+    "withdrawn",
+]
 ENDED_STATES: tuple[JobState, ...] = ("completed", "dropped", "killed", "cancelled")
 
 
@@ -93,6 +110,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     no_end: NoEnd = ""  # why nobody can tell when it ends, where it has not
     save_failed: str = ""  # why its last save failed, whichever start tried; "" = it did not
     save_failed_s: float | None = None  # when
+    deadline: DeadlineState = ""
+    # until its deadline, of a job that has ended from its end; negative = after it; None = it has none
+    deadline_left_s: float | None = None
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,6 +218,7 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     await_storage: int = 0  # so many jobs
     cannot_save: int = 0  # jobs that hold devices, and have not saved since a save failed
     cannot_save_s: float | None = None  # for so long that is so of one of them
+    n_past_deadline: int = 0  # jobs that have not ended and are past their deadlines
 
 
 def jobs_wait(count: int) -> str:
@@ -270,7 +291,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def interval_words(self) -> str:
         """How often the end comes within the interval."""
-        return "8 of 10 times" if self.is_calibrated else "probably"
+        return INTERVAL_WORDS[self.is_calibrated]
 
     @property
     def calibration_words(self) -> str:

@@ -5,12 +5,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from fairlead.cluster.front.metrics import Counters
+from fairlead.cluster.protocol.deadlines import missed
 from fairlead.cluster.server.attempts import JobRegistry
 from fairlead.cluster.server.clock import Clock
 from fairlead.cluster.server.decided_shares import DecidedShares
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.options import LiveOptions
+from fairlead.cluster.store.rows import JobRow
 from fairlead.cluster.store.store import Store, Transaction
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster
@@ -106,6 +108,13 @@ class ClusterState:
             if row.reason_node == node:
                 row.reason = row.reason_node = ""
                 self.registry.dirty_jobs.add(row.id)
+
+    def close_job(self, row: JobRow) -> None:
+        """A job has ended, as its row says."""
+        ended_s, deadline_s = row.ended_s, row.deadline_s
+        if ended_s is not None and deadline_s is not None:
+            self.counters.deadlines_missed.inc(missed(row.state, deadline_s - ended_s))
+        self.registry.close(row.id)
 
     def count_ended(self, states: Collection[str]) -> None:
         """So many jobs have ended in these states."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.cluster.forecasting.forecast import ForecastRun
-from fairlead.cluster.protocol.api_models import NoEnd
+from fairlead.cluster.protocol.api_models import ForecastSummary, NoEnd
 from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.duration_text import duration
@@ -109,4 +109,24 @@ def no_end_notes(jobs: Mapping[int, NoEnd]) -> tuple[str, ...]:
         _sentence(by_reason[why], f"{words}: no end is forecast, and what waits for it is a guess")
         for why, words in _NO_END
         if why in by_reason
+    )
+
+
+def summary(
+    outcome: ForecastRun,
+    paused: Collection[int],
+    without: Collection[int],
+    no_end: Collection[int],
+) -> ForecastSummary:
+    """A forecast for people. paused, without, no_end: jobs that take no part, have no devices, or whose end
+    is not forecast."""
+    return ForecastSummary(
+        makespan_s=outcome.makespan_s,
+        mean_left_s=outcome.mean_left_s,
+        finish_s=dict(outcome.finish_s),
+        n_unfinished=len(outcome.unfinished),
+        n_no_end=len(set(no_end).difference(without)),
+        n_paused=len(paused),
+        n_without_devices=len(without),
+        utilization=outcome.utilization,
     )

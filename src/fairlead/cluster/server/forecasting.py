@@ -6,7 +6,7 @@ who ask. Nobody waits for the driver or for a forecast to be told why a job is w
 """
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +26,6 @@ from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
     Explanation,
-    ForecastSummary,
     JobView,
     NoEnd,
     WhatIf,
@@ -38,7 +37,14 @@ from fairlead.cluster.server.comparison_notes import (
     AbsentJobs,
     coarse_note,
     no_end_notes,
+    summary,
     unfinished_notes,
+)
+from fairlead.cluster.server.deadline_forecasts import (
+    deadline_notes,
+    deadlines_of,
+    forecast_sentence,
+    with_deadline,
 )
 from fairlead.cluster.server.explain import explanation_facts
 from fairlead.cluster.server.explain_placement import changed_s
@@ -125,18 +131,19 @@ class Forecasting:
     def explain(self, caller: Caller, job: JobView, attempts: list[AttemptView]) -> Explanation:
         """The story of a job."""
         ahead = prospects(self._source.state, job.id, job.state)
-        known = job.state in ("running", "waiting", "preempted") and not ahead.no_end
-        known = known and not self._state.halted
         forecast: JobForecast | None = None
         forecast_kind = ""
-        if known and not self._loop.parts.jobs.admission.awaits_fitting_cluster(job.id):
+        if self._has_forecast(job, ahead.no_end):
             since_s = changed_s(self._source, job, attempts)
             forecast = self.forecaster.forecast_of(job.id, WAIT_S, _least_s(job), changed_s=since_s)
             forecast_kind = "none yet" if forecast is None else forecast.kind
         given = None if forecast is None else forecast.interval
+        job = with_deadline(job, forecast)
         found = explanation_facts(
             self._source, job, attempts, None if caller.role == "admin" else caller.tenant
         )
+        if not self._state.halted:
+            found.extend(filter(None, [forecast_sentence(job, forecast)]))
         return Explanation(
             job=job,
             why_here=" ".join(found),
@@ -157,6 +164,21 @@ class Forecasting:
             attempts=tuple(attempts),
             events=story(job, attempts),
         )
+
+    def with_deadlines(self, jobs: Iterable[JobView]) -> list[JobView]:
+        """The same jobs; of those with a deadline, whether the forecast that there is meets it."""
+        return [
+            with_deadline(job, self.forecaster.at_once(job.id, _least_s(job)))
+            if job.deadline == "open" and self._has_forecast(job, job.no_end)
+            else job
+            for job in jobs
+        ]
+
+    def _has_forecast(self, job: JobView, no_end: NoEnd) -> bool:
+        """Whether the end of a job can be forecast. no_end: what stands against it."""
+        takes_part = job.state in ("running", "waiting", "preempted") and not no_end
+        waits = self._loop.parts.jobs.admission.awaits_fitting_cluster(job.id)
+        return takes_part and not self._state.halted and not waits
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be, beside what will be."""
@@ -205,8 +227,8 @@ class Forecasting:
         coarse = now.coarse or then.coarse
         forecast_kind = "coarse" if coarse else "exact"
         return Comparison(
-            now=_summary(now, absent.paused, absent.now, no_end),
-            then=_summary(then, absent.paused, absent.then, no_end),
+            now=summary(now, absent.paused, absent.now, no_end),
+            then=summary(then, absent.paused, absent.then, no_end),
             changed=tuple(changed[:MAX_LISTED_JOBS]),
             notes=(
                 *notes,
@@ -214,6 +236,7 @@ class Forecasting:
                 *absent.notes(),
                 *no_end_notes(no_end),
                 *coarse_note(now, then),
+                *deadline_notes(now, then, self._deadlines(jobs)),
             ),
             no_end=no_end,
             forecast_kind=forecast_kind,  # type: ignore[arg-type]
@@ -221,6 +244,12 @@ class Forecasting:
             forecast_exact_s=min(now.exact_s, then.exact_s) if coarse else None,
             forecast_error=self.forecaster.error(latest, then if then.coarse else now),
         )
+
+    def _deadlines(self, added: Sequence[Job]) -> dict[int, float]:
+        """Open job, or one of those that would be added -> seconds until its deadline."""
+        rows = list(self._state.registry.jobs.copy().values())
+        open_rows = [row for row in rows if row.deadline_s is not None and self._is_open(row)]
+        return deadlines_of(open_rows, self._state.now_s(), added)
 
     def _absent(self, setup: Setup) -> AbsentJobs:
         """The open jobs that take no part as it is, or would not under this setup."""
@@ -463,21 +492,3 @@ def _least_s(job: JobView) -> float:
     """Seconds that the steps that are left take at the job's best rate, measured or else believed; 0 = not
     known."""
     return least_s(job.total_steps - job.steps, job.rates, job.measured_rate, job.measured_on)
-
-
-def _summary(
-    outcome: ForecastRun,
-    paused: Collection[int],
-    without: Collection[int],
-    no_end: Collection[int],
-) -> ForecastSummary:
-    return ForecastSummary(
-        makespan_s=outcome.makespan_s,
-        mean_left_s=outcome.mean_left_s,
-        finish_s=dict(outcome.finish_s),
-        n_unfinished=len(outcome.unfinished),
-        n_no_end=len(set(no_end).difference(without)),
-        n_paused=len(paused),
-        n_without_devices=len(without),
-        utilization=outcome.utilization,
-    )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
 from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.api_models import ENDED_STATES
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.node_condition import usable
 from fairlead.cluster.server.tally import (
@@ -89,12 +90,13 @@ class PublishedViews:
         displayed_state = self._viewer.displayed_state(row)
         failure = row.save_failure if row.state in ON_DEVICES else None
         return CountedJob(
-            row.tenant,
-            row.state,
-            displayed_state,
-            row.weight,
-            row.spec.scale_factor,
-            None if failure is None else failure.at_s,
+            tenant=row.tenant,
+            state=row.state,
+            displayed_state=displayed_state,
+            weight=row.weight,
+            devices=row.spec.scale_factor,
+            deadline_s=None if displayed_state in ENDED_STATES else row.deadline_s,
+            unsaved_s=None if failure is None else failure.at_s,
         )
 
     def _show_nodes(self, now: float) -> None:

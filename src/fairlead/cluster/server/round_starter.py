@@ -104,7 +104,7 @@ class RoundStarter:
                 totals.rho_sum += row.rho
                 totals.rho_count += 1
             self._steps.forget(job)
-            registry.close(job)
+            self._state.close_job(row)
             self._orders.stop(job, AttemptEnd(row.state))
 
     def _stop_others(self, attempts: dict[int, Attempt]) -> None:

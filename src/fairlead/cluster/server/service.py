@@ -207,7 +207,7 @@ class Service:
         if row.id in engine.parts.jobs.admission.unplaced:
             engine.parts.jobs.admission.unplaced.discard(row.id)
             row.state, row.ended_s, row.reason = "cancelled", now, ""
-            engine.state.registry.close(row.id)
+            engine.state.close_job(row)
             return
         engine.state.emit(JobsCancelled(now, (JobId(row.id),)))
 
@@ -297,7 +297,7 @@ class Service:
         while True:
             rows = self.store.jobs(state, tenant, after, limit)
             views = [job for job in self.viewer.jobs(rows) if _matches_state(job.state, state)]
-            found |= {job.id: job for job in views}
+            found |= {job.id: job for job in self.forecasting.with_deadlines(views)}
             listed += len(views)
             if len(rows) < limit or listed >= limit:
                 return [job for _, job in sorted(found.items())][:limit]
@@ -324,7 +324,8 @@ class Service:
 
     def job(self, caller: Caller, job: int) -> JobView:
         """One job."""
-        return self.viewer.job(self._row(caller, job))
+        (view,) = self.forecasting.with_deadlines([self.viewer.job(self._row(caller, job))])
+        return view
 
     def attempts(self, caller: Caller, job: int) -> list[AttemptView]:
         """Its attempts, oldest first."""

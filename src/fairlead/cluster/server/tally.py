@@ -16,6 +16,7 @@ class CountedJob(NamedTuple):
     weight: float
     devices: int
     unsaved_s: float | None = None  # it runs, and has not saved since then, when a save failed
+    deadline_s: float | None = None  # of one that has not ended, as it is shown
 
 
 class CountedNode(NamedTuple):
@@ -54,6 +55,7 @@ class Tally:
         self.tenants: dict[str, TenantTally] = {}
         self.unsaved_since: dict[int, float] = {}  # job that runs -> when its last save failed
         self._jobs: dict[int, CountedJob] = {}
+        self._deadlines: dict[int, float] = {}  # job -> cluster's time
         self._nodes: dict[str, CountedNode] = {}
         self._devices: dict[str, tuple[int, int, int]] = {}
 
@@ -67,9 +69,12 @@ class Tally:
             self.unsaved_since[number] = job.unsaved_s
         if before is not None:
             del self._jobs[number]
+            self._deadlines.pop(number, None)
             self._add(before, -1)
         if job is not None:
             self._jobs[number] = job
+            if job.deadline_s is not None:
+                self._deadlines[number] = job.deadline_s
             self._add(job, 1)
 
     def unsaved_s(self, now_s: float) -> float | None:
@@ -85,6 +90,10 @@ class Tally:
         tenant.devices += sign * job.devices * (job.state in ON_DEVICES)
         if not tenant.jobs:
             tenant.weight = 0.0  # without what rounding has left
+
+    def past_deadline(self, now_s: float) -> int:
+        """How many jobs have not ended and are past their deadlines."""
+        return sum(deadline_s < now_s for deadline_s in list(self._deadlines.values()))
 
     def note_node(self, name: str, node: CountedNode | None) -> None:
         """The node as it is now; None = it is removed."""

@@ -25,6 +25,7 @@ from fairlead.cluster.server.attempts import Attempt, holder
 from fairlead.cluster.server.being_stopped import describe_stop
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained import Detention
+from fairlead.cluster.server.least_times import least_s
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now, unheard
 from fairlead.cluster.server.node_condition import NodeCondition, condition
@@ -107,6 +108,10 @@ class ViewBuilder:
                 filter(None, [reason, f"its steps are of {duration(progress_age_s)} ago"])
             )
         silent = bool(self._silence(row))  # its rate of now is not known then
+        rates, measured = self._admission.rates(row), self._measured(row, reporting)
+        measured_on = self._measured_on(row, reporting)
+        known = rate_is_known(row, cluster.options.catalogue, measured)
+        least = least_s(row.total_steps - steps, rates, measured, measured_on)
         return job_view(
             row,
             None if running is None else running.record,
@@ -116,14 +121,13 @@ class ViewBuilder:
             ended_s=ended_s,
             reason=reason,
             steps=steps,
-            rates=self._admission.rates(row),
-            measured_rate=None if silent else self._measured(row, reporting),
-            measured_on=self._measured_on(row, reporting),
+            rates=rates,
+            measured_rate=None if silent else measured,
+            measured_on=measured_on,
             status=latest,
             progress_age_s=progress_age_s,
-            rate_known=rate_is_known(
-                row, cluster.options.catalogue, self._measured(row, reporting)
-            ),
+            rate_known=known,
+            least_s=least if known else 0.0,
             no_end=prospects(cluster, row.id, state).no_end if state not in ENDED_STATES else "",
         )
 
@@ -250,6 +254,7 @@ class ViewBuilder:
             await_storage=self._storage.count,
             cannot_save=len(tally.unsaved_since),
             cannot_save_s=tally.unsaved_s(now),
+            n_past_deadline=tally.past_deadline(now),
         )
 
     def _held_devices(self, node: LiveNode) -> dict[int, tuple[int, ...]]:

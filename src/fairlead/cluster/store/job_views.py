@@ -12,6 +12,7 @@ from fairlead.cluster.protocol.api_models import (
     NoEnd,
 )
 from fairlead.cluster.protocol.attempt_end import LOST_ENDS
+from fairlead.cluster.protocol.deadlines import standing
 from fairlead.cluster.protocol.messages import AttemptStatus, Failure
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
@@ -33,12 +34,16 @@ def job_view(
     progress_age_s: float | None = None,
     rate_known: bool = True,
     no_end: NoEnd = "",
+    least_s: float = 0.0,
 ) -> JobView:
     """A job. attempt: its start that has its devices; under_way_s: run time that is not booked yet; rates:
-    believed, by accelerator type; held: what the first node of the attempt said last that has its devices."""
+    believed, by accelerator type; status: what the first node of the attempt said last that has its devices;
+    least_s: that its steps take at its best rate, 0 = not known."""
     run_s = row.run_s + under_way_s
     in_all_s = (now_s if ended_s is None else ended_s) - row.submitted_s
     unsaved = row.save_failure if row.open else None
+    until_s = now_s if ended_s is None else ended_s
+    left_s = None if row.deadline_s is None else row.deadline_s - until_s
     return JobView(
         id=row.id,
         name=row.name,
@@ -80,6 +85,8 @@ def job_view(
         no_end=no_end,
         save_failed="" if unsaved is None else unsaved.why,
         save_failed_s=None if unsaved is None else unsaved.at_s,
+        deadline_left_s=left_s,
+        deadline="" if left_s is None else standing(state, left_s, ended_s is not None, least_s),
     )
 
 

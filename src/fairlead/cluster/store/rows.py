@@ -83,6 +83,11 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
         return self.state in OPEN_STATES
 
     @property
+    def deadline_s(self) -> float | None:
+        """Cluster's time by which its owner wants it done; None = whenever."""
+        return None if self.spec.slo_s is None else self.submitted_s + self.spec.slo_s
+
+    @property
     def checkpoint_folder(self) -> str:
         """Of its checkpoints, in the directory where they are."""
         return self.folder or str(self.id)

@@ -1,5 +1,7 @@
 """The page of a job."""
 
+import time
+
 from fairlead.analysis.report.markup import Html, join, tag
 from fairlead.analysis.report.metric_catalogue import counted
 from fairlead.cluster.front.facade import Facade, NotFoundError
@@ -25,6 +27,7 @@ from fairlead.cluster.protocol.api_models import (
     Explanation,
     JobView,
 )
+from fairlead.cluster.protocol.deadlines import deadline_cell
 from fairlead.errors import FairleadError
 from fairlead.model.duration_text import DASH, ago, duration
 
@@ -97,8 +100,18 @@ def _facts(job: JobView, now_s: float) -> list[tuple[str, object]]:
             DASH if job.measured_rate is None else f"{job.measured_rate:.4g}",
         ),
         ("Steps per second, believed", _rates(job)),
-        ("Deadline", DASH if job.slo_s is None else f"{duration(job.slo_s)} after submission"),
+        ("Deadline", _deadline(job, now_s)),
     ]
+
+
+def _deadline(job: JobView, now_s: float) -> str:
+    """The deadline as a time, and how the job stands to it."""
+    if job.slo_s is None:
+        return DASH
+    at = time.gmtime(time.time() + job.submitted_s + job.slo_s - now_s)
+    standing = deadline_cell(job)
+    more = f": {standing}" if standing != DASH else ""
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', at)} UTC{more}"
 
 
 def _rates(job: JobView) -> str:

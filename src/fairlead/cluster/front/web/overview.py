@@ -71,7 +71,7 @@ def summary(status: StatusView) -> Section:
             f"{status.round:,}" if status.round >= 0 else "none yet",
             "not under way" if ends is None else f"ends in {duration(max(ends, 0.0))}",
         ),
-        _card("Jobs", f"{_open(status):,} in the system", _states(status.jobs)),
+        _card("Jobs", f"{_open(status):,} in the system", _job_states(status)),
         *(
             _devices_card(accelerator, *found)
             for accelerator, found in sorted(status.devices.items())
@@ -90,6 +90,11 @@ def summary(status: StatusView) -> Section:
         tag("dl", *cards, class_="cards"),
     )
     return Section("summary", "Cluster", inner, FAST)
+
+
+def _job_states(status: StatusView) -> str:
+    late = status.n_past_deadline
+    return _states(status.jobs) + (f"; {late:,} past the deadline" if late else "")
 
 
 def _backup(age_s: float | None) -> str:

@@ -17,6 +17,7 @@ from fairlead.cluster.protocol.api_models import (
     NodeView,
     TenantView,
 )
+from fairlead.cluster.protocol.deadlines import deadline_cell
 from fairlead.model.duration_text import DASH, ago, duration
 
 JOB_COLOURS = 12  # classes j0 to j11 of the style
@@ -137,7 +138,17 @@ def jobs_table(jobs: Sequence[JobView], id_: str = "jobs-table", none: str = "No
     """Jobs, one a row."""
     if not jobs:
         return note(none)
-    return table(id_, "Jobs", _JOB_COLUMNS, map(_job_row, jobs))
+    if all(job.deadline_left_s is None for job in jobs):
+        return table(id_, "Jobs", _JOB_COLUMNS, map(_job_row, jobs))
+    *columns, last = _JOB_COLUMNS
+    heads = (*columns, TableColumn("Deadline", "tight"), last)
+    return table(id_, "Jobs", heads, map(_job_row_with_deadline, jobs))
+
+
+def _job_row_with_deadline(job: JobView) -> list[TableCell]:
+    *cells_, last = _job_row(job)
+    left = job.deadline_left_s
+    return [*cells_, TableCell(deadline_cell(job), "" if left is None else f"{left:.0f}"), last]
 
 
 def _job_row(job: JobView) -> list[TableCell]:
