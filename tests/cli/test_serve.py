@@ -1,7 +1,9 @@
 """Options of ``fairlead serve`` on their way to the server."""
 
+import os
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from fairlead.cli.main import main
 from fairlead.cluster.server import kernel_compiler
 from fairlead.cluster.server.options import LiveOptions
+from fairlead.cluster.store.store import lock
 from fairlead.model import jit
 
 
@@ -40,7 +43,7 @@ def test_a_witness_that_is_no_name_of_a_node_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert serve(monkeypatch, "--ignore-witness", "a b") == []
-    assert "ignore-witness 'a b': must be 1 to 64 letters" in capsys.readouterr().err
+    assert "--ignore-witness 'a b': must be 1 to 64 letters" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_told_before_kernels_are_compiled(
@@ -70,3 +73,45 @@ def test_devices_that_are_none_are_told_before_a_cluster_is_started(
     told = "fairlead: --devices: expected nvml or TYPE=NUMBER as v100=4, got 'x'\n"
     assert capsys.readouterr().err == told
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("what", ["port", "agent port", "state", "option", "certificate"])
+@pytest.mark.parametrize("compiles", [False, True])
+def test_nothing_is_said_to_start_that_is_refused(
+    what: str,
+    compiles: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def compile_nothing(*_: object) -> None:
+        raise AssertionError("compiles before it has looked")
+
+    monkeypatch.setattr(jit, "needs_compilation", lambda: compiles)
+    monkeypatch.setattr(kernel_compiler, "_compile_in_child", compile_nothing)
+    state = tmp_path / "state"
+    given = {"--port": "0", "--agent-port": "0", "--state": str(state)}
+    with ExitStack() as stack:
+        taken = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        port = str(taken.getsockname()[1])
+        match what:
+            case "port":
+                given["--port"], told = port, f"127.0.0.1:{port}: cannot listen there"
+            case "agent port":
+                given["--agent-port"], told = port, f"127.0.0.1:{port}: cannot listen there"
+            case "state":
+                state.mkdir()
+                stack.callback(os.close, lock(state))
+                told = "a server is using this state directory"
+            case "option":
+                given["--lease"], told = "nan", "--lease: must be from 1 to 3600 seconds, got nan"
+            case _:
+                given["--tls-cert"], given["--tls-key"] = __file__, __file__
+                told = "not a certificate and its key"
+        with pytest.raises(SystemExit) as ended:
+            main(["serve", *(word for pair in given.items() for word in pair)])
+    assert ended.value.code == 2
+    said = capfd.readouterr().err
+    assert said.startswith("fairlead: ")
+    assert told in said
+    assert said.count("\n") == 1

@@ -44,13 +44,13 @@ def chaos(
             print(f"{kind.name:18} {kind.about}")
         return
     if trials < 1:
-        raise ConfigError(f"trials: must be at least 1, got {trials}")
+        raise ConfigError(f"--trials: must be at least 1, got {trials}")
     kinds = only.split(",") if only else list(FAULTS)
     for name in kinds:
         if name not in FAULTS:
-            raise ConfigError(f"only: no kind {name!r}; there are {', '.join(FAULTS)}")
+            raise ConfigError(f"--only: no kind {name!r}; there are {', '.join(FAULTS)}")
     if not 1.0 <= lease <= 120.0:
-        raise ConfigError(f"lease: must be from 1 to 120 seconds, got {lease:g}")
+        raise ConfigError(f"--lease: must be from 1 to 120 seconds, got {lease:g}")
     outcome = run_trials(trials, seed, kinds, keep, lambda line: print(line, flush=True), lease)
     _report(outcome)
     if outcome.violations:

@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -135,6 +136,7 @@ def serve(
     from fairlead.cluster.server.options import live_options, tls_of
     from fairlead.cluster.server.server import Listening
     from fairlead.cluster.server.server import serve as run
+    from fairlead.cluster.store.store import check_unused
     from fairlead.model import jit
 
     options = live_options(
@@ -152,7 +154,7 @@ def serve(
     )
     for name, number in (("port", listen.port), ("agent-port", listen.agent_port)):
         if not 0 <= number <= 65535:
-            raise ConfigError(f"{name}: must be from 0 to 65535, got {number}")
+            raise ConfigError(f"--{name}: must be from 0 to 65535, got {number}")
     listening = Listening(
         host=listen.host,
         http_port=listen.port,
@@ -163,15 +165,20 @@ def serve(
     )
     if ready_fd is not None:
         check_ready_fd(ready_fd)
-    # What follows takes seconds, and minutes where kernels have to be compiled first.
-    print(
-        "starting; the first start after an installation compiles kernels",
-        file=sys.stderr,
-        flush=True,
-    )
+
+    def before_compilation() -> None:
+        _check_ports(listening)
+        check_unused(state)
+        _say("compiling kernels, once after an installation: this takes minutes")
+
     # No solve and no round shall wait for it.
-    compile_in_child(jit.modules_with_kernels(), lambda: _check_ports(listening))
-    asyncio.run(run(state, options, listening, lambda server: _ready(server, ready_fd)))
+    compile_in_child(jit.modules_with_kernels(), before_compilation)
+    ready = partial(_ready, ready_fd=ready_fd)
+    asyncio.run(run(state, options, listening, ready, partial(_say, "starting")))
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
 
 
 def _check_ports(listening: "Listening") -> None:

@@ -64,11 +64,11 @@ def live_options(
     round_s: 0 = that of the profile; restart_s: 0 = it will be measured; early_round_end: whether a round
     ends early where devices are free and jobs wait."""
     if profile not in PROFILES:
-        raise ConfigError(f"profile: must be one of {', '.join(PROFILES)}, got {profile!r}")
+        raise ConfigError(f"--profile: must be one of {', '.join(PROFILES)}, got {profile!r}")
     chosen = PROFILES[profile]
     if chosen.imitates_simulator:
         raise ConfigError(
-            f"profile: {profile!r} imitates a simulator, and is not for live clusters"
+            f"--profile: {profile!r} imitates a simulator, and is not for live clusters"
         )
     if round_s:
         _check("round", round_s, 0.5, 86_400.0)
@@ -81,7 +81,7 @@ def live_options(
     _check("restart-cost", restart_s, 0.0, 86_400.0)
     check_spec(estimator)
     for name in ignored_witnesses:
-        check_name("ignore-witness", name)
+        check_name("--ignore-witness", name)
     named = None if cluster is None else parse_cluster(str(cluster))
     return LiveOptions(
         policy=policy,
@@ -104,11 +104,15 @@ def live_options(
 
 def _check(name: str, value: float, least: float, most: float, unit: str = "seconds") -> None:
     if not least <= value <= most:
-        raise ConfigError(f"{name}: must be from {least:g} to {most:g} {unit}, got {value:g}")
+        raise ConfigError(f"--{name}: must be from {least:g} to {most:g} {unit}, got {value:g}")
 
 
 def tls_of(certificate: Path | None, key: Path | None) -> Tls | None:
-    """Both or none."""
+    """Both or none. Raises ConfigError for files that cannot be used."""
     if (certificate is None) != (key is None):
-        raise ConfigError("tls-cert and tls-key: give both or none")
-    return None if certificate is None or key is None else Tls(key, certificate)
+        raise ConfigError("--tls-cert and --tls-key: give both or none")
+    if certificate is None or key is None:
+        return None
+    found = Tls(key, certificate)
+    found.credentials()
+    return found

@@ -27,6 +27,9 @@ BACKLOG = 2048
 COLLECT = (50_000, 20, 20)  # thresholds of the search for cyclic garbage
 
 
+FREE_TRIES, FREE_POLL_S = 20, 0.1  # looks at a port that is to be free, and seconds between two
+
+
 @dataclass(frozen=True, slots=True)
 class Listening:
     """Where a server listens. Port 0: any that is free."""
@@ -66,14 +69,20 @@ class Server:
         self._http: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def start(self) -> None:
-        """Recover, drive and listen."""
+    async def start(self, accepted: Callable[[], None] = lambda: None) -> None:
+        """Recover, drive and listen. accepted: called once ports and state directory are ours, before what
+        takes long."""
         loop = self._loop = asyncio.get_running_loop()
         service, where = self.service, self.listening
         self._http = _bind(where.host, where.http_port)
+        try:
+            await _check_free(where.host, where.agent_port)
+        except BaseException:
+            self._http.close()
+            raise
         self.front.prepare(self._http)  # it gets ready while this process recovers
         try:
-            await loop.run_in_executor(None, service.start)
+            await loop.run_in_executor(None, service.start, accepted)
         except BaseException:
             await self._stop_front()
             raise
@@ -138,15 +147,17 @@ async def serve(
     options: LiveOptions,
     listening: Listening,
     ready: Callable[[Server], None],
+    accepted: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run a server until SIGTERM, SIGINT or SIGHUP, or until it cannot go on (that problem is raised)."""
+    """Run a server until SIGTERM, SIGINT or SIGHUP, or until it cannot go on (that problem is raised).
+    accepted: as of ``Server.start``."""
     log_with_times(logging.WARNING)
     sys.setswitchinterval(SWITCH_S)
     server = Server(directory, options, listening)
     loop = asyncio.get_running_loop()
     for number in end_signals():
         loop.add_signal_handler(number, server.ended.set)
-    await server.start()
+    await server.start(accepted)
     freeze_garbage()
     try:
         ready(server)
@@ -187,3 +198,16 @@ def _bind(host: str, port: int) -> socket.socket:
         sock.close()
         raise ConfigError(f"{host}:{port}: cannot listen there ({problem.strerror})") from None
     return sock
+
+
+async def _check_free(host: str, port: int) -> None:
+    """Raises ConfigError where another process has a port that the front shall listen on. The front of a
+    server that was killed may have it for a moment longer."""
+    for left in reversed(range(FREE_TRIES)):
+        try:
+            _bind(host, port).close()
+            return
+        except ConfigError:
+            if not left:
+                raise
+        await asyncio.sleep(FREE_POLL_S)

@@ -91,9 +91,10 @@ class Service:
         self.engine.parts.commits.join(self.submissions)
         self._users_changed = users_changed or _ignore
 
-    def start(self) -> None:
-        """Open the state directory, recover what is in it, and drive."""
+    def start(self, opened: Callable[[], None] = lambda: None) -> None:
+        """Open the state directory, recover what is in it, and drive. opened: called when it is ours."""
         self.store.open()
+        opened()
         self._users_changed(self.store.users())
         self.forecasting.start()
         self.engine.start()

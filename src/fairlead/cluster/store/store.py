@@ -407,6 +407,12 @@ def lock(directory: Path) -> int:
     return descriptor
 
 
+def check_unused(directory: Path) -> None:
+    """Raises RunError where a server has this directory; nothing is made."""
+    if (directory / LOCK).exists():
+        os.close(lock(directory))
+
+
 def check_lock(directory: Path) -> None:
     """Raises RunError where something stands in the place of the lock file that no server can lock."""
     path = directory / LOCK
