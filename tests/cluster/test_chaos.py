@@ -70,7 +70,7 @@ def test_the_command_lists_kinds_and_knows_no_others(capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as ended:
         main(["chaos", "--only", "cut,earthquake"])
     assert ended.value.code == 2
-    assert "only: no kind 'earthquake'; there are kill-server" in capsys.readouterr().err
+    assert "--only: no kind 'earthquake'; there are kill-server" in capsys.readouterr().err
 
 
 # --- does the verifier see what it is there for? ------------------------------------------------------
