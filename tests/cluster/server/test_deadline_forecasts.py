@@ -18,7 +18,7 @@ DUE = msgspec.structs.replace(JOB, slo_s=600.0, deadline="open", deadline_left_s
 
 
 def forecast(*ends: float) -> JobForecast:
-    given = Calibrated(*ends, error=0.1) if ends else None
+    given = Calibrated(ends[0], ends[1], ends[2], 0.1) if ends else None
     return JobForecast("exact", 1.0, None, 3, given)
 
 
