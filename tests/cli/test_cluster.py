@@ -71,7 +71,7 @@ def test_the_environment_is_an_option_too(
         container=("podman", "run", "{options}", "an image")
     )
     assert call("submit", "job.toml", "--venv", "a", "--python", "/b") == 2
-    assert "python and venv are both given" in capsys.readouterr().err
+    assert "--python and --venv are both given" in capsys.readouterr().err
 
 
 def test_paths_of_a_job_are_not_touched_where_it_is_submitted(
@@ -117,8 +117,8 @@ def test_a_command_behind_dashes_keeps_its_own_options(
         (["--", "true"], "--steps"),
         (["job.toml", "--", "true"], "not both"),
         (["none.toml"], "none.toml: cannot be read"),
-        (["job.toml", "--weight", "nan"], "job.toml: weight: must be from"),
-        (["job.toml", "--weight", "-1"], "job.toml: weight: must be from"),
+        (["job.toml", "--weight", "nan"], "--weight: must be from"),
+        (["job.toml", "--weight", "-1"], "--weight: must be from"),
         (["job.toml", "--rate", "v100"], "--rate: expected NAME=VALUE"),
         (["job.toml", "--rate", "v100=fast"], "--rate: expected NAME=VALUE"),
         (["job.toml", "--env", "X"], "--env: expected NAME=VALUE"),
@@ -149,7 +149,7 @@ def test_jobs_are_listed_steered_and_explained(capsys: pytest.CaptureFixture[str
     assert int(job) in {one["id"] for one in listed}
     assert call("resume", job) == 0
     assert call("set", "weight", job, "-1") == 2
-    assert "weight: must be from" in capsys.readouterr().err
+    assert "W: must be from" in capsys.readouterr().err
     assert call("set", "weight", job, "5") == 0
     assert call("explain", job) == 0
     story = capsys.readouterr().out

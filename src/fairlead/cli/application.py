@@ -9,6 +9,7 @@ import typer
 
 import fairlead
 from fairlead.cli.lazy_commands import LazyCommand, group_of
+from fairlead.cli.option_errors import by_option
 from fairlead.errors import FairleadError, FairleadWarning, InputError
 from fairlead.model import jit
 
@@ -124,7 +125,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         print("fairlead: given up", file=sys.stderr)
         raise SystemExit(1) from None
     except FairleadError as problem:
-        print(f"fairlead: {problem}", file=sys.stderr)
+        print(f"fairlead: {by_option(str(problem))}", file=sys.stderr)
         raise SystemExit(2 if isinstance(problem, InputError) else 1) from None
     except BrokenPipeError:  # the reader of our output has gone, for example `| head`
         sys.stderr.close()

@@ -27,7 +27,8 @@ from fairlead.cli.terminal_views import (
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.access import Role
 from fairlead.cluster.protocol.api_models import WhatIf
-from fairlead.cluster.protocol.read_job_spec import read_spec
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.read_job_spec import check_weight, read_spec
 from fairlead.errors import ConfigError
 from fairlead.model.option_text import split_option
 
@@ -102,7 +103,7 @@ def remove_node(
     each("node", nodes, client.remove_node, "removed")
 
 
-@change.command("weight", context_settings={"ignore_unknown_options": True})  # -1 is a number
+@change.command("weight")
 @asks_server
 def set_weight(
     client: Client,
@@ -110,6 +111,7 @@ def set_weight(
     weight: Annotated[float, typer.Argument(metavar="W", help="Share relative to other jobs.")],
 ) -> None:
     """Give a job another weight."""
+    check_weight(weight, "W")
     client.set_weight(job, weight)
     print(f"job {job} has weight {weight:g}")
 
@@ -145,7 +147,7 @@ def what_if(
 ) -> None:
     """Ask when the jobs would end, as it is and with changes. Nothing is touched."""
     question = WhatIf(
-        add_jobs=tuple(read_spec(file) for file in add_job or ()),
+        add_jobs=tuple(_job(file) for file in add_job or ()),
         add_nodes=_devices(add_node or []),
         remove_nodes=tuple(remove_node or ()),
         policy=policy,
@@ -197,6 +199,13 @@ def users(client: Client, json: JsonOption = False) -> None:
         print_json(found)
     else:
         show(table("user tenant role", [(one.user, one.tenant, one.role) for one in found]))
+
+
+def _job(file: str) -> JobSpec:
+    """A job of a file. What is no name of such a file is the option's fault."""
+    if not file.endswith((".toml", ".json")):
+        raise ConfigError(f"--add-job: expected a .toml or a .json file, got {file!r}")
+    return read_spec(file)
 
 
 def _devices(texts: list[str]) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """Commands that are imported when they are called: asking a server needs no solver and no data frames."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from fairlead.cli import interrupts
 
+_NEGATIVE = re.compile(r"-(\d[\d_.eE+-]*|\.\d+|inf|nan)")
 AFTER_DASHES = "fairlead.after_dashes"  # in the context's meta: the words behind the first --
 
 
@@ -21,6 +23,8 @@ class Command(TyperCommand):
         ``repeatable`` of the command's function takes all words up to the next option."""
         ctx.meta[AFTER_DASHES] = args[args.index("--") + 1 :] if "--" in args else []
         words = _repeated(args, getattr(self.callback, "repeatable", ()))
+        if any(_NEGATIVE.fullmatch(word) for word in words):  # a number, and no option
+            ctx.ignore_unknown_options = True
         try:
             return super().parse_args(ctx, list(words))
         except typer.BadParameter as problem:

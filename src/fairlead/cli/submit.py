@@ -4,7 +4,7 @@ import contextlib
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,13 @@ import typer
 from fairlead.cli.lazy_commands import AFTER_DASHES
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.server_options import JsonOption, asks_server
-from fairlead.cli.submit_options import FailureOptions, StartOptions, WorkOptions, given_fields
+from fairlead.cli.submit_options import (
+    FailureOptions,
+    StartOptions,
+    WorkOptions,
+    by_option,
+    given_fields,
+)
 from fairlead.cli.terminal_views import print_json
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import ENDED_STATES, JobView
@@ -61,8 +67,11 @@ def submit(
     if tenant == "":
         raise ConfigError("--tenant: must not be empty; leave it out for your own")
     command = context.meta.get(AFTER_DASHES, [])
-    specs = _specs(words, command, *given_fields(work, start, failure))
-    with _named([] if command else words):
+    if key and not (key.isascii() and key.isprintable()):
+        raise ConfigError(f"--key: must be of printable ASCII characters, got {key!r}")
+    given, variables = given_fields(work, start, failure)
+    specs = _specs(words, command, given, variables)
+    with _named([] if command else words, {*given, *(["env"] if variables else [])}):
         ids = client.submit(specs, tenant or "", key)
     if json:
         print_json({"ids": ids})
@@ -74,12 +83,15 @@ def submit(
 
 
 @contextlib.contextmanager
-def _named(files: list[str]) -> Iterator[None]:
-    """Name the file in errors that the server reports for a position. files: () = the job is a command."""
+def _named(files: list[str], given: Collection[str]) -> Iterator[None]:
+    """Name the option, or else the file, in errors that the server reports for a position. files: () = the
+    job is a command; given: fields that options gave."""
     try:
         yield
     except InputError as problem:
         found = re.fullmatch(rf"(?:job|{SPECS}\[(\d+)\]): (.*)", str(problem), re.DOTALL)
+        if found is not None and (sentence := by_option(found[2], given)):
+            raise InputError(sentence) from None
         if found is None or int(found[1] or 0) >= len(files):
             raise
         raise InputError(f"{files[int(found[1] or 0)]}: {found[2]}") from None
@@ -109,7 +121,12 @@ def _merged(spec: JobSpec, given: dict[str, Any], env: dict[str, str], where: st
     if not spec.cwd:
         fields.setdefault("cwd", str(Path.cwd()))
     merged = msgspec.structs.replace(spec, **fields)
-    check_spec(merged, where)
+    try:
+        check_spec(merged, where)
+    except InputError as problem:
+        mine = {*given, *(["env"] if env else [])}
+        sentence = by_option(str(problem).removeprefix(f"{where}: "), mine)
+        raise InputError(sentence or str(problem)) from None
     return merged
 
 

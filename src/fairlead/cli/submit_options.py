@@ -1,11 +1,12 @@
 """Options of ``fairlead submit``: the fields of a job that its file may leave out."""
 
 import os
+import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -13,6 +14,8 @@ from fairlead.errors import ConfigError
 from fairlead.model.option_text import split_option
 
 T = TypeVar("T")
+_FIELD = re.compile(r"(\w+)\.?([^:\s]*)(?=: )")  # field, and what of it, as in rates.v100
+_PAIR = re.compile(r"(\w+) and (\w+)(?= are both given)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,3 +213,28 @@ def _values(
                 f"{option}: expected NAME=VALUE, for example {example}, got {text!r}"
             ) from None
     return found
+
+
+def option_names() -> dict[str, str]:
+    """Field of a ``JobSpec`` -> the option that gives it."""
+    hints: dict[str, Any] = {}
+    for record in (WorkOptions, StartOptions, FailureOptions):
+        hints |= get_type_hints(record, include_extras=True)
+    # Typer keeps the first name of an annotation as its default.
+    return {field: str(hint.__metadata__[0].default) for field, hint in hints.items()}
+
+
+def by_option(problem: str, given: Collection[str]) -> str:
+    """What is wrong with a field of a job, named as it was typed; "" where no option gave it. problem: begins
+    with the field; given: fields that options gave."""
+    names = {field: name for field, name in option_names().items() if field in given}
+    if pair := _PAIR.match(problem):
+        if not any(field in names for field in pair.groups()):
+            return ""
+        return (
+            " and ".join(names.get(field, field) for field in pair.groups()) + problem[pair.end() :]
+        )
+    found = _FIELD.match(problem)
+    if found is None or found[1] not in names:
+        return ""
+    return f"{names[found[1]]}{' ' * bool(found[2])}{found[2]}{problem[found.end() :]}"

@@ -85,7 +85,8 @@ def check_options(options: SimulationOptions, n_jobs: int | None) -> None:
     hysteresis = options.preemption_hysteresis
     if hysteresis is not None and not 0 <= hysteresis <= MAX_NUMBER:
         raise ConfigError(
-            f"preemption-hysteresis: must be a number from 0 to {MAX_NUMBER:g}, got {hysteresis}"
+            "preemption hysteresis (preemption_hysteresis): must be a number from 0 to "
+            f"{MAX_NUMBER:g}, got {hysteresis}"
         )
     interval_s = options.solve_interval_s
     if interval_s is not None and not is_duration(interval_s):

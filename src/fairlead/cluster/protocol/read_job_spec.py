@@ -252,9 +252,9 @@ def _check_number(place: str, value: float, least: float, most: float) -> None:
         raise InputError(f"{place}: must be from {least:.15g} to {most:.16g}, got {shown(value)}")
 
 
-def check_weight(weight: float) -> None:
-    """InputError where a job cannot have this weight."""
-    _check_number("weight", weight, *BOUNDS["weight"])
+def check_weight(weight: float, name: str = "weight") -> None:
+    """InputError where a job cannot have this weight. name: what its owner calls it."""
+    _check_number(name, weight, *BOUNDS["weight"])
 
 
 def _check_text(where: str, name: str, text: str, longest: int) -> None:

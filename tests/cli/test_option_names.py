@@ -1,0 +1,128 @@
+"""What is wrong with an option is said of the option, by the name that was typed."""
+
+from pathlib import Path
+
+import pytest
+from tests.call_command import call
+
+NUMBERS = ("-3", "0", "nan", "inf", "1e400", "9" * 30, "abc", "")
+TIMES = ("-3", "nan", "inf", "1e400", "9" * 30, "abc", "")
+COUNTS = ("-3", "0", "1.5", "nan", "9" * 30, "abc", "")
+TEXTS = ("x" * 300, "a\x01")
+BAD: dict[str, tuple[str, ...]] = {
+    "--steps": COUNTS,
+    "--devices": COUNTS,
+    "--weight": NUMBERS,
+    "--deadline": NUMBERS,
+    "--grace": TIMES,
+    "--finish-grace": TIMES,
+    "--log-bytes": COUNTS,
+    "--max-retries": ("-3", "1.5", "nan", "9" * 30, "abc", ""),
+    "--retry-on": COUNTS,
+    "--no-retry-on": COUNTS,
+    "--start-timeout": TIMES,
+    "--stall-timeout": TIMES,
+    "--on-stall": ("", "never", "0"),
+    "--family": TEXTS,
+    "--name": TEXTS,
+    "--cwd": ("a\x01",),
+    "--python": ("a\x01",),
+    "--venv": ("a\x01",),
+    "--checkpoint-dir": ("a\x01",),
+    "--conda": ("a b", "-x"),
+    "--container": ("docker", "'"),
+    "--progress-url": ("abc",),
+    "--rate": ("v100", "v100=x", "v100=-1", "v100=nan", "v100=0", "=3", ""),
+    "--env": ("A", "1=2", "RANK=0", ""),
+    "--key": ("\u00e9", "a\x01"),
+    "--tenant": ("",),
+}
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line on stderr of a call that has to be refused before any server is asked."""
+    assert call(*words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("fairlead: ")
+    assert said.count("\n") == 1
+    return said.removeprefix("fairlead: ")
+
+
+@pytest.fixture(autouse=True)
+def no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FAIRLEAD_SERVER", "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("option", BAD)
+def test_submit_names_the_option(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = () if option == "--steps" else ("--steps", "5")
+    file = Path("job.toml")
+    file.write_text('command = "true"\ntotal_steps = 5\n')
+    for value in BAD[option]:
+        for rest in ((*steps, "--", "true"), ("job.toml",)):
+            said = refused(capsys, "submit", f"{option}={value}", *rest)
+            assert said.startswith(option), (value, said)
+
+
+def test_a_field_of_the_file_is_not_said_to_be_an_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("job.toml").write_text('command = "true"\ntotal_steps = 5\nslo_s = 0\n')
+    assert "job.toml: " in (said := refused(capsys, "submit", "--weight", "2", "job.toml"))
+    assert "slo_s: must be from" in said
+    assert "--" not in said
+
+
+def test_two_options_that_exclude_each_other_are_both_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("submit", "--steps", "5", "--python", "a", "--venv", "b", "--", "true")
+    assert refused(capsys, *words).startswith("--python and --venv are both given")
+
+
+@pytest.mark.parametrize("value", NUMBERS[:-2])
+def test_the_weight_is_named_as_it_was_typed(
+    value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused(capsys, "set", "weight", "3", value).startswith("W: ")
+
+
+@pytest.mark.parametrize("command", ["cancel", "pause", "resume", "logs", "explain", "set weight"])
+def test_a_negative_number_is_no_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, *command.split(), "-3", *(["1"] if "weight" in command else []))
+    assert said.startswith("JOB")
+    assert "'-3'" in said
+
+
+@pytest.mark.parametrize("value", ["", "-3", "abc", "nowhere.txt"])
+def test_what_if_names_the_option(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--add-job", "--add-node"):
+        assert refused(capsys, "what-if", f"{option}={value}").startswith(f"{option}: ")
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("--round", NUMBERS),
+        ("--stop-at", ("-3", "0", "nan", "abc", "")),
+        ("--solve-time", TIMES),
+        ("--solve-interval", TIMES),
+        ("--preemption-hysteresis", TIMES),
+        ("--rate-noise", TIMES),
+        ("--rate-bias", TIMES),
+        ("--mtbf", NUMBERS),
+        ("--mttr", NUMBERS),
+        ("--early-termination", TIMES),
+        ("--window", ("5:2", "0:99", "x", "")),
+        ("--seed", ("-3", "1.5", "nan", "9" * 30, "abc", "")),
+    ],
+)
+def test_simulate_names_the_option(
+    option: str, values: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("simulate", "--policy", "las", "--generate", "gavel,jobs=2")
+    more = ("--mtbf", "1") if option == "--mttr" else ()
+    for value in values:
+        said = refused(capsys, *given, *more, f"{option}={value}")
+        assert said.startswith(option), (value, said)
