@@ -193,11 +193,21 @@ def server(directory: Path, core: int | None, options: list[str]) -> Iterator[tu
     """A server on one core, None = on any: its process id, URL and address for agents."""
     cores = os.sched_getaffinity(0) if core is None else {core}
     log = directory / "server.log"
-    command = [sys.executable, "-m", "fairlead", "serve", "--state", str(directory / "state")]
+    command = [sys.executable, "-m", "fairlead", "serve", "--inside-job"]
     pipe = ReadyPipe()
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [*command, "--port", "0", "--agent-port", "0", *pipe.arguments, *options],
+            [
+                *command,
+                "--state",
+                str(directory / "state"),
+                "--port",
+                "0",
+                "--agent-port",
+                "0",
+                *pipe.arguments,
+                *options,
+            ],
             stdout=out,
             stderr=subprocess.STDOUT,
             preexec_fn=lambda: os.sched_setaffinity(0, cores),

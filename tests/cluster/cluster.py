@@ -55,6 +55,7 @@ class Running:
                 (
                     *FAIRLEAD,
                     "serve",
+                    "--inside-job",  # these tests may be one
                     "--state",
                     str(self.state),
                     "--port",
@@ -83,6 +84,7 @@ class Running:
                 (
                     *FAIRLEAD,
                     "agent",
+                    "--inside-job",
                     "--server",
                     self.agent_address,
                     "--node",

@@ -12,10 +12,12 @@ from typing import Annotated
 import msgspec
 import typer
 
+from fairlead.cli.inside_job import InsideJob
 from fairlead.cli.option_records import takes_records
 from fairlead.cluster.agent.agent import Agent
 from fairlead.cluster.agent.devices import NodeDevices, find_devices
 from fairlead.cluster.agent.health import HealthOptions
+from fairlead.cluster.agent.inside_job import check_outside_jobs
 from fairlead.cluster.agent.options import AgentOptions
 from fairlead.cluster.agent.server_client import RefusedError
 from fairlead.cluster.agent.stop_agent import stop_agent
@@ -128,6 +130,7 @@ class NodeOptions:
             help="Seconds between checks of the node's health (default: 30).",
         ),
     ] = None
+    inside_job: InsideJob = False
     stop: Annotated[
         bool,
         typer.Option(
@@ -148,6 +151,7 @@ def agent(options: NodeOptions) -> None:
         _stop(options)
         return
     chosen = _agent_options(options)
+    check_outside_jobs("agent", options.inside_job)
     log_with_times(logging.INFO)
     print(_description(chosen.node, chosen.devices), flush=True)
     try:

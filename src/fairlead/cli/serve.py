@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairlead.cli.inside_job import InsideJob
 from fairlead.cli.option_records import takes_records
 from fairlead.errors import ConfigError
 from fairlead.model.limits import MAX_SEED
@@ -117,6 +118,7 @@ def serve(
         bool, typer.Option("--open-metrics", help="/metrics without a token.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of policies that draw lots.")] = 0,
+    inside_job: InsideJob = False,
     ready_fd: Annotated[
         int | None,
         typer.Option(
@@ -131,6 +133,7 @@ def serve(
     Without --policy it goes on with the policy it had, at first las_aware. The first
     start writes the token of user `admin` to DIR/admin.token, and one for agents to DIR/agent.token.
     """
+    from fairlead.cluster.agent.inside_job import check_outside_jobs
     from fairlead.cluster.readiness import check_ready_fd
     from fairlead.cluster.server.kernel_compiler import compile_in_child
     from fairlead.cluster.server.options import live_options, tls_of
@@ -165,6 +168,7 @@ def serve(
     )
     if ready_fd is not None:
         check_ready_fd(ready_fd)
+    check_outside_jobs("serve", inside_job)
 
     def before_compilation() -> None:
         _check_ports(listening)

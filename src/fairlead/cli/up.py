@@ -13,7 +13,9 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cli.inside_job import InsideJob
 from fairlead.cluster.agent.devices import parse_devices
+from fairlead.cluster.agent.inside_job import check_outside_jobs
 from fairlead.cluster.local import LocalCluster
 from fairlead.errors import ConfigError, FairleadError
 
@@ -52,6 +54,7 @@ def up(
     prefork: Annotated[
         str, typer.Option(metavar="MODULES", help="Imported once, for jobs with `prefork = true`.")
     ] = "numpy,fairlead.client.iterator",
+    inside_job: InsideJob = False,
 ) -> None:
     """Start a server and an agent for this machine, and run them until Ctrl-C.
 
@@ -63,6 +66,7 @@ def up(
         return
     if devices not in ("", "nvml"):
         parse_devices(devices)  # before a server has been started for it
+    check_outside_jobs("up", inside_job)
     agent = ("--devices", devices, "--prefork", prefork)
     serve = (
         "--port",

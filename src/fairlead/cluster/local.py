@@ -107,7 +107,8 @@ class LocalCluster:
     ) -> "subprocess.Popen[bytes]":
         with self._log(name).open("wb") as log:
             process = self.processes[name] = subprocess.Popen(
-                (sys.executable, "-m", "fairlead", *arguments),
+                # Within a job too: it ends with us in any case, and who starts us has been told.
+                (sys.executable, "-m", "fairlead", *arguments, "--inside-job"),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -208,7 +208,7 @@ class RunningAgent:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _MAIN, "agent", *self._arguments],
+            [sys.executable, "-c", _MAIN, "agent", "--inside-job", *self._arguments],
             env=os.environ | {"AGENT_SECRET": "never shown"},
             start_new_session=True,
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from fairlead.cluster.agent import locks
 from fairlead.cluster.agent.client_files import offer_client
 from fairlead.cluster.agent.health import HealthChecks
+from fairlead.cluster.agent.inside_job import check_other_node
 from fairlead.cluster.agent.launch import LaunchSite, logs_path
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.machine import AgentFiles, record_of
@@ -97,6 +98,7 @@ class Agent:
         lock = lock_state(self._options.state)
         incarnation = f"{identity_of(self._options.state)}.{secrets.token_hex(8)}"
         record = record_of(self._options.node, self._options.server, incarnation)
+        check_other_node(record, self._options.state)
         mine = record.make()
         self._record = self._spawner.record = record
         try:

@@ -76,13 +76,18 @@ def tag_process(token: str) -> None:
 
 def tag_of(pid: int) -> str:
     """``token_tag`` of the start that the process is of; "" = of none, or not ours."""
+    return inherited_tag(pid) or token_tag(_token_of(pid))
+
+
+def inherited_tag(pid: int) -> str:
+    """What the process shows in its resource limit alone; "" = nothing, or not ours."""
     try:
         limit, _ = resource.prlimit(pid, _TAG_LIMIT)
     except OSError:  # it has ended, or is another user's
-        limit = 0
+        return ""
     if limit > 0 and limit & ~(_TAG_FLAG - 1) == _TAG_FLAG:
         return f"{limit & (_TAG_FLAG - 1):0{_TAG_DIGITS}x}"
-    return token_tag(_token_of(pid))
+    return ""
 
 
 def _token_of(pid: int) -> str:

@@ -64,7 +64,7 @@ class ChaosCluster:
         where = ("--port", port, "--agent-port", str(self._agents_port))
         lease = ("--lease", f"{self.lease_s:g}")
         pipe = ReadyPipe()
-        call = ("serve", *state, *where, *lease, *_SERVE, *pipe.arguments)
+        call = ("serve", "--inside-job", *state, *where, *lease, *_SERVE, *pipe.arguments)
         ready = pipe.wait(self.processes.start("server", *call, fds=pipe.fds), SERVER_S)
         if ready is None:
             text = log.read_bytes()[log_size:].decode(errors="replace")
@@ -80,7 +80,14 @@ class ChaosCluster:
         folder = state or self.folders.agent_states[node]
         return self.processes.start(
             node,
-            *("agent", "--server", f"127.0.0.1:{self.proxies.port(node)}", "--node", node),
+            *(
+                "agent",
+                "--inside-job",
+                "--server",
+                f"127.0.0.1:{self.proxies.port(node)}",
+                "--node",
+                node,
+            ),
             *("--devices", NODES[node], "--state", str(folder)),
             *(
                 "--token-file",
