@@ -281,7 +281,7 @@ BAD = [
     (["--policy", "las", "--window", "0:26"], "only 25 jobs of the trace can run here"),
     (
         ["--policy", "las", "--stop-at", "-1"],
-        "stop-at (stop_at_s): must be a number of seconds > 0",
+        "--stop-at: must be a number of seconds > 0",
     ),
     (["--policy", "las", "--restart-cost", "x=y"], "--restart-cost: expected a number"),
     (["--policy", "las", "--restart-cost", "GPT-9=5"], "restart cost: 'GPT-9' is not in"),

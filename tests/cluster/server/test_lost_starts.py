@@ -11,6 +11,7 @@ from fairlead.cli.job_history import overhead_s
 from fairlead.cluster.protocol.api_models import AttemptView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.server.restored import next_attempt
 from fairlead.cluster.store.job_views import attempt_views
 from fairlead.cluster.store.rows import AttemptRow
 from fairlead.errors import ConfigError
@@ -202,6 +203,22 @@ def test_a_start_has_come_as_far_as_what_is_done_again_tells(
     following = _row(9, None, from_step=0.0, lost_steps=60.0, trained_s=100.0)
     views = attempt_views([*rows, following], lambda row: row)
     assert [view.reached_step for view in views[:-1]] == reached
+
+
+@pytest.mark.parametrize(
+    ("end", "steps"),
+    [(AttemptEnd.PAUSED, (0, 45)), (AttemptEnd.FAILED, (0, 45)), (AttemptEnd.RESTORED, (0, 180))],
+)
+def test_what_was_done_in_a_time_that_a_restore_gave_up_is_credited_to_no_earlier_start(
+    end: AttemptEnd, steps: tuple[float, float]
+) -> None:
+    """The checkpoint is of starts that the restored state does not know; one that ran when the backup was
+    made may have gone on."""
+    known = {"trained_s": 2.0, "to_step": 45.0, "reached_step": 45.0}
+    after = _row(next_attempt(1, 0.0), None, from_step=180.0, lost_steps=20.0, trained_s=100.0)
+    (view, _) = attempt_views([_row(1, end, **known), after], lambda row: row)
+    assert (view.from_step, view.to_step) == steps
+    assert (view.reached_step == 45.0) == (steps == (0, 45))
 
 
 def test_a_running_start_is_shown_as_its_node_told_last(tmp_path: Path) -> None:

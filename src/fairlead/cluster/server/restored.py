@@ -17,7 +17,7 @@ from fairlead.cluster.protocol.messages import Register
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_node import Hold
-from fairlead.cluster.store.restore_note import RESTORED, Restored
+from fairlead.cluster.store.restore_note import ATTEMPTS, RESTORED, Restored
 
 HOLD_REASON = (
     "held"  # key of a note in the table meta, until nothing of the time since can run any more
@@ -28,7 +28,6 @@ JOBS = (
 )
 MAX_JOB_ID = 1 << 40  # ids from here on are nobody's: a job may have made a folder of such a name
 MIN_GRACE_S = 30.0  # at least, of jobs that are not known; the default of a job
-ATTEMPTS = 10_000  # that a job may have had since
 _ATTEMPT_ORIGIN_S = (
     1_704_067_200  # 2024-01-01: the seconds since then are above every number so far
 )

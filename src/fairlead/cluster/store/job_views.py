@@ -11,9 +11,10 @@ from fairlead.cluster.protocol.api_models import (
     JobView,
     NoEnd,
 )
-from fairlead.cluster.protocol.attempt_end import LOST_ENDS
+from fairlead.cluster.protocol.attempt_end import LOST_ENDS, AttemptEnd
 from fairlead.cluster.protocol.deadlines import standing
 from fairlead.cluster.protocol.messages import AttemptStatus, Failure
+from fairlead.cluster.store.restore_note import ATTEMPTS
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
 
@@ -151,6 +152,9 @@ def _settled(views: list[AttemptView]) -> list[AttemptView]:
     lost = 0.0  # by the start, as the next one says
     for position in range(len(views) - 1, -1, -1):
         view = views[position]
+        following = views[position + 1] if position + 1 < len(views) else None
+        if following is not None and _given_up_between(view, following):
+            next_from_step, lost = None, 0.0  # others did that, of which nothing is known here
         if next_from_step is not None and next_from_step > view.to_step:
             idle = _did_nothing(view, views[position - 1] if position else None)
             view = views[position] = replace(
@@ -165,6 +169,12 @@ def _settled(views: list[AttemptView]) -> list[AttemptView]:
             )
         next_from_step, lost = view.from_step, 0.0 if view.lost_own else view.lost_steps
     return views
+
+
+def _given_up_between(view: AttemptView, following: AttemptView) -> bool:
+    """Has a restore given up what was done between these starts, of which the first had ended before?"""
+    restored = following.attempt - view.attempt >= ATTEMPTS
+    return restored and view.end is not AttemptEnd.RESTORED
 
 
 def _did_nothing(view: AttemptView, before: AttemptView | None) -> bool:

@@ -4,6 +4,7 @@ import time
 
 import msgspec
 
+ATTEMPTS = 10_000  # numbers at least that a restore leaves out, for attempts that a job had since
 RESTORED = "restored"  # key of the note in the table meta, until a server has acted on it
 FROM_BACKUP = "the cluster was restored from a backup"
 LOSS_ACCEPTED = "the cluster goes on from a state whose newest commits may be lost"
