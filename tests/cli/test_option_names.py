@@ -126,3 +126,23 @@ def test_simulate_names_the_option(
     for value in values:
         said = refused(capsys, *given, *more, f"{option}={value}")
         assert said.startswith(option), (value, said)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "submit --steps 5 -- true", "status", "status --json", "jobs", "logs 1", "logs -f 1", "explain 1",
+        "cancel 1", "pause 1", "resume 1", "set weight 1 2", "set policy las", "nodes", "drain a",
+        "undrain a", "remove-node a", "what-if", "user add a --tenant t", "user remove a", "user list",
+        "backup out.backup --server http://127.0.0.1:1",
+    ],
+)  # fmt: skip
+def test_a_server_that_cannot_be_reached_is_no_bad_input(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*command.split()) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("fairlead: server http://127.0.0.1:1: cannot be reached: ")
+    assert captured.err.count("\n") == 1
+    assert not list(Path.cwd().iterdir())

@@ -197,6 +197,8 @@ class Client:
                     answer.read()
                     raise _refusal(self.url, answer)
                 yield from answer.iter_bytes()
+        except httpx.ConnectError as problem:
+            raise UnreachableError(f"server {self.url}: cannot be reached: {problem}") from None
         except httpx.TransportError as problem:
             raise UnreachableError(f"server {self.url}: broke off: {problem}") from None
 

@@ -15,6 +15,7 @@ class Watched(PublishedViews):
             fleet=SimpleNamespace(monotonic=lambda: 0.5, nodes=dict.fromkeys(names)),
             registry=SimpleNamespace(jobs={}),
             changed_nodes=set(),
+            ended_counts={},
         )
         self.state = state
         viewer: Any = None  # no node is known, so nothing is made a view of
@@ -65,3 +66,12 @@ def test_many_nodes_are_shown_with_the_commits_that_follow() -> None:
         )
     views.publish_remaining()
     assert views.take() == []
+
+
+def test_jobs_that_end_are_counted_once_whenever_the_status_is_shown() -> None:
+    """They are counted as ended when that is decided, and leave the open ones with the commit of it."""
+    views = begun()
+    views.state.ended_counts["completed"] = 1
+    assert views.tally.ended == {}, "its commit is not written yet, and it is still counted as open"
+    views.publish([7], [], waits=False)
+    assert views.tally.ended == {"completed": 1}

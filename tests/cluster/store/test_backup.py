@@ -27,7 +27,6 @@ from tests.cluster.store.test_store import row
 
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
 from fairlead.cluster.server.restored import (
-    ATTEMPTS,
     JOBS,
     newest_trace,
     next_attempt,
@@ -41,6 +40,7 @@ from fairlead.cluster.store.backup import (
     restore,
 )
 from fairlead.cluster.store.marker import Marker
+from fairlead.cluster.store.restore_note import ATTEMPTS
 from fairlead.cluster.store.store import Store
 from fairlead.cluster.store.verification import DamageError, verify_file
 from fairlead.errors import ConfigError, RunError

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
+from fairlead.cluster.front.broken_requests import BrokenRequests
 from fairlead.cluster.front.http_app import create_app
 from fairlead.cluster.front.leases import LeaseTable
 from fairlead.cluster.front.logs import LogService
@@ -250,6 +251,7 @@ class Front:
             open_metrics=configure.open_metrics,
         )
         add_pages(app, facade, configure.policies)
+        logging.getLogger("uvicorn.error").addFilter(BrokenRequests())
         return _Uvicorn(
             uvicorn.Config(
                 app,

@@ -54,6 +54,7 @@ class PublishedViews:
             self._state.changed_nodes.update(self._state.fleet.nodes)
         for job in jobs:
             self.tally.note_job(job, self._counted(job))
+        self.tally.ended = dict(self._state.ended_counts)  # with all jobs that ended since counted
         self._later.update(dict.fromkeys(nodes))
         if len(self._later) <= MAX_VIEWS_PER_COMMIT:
             self._show_later()

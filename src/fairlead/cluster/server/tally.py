@@ -52,6 +52,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.states: Counter[str] = Counter()  # of open jobs, as they are shown
+        self.ended: dict[str, int] = {}  # state -> jobs, of the moment of ``states``
         self.tenants: dict[str, TenantTally] = {}
         self.unsaved_since: dict[int, float] = {}  # job that runs -> when its last save failed
         self._jobs: dict[int, CountedJob] = {}

@@ -229,7 +229,7 @@ class ViewBuilder:
         """The cluster in one screen."""
         state, now = self._state, self._now()
         current = state.round
-        states = Counter(state.ended_counts) + tally.states
+        states = Counter(tally.ended) + tally.states
         return StatusView(
             version=fairlead.__version__,
             now_s=now,
