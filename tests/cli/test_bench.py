@@ -129,7 +129,7 @@ def test_a_table_that_cannot_serve_says_so() -> None:
         ),
         np.ones((1, 1)),
     )
-    with pytest.raises(ConfigError, match="no kind of job with 1 or 2 or 4 or 8 devices"):
+    with pytest.raises(ConfigError, match="no job type with 1 or 2 or 4 or 8 devices"):
         problem(lone, 5, 1)
 
 

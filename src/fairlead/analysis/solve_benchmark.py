@@ -1,6 +1,6 @@
 """How long policies take to solve: problems of any size, and CPU times.
 
-A problem has jobs of a table's kinds, drawn at random, that ask for three times the devices there are.
+A problem has jobs of a table's job types, drawn at random, that ask for three times the devices there are.
 The scale factors are as in Gavel's traces, a fifth of the jobs weighs more, and each job has been there
 for a while. The measured columns of the table come first; further accelerator types are mixes of two
 of them with noise.
@@ -34,8 +34,8 @@ HEAVY_FRACTION, HEAVY_WEIGHT = (
 )  # part of the jobs that has another weight than 1, and that weight
 SECONDS = (2.5, 3.0)  # log10 of the least and most minutes that a job takes where it is fastest
 MAX_DONE = 0.3  # the most that a job has behind it, as a part of what is left
-MIXED = 0.15  # spread (sigma) of a mixed type's rates around the mix
-OWN_RATES_SIGMA = 0.1  # spread (sigma) of a job's own rates around those of its kind
+MIXED = 0.15  # sigma of a mixed type's rates around the mix
+OWN_RATES_SIGMA = 0.1  # sigma of a job's own rates around those of its job type
 RUNS, ENOUGH_S = 5, 10.0  # medians are of so many runs, of fewer where they take longer together
 PAUSE_S = 60.0  # between two changes
 
@@ -64,17 +64,17 @@ def problem(
     have the same rates."""
     rng = np.random.default_rng(seed)
     table = with_types(table, types)
-    kind = _job_types(table, jobs, rng)
+    job_type = _job_types(table, jobs, rng)
     heavy = rng.random(jobs) < HEAVY_FRACTION
     minutes = 10 ** rng.uniform(*SECONDS, jobs)
     scale = np.array([one.scale_factor for one in table.job_types])
-    devices = max(8, round(float(scale[kind].sum()) / LOAD / types))
+    devices = max(8, round(float(scale[job_type].sum()) / LOAD / types))
     names = [slot.accelerator for slot in table.slots]
     cluster = Cluster.of(dict.fromkeys(names, devices), devices, dict.fromkeys(names, 1.0))
     table = table.columns(cluster.slots)
-    steps = minutes * 60 * table.rate.max(axis=1)[kind]
+    steps = minutes * 60 * table.rate.max(axis=1)[job_type]
     weight = np.where(heavy, HEAVY_WEIGHT, 1.0)
-    fresh = fresh_snapshot(cluster, table, kind, kind * 2 + heavy, weight, steps)
+    fresh = fresh_snapshot(cluster, table, job_type, job_type * 2 + heavy, weight, steps)
     if distinct_rates:
         fresh = _with_distinct_rates(fresh, rng)
     age_s = (
@@ -84,7 +84,7 @@ def problem(
 
 
 def with_types(table: Throughputs, types: int) -> Throughputs:
-    """The table with so many columns: the accelerator types with the most kinds, up to ``MEASURED``, then
+    """The table with so many columns: the accelerator types with the most job types, up to ``MEASURED``, then
     mixes of two of them. Jobs in pairs slow each other down on a mix as on its first type."""
     rng = np.random.default_rng(types)
     known = [i for i, s in enumerate(table.slots) if s.locality is Locality.CONSOLIDATED]
@@ -123,15 +123,15 @@ def _job_types(table: Throughputs, jobs: int, rng: np.random.Generator) -> Ints:
     }
     if not rows:
         raise ConfigError(
-            f"{table.origin}: no kind of job with {_either(SCALE_FACTOR_MIX)} devices can run"
+            f"{table.origin}: no job type with {_either(SCALE_FACTOR_MIX)} devices can run"
         )
     part = np.array([SCALE_FACTOR_MIX[s] for s in rows])
     which = rng.choice(len(rows), jobs, p=part / part.sum())
-    kind = np.empty(jobs, np.int64)
+    job_type = np.empty(jobs, np.int64)
     for number, candidates in enumerate(rows.values()):
         mine = which == number
-        kind[mine] = rng.choice(candidates, np.count_nonzero(mine))
-    return kind
+        job_type[mine] = rng.choice(candidates, np.count_nonzero(mine))
+    return job_type
 
 
 def _with_distinct_rates(snapshot: Snapshot, rng: np.random.Generator) -> Snapshot:

@@ -1,4 +1,4 @@
-"""Which changes of beliefs are worth anything: to the core, and to the beliefs that follow from them."""
+"""Which changes of beliefs are large enough to be passed to the core, or to update other beliefs for."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,21 +13,21 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.job_type import JobType
 
 REPORT_THRESHOLD = 0.03  # relative change of a rate that is worth a new solve
-# change of what is believed of a job type that is not worth to look at its jobs again
+# Smaller changes of what is believed of a job type do not update the beliefs on its jobs.
 CONVERGED = REPORT_THRESHOLD / 5
 USER_CONVERGED = 0.1  # the same of a user's bias, and of the sigmas of his estimates
 
 
 class KnownJobTypes(NamedTuple):
-    """The job types that there have been, and how much they slow each other."""
+    """The job types seen so far, and how much they slow each other."""
 
     job_types: Sequence[JobType]
     pairs: Pairs
 
 
 class Announcements:
-    """The rates that the core knows. A job that nothing tells apart from its job type goes by the job type's
-    belief, whose name is twice the job type's row; a belief of a job's own is named twice its id plus one."""
+    """The rates that the core knows. A job with the rates of its job type uses the job type's belief, whose
+    name is twice the job type's row; the belief of a single job is named twice its id plus one."""
 
     def __init__(self, slots: int) -> None:
         self._job_type_rate: Floats = np.zeros((0, slots))  # as it was announced, -1 = not yet
@@ -44,7 +44,7 @@ class Announcements:
         self._job_type_rate = np.pad(self._job_type_rate, ((0, 0), (0, more)), constant_values=-1.0)
 
     def forget(self, jobs: EstimatedJobs) -> None:
-        """The core knows nothing of this any more."""
+        """Take all announcements back: the core is another one, or has other slot types."""
         jobs.beliefs.name[:] = -1
         self._job_type_rate[:] = -1.0
 
@@ -96,7 +96,7 @@ class Announcements:
 
 
 class PosteriorChanges:
-    """What was believed of job types and users when their jobs were last worked out."""
+    """The beliefs on job types and users for which the beliefs on jobs were last computed."""
 
     def __init__(self) -> None:
         self._posterior: Floats = np.zeros(
@@ -107,8 +107,9 @@ class PosteriorChanges:
     def changed_beliefs(
         self, deviation: Floats, sigma: Floats, users: UserBias
     ) -> tuple[Bools, Bools]:
-        """Return (job_types,) and (users,) whose beliefs have changed so much that their jobs are to be
-        worked out again, which is taken for done. deviation, sigma: (job_types, slots)."""
+        """Return (job_types,) and (users,) whose beliefs have changed so much that the beliefs on their jobs
+        are to be computed again; the next call assumes that they were. deviation, sigma: (job_types,
+        slots)."""
         posterior = np.concatenate([deviation, sigma], axis=1)
         everyone = np.arange(len(users.names()))
         of_users = np.column_stack([users.bias(everyone), np.sqrt(users.variance(everyone)).T])
@@ -120,7 +121,7 @@ class PosteriorChanges:
 
 
 def _fill(before: Floats, now: Floats) -> Floats:
-    """What was before, and infinity for rows that are new; all is new where there are other columns."""
+    """(rows, columns) the earlier values; infinity in new rows, and in all where the columns differ."""
     if before.shape[1:] != now.shape[1:]:
         before = before[:0].reshape(0, now.shape[1])
     out: Floats = np.full(now.shape, np.inf)
@@ -129,7 +130,7 @@ def _fill(before: Floats, now: Floats) -> Floats:
 
 
 def _changed(before: Floats, now: Floats, much: float) -> Bools:
-    """(rows,) whether any number has changed by so much."""
+    """(rows,) whether any number has changed by more than ``much``."""
     return np.asarray((np.abs(now - _fill(before, now)) > much).any(axis=1))
 
 

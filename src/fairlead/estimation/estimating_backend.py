@@ -48,7 +48,7 @@ def _as_reported(_: int, steps: float, seconds: float) -> tuple[float, float]:
 
 
 class EstimatingBackend:
-    """See the module."""
+    """A backend around ``backend`` that feeds an estimator; see the module."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class EstimatingBackend:
         return learned
 
     def perform(self, command: Command) -> None:
-        """As the backend does it."""
+        """Perform a command by the backend, and note rounds that start and jobs that end."""
         match command:
             case StartRound():
                 self._round = command
@@ -98,8 +98,8 @@ class EstimatingBackend:
     def take_over_jobs(
         self, time_s: float, jobs: Iterable[tuple[Job, float]], round_: StartRound | None
     ) -> None:
-        """Take up jobs that the core has already, as they are now, with their steps done, and the round in
-        force. The next event says what is believed of them; of the others it is forgotten."""
+        """Take over the core's jobs, with their steps done, and the round in force; forget all others. The
+        next event announces the beliefs on them."""
         there = list(jobs)
         self._submit([job for job, _ in there])
         for job, done in there:
@@ -110,7 +110,7 @@ class EstimatingBackend:
     def switch_core(
         self, time_s: float, throughputs: Throughputs, round_: StartRound | None
     ) -> None:
-        """The core is another one, on other slot types perhaps. round_: the round in force, as it has it."""
+        """Serve another core, perhaps with other slot types. round_: its round in force."""
         if throughputs is not self.throughputs:
             self.throughputs = throughputs
             self.estimator.table(throughputs)
@@ -256,22 +256,22 @@ class _Known:
     expected_steps: float | None = (
         None  # steps done after the round in force, as it counts them then
     )
-    name: int = -1  # of the belief that it goes by, -1 = none
+    name: int = -1  # of the belief that it uses, -1 = none
 
 
 class _Numbers:
-    """Names of beliefs, and the small numbers by which the core knows them. One that no job goes by any
-    more is free for another."""
+    """The small numbers by which the core knows beliefs, by the names of these. A number that no job uses
+    any more is given to another belief."""
 
     def __init__(self) -> None:
         self._number: dict[int, int] = {}  # by name
-        self._jobs: dict[int, int] = {}  # name -> how many go by it
+        self._jobs: dict[int, int] = {}  # name -> how many jobs use it
         self._job_type: dict[int, JobType] = {}
         self._free: list[int] = []  # a heap
         self._used = 0
 
     def join(self, name: int, job_type: JobType) -> None:
-        """One more job of this job type goes by a belief."""
+        """One more job of this job type uses a belief."""
         if name < 0:
             return
         if name not in self._number:
@@ -283,7 +283,7 @@ class _Numbers:
         self._job_type[name] = job_type
 
     def leave(self, name: int) -> None:
-        """A job no longer goes by a belief."""
+        """One job fewer uses a belief."""
         if name < 0:
             return
         self._jobs[name] -= 1

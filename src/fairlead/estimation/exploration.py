@@ -1,4 +1,4 @@
-"""Exploration: a few jobs of which too little is known are shown better than they are believed to be."""
+"""Exploration: a few jobs with uncertain rates are announced as faster than they are believed to be."""
 
 import numpy as np
 
@@ -7,11 +7,11 @@ from fairlead.model.arrays import Floats, Ints
 
 EXPLORATION_BUDGET = 1.0  # sigmas that exploration adds
 UNCERTAIN_SIGMA = 0.2  # below which there is nothing to explore
-EXPLORATION_ROUNDS = 5  # rounds after which exploration that nobody took up ends
+EXPLORATION_ROUNDS = 5  # rounds after which the exploration of a slot ends without a measurement
 
 
 class Exploration:
-    """How much may be explored with, and whether there is anything to explore."""
+    """The budget of exploration, and whether any job may be explored with."""
 
     def __init__(self, share: float) -> None:
         """share: devices that may be explored with in each round."""
@@ -20,7 +20,7 @@ class Exploration:
         self._may_explore = False  # whether there is a job that may be explored with
 
     def next_round(self, jobs: JobBeliefs) -> bool:
-        """A round is over, which explorers have waited. Return whether beliefs are to be announced anew."""
+        """Count a round that has ended. Return whether beliefs are to be announced anew."""
         waiting = jobs.explored_slot >= 0
         jobs.explored_rounds[waiting] += 1
         self._budget = min(self._budget + self._share, max(1.0, self._share))

@@ -1,12 +1,12 @@
-"""Fairlead's estimator of rates: what the table, other jobs, the user and measurements say, weighed exactly.
+"""Fairlead's estimator of rates: the posterior given the table, other jobs, the user and measurements.
 
     log rate[job, slot] = that of its job type (``prior``, ``gaussian_tree``) + what the job deviates
     log user's estimate = log rate + the user's bias + error (``user_bias``)
     log measured        = log rate + noise of a round
 
-Everything is Gaussian, so that beliefs are closed formulas on arrays over jobs (``job_posterior``). A job
-that nothing tells apart from others of its job type goes by the job type's belief, so that solves can take
-them together (``announcements``). How the parts were chosen, and how well it does: docs/estimation.md.
+Everything is Gaussian, so that beliefs are closed formulas on arrays over jobs (``job_posterior``). Jobs
+whose rates do not differ from those of their job type share its belief, so that solves can treat them as
+equal (``announcements``). How the parts were chosen, and how well it does: docs/estimation.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ MIN_SAMPLES = 3.0  # rounds after which a job that goes on as before tells nothi
 
 
 class FairleadEstimator:
-    """See the module, and ``Estimator`` for the methods."""
+    """The estimator ``fairlead``; see the module, and ``Estimator`` for the methods."""
 
     def __init__(
         self, settings: EstimatorSettings, throughputs: Throughputs, devices: float, seed: int
@@ -63,7 +63,7 @@ class FairleadEstimator:
         self.jobs = EstimatedJobs(len(self.slots))
         self._announced = Announcements(len(self.slots))
         self._changes = PosteriorChanges()
-        self._fresh = True  # is there anything that was not asked for?
+        self._fresh = True  # whether anything has changed since beliefs were last asked for
 
     @staticmethod
     def of(
@@ -99,7 +99,7 @@ class FairleadEstimator:
         return away
 
     def _widen(self, slots: Sequence[SlotType]) -> None:
-        """Room for slot types that were not there before; nothing is known of them yet."""
+        """Add slot types that were not there before, with nothing known of them."""
         new = tuple(slot for slot in slots if slot not in self.slots)
         if not new:
             return
@@ -151,7 +151,7 @@ class FairleadEstimator:
         return out
 
     def adapted(self, jobs: Ints, batch: Ints) -> None:
-        """They are of other job types now, and begin anew."""
+        """Jobs have other batch sizes, hence other job types; what was measured of them is forgotten."""
         job_types = self._job_types
         here, beliefs = self.jobs.evidence, self.jobs.beliefs
         for job, now in zip(jobs.tolist(), batch.tolist(), strict=True):
@@ -171,7 +171,7 @@ class FairleadEstimator:
         self.jobs.remove(jobs.tolist())
 
     def measured(self, report: Measurement) -> None:
-        """A round is over: what its jobs did, alone and in pairs."""
+        """Learn from what the jobs of a round did, alone and in pairs."""
         row = self.jobs.rows(report.jobs)
         unpaired = (row >= 0) & (report.partner < 0) & ~report.failed
         idle = unpaired & (report.steps <= 0)
@@ -188,7 +188,7 @@ class FairleadEstimator:
         self._fresh = self._fresh or again
 
     def _learn(self, row: Ints, slot: Ints, log_rate: Floats, worth: Floats) -> None:
-        """Jobs were measured. Arrays are (measurements,), no job twice."""
+        """Learn from measured rates. Arrays are (measurements,), no job twice. worth: in rounds."""
         jobs = self.jobs.evidence
         weight, mean = jobs.weight[row, slot], jobs.mean[row, slot]
         again = weight > 0
@@ -226,8 +226,8 @@ class FairleadEstimator:
         jobs.doubted[row] |= self.users.learn(jobs.user[row], off, worth)
 
     def _learn_pairs(self, report: Measurement, row: Ints) -> None:
-        """What is known of both jobs alone tells how much they slow each other; where a job was never alone
-        there, what is believed of the slowing tells its rate."""
+        """Learn from pairs: how much two jobs slow each other, where the rate of the job alone was measured;
+        otherwise the rate of the job alone, from what is believed of the slowing."""
         both = np.flatnonzero(report.partner >= 0)
         if not len(both):
             return

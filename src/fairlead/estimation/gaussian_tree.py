@@ -1,10 +1,10 @@
-"""What the jobs of a run teach about job types: a tree of Gaussians, all job types -> model -> job type,
-updated exactly.
+"""The posterior of job types given measured jobs: a Gaussian tree, all job types -> model -> job type, with
+exact inference.
 
 Each job type deviates from what the table says of it (``prior``); part of that its model has in common, and
 part of that all job types. Jobs bring information (inverse covariance, and that times the mean) about the
-deviation of their job type; messages up and down the tree make of it what is believed of every job type,
-those that no job was measured of included.
+deviation of their job type; messages up and down the tree yield the posterior of every job type,
+including those of which no job was measured.
 """
 
 from typing import NamedTuple
@@ -17,22 +17,22 @@ from fairlead.model.job_type import JobType
 
 
 class Deviations(NamedTuple):
-    """What job types deviate from the table."""
+    """How far job types deviate from the table, in log rate: means and covariances."""
 
-    outside: Floats  # (job_types, slots) by all but the job type's own jobs
+    outside: Floats  # (job_types, slots) mean given all jobs but its own
     outside_cov: Floats  # (job_types, slots, slots)
-    at: Floats  # (job_types, slots) by all
+    at: Floats  # (job_types, slots) mean given all jobs
     cov: Floats  # (job_types, slots, slots)
 
 
 class Regression(NamedTuple):
-    """A level of the tree given the one above: ``coefficients`` times that, and what it has for itself."""
+    """A level of the tree given the one above: ``coefficients`` times that, plus an independent residual."""
 
     coefficients: Floats  # (rows, slots, slots)
     residual: Floats  # (rows, slots, slots) covariance
 
     def with_row(self, coefficients: Floats, residual: Floats) -> "Regression":
-        """With one row more."""
+        """The same with one more row."""
         return Regression(
             _append_row(self.coefficients, coefficients), _append_row(self.residual, residual)
         )
@@ -92,15 +92,15 @@ class GaussianTree:
         return self.job_types[job_type]
 
     def add(self, job_type: Ints, info: Floats, shift: Floats) -> None:
-        """Jobs tell more of their job types, or (negative) take back. job_type: (jobs,); the others as
-        here."""
+        """Add information of jobs on their job types; negative information takes earlier one back. job_type:
+        (jobs,) rows; info: (jobs, slots, slots); shift: (jobs, slots)."""
         more_info, more_shift = _sum(info, shift, job_type, len(self.job_types))
         self.info += more_info
         self.shift += more_shift
         self._stale = True
 
     def settle(self) -> bool:
-        """Update beliefs with what was added. Returns whether anything was."""
+        """Update ``deviations`` with what was added. Returns whether anything was."""
         if not self._stale:
             return False
         self._stale = False
@@ -114,12 +114,12 @@ class GaussianTree:
             top_shift.sum(axis=0) - top_shift,
         )
         at, cov = self._given_root.downward(at, cov)
-        residual = self._model
+        model = self._model
         at, cov = posterior(
-            at[residual],
-            cov[residual],
-            model_info[residual] - up_info,
-            model_shift[residual] - up_shift,
+            at[model],
+            cov[model],
+            model_info[model] - up_info,
+            model_shift[model] - up_shift,
         )
         outside = self._given_model.downward(at, cov)
         self.deviations = Deviations(*outside, *posterior(*outside, self.info, self.shift))
@@ -142,7 +142,7 @@ def times(matrix: Floats, vector: Floats) -> Floats:
 
 
 def _sum(info: Floats, shift: Floats, of: Ints, count: int) -> tuple[Floats, Floats]:
-    """Totals of rows by the number that they are of."""
+    """Sums of info and shift by group. of: (rows,) group of each row; count: groups."""
     n = info.shape[1]
     rows = np.arange(len(of) + 1)
     from scipy.sparse import csc_matrix  # a third of a second of CPU time to import

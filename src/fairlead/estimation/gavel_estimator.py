@@ -249,7 +249,7 @@ class GavelEstimator:
         self._changed[pair] = None
 
     def ended(self, jobs: Ints) -> None:
-        """Forget them."""
+        """Forget jobs."""
         gone = {job for job in jobs.tolist() if job in self._jobs}
         for job in gone:
             self._leave(job)
@@ -273,7 +273,7 @@ class GavelEstimator:
         self._new[job] = None
 
     def _leave(self, job: int) -> None:
-        """A job no longer goes by its belief."""
+        """One job fewer uses its belief."""
         name = self._jobs[job].name(job)
         self._users[name].discard(job)
         if not self._users[name]:

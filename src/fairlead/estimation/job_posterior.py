@@ -1,5 +1,4 @@
-"""What is believed of single jobs, and what they tell of their job types: closed formulas over arrays of
-jobs.
+"""The posterior of single jobs, and their information on job types: closed formulas over arrays of jobs.
 
 log rate[job, slot] = that of its job type + a deviation on all slots + one on each
 """
@@ -18,7 +17,7 @@ JOB_SLOT = 0.08  # sigma of what it deviates besides, on each slot
 
 
 def add_to_tree(evidence: JobEvidence, rows: Ints, tree: GaussianTree, noise_sigma: float) -> None:
-    """Bring up to date what jobs tell the tree of their job types, from their measurements."""
+    """Replace the jobs' information in the tree on their job types by that of their present measurements."""
     weight = evidence.weight[rows]
     seen = weight > 0
     inverse = seen / (JOB_SLOT**2 + noise_sigma**2 / np.where(seen, weight, 1.0))
@@ -43,14 +42,14 @@ def job_posterior(
         tree.info[job_type] - evidence.info[rows],
         tree.shift[job_type] - evidence.shift[rows],
     )
-    n, slot_variance = tree.mean.shape[1], evidence.user[rows]
-    # The last variable is what the user's estimates on the job are off in common. Jobs come last in these
-    # arrays, so that the updates go through memory in order.
+    n, user = tree.mean.shape[1], evidence.user[rows]
+    # The last variable is the error that all of the user's estimates on the job have in common. Jobs come
+    # last in these arrays, so that the updates go through memory in order.
     wide = np.zeros((n + 1, n + 1, len(rows)))
     wide[:n, :n] = cov.transpose(1, 2, 0) + JOB_COMMON**2
     wide[range(n), range(n)] += JOB_SLOT**2
-    wide[n, n], error = users.variance(slot_variance)
-    mean = np.vstack([(tree.mean[job_type] + at).T, users.bias(slot_variance)])
+    wide[n, n], error = users.variance(user)
+    mean = np.vstack([(tree.mean[job_type] + at).T, users.bias(user)])
     estimate = np.where(evidence.doubted[rows, None], np.nan, evidence.user_estimate[rows])
     for slot in range(n):
         weight = evidence.weight[rows, slot]

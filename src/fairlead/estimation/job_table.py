@@ -19,10 +19,13 @@ class JobEvidence(GrowableTable):
         "weight": (np.float64, "slots"),  # rounds measured, those that were exact
         "mean": (np.float64, "slots"),  # log rate measured
         "user_estimate": (np.float64, "slots"),  # log rate as its user estimates it, NaN = none
-        "checked": (np.bool_, "slots"),  # was the user's estimate compared with a measurement?
-        "doubted": np.bool_,  # is the user's estimate grossly off?
-        "cannot": (np.bool_, "slots"),
-        "info": (np.float64, "square"),  # what it tells of its job type: inverse covariance
+        "checked": (
+            np.bool_,
+            "slots",
+        ),  # whether the user's estimate was compared with a measurement
+        "doubted": np.bool_,  # whether the user's estimate is grossly off
+        "cannot": (np.bool_, "slots"),  # whether it cannot run there
+        "info": (np.float64, "square"),  # its information on its job type: inverse covariance
         "shift": (np.float64, "slots"),  # and that times the mean
     }
     id: Ints
@@ -45,7 +48,7 @@ class JobBeliefs(GrowableTable):
     columns: ClassVar[dict[str, Any]] = {
         "log_rate": (np.float64, "slots"),  # believed when it was last worked out
         "sigma": (np.float64, "slots"),  # of log_rate
-        "stale": np.bool_,  # has the evidence changed since?
+        "stale": np.bool_,  # whether the evidence has changed since
         "name": np.int64,  # of the belief that the core goes by, -1 = none yet
         "announced": (np.float64, "slots"),  # rates of a belief of its own, as the core knows them
         "explored_slot": np.int64,  # slot that is to be explored, -1 = none

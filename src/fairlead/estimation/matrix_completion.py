@@ -5,8 +5,8 @@ import numpy as np
 from fairlead.errors import ConfigError
 from fairlead.model.arrays import Bools, Floats
 
-MAX_ITERATIONS = 200  # iterations
-CONVERGENCE = 1e-4  # relative change of the matrix in an iteration at which it counts as found
+MAX_ITERATIONS = 200
+CONVERGENCE = 1e-4  # relative change of the matrix in an iteration at which the iteration ends
 
 
 def complete(
@@ -41,7 +41,7 @@ def complete(
 
 
 def _factors(other: Floats, weight: Floats, target: Floats, regulariser: float) -> Floats:
-    """(rows, rank) the best factors of the rows for given ones of the columns: (columns, rank)."""
+    """(rows, rank) optimal factors of the rows, given ``other``, those of the columns: (columns, rank)."""
     rank = other.shape[1]
     squares = (other[:, :, None] * other[:, None, :]).reshape(len(other), rank * rank)
     left = (weight @ squares).reshape(-1, rank, rank) + regulariser * np.eye(rank)

@@ -1,4 +1,4 @@
-"""What goes over the seam of throughput estimation: measurements one way, beliefs the other."""
+"""The messages of throughput estimation: measurements to the estimator, beliefs from it."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from fairlead.model.arrays import Bools, Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What jobs did in a round that is over, one row for each.
+    """What jobs did in a round that has ended, one row for each.
 
-    A job whose rate does not follow from the round is not in it: its node was lost, it only started, or it
+    A job whose rate does not follow from the round is left out: its node was lost, it only started, or it
     ended within a pair (how long it took is not known then).
     """
 
@@ -31,17 +31,17 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Beliefs:
-    """The beliefs that have changed. A belief is a row of rates by which one job goes, or several
-    of one job type that nothing tells apart; it goes by a name, any whole number >= 0. It lasts for as long
-    as a job goes by it, and is announced again for the next one.
+    """The beliefs that have changed. A belief is a row of rates that one job uses, or several of
+    one job type with equal rates; its name is any whole number >= 0. It lasts for as long as a job uses it,
+    and is announced again for the next one.
 
-    Rates of pairs that nobody names follow from the table: as much slower in the pair as the job types of
+    Rates of pairs that are not named follow from the table: as much slower in the pair as the job types of
     the two, 0 where the table has no pairs. What was announced of a pair of beliefs holds until either of
     them is named again in ``belief``.
     """
 
-    jobs: Ints  # (jobs,) ids of jobs that go by another belief than before, or by their first
-    name: Ints  # (jobs,) by which; -1 = as the table has it
+    jobs: Ints  # (jobs,) ids of jobs that use another belief than before, or their first
+    name: Ints  # (jobs,) of the belief that each uses; -1 = the table's rates
     belief: Ints  # (beliefs,) names of those that are new or changed, without repeats
     rate: Floats  # (beliefs, slots) steps/s alone; 0 = cannot run there
     pair: Ints  # (pairs, 2) names of beliefs, each pair once in any order; a belief with itself: two jobs
@@ -51,7 +51,7 @@ class Beliefs:
     def of_jobs(
         jobs: Ints, rate: Floats, pair: Ints | None = None, colocated_rate: Floats | None = None
     ) -> "Beliefs":
-        """Jobs that each go by a belief of their own, named like the job. Shapes as above."""
+        """Jobs that each use a belief of their own, named like the job. Shapes as above."""
         if pair is None or colocated_rate is None:
             pair, colocated_rate = np.zeros((0, 2), np.int64), np.zeros((0, rate.shape[1], 2))
         return Beliefs(jobs, jobs, jobs, rate, pair, colocated_rate)

@@ -1,4 +1,4 @@
-"""What an estimator of throughput is: the calls that it gets, and the beliefs that it gives.
+"""The interface of estimators of throughput: the calls that they receive, the beliefs that they return.
 
 An estimator learns of jobs as they are submitted, of what they did in every round, and of their end. Asked
 for its beliefs, it returns those that have changed; ``EstimatingBackend`` makes events of them, which the
@@ -17,7 +17,7 @@ from fairlead.model.throughputs import Throughputs
 
 
 class Estimator(Protocol):
-    """Learns rates. Calls come in the order of events; ``beliefs`` comes before each decision."""
+    """Learns rates. Calls come in the order of events; ``beliefs`` is called before each decision."""
 
     def table(self, throughputs: Throughputs) -> None:
         """Another table is in force: it has more job types, other rates or, on another cluster, other slot
@@ -33,7 +33,7 @@ class Estimator(Protocol):
         longer, and they go by the table until something new is announced."""
 
     def measured(self, report: Measurement) -> None:
-        """A round is over."""
+        """Learn from what the jobs of a round did."""
 
     def ended(self, jobs: Ints) -> None:
         """Jobs have left; jobs: ids. Their beliefs need not be taken back."""

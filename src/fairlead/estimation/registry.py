@@ -58,7 +58,7 @@ def make_estimator(
 
 
 def check_spec(spec: str) -> None:
-    """ConfigError names what is wrong with a spec."""
+    """Raise ConfigError, which names what is wrong, for a spec that ``make_estimator`` would refuse."""
     slot = (SlotType("any"),)
     table = Throughputs(slot, (JobType("any"),), np.ones((1, 1)))
     make_estimator(spec, table, Cluster((Node("any", "any", 1),)), 0)

@@ -5,7 +5,7 @@ import numpy as np
 from fairlead.model.arrays import Bools, Floats
 
 NOISE = 0.05  # sigma of a round's measurement, until measurements tell
-PRIOR_MEASUREMENTS = 20.0  # measurements that this is worth
+PRIOR_MEASUREMENTS = 20.0  # weight of this prior, in measurements
 STEPS = 1.0  # steps that a count may be off by at either end of a round
 
 
@@ -18,11 +18,11 @@ class RoundNoise:
 
     @property
     def sigma(self) -> float:
-        """Of a measurement that has nothing but the noise of a round."""
+        """The standard deviation of a measurement without rounding of its steps."""
         return float(np.sqrt(self._squares / self._count))
 
     def precision(self, steps: Floats) -> Floats:
-        """(measurements,) how much each counts as against one that has nothing but the noise of a round."""
+        """(measurements,) the weight of each, relative to one without rounding of its steps."""
         rounding = (STEPS / np.maximum(steps, STEPS)) ** 2 / 6
         out: Floats = self.sigma**2 / (self.sigma**2 + rounding)
         return out
@@ -37,5 +37,5 @@ class RoundNoise:
         return np.array([self._count, self._squares])
 
     def load_state_dict(self, state: Floats) -> None:
-        """Take up what was kept."""
+        """Restore what ``state_dict`` returned."""
         self._count, self._squares = (float(x) for x in state)

@@ -15,12 +15,12 @@ class EstimatorSettings:
     """Options of ``fairlead[:options]``."""
 
     known: float = 1.0  # part of the table's families that is taken as known; drawn by the seed
-    explore: float = 0.02  # part of all devices
+    explore: float = 0.02  # part of all devices that may be explored with
     unseen: bool = False  # predict rates where the table has none, instead of "cannot run there"
 
     @staticmethod
     def of(options: Mapping[str, str]) -> "EstimatorSettings":
-        """From the text; ConfigError names what is wrong."""
+        """The settings from options as text. ConfigError names what is wrong."""
         parts = {
             name: fraction("fairlead", name, options[name])
             for name in ("known", "explore")

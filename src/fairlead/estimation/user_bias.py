@@ -37,14 +37,14 @@ class UserBias:
         self._biases: Floats = np.zeros((0, 4))  # mean of bias, its weight, shape, scale
 
     def row(self, user: str) -> int:
-        """The number of a user, old or new."""
+        """The number of a user; a new user gets the next."""
         if user not in self._row:
             self._row[user] = len(self._row)
             self._biases = np.vstack([self._biases, self._fresh])
         return self._row[user]
 
     def names(self) -> list[str]:
-        """By number."""
+        """The names of all users, by number."""
         return list(self._row)
 
     def bias(self, rows: Ints) -> Floats:
@@ -59,10 +59,10 @@ class UserBias:
         return error * (COMMON + 1 / weight), error * (1 - COMMON)
 
     def learn(self, rows: Ints, log_error: Floats, count_as: Floats) -> Bools:
-        """Estimates were compared with measurements. log_error: (estimates,) log of estimate over rate;
-        count_as: how much each counts, for those on one job are off together. Returns which were grossly
-        off; these count as if they had just been within the bound, so that a single slip does not ruin a
-        reputation, and many do.
+        """Learn from estimates that were compared with measurements. log_error: (estimates,) log of estimate
+        over rate; count_as: (estimates,) weight of each, below 1 where those on one job share their error.
+        Returns which were grossly off; these count as if they had just been within the bound, so that one
+        outlier changes little, and many do.
         """
         mean, weight, shape, scale = self._biases[rows].T
         bound = OUTLIER_SIGMAS * np.sqrt(scale / (shape - 1) * (1 + 1 / weight))
@@ -86,11 +86,11 @@ class UserBias:
         return gross
 
     def state_dict(self) -> tuple[Floats, list[str]]:
-        """All of it: (users, 4), names."""
+        """The (users, 4) parameters, and the names of the users."""
         return self._biases.copy(), self.names()
 
     def load_state_dict(self, biases: Floats, names: Sequence[str]) -> None:
-        """Take up what was kept."""
+        """Restore what ``state_dict`` returned."""
         self._biases = np.array(biases, np.float64).reshape(-1, 4)
         self._row = {name: i for i, name in enumerate(names)}
 
@@ -120,7 +120,7 @@ class TrustingEstimator:
         """Nothing: nobody estimates rates at the new batch size."""
 
     def measured(self, report: Measurement) -> None:
-        """It looks away."""
+        """Nothing: measurements are ignored."""
 
     def ended(self, jobs: Ints) -> None:
         """Nothing was kept."""

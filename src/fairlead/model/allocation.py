@@ -1,4 +1,4 @@
-"""Long-run shares and what is known about how good they are."""
+"""Long-run shares, and a report on how they were found and how good they are."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _REPORT = {
 class SolveReport:
     """How an allocation came about. Nothing here depends on the wall clock, so it can be journalled."""
 
-    status: str  # "closed-form", "optimal", "recorded"
+    status: str  # how the shares were found, for people: "optimal", "closed-form", "rounded", ...
     objective: float | None = None  # the policy's own, as its docstring defines it
     bound: float | None = None  # a proven bound on the objective, from unaggregated data
     violation: float = 0.0  # largest excess over a constraint, relative to its right-hand side
@@ -65,6 +65,6 @@ class SolveReport:
 class Allocation:
     """share[u, t]: fraction of wall-clock time that job group u should spend on slot type t."""
 
-    job_groups: Ints  # (groups, width) job ids, -1 behind the last member
+    job_groups: Ints  # (groups, width) job ids, -1 after the last member
     share: Floats  # (groups, slots) in [0, 1]
     report: SolveReport

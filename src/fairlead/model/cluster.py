@@ -44,8 +44,8 @@ class SlotType:
 
     def __str__(self) -> str:
         """For messages."""
-        spread = self.locality is Locality.SCATTERED
-        return f"{self.accelerator} ({self.locality.value})" if spread else self.accelerator
+        scattered = self.locality is Locality.SCATTERED
+        return f"{self.accelerator} ({self.locality.value})" if scattered else self.accelerator
 
 
 @dataclass(frozen=True, slots=True)

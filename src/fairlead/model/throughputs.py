@@ -265,9 +265,9 @@ class Throughputs:
         return replace(self, classed=self.classed.measured(one, two, mine, yours))
 
     def on(self, cluster: Cluster, scattered: bool = True) -> "Throughputs":
-        """The columns that matter on a cluster: each of its types consolidated and, where the table has
-        it and the servers make a difference, spread (not with spread=False). Jobs of one device are
-        never spread: their rate there is 0, as it is where a job type may not use an accelerator."""
+        """The columns that matter on a cluster: each of its types consolidated and, unless ``scattered`` is
+        False, also scattered where the table has it and the cluster has several servers of the type. The
+        scattered rate of jobs of one device is 0, as is any where a job type may not use an accelerator."""
         also = set(cluster.scatterable) if scattered else set()
         columns = list(cluster.slots)
         for slot in self.slots:
@@ -314,7 +314,7 @@ class Throughputs:
         return frozen(np.array(found, np.int64))
 
     def undominated(self) -> "Throughputs":
-        """The same with rate 0 where nobody gains by being spread: with a spread rate that is not above
+        """The same with rate 0 where no job gains by being scattered: with a scattered rate that is not above
         the consolidated one, for both draw on the same devices. Policies need to look no further."""
         is_scattered = np.array([s.locality is Locality.SCATTERED for s in self.slots]) & (
             self.other_locality >= 0

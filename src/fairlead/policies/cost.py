@@ -206,7 +206,7 @@ def _deadline_demand(
     if all_or_none:
         rate[np.isinf(rate)] = 0.0
     problem = problem_by_need(snapshot, rate, space_sharing)
-    asked = rate[problem.classes.first]
+    asked = rate[problem.classes.representative]
     demand = least_shortfall(problem, asked)
     beyond = bool((asked > np.where(problem.can_run, problem.best, 0.0)).any())
     if all_or_none and (beyond or demand.shortfall > SHORTFALL_TOLERANCE):

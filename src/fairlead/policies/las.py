@@ -90,8 +90,8 @@ class AgnosticLas:
         capacity, total = snapshot.capacity, float(snapshot.capacity.sum())
         worth = snapshot.job_scale / snapshot.weight
         classes = group(snapshot.job_class)
-        devices = classes.count * snapshot.job_scale[classes.first]
-        time = max_min_times(worth[classes.first], devices, total)[classes.of]
+        devices = classes.count * snapshot.job_scale[classes.representative]
+        time = max_min_times(worth[classes.representative], devices, total)[classes.of]
         mix = capacity / total if total > 0 else capacity
         share = by_slot(snapshot, np.outer(time, mix))
         report = SolveReport(
@@ -123,7 +123,7 @@ class SpaceSharingLas:
         problem = ShareProblem.of(snapshot, space_sharing=True)
         gain = inverse_rate(proportional_rate(snapshot))
         worth = gain * snapshot.job_scale / snapshot.weight
-        first, basis = problem.classes.first, basis_of(snapshot)
+        first, basis = problem.classes.representative, basis_of(snapshot)
         found = max_min(problem, worth[first], gain[first], PAIR_PENALTY, basis)
         without_pairs = max_min(
             replace(problem, colocated_rate=None), worth[first], gain[first], 0.0

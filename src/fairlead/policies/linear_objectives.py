@@ -49,7 +49,7 @@ def maximise_sum(
     worth: (jobs,) the same for all jobs of a class; per_step: (slots,); interior: makes the shares in place
     of the simplex method, where there are no pairs and all needs can be met.
     """
-    value = worth[problem.classes.first][:, None] * per_step
+    value = worth[problem.classes.representative][:, None] * per_step
     previous = () if snapshot.previous is None else snapshot.previous.report.basis
     best = largest_sum(problem, value, demand, previous)
     made = by_class(snapshot, problem, best.solution, SolveReport("optimal"))

@@ -42,12 +42,12 @@ def least_migration(
     if np.count_nonzero(problem.rate) > MAX_RATES:
         return made
     classes = problem.classes
-    gain = inverse_rate(proportional_rate(snapshot))[classes.first]
-    restart_s = np.minimum(snapshot.restart_s[classes.first], INTERVAL_S)
+    gain = inverse_rate(proportional_rate(snapshot))[classes.representative]
+    restart_s = np.minimum(snapshot.restart_s[classes.representative], INTERVAL_S)
     move_cost = restart_s / INTERVAL_S * gain * problem.best
-    least = np.minimum(need[classes.first], problem.best)
+    least = np.minimum(need[classes.representative], problem.best)
     program = Program(problem=problem, throughput=True, demand=least)
-    in_force = current[classes.first] * (problem.rate > 0)
+    in_force = current[classes.representative] * (problem.rate > 0)
     program.columns = _stay_columns(program, problem, in_force, gain, move_cost, least)
     solution = program.load().maximise(LinearObjective(gain, np.zeros(len(snapshot.slots))))
     if solution.columns[-1] > _UNMET_TOLERANCE:  # rounding: the needs cannot quite be met

@@ -45,7 +45,7 @@ class Nash:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified; an interior-point method over classes (``fairlead.policies.solve.nash``)."""
         problem = ShareProblem.of(snapshot)
-        found = _solve(problem, _weights(snapshot, self.weighted)[problem.classes.first])
+        found = _solve(problem, _weights(snapshot, self.weighted)[problem.classes.representative])
         share = found.share[problem.classes.of]
         report = _report(snapshot, share, found, self.weighted)
         return check_allocation(allocation(snapshot, share, report), snapshot)
@@ -79,7 +79,7 @@ class StrategyProof:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; the report certifies the Nash shares that they are parts of."""
         problem = ShareProblem.of(snapshot)
-        weight = _weights(snapshot, self.weighted)[problem.classes.first]
+        weight = _weights(snapshot, self.weighted)[problem.classes.representative]
         found = _solve(problem, weight)
         share = found.share[problem.classes.of]
         report = _report(snapshot, share, found, self.weighted)

@@ -99,7 +99,7 @@ def parametric_pairs(
     rows = np.column_stack([snapshot.job_type, need.steps, need.age, need.isolated])
     _, key = np.unique(rows, axis=0, return_inverse=True)
     problem = ShareProblem.of(snapshot, key.reshape(-1), space_sharing=True)
-    first = problem.classes.first
+    first = problem.classes.representative
     steps, age, isolated = need.steps[first], need.age[first], need.isolated[first]
     gain = inverse_rate(proportional_rate(snapshot))[first]
     found = min_level(problem, steps, age, isolated, gain, 0.0 if interior else PAIR_PENALTY)

@@ -144,7 +144,7 @@ class SpaceSharingWaterFilling:
         table = _RowTable.of(snapshot, self.entities)
         problem = ShareProblem.of(snapshot, table.key, space_sharing=True)
         per_height = proportional_rate(snapshot) / snapshot.job_scale
-        unit_rate = per_height[problem.classes.first]
+        unit_rate = per_height[problem.classes.representative]
         best = np.where(problem.can_run, problem.best, 0.0)
         if (
             problem.colocated_rate is not None
@@ -199,7 +199,7 @@ class _RowTable:
             single = np.flatnonzero(entities.fifo[entity])
             key[single] = key.max(initial=0) + 1 + np.arange(len(single))
         classes = group(key)
-        weight = snapshot.weight[classes.first]
+        weight = snapshot.weight[classes.representative]
         root = len(weight)
         inside = np.array([e.parent for e in entities.tree], np.int64)
         oldest = np.full(len(entities), len(key))
@@ -208,18 +208,18 @@ class _RowTable:
         for e in range(len(entities) - 1, 0, -1):  # parents first, so children are done
             oldest[inside[e]] = min(oldest[inside[e]], oldest[e])
         tree = EntityTree(
-            np.concatenate([entity[classes.first], inside]) + root,
+            np.concatenate([entity[classes.representative], inside]) + root,
             np.concatenate([weight * classes.count, [e.weight for e in entities.tree]]),
-            np.concatenate([classes.first, oldest]),
+            np.concatenate([classes.representative, oldest]),
             entities.fifo,
         )
         return _RowTable(key, classes, weight, tree)
 
     def jobs(self, snapshot: Snapshot, agnostic: bool = False) -> FillJobs:
         """The job types of the rows' jobs; a height of 1 is p_i / s_i steps/s. agnostic: with rates of 1."""
-        first = self.classes.first
+        first = self.classes.representative
         of_job_type = group(snapshot.job_type[first])
-        some = first[of_job_type.first]
+        some = first[of_job_type.representative]
         scale = snapshot.job_scale[some].astype(np.float64)
         there: Bools = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
         rate = np.ones((len(some), len(there))) if agnostic else snapshot.solo_rate[some]

@@ -48,8 +48,8 @@ class _Round:
 
 
 class SimulatedRounds:
-    """One round after the other: what jobs do in it by their true rates. Jobs whose devices are spread run
-    at the spread rates of the table, if it has any."""
+    """Simulates round after round: what jobs do by their true rates. Jobs whose devices are scattered run at
+    the scattered rates of the table, if it has any."""
 
     def __init__(
         self,

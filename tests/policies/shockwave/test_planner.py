@@ -149,7 +149,9 @@ def test_when_it_plans_anew() -> None:
         assert planner.due(0.0, change, False, state)
     assert not Shockwave(RELEASED).due(0.0, Change.REQUIREMENTS, False, state)
     assert planner.due(0.0, Change.NOTHING, False, replace(state, round=8))  # every 8 rounds
-    assert planner.due(0.0, Change.NOTHING, False, replace(state, round=45, first=5))  # used up
+    assert planner.due(
+        0.0, Change.NOTHING, False, replace(state, round=45, first_round=5)
+    )  # used up
 
 
 def test_idle_devices_go_to_the_longest_and_newcomers_wait_for_nobody() -> None:

@@ -13,5 +13,5 @@ def test_every_job_finds_its_class(ids: list[int]) -> None:
     classes = group(job_class)
     assert (np.diff(classes.id) > 0).all()
     assert (classes.id[classes.of] == job_class).all()
-    assert (job_class[classes.first] == classes.id).all()
+    assert (job_class[classes.representative] == classes.id).all()
     assert classes.count.tolist() == [ids.count(one) for one in classes.id.tolist()]

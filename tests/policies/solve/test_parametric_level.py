@@ -10,7 +10,7 @@ from fairlead.errors import SolveError
 from fairlead.policies.solve import level_by_breakpoints
 from fairlead.policies.solve import parametric_level as levels
 from fairlead.policies.solve.configurations import LinearObjective
-from fairlead.policies.solve.level_by_breakpoints import largest_ratio
+from fairlead.policies.solve.level_by_breakpoints import best_at_least_excess
 from fairlead.policies.solve.level_problem import TOLERANCE, ParametricDemand
 from fairlead.policies.solve.parametric_level import solve_level
 
@@ -130,4 +130,4 @@ class Least:
 )
 def test_rounding_may_leave_nothing_exactly_at_the_level(needs: float, found: object) -> None:
     measure = LinearObjective(np.zeros(1), np.zeros(1))
-    assert largest_ratio(Rounded(needs), Least, measure) == found  # type: ignore[arg-type]
+    assert best_at_least_excess(Rounded(needs), Least, measure) == found  # type: ignore[arg-type]

@@ -280,7 +280,7 @@ def _fixed() -> tuple[Metric, ...]:
         LOST,
         Metric("the same in time", ("restart_lost_s",), MetricKind.TIME, low, changes),
         Metric(
-            "Device time that ran spread", ("spread_share",), MetricKind.SHARE, low, changes,
+            "Device time on more servers than needed", ("spread_share",), MetricKind.SHARE, low, changes,
             meaning="of jobs on more servers than they need, over busy device time",
         ),
         Metric("Jobs", ("n_jobs",), MetricKind.COUNT, neither, jobs),

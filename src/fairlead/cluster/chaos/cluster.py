@@ -1,4 +1,4 @@
-"""The cluster that is hurt: a server and agents with fake devices, as processes of their own."""
+"""The cluster that is hurt: a server and agents with simulated devices, as processes of their own."""
 
 import random
 import threading

@@ -1,1 +1,1 @@
-"""The demonstration: a small live cluster with fake devices and eight jobs (``fairlead up --demo``)."""
+"""The demonstration: a small live cluster with simulated devices and eight jobs (``fairlead up --demo``)."""

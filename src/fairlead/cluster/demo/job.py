@@ -1,6 +1,6 @@
 """A training job in NumPy: logistic regression, under the scheduler.
 
-The devices are fake, so a step takes as long as ``--step-ms`` says for the accelerator type at hand. All
+The devices are simulated, so a step takes as long as ``--step-ms`` says for the accelerator type at hand. All
 that the scheduler needs of a job is in ``main``: ``fairlead.Iterator`` around the batches, ``load`` and
 ``save``.
 """

@@ -75,7 +75,7 @@ class ReleasedSpaceSharingLas(SpaceSharingLas):
         worth = gain * snapshot.job_scale / snapshot.weight
         made = _las_analytic_centre(snapshot, problem, worth)
         if made is None:
-            first = problem.classes.first
+            first = problem.classes.representative
             found = max_min(problem, worth[first], gain[first], 0.0, basis_of(snapshot))
             made = space_sharing_shares(snapshot, problem, found, worth)
         return check_allocation(made, snapshot)
@@ -88,7 +88,7 @@ def _las_analytic_centre(
     found = analytic_centre_with_pairs(snapshot, snapshot.solo_rate, True, worth)
     if found is None:
         return None
-    made, first = allocation_of_shares(snapshot, found), problem.classes.first
+    made, first = allocation_of_shares(snapshot, found), problem.classes.representative
     bound = max_min_bound(
         problem, worth[first], found.value[first], found.time_price[first], found.device_price
     )

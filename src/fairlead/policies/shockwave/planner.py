@@ -42,6 +42,7 @@ from fairlead.policies.solve.welfare import (
     utility_table,
 )
 
+_PLANNED = "window"  # status of a schedule: a planning horizon, as journals call it
 _MIN_POSITIVE = 1e-9
 _MIN_SPEED = 1e-6  # of the fastest type; below, a type is as good as none
 _MAX_ORDER_WEIGHT = 1e9  # weights in the order of rounds: sums of larger ones lose the smaller
@@ -49,15 +50,17 @@ _MAX_ORDER_WEIGHT = 1e9  # weights in the order of rounds: sums of larger ones l
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShockwaveState:
-    """What the planner threads from round to round; replaced, never changed."""
+    """What the planner carries from round to round; replaced, never changed."""
 
     round: int  # rounds planned so far
     targets: Targets
     measured: MeasuredProgress
-    first: int  # round of the schedule's first column
+    first_round: int  # of the schedule's first column
     jobs: Ints  # (jobs,) ids, ascending, that the schedule knows
     slot: Ints  # (jobs, rounds) -1 = does not run
-    left_s: Floats  # (jobs,) who has most left takes devices that the schedule leaves
+    left_s: (
+        Floats  # (jobs,) expected seconds left; those with most get the devices that are left over
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +69,9 @@ class Shockwave:
 
     s_j rounds of the next F for job j on w_j of G devices; U_j a piecewise linear logarithm of the part of
     its epochs that is then done; left_j the running time that is then left, as a Dirichlet posterior over
-    its batch sizes foresees it; v_j the job's weight, and more the later it is against a fair finish time.
-    The counts are packed into rounds, jobs that are late first; devices left over go to whoever has most
-    left. Planned anew when jobs or devices come or go, when a batch size changes, and every few rounds.
+    its batch sizes foresees it; v_j the job's weight, raised if it is late against its fair finish time.
+    The counts are packed into rounds, late jobs first; devices left over go to the jobs with most time left.
+    Planned anew when jobs or devices come or go, when a batch size changes, and every few rounds.
     Source: Shockwave (NSDI'23), sections 5 and 6, and its release, which ignores weights; the options are
     those of ``fairlead.policies.shockwave.options``.
     """
@@ -89,7 +92,7 @@ class Shockwave:
             round=0,
             targets=Targets.none(),
             measured=MeasuredProgress.none(),
-            first=0,
+            first_round=0,
             jobs=none,
             slot=none[:, None],
             left_s=np.zeros(0),
@@ -107,37 +110,37 @@ class Shockwave:
             for one in fields(value)
         }
         out |= {name: getattr(state, name).copy() for name in ("jobs", "slot", "left_s")}
-        return {**out, "rounds": np.array([state.round, state.first])}
+        return {**out, "rounds": np.array([state.round, state.first_round])}
 
     def load_state_dict(self, arrays: Mapping[str, NDArray[Any]]) -> ShockwaveState:
-        """The state that ``state_dict`` has made the arrays of."""
+        """The state from the arrays that ``state_dict`` returned."""
         targets = Targets(**{one.name: arrays[f"targets.{one.name}"] for one in fields(Targets)})
         measured = MeasuredProgress(
             **{one.name: arrays[f"measured.{one.name}"] for one in fields(MeasuredProgress)}
         )
-        number, first = arrays["rounds"].tolist()
+        number, first_round = arrays["rounds"].tolist()
         return ShockwaveState(
             round=number,
             targets=targets,
             measured=measured,
-            first=first,
+            first_round=first_round,
             jobs=arrays["jobs"],
             slot=arrays["slot"],
             left_s=arrays["left_s"],
         )
 
     def due(self, now_s: float, changed: Change, stalled: bool, state: ShockwaveState) -> bool:  # noqa: ARG002
-        """On change, every few rounds, and when the schedule has come to its end."""
+        """Whether to plan anew: on changes, every ``replan_every`` rounds, and after the schedule's end."""
         if not self.options.replan_on_adaptation:
             changed &= ~Change.REQUIREMENTS
-        over = state.round - state.first >= state.slot.shape[1]
-        return bool(changed) or over or state.round % self.options.replan_every == 0
+        exhausted = state.round - state.first_round >= state.slot.shape[1]
+        return bool(changed) or exhausted or state.round % self.options.replan_every == 0
 
     def solve(self, snapshot: Snapshot, state: ShockwaveState) -> Schedule:
         """The schedule of the planning horizon, with the linear relaxation's bound."""
         if not len(snapshot.jobs):
             none = np.zeros((0, self.options.rounds), np.int64)
-            return Schedule(np.zeros((0, 1), np.int64), none, SolveReport("window"))
+            return Schedule(np.zeros((0, 1), np.int64), none, SolveReport(_PLANNED))
         work = self._remaining_work(snapshot, state)
         targets = self._targets(snapshot, state, work)
         now = self._now_s(snapshot, state)
@@ -151,31 +154,31 @@ class Shockwave:
             grid, problem.scale, devices, np.minimum(weight, _MAX_ORDER_WEIGHT) * running
         )
         slot = np.where(grid >= 0, first_slot(snapshot)[grid], -1)
-        report = SolveReport("window", objective=counts.objective, bound=counts.bound)
+        report = SolveReport(_PLANNED, objective=counts.objective, bound=counts.bound)
         return Schedule(snapshot.jobs[:, None].copy(), slot, report)
 
     def settle(
         self, snapshot: Snapshot, answer: PlannerAnswer, state: ShockwaveState
     ) -> tuple[Accounts | None, ShockwaveState]:
-        """The state with the schedule, and with the targets that it was made with."""
+        """The state with the schedule and the targets that it was made with; Shockwave keeps no accounts."""
         assert isinstance(answer, Schedule)
         jobs = answer.job_groups[:, 0]
         if not len(snapshot.jobs):
-            return None, replace(state, first=state.round, jobs=jobs, slot=answer.slot)
+            return None, replace(state, first_round=state.round, jobs=jobs, slot=answer.slot)
         work = self._remaining_work(snapshot, state)
         targets = self._targets(snapshot, state, work)
         return None, replace(
             state,
             targets=targets,
             measured=self._measured(snapshot, state).calibrated(snapshot),
-            first=state.round,
+            first_round=state.round,
             jobs=jobs,
             slot=answer.slot,
             left_s=_by_id(jobs, snapshot.jobs, work.mean_left_s, 0.0),
         )
 
     def plan(self, snapshot: Snapshot, state: ShockwaveState) -> tuple[RoundPlan, ShockwaveState]:
-        """The round in the schedule's next column; jobs that fit on the devices that it leaves run too."""
+        """The round in the schedule's next column, with waiting jobs on the devices that it leaves idle."""
         group, slot = self._planned(snapshot, state)
         group, slot = _fill_idle(snapshot, group, slot, self._waiting(snapshot, state, group))
         measured = self._measured(snapshot, state)
@@ -207,7 +210,7 @@ class Shockwave:
         return state.targets.renewed(snapshot.jobs, fair, self._now_s(snapshot, state))
 
     def _share(self, snapshot: Snapshot) -> Floats:
-        """(jobs,) part of the time that a job may expect to run."""
+        """(jobs,) fraction of wall-clock time that a job may expect to run: its fair share."""
         scale, weight = snapshot.job_scale.astype(np.float64), self._priority(snapshot)
         devices = float(snapshot.capacity.sum()) * weight
         match self.options.share:
@@ -226,7 +229,7 @@ class Shockwave:
     def _finish_time_ratio(
         self, snapshot: Snapshot, work: RemainingWork, target: Floats, now: float
     ) -> Floats:
-        """(jobs,) expected over fair time of finishing; above 1 = late."""
+        """(jobs,) expected over fair finish time; above 1 = late."""
         expected = now + work.mean_left_s / self._share(snapshot)
         if self.options.finish_time_origin is FinishTimeOrigin.START:
             return np.asarray(expected / np.maximum(target, 1e-9))
@@ -309,14 +312,14 @@ class Shockwave:
         share = self._share(snapshot)
         end = now + problem.rounds * snapshot.round_s
         latest = (target * self.options.rho - end) * share
-        fine: Bools = problem.remaining <= latest[:, None] + 1e-6
-        return fine.argmax(axis=1) if fine[:, -1].all() else None
+        in_time: Bools = problem.remaining <= latest[:, None] + 1e-6
+        return in_time.argmax(axis=1) if in_time[:, -1].all() else None
 
     # --- rounds ----------------------------------------------------------------------------------
 
     def _planned(self, snapshot: Snapshot, state: ShockwaveState) -> tuple[Ints, Ints]:
         """Rows and slots of the jobs that the schedule runs in this round, as far as there are devices."""
-        column = state.round - state.first
+        column = state.round - state.first_round
         if column >= state.slot.shape[1]:
             none = np.zeros(0, np.int64)
             return none, none
@@ -331,7 +334,7 @@ class Shockwave:
         return group[fits], slot[fits]
 
     def _waiting(self, snapshot: Snapshot, state: ShockwaveState, group: Ints) -> Ints:
-        """Rows of the others, the longest first; those that came after the plan last."""
+        """Rows of the jobs not in ``group``: those with most time left first, newer ones last."""
         left_s = _by_id(snapshot.jobs, state.jobs, state.left_s, -np.inf)
         order = np.argsort(-left_s, kind="stable")
         waits = np.ones(len(order), np.bool_)
@@ -350,7 +353,7 @@ def _least_makespan_s(snapshot: Snapshot, work: RemainingWork, left_s: Floats) -
 
 
 def _by_id(jobs: Ints, known: Ints, values: Floats, missing: float) -> Floats:
-    """Values of ``known`` jobs in the order of ``jobs``, which may have others: (jobs,)."""
+    """(jobs,) the values of ``known`` jobs in the order of ``jobs``; ``missing`` for all others."""
     at, here = rows_of(known, jobs)
     out = np.full(len(jobs), missing)
     out[here] = values[at[here]]
@@ -358,7 +361,7 @@ def _by_id(jobs: Ints, known: Ints, values: Floats, missing: float) -> Floats:
 
 
 def _fill_idle(snapshot: Snapshot, group: Ints, slot: Ints, waiting: Ints) -> tuple[Ints, Ints]:
-    """First fit on what is left, each job on the fastest type that has room for it."""
+    """Groups and slots with waiting jobs added by first fit, each on the fastest type with room for it."""
     accelerator_index = snapshot.accelerator_of_slot[slot]
     used = np.bincount(accelerator_index, snapshot.scale[group], len(snapshot.capacity))
     free = snapshot.capacity - used

@@ -19,26 +19,23 @@ from fairlead.policies.solve.program import ExtraColumns, Program
 from fairlead.policies.solve.share_problem import ShareProblem
 from fairlead.policies.solve.water_filling import LevelCut
 
-SIMPLEX_LIMIT = (
-    512  # job types and breakpoints from which on a start from scratch is made from a sample ...
-)
-SAMPLE_EVERY = 8  # ... of one in so many rows
+# With more pairs of job type and breakpoint than this, a first solve starts from the prices of a sample.
+SIMPLEX_LIMIT = 512
+SAMPLE_EVERY = 8  # the sample is one row in so many
 
 
 @dataclass(frozen=True, slots=True)
 class PriceCut:
-    """sum of what every job pays at given prices, each as cheaply as it can, <= price of all devices."""
+    """The cut: the sum over jobs of the least cost of its demand at given prices <= price of all devices."""
 
     jobs: FillJobs
     price: Floats  # (types,) of a device
-    price_tolerance: (
-        float  # a price this small, relative to the largest, may be the solver's tolerance
-    )
+    price_tolerance: float  # relative to the largest price; one below may be the solver's rounding
     _of_breakpoint: Floats  # (job types, breakpoints) cost of exactly such a rate
 
     @staticmethod
     def of(jobs: FillJobs, price: Floats, price_tolerance: float = 1e-10) -> "PriceCut":
-        """The cut of any prices >= 0, of which one is not."""
+        """The cut of prices >= 0, (types,), of which at least one is > 0."""
         job_types = jobs.job_types
         spent = price * jobs.capacity
         price = np.where(spent > price_tolerance * spent.max(), price, 0.0)
@@ -118,7 +115,7 @@ class BreakpointOracle:
         demand = job_types.breakpoints[job_type, breakpoints]
         previous = self.basis
         if not previous and len(job_type) > SIMPLEX_LIMIT:
-            previous = _crash(like, demand, self._price_of_some(height))
+            previous = _crash(like, demand, self._sample_prices(height))
         program = Program(problem=like, throughput=True, demand=demand, previous=previous)
         types = np.arange(len(jobs.capacity))
         program.columns = ExtraColumns(
@@ -136,22 +133,22 @@ class BreakpointOracle:
         self._of_breakpoint[job_type, breakpoints] = solution.per_job(like)
         return float(solution.columns[0]), PriceCut.of(jobs, solution.device_price)
 
-    def _price_of_some(self, height: Floats) -> Floats:
-        """(types,) prices of a sample, in which each row stands for ``SAMPLE_EVERY``."""
-        jobs, some = self.jobs, np.arange(0, len(height), SAMPLE_EVERY)
-        fewer = replace(
+    def _sample_prices(self, height: Floats) -> Floats:
+        """(types,) prices that solve a sample, in which each row represents ``SAMPLE_EVERY``."""
+        jobs, sample_rows = self.jobs, np.arange(0, len(height), SAMPLE_EVERY)
+        sampled = replace(
             jobs,
-            job_type=jobs.job_type[some],
-            count=jobs.count[some] * SAMPLE_EVERY,
-            unit_rate=jobs.unit_rate[some],
+            job_type=jobs.job_type[sample_rows],
+            count=jobs.count[sample_rows] * SAMPLE_EVERY,
+            unit_rate=jobs.unit_rate[sample_rows],
         )
-        sample = BreakpointOracle(fewer)
-        _, cut = sample.query(height[some])
+        sample = BreakpointOracle(sampled)
+        _, cut = sample.query(height[sample_rows])
         self.iterations += sample.iterations
         return cut.price
 
     def shares(self) -> Floats:
-        """(rows, slots) shares of a job at the heights last asked about."""
+        """(rows, slots) shares of a job at the heights of the last ``query``."""
         jobs = self.jobs
         return breakpoint_weights.expand(
             jobs.job_type, self._demand, jobs.job_types.breakpoints, self._of_breakpoint
@@ -159,13 +156,13 @@ class BreakpointOracle:
 
 
 def _crash(problem: ShareProblem, demand: Floats, price: Floats) -> tuple[bytes, ...]:
-    """A basis to start from, near the optimum if the prices are: every class where it has what it needs
-    most cheaply, and the most used type as the one that all capacities must grow for."""
+    """A crash basis, near-optimal if the prices are: every class on the slots that meet its demand at least
+    cost, and the type with the highest use as the one that is binding."""
     classes, slots = problem.rate.shape
     each = np.arange(classes)
-    of_slot = price[problem.accelerator_of_slot]
+    slot_price = price[problem.accelerator_of_slot]
     fast, slow, time = breakpoint_weights.cheapest(
-        each, demand, np.ascontiguousarray(problem.rate), of_slot
+        each, demand, np.ascontiguousarray(problem.rate), slot_price
     )
     two = np.flatnonzero(slow >= 0)
     status = np.full((classes, slots + 2), LOWER)

@@ -1,4 +1,4 @@
-"""The heights and uses that shares of water filling give by the jobs' own rates."""
+"""The heights and uses that shares of water filling give, computed from the jobs' own rates."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +16,7 @@ MIN_HEIGHT = 1e-8  # heights below this part of the largest are not measured: 0.
 
 @dataclass(frozen=True, slots=True)
 class FillCertificate:
-    """Heights and uses as the jobs' own rates have them."""
+    """Heights and uses of shares, computed from the jobs' own rates."""
 
     least: Floats  # (rows,) the smallest height of a job
     total: Floats  # (rows,) of all jobs
@@ -24,7 +24,7 @@ class FillCertificate:
     jobs_alike: bool  # whether every job has the rates, scale and weight of its row
 
     def short_of(self, rows: Rows, height: Floats) -> float:
-        """The largest part of a row's height that a job of it does not have."""
+        """The largest shortfall of a job against its row's height, relative to that height."""
         some = height > MIN_HEIGHT * rows.cap
         return max(0.0, float((1.0 - self.least[some] / height[some]).max(initial=0.0)))
 
@@ -40,7 +40,7 @@ class JobShares(NamedTuple):
 
 
 class _JobRows(NamedTuple):
-    """What the jobs of a row are taken for, and what there is to share."""
+    """The rates, scale and weight that the jobs of each row are assumed to have, and the capacities."""
 
     job_type: Ints1  # (rows,) row of the tables of job types
     type_rate: Floats2  # (job types, slots) steps/s
@@ -68,14 +68,14 @@ def measure(jobs: FillJobs, single: JobShares, weight: Floats) -> FillCertificat
 @kernel("Tuple((f8[::1], f8[::1], f8, b1))(JobShares, _JobRows)")
 def _measure(jobs: JobShares, rows: _JobRows) -> tuple[Floats, Floats, float, bool]:
     """The fields of a ``FillCertificate``."""
-    of, share, rate, scale, weight = jobs
+    row_of, share, rate, scale, weight = jobs
     job_type, unit_rate, capacity = rows.job_type, rows.unit_rate, rows.capacity
     least, total = np.full(len(job_type), np.inf), np.zeros(len(job_type))
     used = np.zeros(len(capacity))
     use = 0.0
     jobs_alike = True
-    for i in range(len(of)):
-        row = of[i]
+    for i in range(len(row_of)):
+        row = row_of[i]
         c = job_type[row]
         jobs_alike = jobs_alike and scale[i] == rows.type_scale[c] and weight[i] == rows.weight[row]
         got = 0.0

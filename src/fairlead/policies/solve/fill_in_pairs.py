@@ -12,13 +12,12 @@ from fairlead.policies.solve.program import ExtraColumns, Program, ProgramSoluti
 from fairlead.policies.solve.share_problem import ShareProblem
 from fairlead.policies.solve.water_filling import LevelCut
 
-TOLERANCE = 1e-9  # part of the heights that the second phase may give up
+TOLERANCE = 1e-9  # relative; what the second phase may lose of the heights
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairCut:
-    """The cut: what the rates of all jobs are worth, at most the price of all devices and of all jobs'
-    time."""
+    """The cut: the value of all jobs' rates <= price of all devices and of all jobs' time."""
 
     worth: Floats  # (rows,) of one height of all jobs of the row
     count: Floats  # (rows,)

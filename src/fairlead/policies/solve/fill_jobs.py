@@ -1,4 +1,4 @@
-"""The jobs of water filling's rows: job types, needs in proportion to heights, and devices."""
+"""The jobs of water filling's rows: job types, demands in proportion to heights, and devices."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from fairlead.policies.solve.breakpoints import JobTypeRates
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FillJobs:
-    """What the jobs of the rows are, and what there is to share."""
+    """The jobs of each row, all alike, and the devices that they share."""
 
     job_types: JobTypeRates
     job_type: Ints  # (rows,) row of job types

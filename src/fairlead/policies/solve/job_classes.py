@@ -20,12 +20,12 @@ class JobClasses:
 
     id: Ints  # (classes,)
     count: Floats  # (classes,) jobs
-    first: Ints  # (classes,) position of one job of each class
+    representative: Ints  # (classes,) position of one job of each class
     of: Ints  # (jobs,) row of each job's class
 
 
 def group(job_class: Ints) -> JobClasses:
-    """The classes of jobs, in time linear in the jobs where ids are dense."""
+    """Group jobs by class id, (jobs,), in time linear in the jobs where ids are dense."""
     n = len(job_class)
     if n and job_class.min() >= 0 and job_class.max() < _DENSE * n + 1024:
         tally = np.bincount(job_class)
@@ -35,6 +35,6 @@ def group(job_class: Ints) -> JobClasses:
         of, count = row[job_class], tally[ids]
     else:
         ids, of, count = np.unique(job_class, return_inverse=True, return_counts=True)
-    first = np.empty(len(ids), np.int64)
-    first[of] = np.arange(n)  # of several jobs, any: they are alike
-    return JobClasses(ids, count.astype(np.float64), first, of)
+    representative = np.empty(len(ids), np.int64)
+    representative[of] = np.arange(n)  # any job of a class: they are alike
+    return JobClasses(ids, count.astype(np.float64), representative, of)

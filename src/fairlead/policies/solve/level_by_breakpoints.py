@@ -69,21 +69,21 @@ def level_by_breakpoints(
             np.repeat(value, job_types.breakpoints.shape[1]),
             np.zeros(len(problem.accelerator_of_slot)),
         )
-        solution = largest_ratio(program, solution, more)
+        solution = best_at_least_excess(program, solution, more)
         iterations += solution.iterations
-    breakpoint_of = solution.per_job(program.problem).reshape(*job_types.breakpoints.shape, -1)
-    share = np.empty((len(steps), breakpoint_of.shape[2]))
-    _expand(*jobs, job_types.breakpoints, level, breakpoint_of, share)
+    breakpoint_share = solution.per_job(program.problem).reshape(*job_types.breakpoints.shape, -1)
+    share = np.empty((len(steps), breakpoint_share.shape[2]))
+    _expand(*jobs, job_types.breakpoints, level, breakpoint_share, share)
     return LevelShares(
         level=level, share=share, price=price, iterations=iterations, warm=end.warm, basis=basis
     )
 
 
-def largest_ratio(
+def best_at_least_excess(
     program: Program, least: ProgramSolution, measure: LinearObjective
 ) -> ProgramSolution:
-    """The largest measure at the least excess, which is the program's first further column. Rounding may
-    leave nothing exactly there: then a little more of it, or ``least`` itself."""
+    """The solution with the largest measure among those with the least excess, the program's first extra
+    column. Where rounding leaves none, the excess may be larger by ``TOLERANCE``; failing that, ``least``."""
     excess = max(float(least.columns[0]), 0.0)
     for allowance in (0.0, TOLERANCE):
         program.bound(0, -1.0, excess + allowance)
@@ -147,8 +147,8 @@ class _LevelRoot:
         raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
 
     def _slope_of_cost(self, solution: ProgramSolution, slope: Floats) -> float:
-        """How fast what all jobs need costs less as the level rises, at the answer's prices. slope: (job
-        types, breakpoints) of the jobs that need each rate."""
+        """The derivative, by the level, of the cost of all requirements at the solution's prices. slope: (job
+        types, breakpoints) that of the number of jobs that need each rate."""
         job_types = self.job_types
         price = solution.device_price[self.problem.accelerator_of_slot]
         cost = breakpoint_cost(job_types.rate, job_types.scale, job_types.breakpoints, price)
@@ -161,7 +161,7 @@ class _LevelRoot:
 def _breakpoint_weights(
     job_type: Ints, steps: Floats, age: Floats, isolated: Floats, breakpoints: Floats, level: float
 ) -> tuple[Floats, Floats]:
-    """(job types, breakpoints) jobs that need exactly this rate, and how fast that changes with the level."""
+    """(job types, breakpoints) jobs that need exactly this rate, and its derivative by the level."""
     demand, slope = np.zeros_like(breakpoints), np.zeros_like(breakpoints)
     for i in range(len(job_type)):
         if steps[i] <= 0:
@@ -191,11 +191,11 @@ def _expand(
     isolated: Floats,
     breakpoints: Floats,
     level: float,
-    breakpoint_of: Floats,
+    breakpoint_share: Floats,
     share: Floats,
 ) -> None:
-    """Fill in (jobs, slots) shares from (job types, breakpoints, slots): a job has those of its two
-    neighbours, weighted."""
+    """Fill in (jobs, slots) shares from (job types, breakpoints, slots): a job's are interpolated between
+    the breakpoints on either side of its rate."""
     for i in range(len(job_type)):
         if steps[i] <= 0:
             share[i] = 0.0
@@ -206,13 +206,16 @@ def _expand(
         low = breakpoints[c, k - 1]
         part = (rate - low) / (breakpoints[c, k] - low)
         for j in range(share.shape[1]):
-            share[i, j] = part * breakpoint_of[c, k, j] + (1.0 - part) * breakpoint_of[c, k - 1, j]
+            share[i, j] = (
+                part * breakpoint_share[c, k, j] + (1.0 - part) * breakpoint_share[c, k - 1, j]
+            )
 
 
 def _program(
     problem: ParametricDemand, job_types: LevelJobTypes, count: Floats, basis: tuple[bytes, ...]
 ) -> Program:
-    """min lambda. Classes are the jobs that need exactly one of their job type's rates."""
+    """The program: min lambda. Its classes are pairs of job type and breakpoint; count: (job types times
+    breakpoints,) jobs that need exactly that rate."""
     shape = job_types.breakpoints.shape
     rows = np.arange(shape[0]).repeat(shape[1])
     ids = job_types.id[rows] * shape[1] + np.tile(np.arange(shape[1]), shape[0])

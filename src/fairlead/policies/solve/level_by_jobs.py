@@ -18,9 +18,10 @@ _INTERIOR_GAP = 1e-8  # relative gap that the interior point is asked for; it st
 def level_by_jobs(
     problem: ParametricDemand, job_types: LevelJobTypes, steps: Floats, floor: float
 ) -> LevelShares:
-    """Newton's method on z, the largest part of all requirements that can be met at once, a max-min
-    problem per step. Where all jobs of a job type have the same requirement, by job types."""
-    row, count = _rows(problem, job_types, steps)
+    """Newton's method on z, the largest part of all requirements that can be met at once, with one
+    max-min problem per step. Where all jobs of a job type have the same requirement, the problem has one
+    row per job type, else one per job."""
+    row, count = _representatives(problem, job_types, steps)
     there = problem.capacity > 0
     types = (np.cumsum(there) - 1)[problem.accelerator_of_slot]
     usable = there[problem.accelerator_of_slot]
@@ -68,16 +69,16 @@ def level_by_jobs(
     return LevelShares(level=max(level, floor), share=share, price=full, iterations=iterations)
 
 
-def _rows(
+def _representatives(
     problem: ParametricDemand, job_types: LevelJobTypes, steps: Floats
 ) -> tuple[Ints, Floats]:
-    """Positions of jobs that stand for others, and how many each stands for."""
-    first = np.empty(len(job_types.id), np.int64)
-    first[job_types.of] = np.arange(len(steps))
-    alike = first[job_types.of]
+    """(rows,) positions of the jobs that enter the program, and (rows,) how many jobs each represents."""
+    representative = np.empty(len(job_types.id), np.int64)
+    representative[job_types.of] = np.arange(len(steps))
+    alike = representative[job_types.of]
     for requirement in (steps, problem.age, problem.isolated):
         if not np.array_equal(requirement, requirement[alike]):
             row = np.flatnonzero(steps)
             return row, np.ones(len(row))
-    row = first[steps[first] > 0]
+    row = representative[steps[representative] > 0]
     return row, job_types.count[job_types.of[row]]

@@ -23,7 +23,7 @@ def _cost_of_all(
     cost: Floats,
     level: float,
 ) -> tuple[float, float]:
-    """What all requirements cost at a level, and how fast that changes with the level."""
+    """The cost of all requirements at a level, and its derivative by the level."""
     total = 0.0
     slope = 0.0
     for i in range(len(job_type)):
@@ -44,7 +44,7 @@ def _cost_of_all(
 @kernel(
     "Tuple((f8, f8))(f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[::1], i8[::1], i8[::1], f8[::1])",
 )
-def _measured(
+def _level_and_use(
     share: Floats,
     rate: Floats,
     steps: Floats,
@@ -54,7 +54,7 @@ def _measured(
     accelerator_of_slot: Ints,
     capacity: Floats,
 ) -> tuple[float, float]:
-    """The level that shares reach, and the largest use of a job's time or a type's devices."""
+    """The level that shares reach, and the largest part in use of a job's time or of a type's devices."""
     used = np.zeros(len(capacity))
     busiest = 0.0
     level = 0.0
@@ -79,21 +79,24 @@ def _measured(
 def certified_level(
     problem: ParametricDemand, job_types: LevelJobTypes, steps: Floats, found: LevelShares
 ) -> tuple[Floats, float, float, float]:
-    """(shares made feasible, their level, a bound on it, violation)."""
-    args = (steps, problem.age, problem.isolated)
-    also = (problem.scale, problem.accelerator_of_slot, problem.capacity)
+    """Return (jobs, slots) shares scaled down to be feasible, their level, a bound that no shares can beat,
+    and by how much the given shares were infeasible, relative to the right-hand side."""
+    requirements = (steps, problem.age, problem.isolated)
+    devices = (problem.scale, problem.accelerator_of_slot, problem.capacity)
     share, rate = found.share, np.ascontiguousarray(problem.rate)
-    level, use = _measured(share, rate, *args, *also)
+    level, use = _level_and_use(share, rate, *requirements, *devices)
     if use > 1:
         share = share / use
-        level, use = _measured(share, rate, *args, *also)
+        level, use = _level_and_use(share, rate, *requirements, *devices)
     cost = breakpoint_cost(
         job_types.rate,
         job_types.scale,
         job_types.breakpoints,
         found.price[problem.accelerator_of_slot],
     )
-    total, slope = _cost_of_all(job_types.of, *args, job_types.breakpoints, cost, found.level)
+    total, slope = _cost_of_all(
+        job_types.of, *requirements, job_types.breakpoints, cost, found.level
+    )
     budget = float(found.price @ problem.capacity)
     bound = found.level + (total - budget) / -slope if slope < 0 else 0.0
     return share, level, bound, max(0.0, use - 1.0)

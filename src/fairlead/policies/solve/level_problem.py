@@ -62,9 +62,9 @@ class LevelShares:
 def level_job_types(problem: ParametricDemand) -> LevelJobTypes:
     """The job types of a problem's jobs. Types without devices cannot be run on."""
     classes = group(problem.job_type)
-    rate = problem.rate[classes.first]
+    rate = problem.rate[classes.representative]
     rate = np.where((problem.capacity > 0)[problem.accelerator_of_slot], rate, 0.0)
-    scale = problem.scale[classes.first].astype(np.float64)
+    scale = problem.scale[classes.representative].astype(np.float64)
     return LevelJobTypes(
         id=classes.id,
         of=classes.of,

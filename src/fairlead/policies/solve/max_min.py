@@ -71,13 +71,13 @@ class MaxMin:
     @cached_property
     def class_worth(self) -> Floats:
         """(classes, slots) a_ij of a job of each class; 0 where it cannot run."""
-        first = self.classes.first
+        first = self.classes.representative
         return self.rate[first] * self.worth[first, None] * self.usable
 
     @cached_property
     def class_devices(self) -> Floats:
         """(classes,) devices of all jobs of a class."""
-        return self.classes.count * self.scale[self.classes.first]
+        return self.classes.count * self.scale[self.classes.representative]
 
     @cached_property
     def load(self) -> float:
@@ -116,7 +116,7 @@ def analytic_centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
     classes = MaxMinClasses(
         worth=np.ascontiguousarray(problem.class_worth),
         class_size=problem.classes.count,
-        scale=problem.scale[problem.classes.first],
+        scale=problem.scale[problem.classes.representative],
         accelerator_of_slot=problem.accelerator_of_slot,
         capacity=problem.capacity,
     )
@@ -232,9 +232,9 @@ def _program(problem: MaxMin) -> LinearProgram:
 def _raise_total_gain(model: HighsModel, first: Optimum, problem: MaxMin) -> Floats:
     """(classes, slots) shares of a job of each class, from the second phase."""
     classes = problem.classes
-    weight = problem.gain[classes.first] * classes.count / len(problem.gain)
+    weight = problem.gain[classes.representative] * classes.count / len(problem.gain)
     cost = np.zeros(problem.class_worth.size + 1)
-    cost[:-1] = (problem.rate[classes.first] * weight[:, None]).ravel()
+    cost[:-1] = (problem.rate[classes.representative] * weight[:, None]).ravel()
     model.bound(len(cost) - 1, first.objective * (1.0 - TOLERANCE), INFINITY)
     best = model.maximise(cost).value[:-1].reshape(problem.class_worth.shape)
     return np.maximum(best, 0.0) * problem.load

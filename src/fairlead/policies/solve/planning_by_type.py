@@ -1,15 +1,15 @@
-"""The planning problem where accelerators differ: rounds per job and type.
+"""The planning problem where accelerator types differ in speed: rounds per job and type.
 
-A job's progress is the sum over types of rounds times speed, and its welfare a concave function of that:
+A job's progress is the sum over types of rounds times speed, its welfare a concave function of that:
 
-    maximise   sum_j utility_j(p_j)  -  penalty * max_j remaining_j(p_j),   p_j = sum_k speed_jk s_jk
+    maximise   sum_j utility_j(p_j)  -  penalty * M,   M = max_j remaining_j(p_j),   p_j = sum_k speed_jk s_jk
     such that  sum_k s_jk <= F,   sum_j scale_j s_jk <= F * devices_k,   p_j >= at_least_j
 
-Without whole numbers that is a linear program (what remains must be convex in the progress, too), whose
-optimum is the bound. It has few fractions that matter: whole parts are kept, and single rounds are then
-added, moved and exchanged as long as that gains, for some values that the most remaining may take. At
-the end, jobs go to one of their types where they lose no progress by it. The answer is not proven to be
-the best, and the bound says how far from it it may be (benchmarks/window.py prints the gap).
+Without the integrality of s this is a linear program (``remaining`` must be convex in the progress), whose
+optimum is the bound. Few values of its solution are fractional. They are rounded, and a local search adds,
+moves and exchanges single rounds as long as that gains, for several limits on M. At the end, each job goes
+to a single type where it loses no progress by it. The result is not proven optimal; the bound says how far
+from the optimum it can be (benchmarks/window.py prints the gap).
 """
 
 from dataclasses import dataclass
@@ -32,22 +32,15 @@ from fairlead.policies.solve.planning_problem import (
     objective_of,
 )
 
-_SLOPE_TOLERANCE = 1e-9  # relative difference between slopes that are one
-_SLACKS = (
-    0.0,
-    0.01,
-    0.03,
-    0.1,
-    0.3,
-    1.0,
-)  # of a round, that whole rounds may end after the relaxation
-_BOUND_TOLERANCE = 1e-5  # of the bound: so near, an answer will do
-_INTEGRALITY_TOLERANCE = 1e-7  # of a round: a fraction that is rounding
+_SLOPE_TOLERANCE = 1e-9  # relative difference below which slopes count as equal
+_SLACKS = 0.0, 0.01, 0.03, 0.1, 0.3, 1.0  # rounds by which M may exceed that of the relaxation
+_BOUND_TOLERANCE = 1e-5  # relative gap at which the search stops
+_INTEGRALITY_TOLERANCE = 1e-7  # rounds; a fraction below is the solver's rounding
 
 
 def solve_types(problem: PlanningProblem) -> RoundCounts:
-    """Counts (jobs, types), near the optimum: see the bound. Lower bounds that only just fit may be
-    reported as infeasible."""
+    """Return counts (jobs, types) near the optimum, with a bound on it. Values of ``at_least`` that only just
+    fit may be reported as infeasible. SolveError where the relaxation cannot be solved for another reason."""
     jobs, types = len(problem.scale), len(problem.devices)
     if not jobs:
         return RoundCounts(
@@ -59,17 +52,17 @@ def solve_types(problem: PlanningProblem) -> RoundCounts:
         )
     relaxed = _Relaxed.of(problem)
     try:
-        bound, rounds, most = relaxed.solve()
+        bound, rounds, max_remaining = relaxed.solve()
     except SolveError:
         if problem.at_least.any():
             return infeasible(jobs, types)
         raise
     counts, objective = np.zeros((jobs, types), np.int64), -np.inf
     starts = (_rounded(problem, rounds), np.floor(rounds + _INTEGRALITY_TOLERANCE).astype(np.int64))
-    for start, part in product(starts, _SLACKS):
-        some, value = _searched(problem, start, most + part * _round_s(problem))
+    for start, slack in product(starts, _SLACKS):
+        candidate, value = _improved(problem, start, max_remaining + slack * _round_s(problem))
         if value > objective:
-            counts, objective = some, value
+            counts, objective = candidate, value
         if objective >= bound - _BOUND_TOLERANCE * max(1.0, abs(bound)):
             break
     if objective == -np.inf:
@@ -79,18 +72,20 @@ def solve_types(problem: PlanningProblem) -> RoundCounts:
     )
 
 
-def _searched(problem: PlanningProblem, start: Ints, limit: float) -> tuple[Ints, float]:
-    """Better counts, if possible with no more than the limit remaining of any job, and their objective:
-    -inf if somebody has less than ``at_least``."""
+def _improved(problem: PlanningProblem, start: Ints, limit: float) -> tuple[Ints, float]:
+    """Counts after local search, which aims at ``remaining`` <= limit for every job, and their objective:
+    -inf where a job has less than ``at_least``."""
     speed = speed_of(problem)
     demand = np.maximum(problem.at_least, _progress_at(problem.remaining, limit))
-    stake = float(np.ptp(problem.utility)) + problem.penalty * float(np.ptp(problem.remaining))
+    objective_range = float(np.ptp(problem.utility)) + problem.penalty * float(
+        np.ptp(problem.remaining)
+    )
     counts = local_search(
         SearchJobs(
             speed=speed,
             utility=np.ascontiguousarray(problem.utility),
             demand=np.minimum(demand, _max_progress(problem)),
-            shortfall_price=1e3 * (stake + 1.0),
+            shortfall_price=1e3 * (objective_range + 1.0),
             scale=problem.scale,
             rounds=problem.rounds,
         ),
@@ -104,24 +99,26 @@ def _searched(problem: PlanningProblem, start: Ints, limit: float) -> tuple[Ints
 
 
 def _rounded(problem: PlanningProblem, rounds: Floats) -> Ints:
-    """Whole parts, and then the largest fractions up, while devices and time are left."""
+    """Counts (jobs, types): rounds rounded down, then up from the largest fraction on, while devices and
+    rounds are left."""
     counts = np.floor(rounds + _INTEGRALITY_TOLERANCE).astype(np.int64)
-    part = rounds - counts
+    fraction = rounds - counts
     free = problem.devices * problem.rounds - problem.scale @ counts
-    time = problem.rounds - counts.sum(axis=1)
-    order = np.argsort(-part, axis=None, kind="stable")[
-        : np.count_nonzero(part > _INTEGRALITY_TOLERANCE)
+    rounds_left = problem.rounds - counts.sum(axis=1)
+    order = np.argsort(-fraction, axis=None, kind="stable")[
+        : np.count_nonzero(fraction > _INTEGRALITY_TOLERANCE)
     ]
-    for job, accelerator in np.column_stack(np.unravel_index(order, part.shape)).tolist():
-        if problem.scale[job] <= free[accelerator] and time[job] > 0:
+    for job, accelerator in np.column_stack(np.unravel_index(order, fraction.shape)).tolist():
+        if problem.scale[job] <= free[accelerator] and rounds_left[job] > 0:
             counts[job, accelerator] += 1
             free[accelerator] -= problem.scale[job]
-            time[job] -= 1
+            rounds_left[job] -= 1
     return counts
 
 
 def _progress_at(remaining: Floats, limit: float) -> Floats:
-    """(jobs,): the progress at which no more than the limit remains, or that at the end."""
+    """(jobs,) the least progress at which ``remaining`` <= limit, interpolated; where there is none, the
+    largest."""
     last = remaining.shape[1] - 1
     above = (remaining > limit).sum(axis=1)
     after = np.minimum(above, last)
@@ -134,26 +131,26 @@ def _progress_at(remaining: Floats, limit: float) -> Floats:
 
 
 def _round_s(problem: PlanningProblem) -> float:
-    """The most that a round can take off what remains."""
+    """The most seconds that one round of progress takes off ``remaining`` of any job."""
     return float(-np.diff(problem.remaining, axis=1).min())
 
 
 def _max_progress(problem: PlanningProblem) -> Floats:
-    """(jobs,): the progress of a job that runs in every round where it is fastest."""
+    """(jobs,) the progress of a job that runs in every round on its fastest type."""
     most: Floats = speed_of(problem).max(axis=1) * problem.rounds
     return most
 
 
 def speed_of(problem: PlanningProblem) -> Floats:
-    """(jobs, types) of the fastest type's; 0 where a job cannot run, also for want of devices."""
+    """(jobs, types) speed relative to the job's fastest type; 0 where it cannot run, or does not fit."""
     fits = problem.scale[:, None] <= problem.devices
     return np.where(fits, 1.0 if problem.speed is None else problem.speed, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Relaxed:
-    """The linear program. Columns: rounds per job and type where it can run, welfare per job and
-    stretch of constant slope, M; rows: progress, time, remaining, capacity."""
+    """The linear relaxation. Columns: rounds, per job and type where it can run; progress, per job and linear
+    piece of its utility; M. Rows: progress and time, per job; supporting lines of ``remaining``; capacity."""
 
     problem: PlanningProblem
     job: Ints  # (columns,) of the rounds
@@ -167,7 +164,7 @@ class _Relaxed:
         return cls(problem, job, accelerator, speed[job, accelerator])
 
     def solve(self) -> tuple[float, Floats, float]:
-        """The optimum, and the rounds (jobs, types) and M there."""
+        """Return the optimal objective, and the rounds (jobs, types) and M that reach it."""
         p = self.problem
         jobs, types, n = len(p.scale), len(p.devices), len(self.job)
         owner, width, slope = rising_pieces(p.utility)
@@ -228,8 +225,8 @@ class _Relaxed:
         )
 
     def _lines(self) -> tuple[Ints, Floats, Floats, float]:
-        """Lines below what remains, M >= height + tangent * progress, of the job of each, where they are
-        above what nobody can go below; and the latter."""
+        """The supporting lines M >= height + tangent * progress: (lines,) job, tangent and height, without
+        those below the floor; and the floor, the least M that any counts can reach."""
         p = self.problem
         at = np.minimum(_max_progress(p), float(p.rounds))
         rows = np.arange(len(at))
@@ -242,7 +239,7 @@ class _Relaxed:
 
 
 def rising_pieces(utility: Floats) -> tuple[Ints, Floats, Floats]:
-    """(job, width in columns, slope) of the pieces of each row that rise and are straight, in order."""
+    """(pieces,) job, width in rounds and slope of the rising linear pieces of each row, in order."""
     step = np.minimum.accumulate(np.maximum(np.diff(utility, axis=1), 0.0), axis=1)
     job, start = np.nonzero(_slope_changes(step))
     end = np.where(np.append(job[1:], -1) == job, np.append(start[1:], 0), step.shape[1])
@@ -252,7 +249,7 @@ def rising_pieces(utility: Floats) -> tuple[Ints, Floats, Floats]:
 
 
 def _slope_changes(step: Floats) -> Bools:
-    """Where a row's step is another than the one before; the first is."""
+    """(rows, columns) whether a step differs from the one before it in its row; True in the first column."""
     turns = np.ones(step.shape, np.bool_)
     turns[:, 1:] = np.abs(np.diff(step, axis=1)) > _SLOPE_TOLERANCE * np.abs(step[:, :-1])
     return turns
@@ -269,7 +266,7 @@ def _by_columns(
     column: Ints,
     entry: Floats,
 ) -> LinearProgram:
-    """A program of entries in any order, which are sorted into columns. row, column, entry: (entries,)."""
+    """The program in compressed columns. row, column, entry: (entries,) of the matrix, in any order."""
     order = np.argsort(column, kind="stable")
     start = np.zeros(len(cost) + 1, np.int32)
     np.cumsum(np.bincount(column, minlength=len(cost)), out=start[1:])

@@ -35,14 +35,14 @@ class ShareProblem:
         None = ``job_class``; space_sharing: whether jobs may run in pairs; rate: (jobs, slots) in place of
         the snapshot's, 0 where it cannot run. Types without devices cannot be run on."""
         classes = group(snapshot.job_class if key is None else key)
-        solo_rate = (snapshot.solo_rate if rate is None else rate)[classes.first]
+        solo_rate = (snapshot.solo_rate if rate is None else rate)[classes.representative]
         return ShareProblem(
             classes=classes,
-            scale=snapshot.job_scale[classes.first].astype(np.float64),
+            scale=snapshot.job_scale[classes.representative].astype(np.float64),
             rate=np.where((snapshot.capacity > 0)[snapshot.accelerator_of_slot], solo_rate, 0.0),
             accelerator_of_slot=snapshot.accelerator_of_slot,
             capacity=snapshot.capacity,
-            job_type=snapshot.job_type[classes.first],
+            job_type=snapshot.job_type[classes.representative],
             colocated_rate=snapshot.colocated_rate if space_sharing else None,
         )
 

@@ -1,13 +1,13 @@
 """Fair levels for jobs that may run in pairs: max-min shares, and one level for all requirements.
 
 The programs of ``fairlead.policies.solve.max_min`` and ``fairlead.policies.solve.parametric_level``
-over the configurations
-of ``fairlead.policies.solve.program``. A job's price of time u, value per step v and the price p of each
+over the configurations of
+``fairlead.policies.solve.program``. A job's price of time u, value per step v and the price p of each
 type's devices prove a bound when no configuration, alone or in a pair, earns more than it costs:
 
     v_c rate + v_d rate' <= s p + u_c + u_d         each pair of classes c, d on each slot type
 
-which ``proven_time_price`` makes sure of by raising u, whatever the solver's tolerance.
+``proven_time_price`` raises u until this holds exactly, whatever the solver's tolerance.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from fairlead.errors import SolveError
 from fairlead.model.arrays import Floats
 from fairlead.policies.solve.candidate_pairs import proven_time_price
 from fairlead.policies.solve.configurations import LinearObjective
-from fairlead.policies.solve.level_by_breakpoints import largest_ratio
+from fairlead.policies.solve.level_by_breakpoints import best_at_least_excess
 from fairlead.policies.solve.level_problem import (
     REQUIREMENT_TOLERANCE,
     STALL_TOLERANCE,
@@ -61,7 +61,7 @@ def max_min(
         column=np.zeros(len(counted), np.int64), row=counted, value=-1.0 / (worth[counted] * level_scale),
     )  # fmt: skip
     program = Program(problem=problem, throughput=True, columns=columns, previous=previous).load()
-    first = program.maximise(_nothing(problem))
+    first = program.maximise(_zero_objective(problem))
     level = first.objective / level_scale
     bound = max_min_bound(
         problem, worth, first.throughput_price, first.time_price, first.device_price
@@ -83,8 +83,10 @@ def max_min(
 def max_min_bound(
     problem: ShareProblem, worth: Floats, value: Floats, time_price: Floats, device_price: Floats
 ) -> float:
-    """A bound of ``max_min``'s level that prices prove: (classes,) per step/s and per unit of a job's time,
-    (types,) per device. 0 where they value no job's steps."""
+    """A bound on the level of ``max_min``, proven by prices; 0 where they value no job's steps.
+
+    value: (classes,) per step/s; time_price: (classes,) per unit of a job's time; device_price: (types,).
+    """
     counted, count = problem.can_run & (worth > 0), problem.classes.count
     weight = float((count[counted] * value[counted] / worth[counted]).sum())
     if weight <= 0:
@@ -111,7 +113,9 @@ def min_level(
     """
     counted = problem.can_run & (steps > 0)
     if not counted.any():
-        nothing = Program(problem=problem, previous=previous).load().maximise(_nothing(problem))
+        nothing = (
+            Program(problem=problem, previous=previous).load().maximise(_zero_objective(problem))
+        )
         return LevelSolution(level=0.0, bound=0.0, solution=nothing, iterations=0, basis=())
     level = floor = float(((age + steps / problem.best) / isolated)[counted].max())
     basis, iterations = previous, 0
@@ -119,7 +123,7 @@ def min_level(
         left_s = np.where(counted, level * isolated - age, 1.0)
         demand = np.where(counted, np.minimum(steps / left_s, problem.best), 0.0)
         program = _scaled(problem, demand, basis)
-        solution = program.maximise(_nothing(problem))
+        solution = program.maximise(_zero_objective(problem))
         basis, iterations = solution.basis, iterations + solution.iterations
         excess = float(solution.columns[0])
         value = solution.throughput_price * problem.classes.count
@@ -132,7 +136,7 @@ def min_level(
         raise SolveError(f"the level was not met after {STEPS} steps of Newton's method")
     bound = max(floor, _level_bound(problem, solution, demand, level, falls))
     program.pair_penalty = pair_penalty
-    last = largest_ratio(
+    last = best_at_least_excess(
         program, solution, LinearObjective(gain, np.zeros(len(problem.accelerator_of_slot)))
     )
     return LevelSolution(
@@ -144,12 +148,14 @@ def min_level(
     )
 
 
-def _nothing(problem: ShareProblem) -> LinearObjective:
+def _zero_objective(problem: ShareProblem) -> LinearObjective:
+    """The objective that is 0 for all shares: only extra columns count."""
     return LinearObjective(np.zeros(len(problem.scale)), np.zeros(len(problem.accelerator_of_slot)))
 
 
 def _scaled(problem: ShareProblem, demand: Floats, basis: tuple[bytes, ...]) -> Program:
-    """max 1 - lambda with every need met on lambda times the capacities."""
+    """The program: max 1 - lambda, with every demand met on lambda times the capacities. demand: (classes,)
+    steps/s of a job."""
     types = np.arange(len(problem.capacity))
     program = Program(problem=problem, throughput=True, demand=demand, previous=basis)
     program.columns = ExtraColumns(
@@ -162,7 +168,8 @@ def _scaled(problem: ShareProblem, demand: Floats, basis: tuple[bytes, ...]) -> 
 def _level_bound(
     problem: ShareProblem, solution: ProgramSolution, demand: Floats, level: float, falls: float
 ) -> float:
-    """No level below this can be met: the tangent of what all needs cost at the answer's prices."""
+    """A bound below which no level can be met: where the tangent of the cost of all demands, at the
+    solution's prices, reaches the price of all devices. falls: slope of that tangent; 0.0 unless < 0."""
     if not falls < 0:
         return 0.0
     value, price = solution.throughput_price, solution.device_price

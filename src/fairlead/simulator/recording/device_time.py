@@ -15,7 +15,7 @@ class DeviceTime:
         self.capacity_s: Floats = np.zeros(len(cluster.slots))  # that there were
         self.busy_s: Floats = np.zeros(len(cluster.slots))  # in use
         self.charged_s: Floats = np.zeros(len(cluster.slots))  # the same by Gavel's definition
-        self.spread_s: Floats = np.zeros(len(cluster.slots))  # of jobs that were spread
+        self.spread_s: Floats = np.zeros(len(cluster.slots))  # of jobs that were scattered
         self._cluster = cluster
         self._from_s: float | None = None
 

@@ -37,7 +37,7 @@ class FluidRecorder(Recorder):
         self._used: Floats = np.zeros(len(self.cluster.slots))  # (types,) devices in use
         self._scattered: Floats = np.zeros(
             len(self.cluster.slots)
-        )  # of these, by jobs that are spread
+        )  # of these, by jobs that are scattered
 
     def event(self, event: Event) -> None:
         """Take note of an event."""

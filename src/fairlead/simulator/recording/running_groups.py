@@ -46,7 +46,7 @@ class RoundUse(NamedTuple):
 
     busy: Floats  # (slots,) device-seconds in use
     lost_s: float  # device-seconds that went into starting, and of units whose work does not count
-    spread_s: float  # device-seconds of units on more servers than needed
+    spread_s: float  # device-seconds of job groups on more servers than needed
 
 
 class RunningGroups:

@@ -33,7 +33,7 @@ COLUMNS = (*NEEDED, "source")
 COLOCATED = "beside"  # the column, if there is one, with the family that shares the devices
 BUILTIN = "builtin"
 GAVEL = "builtin:gavel"  # of the catalogue, what Gavel's release measured
-SCATTERED_SUFFIX = "_unconsolidated"  # how Gavel marks the table of a spread slot type
+SCATTERED_SUFFIX = "_unconsolidated"  # how Gavel marks the table of a scattered slot type
 NOISE = 1.1  # what a measured rate beside another may be above the one alone
 NO_PARTNER = "null"  # Gavel's key for the rate without a partner
 

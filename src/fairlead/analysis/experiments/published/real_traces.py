@@ -152,11 +152,11 @@ def prepared(
 
 
 def todays(catalogue: Throughputs, cluster: Cluster) -> Throughputs:
-    """The catalogue's kinds with rates on at least two of the cluster's types, so that types differ."""
+    """The catalogue's job types with rates on at least two of the cluster's types, so that types differ."""
     here = catalogue.columns(cluster.slots)
     usable = np.flatnonzero((here.rate > 0).sum(axis=1) >= 2)
-    kinds = tuple(here.job_types[k] for k in usable.tolist())
-    return Throughputs(here.slots, kinds, here.rate[usable], origin="built-in catalogue")
+    job_types = tuple(here.job_types[k] for k in usable.tolist())
+    return Throughputs(here.slots, job_types, here.rate[usable], origin="built-in catalogue")
 
 
 def _read(
@@ -208,22 +208,22 @@ def with_families(
     rng = np.random.default_rng(seed)
     last: dict[
         tuple[str, int], tuple[float, int]
-    ] = {}  # of a tenant and size: when, and which kind
+    ] = {}  # of a tenant and size: when, and which job type
     made = []
     for one in arrivals:
         job = one.job
         key = (job.tenant, job.scale_factor)
-        before_s, kind = last.get(key, (-np.inf, -1))
+        before_s, job_type = last.get(key, (-np.inf, -1))
         if one.time_s - before_s > SWEEP_S:
-            kinds = families[job.scale_factor]
-            kind = kinds[int(rng.integers(len(kinds)))]
-        last[key] = (one.time_s, kind)
+            candidates = families[job.scale_factor]
+            job_type = candidates[int(rng.integers(len(candidates)))]
+        last[key] = (one.time_s, job_type)
         duration_s = job.duration_s
         assert duration_s is not None
-        family = rates.job_types[kind].name
+        family = rates.job_types[job_type].name
         made.append(
             replace(
-                one, job=replace(job, family=family, total_steps=duration_s * float(mean[kind]))
+                one, job=replace(job, family=family, total_steps=duration_s * float(mean[job_type]))
             )
         )
     return made
