@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from fairlead.cli.announcements import announce
 from fairlead.cli.inside_job import InsideJob
 from fairlead.cli.option_records import takes_records
 from fairlead.cluster.agent.agent import Agent
@@ -153,7 +154,7 @@ def agent(options: NodeOptions) -> None:
     chosen = _agent_options(options)
     check_outside_jobs("agent", options.inside_job)
     log_with_times(logging.INFO)
-    print(_description(chosen.node, chosen.devices), flush=True)
+    announce(_description(chosen.node, chosen.devices))
     try:
         asyncio.run(Agent(chosen).run())
     except RefusedError as problem:

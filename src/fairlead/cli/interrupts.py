@@ -17,6 +17,7 @@ else:
     import _signal as signal  # what signal makes enums of: those take longer than all else until here
 
 CODE = 128 + signal.SIGINT  # exit code of what was interrupted
+_lost = False  # see take_lost
 RESEND_INTERVAL_S = 0.02  # until an interrupt that was lost in a callback comes again
 
 
@@ -45,11 +46,20 @@ def _end(_number: int, _frame: "FrameType | None") -> None:
     os._exit(CODE)  # whatever is being imported: no exception to be caught, or to be printed
 
 
+def take_lost() -> bool:
+    """Whether an interrupt has been lost in a callback since this was asked last: it comes again."""
+    global _lost
+    lost, _lost = _lost, False
+    return lost
+
+
 def _bring_back(problem: "Any") -> None:
     """Of exceptions that nobody can catch: an interrupt comes again, where somebody can."""
+    global _lost
     if not issubclass(problem.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(problem)
         return
+    _lost = True
     import threading
 
     main = threading.main_thread().ident  # it may sleep: another thread's signal would not wake it

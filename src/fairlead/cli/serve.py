@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairlead.cli.announcements import announce
 from fairlead.cli.inside_job import InsideJob
 from fairlead.cli.option_records import takes_records
 from fairlead.errors import ConfigError
@@ -211,9 +212,9 @@ def _ready(server: "Server", ready_fd: int | None) -> None:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(file, "w") as text:
             text.write(token + "\n")
-        print(f"token of user {name}: {path}", flush=True)
-    print(f"people and tools: {server.url}", flush=True)
-    print(f"agents: {server.agent_address}", flush=True)
+        announce(f"token of user {name}: {path}")
+    announce(f"people and tools: {server.url}")
+    announce(f"agents: {server.agent_address}")
     if ready_fd is not None:
         ready = ReadyServer(
             url=server.url, agents=server.agent_address, state=str(server.directory)

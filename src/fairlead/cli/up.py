@@ -13,9 +13,12 @@ from typing import Annotated
 
 import typer
 
+from fairlead.cli import interrupts
+from fairlead.cli.announcements import announce
 from fairlead.cli.inside_job import InsideJob
 from fairlead.cluster.agent.devices import parse_devices
 from fairlead.cluster.agent.inside_job import check_outside_jobs
+from fairlead.cluster.end_signals import end_signals, ignore_end_signals
 from fairlead.cluster.local import LocalCluster
 from fairlead.errors import ConfigError, FairleadError
 
@@ -82,7 +85,7 @@ def up(
     nodes = {socket.gethostname(): agent}
     with _running(LocalCluster(directory, nodes, serve, report=_print_reason)) as cluster:
         _print_addresses(cluster)
-        print(f"files: {directory}\nCtrl-C ends it; jobs save first", flush=True)
+        announce(f"files: {directory}\nCtrl-C ends it; jobs save first")
         while not (name := cluster.broken()):
             time.sleep(0.5)
         raise FairleadError(f"{name} ended by itself; see {directory / name}.log")
@@ -137,28 +140,28 @@ def _directory(given: Path | None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _running(cluster: LocalCluster) -> Iterator[LocalCluster]:
-    """Start the cluster, and stop it after the block whatever happens. SIGTERM is like Ctrl-C; another one
-    while the cluster stops is ignored."""
-    signals = (signal.SIGINT, signal.SIGTERM)
+    """Start the cluster, and stop it after the block whatever happens; it is the last thing that this process
+    does. SIGTERM and SIGHUP are like Ctrl-C; further ones while the cluster stops are ignored."""
     interrupted = False
 
     def interrupt(*_: object) -> None:
         nonlocal interrupted
+        lost = interrupts.take_lost()
+        if interrupted and not lost:
+            return  # the first one is on its way to the end of the block, which none may cut short
         interrupted = True
         raise KeyboardInterrupt
 
-    before = [(number, signal.signal(number, interrupt)) for number in signals]
+    for number in end_signals():
+        signal.signal(number, interrupt)
     try:
         cluster.start()
         yield cluster
         if interrupted:  # some code had caught it
             raise KeyboardInterrupt
     finally:
-        for number in signals:
-            signal.signal(number, signal.SIG_IGN)
+        ignore_end_signals()
         cluster.stop()
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 def _print_reason(line: str) -> None:
@@ -166,5 +169,4 @@ def _print_reason(line: str) -> None:
 
 
 def _print_addresses(cluster: LocalCluster) -> None:
-    print(f"page and API: {cluster.url}")
-    print(f"token of user admin: {cluster.token_file}", flush=True)
+    announce(f"page and API: {cluster.url}\ntoken of user admin: {cluster.token_file}")

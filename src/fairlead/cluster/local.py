@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from fairlead.cluster.end_signals import end_signals
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.readiness import ReadyPipe
 from fairlead.errors import ConfigError, FairleadError
@@ -105,7 +107,7 @@ class LocalCluster:
     def _run(
         self, name: str, arguments: Sequence[str], fds: tuple[int, ...] = ()
     ) -> "subprocess.Popen[bytes]":
-        with self._log(name).open("wb") as log:
+        with self._log(name).open("wb") as log, _interrupts_wait() as mask:
             process = self.processes[name] = subprocess.Popen(
                 # Within a job too: it ends with us in any case, and who starts us has been told.
                 (sys.executable, "-m", "fairlead", *arguments, "--inside-job"),
@@ -113,7 +115,7 @@ class LocalCluster:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for us; we tell them in the right order
-                preexec_fn=_end_with_parent,
+                preexec_fn=partial(_begin, mask),
                 pass_fds=fds,
             )
         return process
@@ -166,8 +168,20 @@ def _ended(group: "list[subprocess.Popen[bytes]]", number: signal.Signals, limit
     return True
 
 
-def _end_with_parent() -> None:
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[set[int]]:
+    """A signal that comes in the block is received after it: a process that has been forked, and of which
+    nobody knows yet, would not be ended by ``stop``. Gives the mask that its program is to have."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, end_signals())
+    try:
+        yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(mask: set[int]) -> None:
     """In the child: SIGTERM when the parent is killed, so that nothing is left behind."""
     ctypes.CDLL(None).prctl(_PARENT_DIES, signal.SIGTERM, 0, 0, 0)
     if os.getppid() == 1:  # too late: it has gone already
         os._exit(1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)

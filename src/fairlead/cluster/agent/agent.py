@@ -29,6 +29,7 @@ from fairlead.cluster.agent.start_trials import StartTrials
 from fairlead.cluster.agent.state_directory import identity_of, lock_state, make_again
 from fairlead.cluster.agent.stop_signals import StopSignals
 from fairlead.cluster.agent.untrusted_files import make_folder
+from fairlead.cluster.end_signals import EndSignals
 from fairlead.errors import ConfigError
 
 _TICK_S = 0.1  # between looks at the leases
@@ -95,6 +96,10 @@ class Agent:
     async def run(self) -> None:
         """Raises RefusedError where the server will not have this agent, ConfigError where another agent
         has the state directory."""
+        with EndSignals(self._signals.receive):
+            await self._run()
+
+    async def _run(self) -> None:
         lock = lock_state(self._options.state)
         incarnation = f"{identity_of(self._options.state)}.{secrets.token_hex(8)}"
         record = record_of(self._options.node, self._options.server, incarnation)
@@ -104,9 +109,8 @@ class Agent:
         try:
             self._spawner.adopt()
             await self._spawner.start()
-            survivors = await self._spawner.ready()
-            if survivors:
-                _log.warning("ended %d process(es) that an earlier agent left behind", survivors)
+            if not await self._spawner_is_ready():
+                return
             await self._ranks.open()
             await self._serve(record)
         finally:
@@ -115,18 +119,30 @@ class Agent:
             record.forget()
             locks.release([mine, lock])
 
+    async def _spawner_is_ready(self) -> bool:
+        """Wait until nothing is left of earlier agents. False: this one is to leave before that, and its
+        spawner ends that work by itself."""
+        ready = asyncio.ensure_future(self._spawner.ready())
+        leave = asyncio.ensure_future(self._signals.leave.wait())
+        await asyncio.wait([ready, leave], return_when=asyncio.FIRST_COMPLETED)
+        leave.cancel()
+        if not ready.done():
+            ready.cancel()
+            return False
+        if survivors := ready.result():
+            _log.warning("ended %d process(es) that an earlier agent left behind", survivors)
+        return True
+
     async def _serve(self, record: AgentFiles) -> None:
         self._open_node(record.incarnation)
         self._memory.read()
         session = self._session(record)
         self._logs.remove_old()
-        self._signals.watch()
         try:
             async with self._client:
                 await self._until_first_ends(session, record)
         finally:
             self._memory.write()
-            self._signals.unwatch()
 
     def _open_node(self, incarnation: str) -> None:
         options = self._options

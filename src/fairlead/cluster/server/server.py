@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.cluster.end_signals import end_signals
+from fairlead.cluster.end_signals import EndSignals
 from fairlead.cluster.front.messages import Configure, UserList
 from fairlead.cluster.front.relay import CallService
 from fairlead.cluster.front.transport import Tls
@@ -154,18 +154,17 @@ async def serve(
     log_with_times(logging.WARNING)
     sys.setswitchinterval(SWITCH_S)
     server = Server(directory, options, listening)
-    loop = asyncio.get_running_loop()
-    for number in end_signals():
-        loop.add_signal_handler(number, server.ended.set)
-    await server.start(accepted)
-    freeze_garbage()
-    try:
-        ready(server)
-        if server.new_tokens:
-            await loop.run_in_executor(None, server.service.tokens_delivered)
-        await server.ended.wait()
-    finally:
-        await server.stop()
+    with EndSignals(server.ended.set):
+        await server.start(accepted)
+        freeze_garbage()
+        try:
+            ready(server)
+            if server.new_tokens:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(None, server.service.tokens_delivered)
+            await server.ended.wait()
+        finally:
+            await server.stop()
     if server.failure is not None:
         raise server.failure
 
