@@ -38,16 +38,18 @@ def test_no_traceback_is_logged_of_a_request_that_is_broken(
         where = urlsplit(cluster.url)
         for sent in BROKEN:
             for resets in (False, True):
-                with socket.create_connection((where.hostname, where.port)) as broken:
-                    with contextlib.suppress(OSError):
-                        broken.sendall(sent)
-                        if resets:
-                            hard = struct.pack("ii", 1, 0)
-                            broken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, hard)
-                        else:
-                            broken.shutdown(socket.SHUT_WR)
-                            while broken.recv(1 << 16):
-                                pass
+                with (
+                    socket.create_connection((where.hostname, where.port)) as broken,
+                    contextlib.suppress(OSError),
+                ):
+                    broken.sendall(sent)
+                    if resets:
+                        hard = struct.pack("ii", 1, 0)
+                        broken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, hard)
+                    else:
+                        broken.shutdown(socket.SHUT_WR)
+                        while broken.recv(1 << 16):
+                            pass
         with cluster.client() as client:
             assert client.status().round == -1
     said = capfd.readouterr().err

@@ -207,6 +207,23 @@ def _of_status(status: StatusView) -> Iterable[Metric]:
             "1 while shares hold that a failed solve should have replaced.",
             value=float(status.solve.startswith("failed")),
         ),
+        *_of_trouble(status),
+        GaugeMetricFamily(
+            "fairlead_backup_age_seconds",
+            "Time since the state of the newest backup; infinite where there is none.",
+            value=float("inf") if status.backup_age_s is None else status.backup_age_s,
+        ),
+        CounterMetricFamily(
+            "fairlead_journal_records",
+            "Records of the cluster's journal.",
+            value=status.journal_records,
+        ),
+    )
+
+
+def _of_trouble(status: StatusView) -> Iterable[Metric]:
+    """What somebody should look at."""
+    return (
         GaugeMetricFamily(
             "fairlead_halted",
             "1 while nothing is scheduled because nodes know of a later state of the cluster.",
@@ -226,16 +243,6 @@ def _of_status(status: StatusView) -> Iterable[Metric]:
             "fairlead_jobs_past_deadline",
             "Jobs that have not ended and are past their deadlines.",
             value=float(status.n_past_deadline),
-        ),
-        GaugeMetricFamily(
-            "fairlead_backup_age_seconds",
-            "Time since the state of the newest backup; infinite where there is none.",
-            value=float("inf") if status.backup_age_s is None else status.backup_age_s,
-        ),
-        CounterMetricFamily(
-            "fairlead_journal_records",
-            "Records of the cluster's journal.",
-            value=status.journal_records,
         ),
     )
 

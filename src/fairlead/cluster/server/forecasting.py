@@ -218,18 +218,12 @@ class Forecasting:
             age_s = latest.age_s
             now = now.without(over, HORIZON_S).after(age_s, least_times(self._state, base.setup))
             then = then.without(over, HORIZON_S).after(age_s, least_times(self._state, setup, jobs))
-        changed = [
-            (job, now.finish_s[job], then.finish_s[job])
-            for job in sorted(now.finish_s.keys() & then.finish_s.keys())
-            if abs(now.finish_s[job] - then.finish_s[job]) > 1e-6
-        ]
-        changed.sort(key=lambda c: -abs(c[2] - c[1]))
         coarse = now.coarse or then.coarse
         forecast_kind = "coarse" if coarse else "exact"
         return Comparison(
             now=summary(now, absent.paused, absent.now, no_end),
             then=summary(then, absent.paused, absent.then, no_end),
-            changed=tuple(changed[:MAX_LISTED_JOBS]),
+            changed=tuple(_changed_most(now, then)),
             notes=(
                 *notes,
                 *unfinished_notes(now, then),
@@ -492,3 +486,14 @@ def _least_s(job: JobView) -> float:
     """Seconds that the steps that are left take at the job's best rate, measured or else believed; 0 = not
     known."""
     return least_s(job.total_steps - job.steps, job.rates, job.measured_rate, job.measured_on)
+
+
+def _changed_most(now: ForecastRun, then: ForecastRun) -> list[tuple[int, float, float]]:
+    """Jobs that would end at another time, with both; those that change most first."""
+    changed = [
+        (job, now.finish_s[job], then.finish_s[job])
+        for job in sorted(now.finish_s.keys() & then.finish_s.keys())
+        if abs(now.finish_s[job] - then.finish_s[job]) > 1e-6
+    ]
+    changed.sort(key=lambda c: -abs(c[2] - c[1]))
+    return changed[:MAX_LISTED_JOBS]
