@@ -1,13 +1,19 @@
 """Two jobs really share a device under a policy that packs, and are told that they do."""
 
+from concurrent.futures import Future
 from pathlib import Path
 
+import pytest
 from tests.cluster.cluster import running, until
-from tests.cluster.server_nodes import engine_nodes
+from tests.cluster.server_nodes import ADMIN, engine_nodes
 
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.solver import Solver, SolveTimeoutError
 from fairlead.cluster.store.store import Store
+from fairlead.model.plan import PlannerAnswer, PlannerState
+from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler import journal
+from fairlead.scheduler.mechanism.settings import MechanismSettings
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "live" / "numpy_job.py"
 
@@ -70,3 +76,44 @@ def test_the_orders_of_a_pair_name_the_other_start(tmp_path: Path) -> None:
         cluster.until(lambda: one.jobs == {first, second})
         a, b = sorted(one.report().desired, key=lambda assignment: assignment.job)
         assert (a.colocated, b.colocated) == (((b.job, b.attempt),), ((a.job, a.attempt),))
+
+
+def test_jobs_get_shares_alone_where_the_program_with_pairs_has_no_answer_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solve, tries = Solver.submit, []
+
+    def slow_with_pairs(
+        solver: Solver,
+        policy: str,
+        seed: int,
+        profile: MechanismSettings,
+        snapshot: Snapshot,
+        state: PlannerState,
+    ) -> "Future[PlannerAnswer]":
+        tries.append(snapshot.colocated_rate is not None)
+        if tries[-1]:
+            answer: Future[PlannerAnswer] = Future()
+            answer.set_exception(SolveTimeoutError("no answer within 60 s"))
+            return answer
+        return solve(solver, policy, seed, profile, snapshot, state)
+
+    with engine_nodes(tmp_path, policy="las_packed") as cluster:
+        one = cluster.node("one")
+        one.register()
+        first = cluster.submit(name="first", colocated_fraction=0.8)
+        second = cluster.submit(name="second", colocated_fractions={"first": 0.8})
+        cluster.until(lambda: one.jobs == {first, second})
+        monkeypatch.setattr(Solver, "submit", slow_with_pairs)
+        third = cluster.submit(name="third", colocated_fraction=0.8)
+        cluster.until(lambda: one.say() and tries[-1:] == [False] and len(one.jobs) == 1)
+        cluster.until(lambda: "without pairs" in cluster.service.status(ADMIN).solve)
+        assert tries.count(True) == 1, "it is not tried again at once"
+        cluster.until(
+            lambda: "0.33 of the time" in cluster.service.explain(ADMIN, third).why_here,
+            what="a share for the job that came since",
+        )
+        assert (
+            "It is in no pair: shares are without pairs, with them there was no answer within 30 s "
+            "(tried again in" in cluster.service.explain(ADMIN, third).why_here
+        )

@@ -9,6 +9,18 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.cluster import SlotType
 
+# The arrays that have a row for each job group.
+_BY_GROUP = (
+    "group_members",
+    "scale",
+    "rate",
+    "received_s",
+    "deficit_s",
+    "share",
+    "allocated",
+    "running_on",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regimes:
@@ -80,6 +92,18 @@ class Snapshot:
             if isinstance(getattr(self, field.name), np.ndarray)
         }
         return replace(self, **arrays)
+
+    def without_pairs(self) -> "Snapshot":
+        """The same with each job alone, and without rates side by side."""
+        if self.space_sharing:
+            alone = self.group_members[:, 1] < 0
+            changes = {name: getattr(self, name)[alone] for name in _BY_GROUP}
+            changes |= {
+                "group_members": changes["group_members"][:, :1],
+                "rate": changes["rate"][:, :, :1],
+            }
+            return replace(self, colocated_rate=None, **changes)
+        return replace(self, colocated_rate=None)
 
     @property
     def space_sharing(self) -> bool:

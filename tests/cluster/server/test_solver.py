@@ -13,7 +13,7 @@ import psutil
 import pytest
 from tests.small import TABLE, core, job
 
-from fairlead.cluster.server.solver import Solver
+from fairlead.cluster.server.solver import Solver, SolveTimeoutError
 from fairlead.errors import SolveError
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
@@ -110,8 +110,9 @@ def test_a_solve_can_be_given_up(solver: Solver) -> None:
     while solver.busy_s is None:
         assert time.monotonic() < until, "the solver does not begin"
         time.sleep(0.01)
-    solver.give_up("the policy has changed")
+    assert solver.give_up("the policy has changed")
     assert error(answer) == "the policy has changed"
+    assert not isinstance(answer.exception(), SolveTimeoutError)
     submit(solver, solve).result(LONG_S)
     assert solver.busy_s is None
     solver.give_up()  # nothing is under way: nothing happens
@@ -124,7 +125,9 @@ def test_a_solve_that_takes_too_long_is_an_error_and_the_next_one_works() -> Non
         submit(solver, solve).result(LONG_S)
         solver.limit_s = 0.2
         os.kill(_pid(solver), signal.SIGSTOP)
-        assert error(submit(solver, solve)) == "no answer within 0.2 s"
+        answer = submit(solver, solve)
+        assert error(answer) == "no answer within 0.2 s"
+        assert isinstance(answer.exception(), SolveTimeoutError)
         solver.limit_s = LONG_S
         submit(solver, solve).result(LONG_S)
 

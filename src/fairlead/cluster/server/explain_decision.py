@@ -54,4 +54,7 @@ def pair_sentence(reader: Reader, job: JobView) -> str:
         return f"It has a share of the time on the same devices as {reader.names(partners)}."
     row = reader.source.state.registry.jobs.get(job.id)
     states = row is not None and colocates(row.spec)
+    without = reader.source.solves.without_pairs
+    if without and decided.space_sharing:
+        return f"It is in no pair: shares are without pairs, {without}."
     return why_unpaired(decided, job.id, _policy(reader.source), states)

@@ -5,12 +5,16 @@ from concurrent.futures import Future
 
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.inbox import Inbox
-from fairlead.cluster.server.solver import Solver
+from fairlead.cluster.server.solver import Solver, SolveTimeoutError
 from fairlead.model.commands import Solve
+from fairlead.model.duration_text import duration
 from fairlead.model.events import Solved
 from fairlead.model.plan import PlannerAnswer
 
 _log = logging.getLogger(__name__)
+
+# After a solve with rates of pairs that took too long, in solve limits: how long jobs get shares alone.
+WITHOUT_PAIRS = 10.0
 
 
 class SolveCoordinator:
@@ -25,6 +29,8 @@ class SolveCoordinator:
         self.began_s: float | None = None  # of the one under way
         self.took_s: float | None = None  # the last one
         self.solved_s: float | None = None  # when the answer that holds came
+        self._too_slow = ""  # policy whose program with pairs had no answer in time
+        self._without_pairs_until_s = 0.0
 
     def begin_anew(self) -> None:
         """The core is another one: the answer under way is worth nothing."""
@@ -36,25 +42,39 @@ class SolveCoordinator:
     @property
     def state(self) -> str:
         """In a few words, for people."""
-        if self.status != "ok" or self.began_s is None:
+        if self.status != "ok":
             return self.status
-        return f"under way for {self._state.now_s() - self.began_s:.0f} s"
+        began_s, without = self.began_s, self.without_pairs
+        state = "ok" if began_s is None else f"under way for {self._state.now_s() - began_s:.0f} s"
+        return f"{state}, without pairs: {without}" if without else state
+
+    @property
+    def without_pairs(self) -> str:
+        """Why jobs have no shares beside each other at present, though the policy gives such; else ""."""
+        left_s = self._without_pairs_until_s - self._state.now_s()
+        if left_s <= 0 or self._state.policy != self._too_slow:
+            return ""
+        limit = duration(self._state.options.solve_limit_s)
+        return f"with them there was no answer within {limit} (tried again in {duration(left_s)})"
 
     def ask(self, problem: Solve) -> None:
-        """Have a problem solved; the answer comes as an event."""
+        """Have a problem solved; the answer comes as an event. Where one with rates of pairs had no answer
+        in time, jobs get shares alone for a while: better than no share for those that are new."""
         generation = self.generation
         self.began_s = self._state.now_s()
+        snapshot = problem.snapshot.without_pairs() if self.without_pairs else problem.snapshot
+        has_pairs = snapshot.colocated_rate is not None
 
         def answered(future: "Future[PlannerAnswer]") -> None:
-            self._inbox.put(lambda: self._answered(generation, future))
+            self._inbox.put(lambda: self._answered(generation, future, has_pairs))
 
         assert self._state.setup is not None
         setup = self._state.setup
         self.solver.submit(
-            setup.policy, setup.seed, setup.settings, problem.snapshot, problem.state
+            setup.policy, setup.seed, setup.settings, snapshot, problem.state
         ).add_done_callback(answered)
 
-    def _answered(self, generation: int, future: "Future[PlannerAnswer]") -> None:
+    def _answered(self, generation: int, future: "Future[PlannerAnswer]", has_pairs: bool) -> None:
         if generation != self.generation:
             return
         now = self._state.now_s()
@@ -64,6 +84,9 @@ class SolveCoordinator:
         self.began_s = None
         problem = future.exception()
         if problem is not None:
+            if has_pairs and isinstance(problem, SolveTimeoutError):
+                pause_s = WITHOUT_PAIRS * self._state.options.solve_limit_s
+                self._too_slow, self._without_pairs_until_s = self._state.policy, now + pause_s
             suffix = (
                 ""
                 if self.solved_s is None

@@ -25,6 +25,10 @@ from fairlead.scheduler.mechanism.settings import MechanismSettings
 START_S = 120.0  # to import everything, and to compile it where no compiled kernels are kept
 
 
+class SolveTimeoutError(SolveError):
+    """A solve had no answer within the limit."""
+
+
 class _Request(NamedTuple):
     """A task that waits, as bytes: the scheduler may change its arrays meanwhile."""
 
@@ -35,7 +39,8 @@ class _Request(NamedTuple):
 class Solver:
     """Solves one task after the other in a child process, started anew when it fails or takes too long.
 
-    The future of a task ends with the answer, or with SolveError and one sentence. Its callbacks run in
+    The future of a task ends with the answer, or with SolveError and one sentence (SolveTimeoutError where
+    the limit was reached). Its callbacks run in
     the solver's thread. The child ends with the server, however that ends.
     """
 
@@ -48,6 +53,7 @@ class Solver:
         self._child: _SolverProcess | None = None
         self._since: float | None = None  # a task is being worked on
         self._why = ""  # the child was killed over it
+        self._timed_out = False  # and it was for want of time
         self._closing = False
 
     def start(self) -> "Solver":
@@ -91,12 +97,15 @@ class Solver:
         self._requests.put(_Request(task, answer))
         return answer
 
-    def give_up(self, why: str = "the solve was given up") -> None:
-        """End the solve under way, if there is one: nobody wants that answer any more."""
+    def give_up(self, why: str = "the solve was given up") -> bool:
+        """End the solve under way, if there is one: nobody wants that answer any more. Whether there was
+        one that had not been given up before."""
         with self._lock:
-            if self._child is not None and self._since is not None:
-                self._why = self._why or why
-                self._child.process.kill()
+            if self._child is None or self._since is None or self._why:
+                return False
+            self._why = why
+            self._child.process.kill()
+            return True
 
     @property
     def busy_s(self) -> float | None:
@@ -134,7 +143,7 @@ class Solver:
             if self._closing:
                 raise SolveError(self._why)
             child = self._living()
-            self._since, self._why = time.monotonic(), ""
+            self._since, self._why, self._timed_out = time.monotonic(), "", False
         try:
             if not child.ready:
                 with self._limited(self.start_s, "the solver's process was not ready"):
@@ -144,7 +153,8 @@ class Solver:
                 answer = child.connection.recv()
         except Exception as problem:  # EOFError and OSError, mostly; a torn pickle can be anything
             child.process.kill()
-            raise SolveError(self._why or child.exit_reason(problem)) from None
+            error = SolveTimeoutError if self._timed_out else SolveError
+            raise error(self._why or child.exit_reason(problem)) from None
         finally:
             with self._lock:
                 self._since = None
@@ -167,7 +177,11 @@ class Solver:
     @contextmanager
     def _limited(self, limit_s: float, what: str) -> Iterator[None]:
         """Kill the child when the block takes longer."""
-        timer = threading.Timer(limit_s, self.give_up, (f"{what} within {limit_s:g} s",))
+
+        def time_out() -> None:
+            self._timed_out = self.give_up(f"{what} within {limit_s:g} s")
+
+        timer = threading.Timer(limit_s, time_out)
         timer.start()
         try:
             yield
