@@ -162,12 +162,31 @@ class JobLoad:
             if time.monotonic() > until:
                 left = [job for job in views or () if job.ended_s is None]
                 self.violations.extend(
-                    f"job {job.id} is {job.state} after {limit_s:.0f} s without faults: {job.reason}"
+                    f"job {job.id} is {job.state} after {limit_s:.0f} s without faults: {self._why(job)}"
                     for job in left
                 )
+                self.violations.append(f"by then: {self._situation()}")
                 return
             self.cluster.missing()  # takes nodes back that were cordoned meanwhile
             time.sleep(0.2)
+
+    def _why(self, job: JobView) -> str:
+        """What the cluster says of a job that does not end."""
+        try:
+            with self.cluster.client() as client:
+                return client.explain(job.id).why_here or job.reason
+        except FairleadError as problem:
+            return f"{job.reason} (explain: {problem})"
+
+    def _situation(self) -> str:
+        """What the cluster says of itself."""
+        try:
+            with self.cluster.client() as client:
+                status = client.status()
+                nodes = [f"{node.name} {node.state} ({node.reason})" for node in client.nodes()]
+        except FairleadError as problem:
+            return str(problem)
+        return f"round {status.round}, solve {status.solve}; {', '.join(nodes)}"
 
     def check(self, disk_was_full: bool) -> Iterator[str]:
         """Every way in which the jobs are not as they must be."""
