@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from tests.small import TABLE, job
@@ -105,7 +106,7 @@ def test_those_run_that_hold_devices_in_the_round_in_force_and_have_not_left_it(
     members = set(state.in_force.job_groups.flatten().tolist()) - {-1}
     assert running_jobs(state) == members
     assert members < set(state.ledger.jobs["id"].tolist())
-    gone = replace(state.in_force, counts=np.zeros_like(state.in_force.counts))
+    gone = msgspec.structs.replace(state.in_force, counts=np.zeros_like(state.in_force.counts))
     assert running_jobs(replace(state, in_force=gone)) == frozenset()
     assert running_jobs(replace(state, in_force=None)) == frozenset()
 
