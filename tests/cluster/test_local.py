@@ -81,7 +81,7 @@ def _compiling(
 
 def test_what_does_not_start_says_why(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path, {}, ("--round", "0.01"))
-    with pytest.raises(ConfigError, match=r"server did not start: round: must be"):
+    with pytest.raises(ConfigError, match=r"server did not start: --round: must be"):
         cluster.start()
     cluster.stop()
 

@@ -1,7 +1,6 @@
 """A whole live cluster on this machine: a server and agents, as processes that end with it."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from fairlead.cluster.end_signals import end_signals
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.readiness import ReadyPipe
 from fairlead.errors import ConfigError, FairleadError
+from fairlead.model.child_signals import prctl
 from fairlead.model.jit import COMPILING
 
 READY_S = (
@@ -181,7 +181,8 @@ def _interrupts_wait() -> Iterator[set[int]]:
 
 def _begin(mask: set[int]) -> None:
     """In the child: SIGTERM when the parent is killed, so that nothing is left behind."""
-    ctypes.CDLL(None).prctl(_PARENT_DIES, signal.SIGTERM, 0, 0, 0)
+    with contextlib.suppress(OSError):
+        prctl(_PARENT_DIES, signal.SIGTERM)
     if os.getppid() == 1:  # too late: it has gone already
         os._exit(1)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -1,10 +1,16 @@
-"""Which signals a child process gets: none of a terminal's Ctrl-C, and SIGKILL when its parent ends."""
+"""Which signals a child process gets: none of a terminal's Ctrl-C, and SIGKILL when its parent ends. And
+prctl(2), which says so to the kernel, and which Python does not offer itself."""
 
-import ctypes
+import errno
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+try:
+    import ctypes
+except ImportError:  # an interpreter that was built without it
+    ctypes = None  # type: ignore[assignment]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -26,6 +32,19 @@ def end_with_parent(parent: int) -> None:
     parent: process id of who started this; where that has ended already, this process ends at once, with
     exit code 0.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    with suppress(OSError):  # then its owner has to end it
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
+
+
+def prctl(option: int, argument: int) -> None:
+    """Raises OSError; also where this interpreter cannot call it, as one that is linked statically."""
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        failed = libc.prctl(option, argument, 0, 0, 0) != 0
+    except (AttributeError, OSError) as problem:
+        raise OSError(errno.ENOSYS, f"prctl cannot be called ({problem})") from None
+    if failed:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), "prctl")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable
 from pathlib import Path
 
-from fairlead.cluster.agent import locks
+from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.client_files import offer_client
 from fairlead.cluster.agent.health import HealthChecks
 from fairlead.cluster.agent.inside_job import check_other_node
@@ -100,6 +100,7 @@ class Agent:
             await self._run()
 
     async def _run(self) -> None:
+        proc.check_subreaper()
         lock = lock_state(self._options.state)
         incarnation = f"{identity_of(self._options.state)}.{secrets.token_hex(8)}"
         record = record_of(self._options.node, self._options.server, incarnation)

@@ -1,7 +1,6 @@
 """What the kernel says of processes (Linux, proc(5))."""
 
 import contextlib
-import ctypes
 import errno
 import os
 import resource
@@ -10,6 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fairlead.errors import ConfigError
+from fairlead.model.child_signals import prctl
+
+try:
+    import ctypes
+except ImportError:  # an interpreter that was built without it
+    ctypes = None  # type: ignore[assignment]
+
 TOKEN = "FAIRLEAD_TOKEN"
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _ENV_START = 49  # field 50 of proc_pid_stat(5)
@@ -17,8 +24,10 @@ NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)  # of an OSError: this process has
 # RLIMIT_LOCKS: kernels since 2.4.25 ignore it, so it means nothing to any program, and ``resource`` does not
 # name it.
 _TAG_LIMIT = 10
+_TAG_LINE = "Max file locks"  # of it in /proc/PID/limits
 _TAG_DIGITS = 15  # of a token; with the flag they fit into a limit
 _TAG_FLAG = 1 << 60  # no number that anybody else would set
+HAS_PIDFD = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
 STOPPED = "Tt"  # states of a process that a signal, or a tracer, keeps from running
 
 
@@ -82,12 +91,23 @@ def tag_of(pid: int) -> str:
 def inherited_tag(pid: int) -> str:
     """What the process shows in its resource limit alone; "" = nothing, or not ours."""
     try:
-        limit, _ = resource.prlimit(pid, _TAG_LIMIT)
-    except OSError:  # it has ended, or is another user's
+        limit = _tag_limit(pid)
+    except (OSError, ValueError):  # it has ended, or is another user's
         return ""
     if limit > 0 and limit & ~(_TAG_FLAG - 1) == _TAG_FLAG:
         return f"{limit & (_TAG_FLAG - 1):0{_TAG_DIGITS}x}"
     return ""
+
+
+def _tag_limit(pid: int) -> int:
+    """Raises OSError or ValueError."""
+    if hasattr(resource, "prlimit"):
+        return resource.prlimit(pid, _TAG_LIMIT)[0]
+    # An interpreter that was built against an old C library, as conda's are.
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    text = next((line for line in lines if line.startswith(_TAG_LINE)), f"{_TAG_LINE} unlimited")
+    soft = text.removeprefix(_TAG_LINE).split()[0]
+    return -1 if soft == "unlimited" else int(soft)
 
 
 def _token_of(pid: int) -> str:
@@ -102,14 +122,15 @@ def _token_of(pid: int) -> str:
     )
 
 
-def has_handler(pid: int, number: int) -> bool:
-    """Whether the process has a handler for a signal."""
+def has_handler(pid: int, *numbers: int) -> bool:
+    """Whether the process has a handler for one of these signals."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except OSError:
         return False
     caught = next((v for v in status.splitlines() if v.startswith("SigCgt:")), "SigCgt: 0")
-    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+    mask = int(caught.split()[1], 16)
+    return any(mask >> (number - 1) & 1 for number in numbers)
 
 
 def children() -> list[int]:
@@ -122,18 +143,24 @@ def children() -> list[int]:
 
 
 def kill_exactly(known: Process, number: signal.Signals) -> None:
-    """Signal this process, and never another that has got its pid since."""
+    """Signal this process, and never another that has got its pid since. Interpreters that were built against
+    an old kernel's headers, as conda's are, have no handles of processes: then the pid would have to be given
+    away between the look and the signal."""
+    handle = None
     try:
-        handle = os.pidfd_open(known.pid)
+        handle = os.pidfd_open(known.pid) if HAS_PIDFD else None
+        now = process(known.pid)
+        if now is None or now.start_time != known.start_time:
+            return
+        if handle is None:
+            os.kill(known.pid, number)
+        else:
+            signal.pidfd_send_signal(handle, number)
     except OSError:
         return
-    try:
-        now = process(known.pid)
-        if now is not None and now.start_time == known.start_time:
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(handle, number)
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
 
 
 def kill_group(leader: int, number: signal.Signals) -> None:
@@ -143,20 +170,31 @@ def kill_group(leader: int, number: signal.Signals) -> None:
 
 
 def become_subreaper() -> None:
-    """Orphaned descendants become children of this process, not of init."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), "prctl")
+    """Orphaned descendants become children of this process, not of init. Raises OSError."""
+    prctl(_SET_CHILD_SUBREAPER, 1)
+
+
+def check_subreaper() -> None:
+    """Raises ConfigError where ``become_subreaper`` would fail. For processes that are none."""
+    try:
+        prctl(_SET_CHILD_SUBREAPER, 0)
+    except OSError as problem:
+        raise ConfigError(
+            f"agent: orphans of jobs could not be found: {problem.strerror}; it needs an interpreter "
+            "that has ctypes and is not linked statically"
+        ) from None
 
 
 def show_token(placeholder: str, token: str) -> None:
     """Put a token of equal length in place of ``placeholder`` in /proc/self/environ.
 
-    A forked rank would otherwise show the environment of the process that it was forked from.
+    A forked rank would otherwise show the environment of the process that it was forked from. Where that
+    cannot be done, it has its tag.
     """
     if len(placeholder) != len(token):
         raise ValueError(f"token must have {len(placeholder)} characters, got {len(token)}")
+    if ctypes is None:
+        return
     shown = Path("/proc/self/environ").read_bytes()
     at = shown.find(f"{TOKEN}={placeholder}".encode())
     if at < 0:

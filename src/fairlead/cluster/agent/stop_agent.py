@@ -1,12 +1,14 @@
 """Ending an agent from another process of its machine: for engines whose signals do not reach it."""
 
-import os
-import select
 import signal
+import time
 from pathlib import Path
 
+from fairlead.cluster.agent import proc
 from fairlead.cluster.agent.lock_holders import lock_holders
 from fairlead.cluster.agent.state_directory import owner_of
+
+_POLL_S = 0.05
 
 
 def stop_agent(state: Path) -> bool:
@@ -15,20 +17,13 @@ def stop_agent(state: Path) -> bool:
     owner = owner_of(state)
     if owner is None:
         return False
-    try:
-        handle = os.pidfd_open(owner.pid)
-    except ProcessLookupError:
+    has_lock = any(one.pid == owner.pid for one in lock_holders([state / "agent.lock"]))
+    agent = proc.process(owner.pid)
+    if (
+        agent is None or not has_lock or not owner.lives
+    ):  # in a copy of a state directory, or a pid that was used again
         return False
-    try:
-        has_lock = any(one.pid == owner.pid for one in lock_holders([state / "agent.lock"]))
-        if not (
-            has_lock and owner.lives
-        ):  # in a copy of a state directory, or a pid that was used again
-            return False
-        signal.pidfd_send_signal(handle, signal.SIGTERM)
-        select.select([handle], [], [])
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(handle)
+    proc.kill_exactly(agent, signal.SIGTERM)
+    while (now := proc.process(agent.pid)) == agent and now.state not in "ZX":
+        time.sleep(_POLL_S)
     return True

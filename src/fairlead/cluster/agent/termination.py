@@ -16,7 +16,9 @@ from fairlead.client.stacks import OFFSET
 from fairlead.cluster.agent.proc import Process, has_handler, kill_exactly, process, processes
 
 POLL_S = 0.05  # between looks whether those that were told first have ended
-_STACKS = signal.SIGRTMIN + OFFSET  # a process that trains under a lease, or did, has a handler
+# A process that trains under a lease, or did, has a handler for one of these. SIGRTMIN is another with musl
+# (Alpine) than with glibc, and a job in a container may have another C library than its agent.
+_STACKS = (34 + OFFSET, 35 + OFFSET)
 _INTERPRETERS = ("python", "pypy")
 
 
@@ -59,7 +61,7 @@ def savers(tree: Collection[Process]) -> list[Process]:
 
 def has_begun(tree: Collection[Process]) -> bool:
     """Whether one of a rank's processes trains under a lease, or did."""
-    return any(has_handler(one.pid, _STACKS) for one in tree if _is_python(one.pid))
+    return any(has_handler(one.pid, *_STACKS) for one in tree if _is_python(one.pid))
 
 
 def still_alive(known: Iterable[Process]) -> list[Process]:
@@ -131,7 +133,7 @@ def _outermost(wanted: Collection[Process], tree: Collection[Process]) -> list[P
 def _leased(found: Iterable[Process]) -> list[Process]:
     """Those that train under a lease, and what they have forked."""
     python = [one for one in found if _is_python(one.pid)]
-    return [one for one in _acting(python) if has_handler(one.pid, _STACKS)]
+    return [one for one in _acting(python) if has_handler(one.pid, *_STACKS)]
 
 
 def _acting(found: Iterable[Process]) -> list[Process]:

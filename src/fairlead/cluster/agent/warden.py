@@ -41,6 +41,7 @@ _KILL_INTERVAL_S = 1.0  # a start may have grown meanwhile
 _POLL_S = 0.05
 _REPOLL_DELAY_S = 0.2  # a process that was being started shows what it belongs to after that
 _RESTART_DELAY_S = 1.0  # between starts of one that does not stay
+_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ of fcntl(2), which not every interpreter names
 _PIPE = 1 << 20  # bytes; what does not fit is more than any node runs
 _IGNORED_SIGNALS = (
     signal.SIGINT,
@@ -148,7 +149,7 @@ class WardenLink:
         finally:
             os.close(theirs)
         with contextlib.suppress(OSError):
-            fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, _PIPE)
+            fcntl.fcntl(ours, _SET_PIPE_SIZE, _PIPE)
         os.set_blocking(ours, False)
         self._pipe = ours
 
