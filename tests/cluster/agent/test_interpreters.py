@@ -58,6 +58,36 @@ def test_the_tag_is_read_without_prlimit(
     assert proc.tag_of(mine.pid) == "", "it has ended"
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts processes of other users")
+def test_the_tag_of_another_users_process_is_read() -> None:
+    """As of ``sudo -u`` in a job of an agent that is root, but in a container may not ask for its limits."""
+
+    def begin() -> None:
+        proc.tag_process(TOKEN)
+        os.setuid(65534)
+
+    with subprocess.Popen(["sleep", "1000"], preexec_fn=begin, env={}) as other:
+        try:
+            assert proc.tag_of(other.pid) == proc.token_tag(TOKEN)
+        finally:
+            other.kill()
+
+
+def test_the_tag_of_a_process_that_cannot_be_ended_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    with subprocess.Popen(["sleep", "1000"], preexec_fn=partial(proc.tag_process, TOKEN)) as other:
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(resource, "prlimit", refuse)
+                assert proc.tag_of(other.pid) == proc.token_tag(TOKEN)
+                patch.setattr(os, "kill", refuse)
+                assert proc.inherited_tag(other.pid) == ""
+        finally:
+            other.kill()
+
+
 @pytest.mark.parametrize("has_pidfd", [True, False])
 def test_exactly_one_process_is_killed_without_handles(
     has_pidfd: bool, monkeypatch: pytest.MonkeyPatch

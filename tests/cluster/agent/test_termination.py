@@ -207,3 +207,46 @@ def test_a_rank_whose_loop_is_over_comes_to_its_end(tmp_path: Path) -> None:
             assert (await server.until_state((1, 1), "ended")).exit_code == 0
 
     asyncio.run(scenario())
+
+
+STOPPED = """
+trap 'echo saved > "$0"; exit 0' TERM
+echo $$ up
+kill -STOP $$
+while :; do sleep 0.05; done
+"""
+
+
+@pytest.mark.parametrize("breaks", [None, kill_agent, kill_with_spawner])
+def test_a_stopped_job_saves_when_it_is_told_to_end(tmp_path: Path, breaks: Break | None) -> None:
+    """The signal waited for somebody to continue it, and its grace passed."""
+    saved = tmp_path / "saved"
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            await server.order(plain(1, "sh", "-c", STOPPED, str(saved), grace_s=100.0))
+            text = await server.until_output(1, "up")
+            rank = psutil.Process(int(text.split()[0]))
+            assert await gone(lambda: rank.status() == psutil.STATUS_STOPPED)
+            if breaks is None:
+                await server.order()
+            else:
+                breaks(agent)
+            assert await gone(lambda: not lives(rank))
+            assert saved.read_text() == "saved\n"
+
+    asyncio.run(scenario())
+
+
+def test_a_stopped_rank_saves_when_it_is_told_to_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            await began(server, tmp_path / "s", (sys.executable, str(RANK)))
+            await server.until_output(1, "Grant")  # it has its handler by then
+            ranks = [p for p in agent.spawner.children() if p.pid not in agent.own]
+            ranks[0].suspend()
+            await server.order()
+            await server.until_state((1, 1), "ended")
+            assert (tmp_path / "s" / "checkpoints" / "1" / "last-step").exists()
+
+    asyncio.run(scenario())

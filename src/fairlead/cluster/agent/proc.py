@@ -92,7 +92,7 @@ def inherited_tag(pid: int) -> str:
     """What the process shows in its resource limit alone; "" = nothing, or not ours."""
     try:
         limit = _tag_limit(pid)
-    except (OSError, ValueError):  # it has ended, or is another user's
+    except (OSError, ValueError):  # it has ended
         return ""
     if limit > 0 and limit & ~(_TAG_FLAG - 1) == _TAG_FLAG:
         return f"{limit & (_TAG_FLAG - 1):0{_TAG_DIGITS}x}"
@@ -101,9 +101,12 @@ def inherited_tag(pid: int) -> str:
 
 def _tag_limit(pid: int) -> int:
     """Raises OSError or ValueError."""
-    if hasattr(resource, "prlimit"):
+    with contextlib.suppress(
+        AttributeError,  # an interpreter that was built against an old C library, as conda's are
+        PermissionError,  # another user's process: of a job that called ``sudo``, for example
+    ):
         return resource.prlimit(pid, _TAG_LIMIT)[0]
-    # An interpreter that was built against an old C library, as conda's are.
+    os.kill(pid, 0)  # one that cannot be ended anyway is not ours
     lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
     text = next((line for line in lines if line.startswith(_TAG_LINE)), f"{_TAG_LINE} unlimited")
     soft = text.removeprefix(_TAG_LINE).split()[0]
@@ -152,10 +155,11 @@ def kill_exactly(known: Process, number: signal.Signals) -> None:
         now = process(known.pid)
         if now is None or now.start_time != known.start_time:
             return
-        if handle is None:
-            os.kill(known.pid, number)
-        else:
-            signal.pidfd_send_signal(handle, number)
+        for one in _with_continue(number):
+            if handle is None:
+                os.kill(known.pid, one)
+            else:
+                signal.pidfd_send_signal(handle, one)
     except OSError:
         return
     finally:
@@ -166,7 +170,13 @@ def kill_exactly(known: Process, number: signal.Signals) -> None:
 def kill_group(leader: int, number: signal.Signals) -> None:
     """Signal a process group of ours whose leader has not been waited for."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, number)
+        for one in _with_continue(number):
+            os.killpg(leader, one)
+
+
+def _with_continue(number: signal.Signals) -> tuple[signal.Signals, ...]:
+    """What is sent: one that is stopped would not hear of SIGTERM until somebody lets it go on."""
+    return (number, signal.SIGCONT) if number == signal.SIGTERM else (number,)
 
 
 def become_subreaper() -> None:

@@ -141,6 +141,15 @@ class RankProcesses:
         for leader in self.leaders:
             proc.kill_group(leader, signal.SIGKILL)
 
+    def begin_to_end(self, terminate: bool, spares_finished: bool) -> None:
+        """SIGTERM, see ``terminate``. Or only SIGCONT, to ranks that hear of it otherwise, once they are not
+        stopped."""
+        if terminate:
+            self.terminate(spares_finished)
+        else:
+            for leader in self.leaders:
+                proc.kill_group(leader, signal.SIGCONT)
+
     def terminate(self, spares_finished: bool) -> None:
         """SIGTERM to all ranks that live: to what can save, or else to the whole process group.
         spares_finished: not to ranks whose loop is over."""

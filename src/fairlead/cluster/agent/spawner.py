@@ -214,8 +214,7 @@ class Spawner:
             self._reap_attempt(attempt)
             return
         attempt.ending.terminated |= end.terminate
-        if end.terminate:
-            attempt.processes.terminate(end.spares_finished)
+        attempt.processes.begin_to_end(end.terminate, end.spares_finished)
         attempt.ending.kill_by(time.monotonic() + end.kill_after_s)
         self._watch(attempt)
 
