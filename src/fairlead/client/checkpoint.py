@@ -88,7 +88,10 @@ class Checkpoints:
 
     def lock(self) -> bool:
         """Take the folder for this process. False: another one has it. Raises OSError."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        if self._device < 0:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        elif self.directory.stat().st_dev != self._device:  # as it was when it was locked before
+            self._check_there()
         lock = os.open(self.directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -172,12 +175,16 @@ class Checkpoints:
         as soon as it is mounted again. Raises OSError."""
         if self._lock < 0 or self.directory.stat().st_dev == self._device:
             return
-        if not (self.directory / LOCK).exists():
-            raise OSError(errno.ENODEV, "is not mounted any more", str(self.directory))
-        self._was_away = True
+        self._check_there()
         self.unlock()  # mounted again: the lock is on what was there before
         if not self.lock():
             raise OSError(errno.EBUSY, "another process of this job has it", str(self.directory))
+
+    def _check_there(self) -> None:
+        """On another file system than before: it is mounted again, or not any more. Raises OSError."""
+        if not (self.directory / LOCK).exists():
+            raise OSError(errno.ENODEV, "is not mounted any more", str(self.directory))
+        self._was_away = True
 
     def _prune(self, step: int) -> None:
         """Keep the newest two. What is of later steps than the newest did not hold when it was loaded."""

@@ -54,6 +54,35 @@ def refusal(state: Path) -> str:
         service.store.close()
 
 
+def test_nodes_are_told_that_jobs_have_used_a_directory(tmp_path: Path) -> None:
+    """It is not made again from then on, after a restart of the server either."""
+
+    def told(cluster: EngineNodes, node: PlayedNode, job: int) -> tuple[str, bool]:
+        (found,) = cluster.until(lambda: [a for a in node.report().desired if a.job == job])
+        return found.checkpoint_root, found.root_is_known
+
+    state, root = tmp_path / "state", tmp_path / "root"
+    with engine_nodes(state, checkpoints=root) as cluster:
+        first = cluster.node("one", devices=3)
+        first.register()
+        job = cluster.submit()
+        assert told(cluster, first, job) == (str(root), False)
+        cluster.begin(first, job)
+        assert told(cluster, first, cluster.submit()) == (str(root), True)
+        own = cluster.submit(checkpoint_dir=str(tmp_path / "own"))
+        assert told(cluster, first, own) == ("", False)
+    with engine_nodes(state) as cluster:
+        second = cluster.node("two")
+        second.register()
+        assert told(cluster, second, cluster.submit()) == (str(root), True)
+
+
+def test_a_directory_below_the_state_goes_where_that_goes(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path / "state") as cluster:
+        started_job(cluster)
+        assert cluster.service.engine.state.known_roots == set()
+
+
 def test_another_directory_is_for_new_jobs_and_is_remembered(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

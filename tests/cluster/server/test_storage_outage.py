@@ -122,6 +122,24 @@ def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(
         assert done == list(range(400)), "no step was done twice"
 
 
+def test_a_job_that_never_saved_waits_for_storage_that_is_not_mounted(tmp_path: Path) -> None:
+    with cluster_with_storage(tmp_path) as (_, client, checkpoints):
+        first = submitted(client, 1)[0]
+        until(lambda: client.job(first).state == "completed", LIMIT_S)
+        away = tmp_path / "away"
+        checkpoints.rename(away)
+        for _ in ("gone", "an empty mount point"):
+            (job,) = submitted(client, 1)
+            until(lambda job=job: client.job(job).retry_in_s is not None, LIMIT_S)  # type: ignore[misc]
+            assert f"checkpoint directory '{checkpoints}': " in client.job(job).reason
+            assert client.status().checkpoints_trouble.startswith(f"{checkpoints}: ")
+            assert not list(checkpoints.glob("*")), "nothing is written there"
+            checkpoints.mkdir(exist_ok=True)
+        checkpoints.rmdir()
+        away.rename(checkpoints)
+        until(lambda: all(one.state == "completed" for one in client.jobs()), LIMIT_S)
+
+
 def test_the_folder_of_one_job_is_not_the_storage_of_all(tmp_path: Path) -> None:
     with cluster_with_storage(tmp_path) as (_, client, checkpoints):
         job, other = client.submit([saving_job(tmp_path, 1)] * 2)

@@ -9,6 +9,7 @@ from fairlead.client.checkpoint import LOCK, STEP
 from fairlead.client.storage import STORAGE_ERRORS, directory_sentence, place_of
 from fairlead.cluster.agent.addresses import RankZeroAddress
 from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.checkpoint_root import enter
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.runtimes import (
     Mounts,
@@ -216,9 +217,13 @@ def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess
     last_access.what = f"checkpoint directory {str(path)!r}"
     last_access.checkpoints = True
     try:
+        root = Path(assignment.checkpoint_root)
+        if assignment.checkpoint_root and (away := enter(root, known=assignment.root_is_known)):
+            what = directory_sentence(str(root), away)
+            raise DirectoryError(what, "out_of_order", str(root))
         if assignment.checkpoint_dir and assignment.kept_steps:
             _check_not_away(path, assignment.kept_steps)
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=not assignment.checkpoint_root, exist_ok=True)
     except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder
         raise _directory_error(path, problem) from None
     return path

@@ -18,7 +18,7 @@ from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.node_attempts import NodeAttempts
 from fairlead.cluster.agent.order_follower import NodeIdentity
 from fairlead.cluster.agent.survivors import make_token
-from fairlead.cluster.protocol.messages import Assignment, Rank
+from fairlead.cluster.protocol.messages import Assignment, Rank, StartCheck
 from fairlead.errors import ConfigError
 
 TRIAL_JOB = 10**12  # the largest number that a rank may name, and no job's
@@ -51,12 +51,12 @@ class RankTrial:
         self._launcher = launcher
         self._ending = ending
 
-    async def problem(self, number: int, checkpoints: str) -> str:
-        """Why a rank cannot run here, "" = it has. number: of the trial, larger than any before; checkpoints:
-        directory of those of all jobs, "" = the agent's own choice."""
-        folder = Path(checkpoints or self._state / "trials", f".trial-{self._state.name}-{number}")
+    async def problem(self, check: StartCheck) -> str:
+        """Why a rank cannot run here, "" = it has."""
+        above = check.checkpoints or self._state / "trials"
+        folder = Path(above, f".trial-{self._state.name}-{check.number}")
         try:
-            attempt = self._attempts.trial = self._start(number, folder)
+            attempt = self._attempts.trial = self._start(check, folder)
         except ConfigError as problem:
             return f"a test rank cannot be started: {problem}"
         try:
@@ -65,17 +65,19 @@ class RankTrial:
             self._attempts.trial = None
             await self._clean(folder)
 
-    def _start(self, number: int, folder: Path) -> NodeAttempt:
+    def _start(self, check: StartCheck, folder: Path) -> NodeAttempt:
         """Raises ConfigError where no port is free."""
         assert self.identity is not None
         now = time.monotonic()
         assignment = Assignment(
             job=TRIAL_JOB,
-            attempt=number,
+            attempt=check.number,
             command=(sys.executable, "-c", _PROGRAM),
             env={},
             cwd=str(self._state.absolute()),
             checkpoint_dir=str(folder.absolute()),
+            checkpoint_root=check.checkpoints,
+            root_is_known=check.root_is_known,
             ranks=(Rank(rank=0, devices=()),),
             world_size=1,
             total_steps=1,

@@ -34,6 +34,6 @@ class StartTrials:
     async def _try(self, check: StartCheck) -> None:
         env = agents_environment(Runtime())
         problem = await asyncio.to_thread(try_start, check, env, self._state)
-        problem = problem or await self._rank.problem(check.number, check.checkpoints)
+        problem = problem or await self._rank.problem(check)
         self.result = CheckResult(check.number, problem)
         self._changed()

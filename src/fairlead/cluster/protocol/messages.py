@@ -215,6 +215,7 @@ class StartCheck(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     number: int
     programs: tuple[str, ...] = ()  # of which one at least must be found
     checkpoints: str = ""  # directory of those of all jobs; "" = the agent's own choice
+    root_is_known: bool = False  # as in ``Assignment``
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -233,6 +234,9 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     env: dict[str, str]
     cwd: str
     checkpoint_dir: str  # "" = the agent's own choice below its state directory
+    # directory of those of all jobs, which that is in; "" = this job has named its own, or it is not known
+    checkpoint_root: str = ""
+    root_is_known: bool = False  # jobs have used it before: it is there, or its storage is away
     kept_steps: int = 0  # that its checkpoints hold: where these are gone it is not to begin anew
     ranks: tuple[Rank, ...]  # on this node
     world_size: int

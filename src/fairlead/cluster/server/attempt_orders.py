@@ -3,8 +3,10 @@
 import secrets
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
-from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.protocol.messages import Assignment, AttemptStatus
 from fairlead.cluster.server.attempts import Attempt, ranks_on
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.step_accounting import StepAccounting
@@ -94,7 +96,15 @@ class AttemptOrders:
         for node in attempt.nodes:
             if node not in attempt.gone:
                 interval_s = checkpoint_interval_s(attempt, options.mtbf_s)
-                self._state.fleet.desire(node, attempt.assignment(node, interval_s))
+                found = attempt.assignment(node, interval_s)
+                self._state.fleet.desire(node, self._with_root(attempt.row, found))
+
+    def _with_root(self, row: JobRow, found: Assignment) -> Assignment:
+        """An assignment with the directory that the job's checkpoints share with those of others."""
+        if row.spec.checkpoint_dir:
+            return found
+        known = row.checkpoints in self._state.known_roots
+        return replace(found, checkpoint_root=row.checkpoints, root_is_known=known)
 
     def _first_order(self, attempt: Attempt) -> None:
         """From now on it is one that a process may run of."""

@@ -20,6 +20,7 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True):
 
     state: str  # its state directory
     checkpoints: str  # for jobs submitted then
+    known: tuple[str, ...] = ()  # that jobs have used, outside of the state directory
 
 
 def settle_checkpoints(state: ClusterState) -> None:
@@ -40,9 +41,32 @@ def settle_checkpoints(state: ClusterState) -> None:
     for row in _sharing(state):
         _put(state, row, row.checkpoints or state.checkpoints)
     _report_others(state, changed=before is not None and state.checkpoints != str(remembered))
-    note = msgspec.json.encode(_Note(state=str(directory), checkpoints=state.checkpoints)).decode()
+    restored = state.store.meta(RESTORED) is not None  # perhaps elsewhere, where they are not
+    state.known_roots = set() if before is None or restored else set(before.known)
+    note = _note(state)
     if note != text:
         state.write(lambda t: t.set_meta(NOTE, note))
+
+
+def note_used(state: ClusterState, row: JobRow) -> None:
+    """The ranks of a job run, so the directory of its checkpoints is there. From now on nobody makes it:
+    where it is missing its storage is away. One below the state directory goes where that goes."""
+    root = row.checkpoints
+    inside = Path(root).is_relative_to(state.store.directory.absolute())
+    if not root or inside or row.spec.checkpoint_dir or root in state.known_roots:
+        return
+    state.known_roots.add(root)
+    note = _note(state)
+    state.write(lambda t: t.set_meta(NOTE, note))
+
+
+def _note(state: ClusterState) -> str:
+    note = _Note(
+        state=str(state.store.directory.absolute()),
+        checkpoints=state.checkpoints,
+        known=tuple(sorted(state.known_roots)),
+    )
+    return msgspec.json.encode(note).decode()
 
 
 def _follow(state: ClusterState, before: Path, now: Path) -> None:

@@ -56,6 +56,7 @@ class ClusterState:
     lost_nodes: set[str] = field(default_factory=set)  # out of service, as the core has been told
     next_job: int = 0
     checkpoints: str = ""  # directory for those of jobs submitted from now on
+    known_roots: set[str] = field(default_factory=set)  # such directories that jobs have used
     order_origin: str = ""  # first part of the ids of orders: see ``protocol.messages.OrderId``
     ended_counts: dict[str, int] = field(default_factory=dict)  # state -> jobs that ended in it
     # The journal:

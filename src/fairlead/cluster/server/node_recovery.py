@@ -84,6 +84,7 @@ class NodeRecovery:
                 number=self._number,
                 programs=self._programs(node.name),
                 checkpoints=self._state.checkpoints,
+                root_is_known=self._state.checkpoints in self._state.known_roots,
             )
             self._state.fleet.ask_check(node.name, check)
         return False

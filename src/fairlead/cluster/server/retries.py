@@ -10,6 +10,7 @@ from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.checkpoint_directories import note_used
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.death_judge import DeathDecision
 from fairlead.cluster.server.detained_jobs import DetainedJobs
@@ -104,6 +105,7 @@ class Retries:
 
     def runs(self, attempt: Attempt) -> None:
         """The ranks of a start run, so there is a directory for its checkpoints."""
+        note_used(self._state, attempt.row)
         for row in self.storage.begun(attempt):
             if row.retry_s is not None and row.recent_failures[-1].of_storage:
                 self._resume(row)
