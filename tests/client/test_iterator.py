@@ -245,7 +245,9 @@ def test_of_checkpoints_that_were_removed_none_stays(
     assert "warning: no checkpoint of step 9: " in message
     assert "; there is none, next attempt in " in message
     assert left.value.code == 74
-    assert re.search(r"step 12 could not be saved \(.+\): work since step 0 is lost\n", message)
+    assert re.search(
+        r"step 12 could not be saved \(.+\), and the work since step 0 is lost\n", message
+    )
 
 
 def test_of_checkpoints_that_are_away_none_is_said_to_be_lost(
@@ -261,8 +263,8 @@ def test_of_checkpoints_that_are_away_none_is_said_to_be_lost(
     message = capfd.readouterr().err
     assert "; the one of step 8 cannot be seen now, next attempt in " in message
     assert left.value.code == 74
-    lost = "work since step 8 is lost; the one of step 8 cannot be seen now"
-    assert re.search(rf"step 12 could not be saved \(.+\): {lost}", message)
+    lost = "and the work since step 8 is lost; the one of step 8 cannot be seen now"
+    assert re.search(rf"step 12 could not be saved \(.+\), {lost}", message)
     folder.with_suffix(".away").rename(folder)
     assert Script().run(folder, 20).step == 20
 
@@ -279,7 +281,9 @@ def test_at_a_stop_a_full_disk_is_a_failure(
         script.run(folder, 20, {8: stop})
     assert left.value.code == 74
     message = capfd.readouterr().err
-    assert re.search(r"step 9 could not be saved \(.+\): work since step 2 is lost", message)
+    assert re.search(
+        r"step 9 could not be saved \(.+\), and the work since step 2 is lost", message
+    )
     assert [path.name for path in sorted(folder.iterdir())] == [
         "lock",
         "step-000000000002",
@@ -299,7 +303,10 @@ def test_after_the_last_step_a_full_disk_costs_no_work_unless_the_process_is_sto
     assert batches.finished, "the code after the loop runs, and may write its results elsewhere"
     message = capfd.readouterr().err
     assert "warning: step 6 could not be saved (No space left on device)" in message
-    assert "work since step 3 is done again if this process is stopped before its end" in message
+    assert (
+        "and the work since step 3 is done again if this process is stopped before its end"
+        in message
+    )
     script.save_fails = None
     assert batches.checkpoint()
     again = Script()
@@ -328,6 +335,29 @@ def test_an_agent_is_told_why_checkpoints_cannot_be_saved_for_as_long_as_they_ca
         script.run(folder, 12, {3: fail, 9: mend})
         served.wait_for(RankEnded)
         assert problems()[-1] == ""
+
+
+def test_an_agent_knows_the_step_that_could_not_be_saved(
+    tmp_path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Also where no save is begun, of which it would be told."""
+
+    def move(_: object) -> None:
+        folder.rename(folder.with_suffix(".away"))
+        stop(None)
+
+    def steps() -> list[int]:
+        return [m.step for m in served.host.received if isinstance(m, Progress)]
+
+    with agent(tmp_path, monkeypatch) as served:
+        with pytest.raises(SystemExit) as left:
+            Script().run(folder, 200, {150: move})
+        assert left.value.code == 74
+        served.wait_until(lambda: steps()[-1] == 151, "the last step", within_s=10.0)
+    assert "fairlead: step 151 could not be saved" in capfd.readouterr().err
 
 
 def test_a_save_that_leaves_nothing_is_told_so(

@@ -278,7 +278,9 @@ def test_a_stop_without_a_place_to_save_says_what_is_lost(
             os.kill(os.getpid(), signal.SIGTERM)
 
     assert train(held, after=after) == 74
-    assert "step 6 has no checkpoint_dir: work since step 0 is lost" in capfd.readouterr().err
+    assert (
+        "step 6 has no checkpoint_dir, and the work since step 0 is lost" in capfd.readouterr().err
+    )
 
 
 def test_a_rolled_back_change_of_the_batch_size_is_told(

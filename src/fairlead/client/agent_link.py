@@ -128,6 +128,12 @@ class AgentLink:
         if renew or self._connection.backlog < MAX_BACKLOG:
             self._connection.send(self._progress(renew))
 
+    def deliver_progress(self, step: int, saved_step: int, save_s: float) -> None:
+        """The last progress of a process that leaves without an end in order: what it says of its step and
+        what its agent knows shall be the same."""
+        self._state = step, saved_step, save_s
+        self.deliver(self._progress())
+
     def send_saving(self, step: int) -> None:
         """The state after this step is being saved, until ``has_saved``."""
         self._saves, self._state = True, (step, *self._state[1:])

@@ -215,10 +215,11 @@ class RankZero:
         why = f" ({problem})" if problem else ""
         where = f"could not be saved{why}" if self._store is not None else "has no checkpoint_dir"
         left = self._left() if self._store is not None else ""
-        lost = f"step {step} {where}: work since step {self._saved_step} is"
+        lost = f"step {step} {where}, and the work since step {self._saved_step} is"
         if completed:
             print_to_log(f"warning: {lost} done again if this process is stopped before its end")
             return
+        self._link.deliver_progress(step, self._saved_step, self._save_s)
         self.close()
         leave(EXIT_IO, f"{lost} lost" + (f"; {left}" if left.endswith(_UNSEEN) else ""))
 

@@ -6,6 +6,7 @@ import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
 from fairlead.cluster.front.web.tables import jobs_table
+from fairlead.cluster.protocol.api_models import failing_saves
 from fairlead.cluster.protocol.messages import WOULD_LOSE
 
 DISK = "OSError: [Errno 28] No space left on device"
@@ -68,6 +69,27 @@ def test_the_next_start_goes_on_saying_it_until_it_has_saved(
         assert not _is_told(cluster, job, DISK)
         assert cluster.job(job).reason == ""
         assert cluster.service.pause(ADMIN, job) == []
+
+
+def test_the_status_says_how_many_jobs_cannot_save(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("a", devices=2)
+        node.register()
+        known = {"loaded_step": 0, "saved_step": 9, "step": 99}
+        for problem in (FAILS, ""):
+            _starts(cluster, node, cluster.submit(), 1, **known, directory_problem=problem)
+        told = cluster.until(
+            lambda: found if (found := cluster.service.status(ADMIN)).cannot_save else None
+        )
+        assert told.cannot_save == 1
+        assert told.cannot_save_s is not None
+        assert failing_saves(told).startswith(
+            "1 job that runs has not saved since a save failed, for "
+        )
+        (job,) = cluster.service.engine.parts.view_parts.published.tally.unsaved_since
+        node.run(job, 1, loaded_step=0, step=200, saved_step=150, trained_s=4.4, ran_s=4.4)
+        cluster.until(lambda: cluster.service.status(ADMIN).cannot_save == 0)
+        assert failing_saves(cluster.service.status(ADMIN)) == ""
 
 
 def test_it_is_known_after_a_restart_of_the_server(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.cluster.cluster import Running, running, until
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
 from fairlead.cluster.http_client import Client
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
 
@@ -72,14 +73,14 @@ def test_jobs_wait_for_storage_and_go_on_by_themselves(tmp_path: Path) -> None:
         assert client.status().checkpoints_trouble == ""
         with out_of_order(checkpoints):
             jobs = submitted(client, 4, max_retries=0)
-            tried = lambda: all(client.job(job).starts >= 3 for job in jobs)  # noqa: E731
+            tried = lambda: all(len(client.attempts(job)) >= 3 for job in jobs)  # noqa: E731
             until(tried, LIMIT_S, "three tries of each")
             until(lambda: all(client.job(job).retry_in_s is not None for job in jobs[:1]), LIMIT_S)
             told = client.job(jobs[0])
             assert told.reason.startswith("waits for the storage of its checkpoints, tried again")
             assert f"checkpoint directory '{checkpoints}/" in told.reason
             assert told.state == "waiting"
-            assert told.failures == 0
+            assert (told.failures, told.starts) == (0, 0)
             assert [node.state for node in client.nodes()] == ["up", "up"]
             trouble = client.status().checkpoints_trouble
             assert trouble == f"{checkpoints}: Not a directory; 4 jobs wait for it"
@@ -104,7 +105,7 @@ def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(
         if mount_point:  # what it is mounted on stays, and is empty
             folder.mkdir()
         client.resume(job)
-        until(lambda: client.job(job).starts >= 4, LIMIT_S, "more than one try")
+        until(lambda: len(client.attempts(job)) >= 4, LIMIT_S, "more than one try")
         until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
         told = client.job(job)
         gone = f"{folder}': is gone, with {told.steps:.0f} steps (put it back, or make it with an empty file"
@@ -189,6 +190,13 @@ def test_a_restarted_server_knows_who_waits_for_storage(tmp_path: Path) -> None:
         cluster.until(lambda: cluster.job(job).retry_in_s is not None)
         told = cluster.service.status(ADMIN).checkpoints_trouble
         assert told.endswith(": Permission denied; 1 job waits for it")
+        user = Caller("somebody", "another tenant", "user")
+        shown = cluster.service.status(user).checkpoints_trouble
+        assert shown == "1 job waits for the storage of checkpoints", "no folder of others"
+        facts = cluster.service.explain(ADMIN, job).facts
+        assert "waits for the storage" in facts[0]
+        assert not any("placed off" in fact for fact in facts)
+        assert cluster.job(job).starts == 0, "it only waited"
         retries = cluster.service.engine.parts.jobs.retries
 
         def restarted() -> str:
@@ -254,7 +262,7 @@ def test_a_file_system_that_is_read_only_for_a_while_costs_no_step(tmp_path: Pat
         until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)
         remount("ro")
         client.resume(job)
-        until(lambda: client.job(job).starts >= 3, LIMIT_S, "more than one try")
+        until(lambda: len(client.attempts(job)) >= 3, LIMIT_S, "more than one try")
         until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
         assert client.job(job).reason.endswith("': Read-only file system")
         remount("rw")
@@ -289,7 +297,7 @@ def test_storage_that_became_read_only_is_no_failure_of_its_jobs(
         flag.touch()
         for job in jobs:
             client.resume(job)
-        until(lambda: all(client.job(job).starts >= 4 for job in jobs), LIMIT_S, "several tries")
+        until(lambda: all(len(client.attempts(job)) >= 4 for job in jobs), LIMIT_S, "several tries")
         until(lambda: all(client.job(job).retry_in_s is not None for job in jobs), LIMIT_S)
         for job in jobs:
             told = client.job(job)

@@ -89,3 +89,12 @@ def test_what_is_below_the_directory_of_all_is_a_matter_of_one_job(
     storage = waits(row)
     assert (storage.trouble == "", storage.count == 0, storage.reasons() == {}) == (is_own,) * 3
     assert storage.begun(start(row_of(2), 1)) == ([] if is_own else [row])
+
+
+@pytest.mark.parametrize(("why", "is_over"), [(READ_ONLY, True), (FULL, True), (GONE, False)])
+def test_who_has_saved_shows_that_there_is_room(why: str, is_over: bool) -> None:
+    other = row_of(1, why)
+    storage = waits(other)
+    assert storage.saved(start(row_of(3, directory="/d"))) == []
+    assert storage.saved(start(row_of(2))) == ([other] if is_over else [])
+    assert (storage.trouble == "") is is_over

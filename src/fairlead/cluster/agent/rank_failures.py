@@ -134,7 +134,9 @@ def exit_failure(
     if report is not None and code >= 0:
         return _exception(rank, code, report, world_size)
     # None was raised, or a signal came after what was printed.
-    line = error_line(output) or (_client_line(output) if code in CLIENT_CODES else "")
+    line = _client_line(output) if code == EXIT_IO else ""  # that alone says what is lost
+    line = line or error_line(output).removeprefix(CLIENT_PREFIX)
+    line = line or (_client_line(output) if code in CLIENT_CODES else "")
     if output_lost:
         line = f"its output cannot be read: {output_lost}"
     if code == -signal.SIGKILL and memory_ran_out:
@@ -246,7 +248,7 @@ def error_line(output: str) -> str:
 def _client_line(output: str) -> str:
     """What the training side of Fairlead has said last; "" = nothing."""
     client_lines = [line for line in output.splitlines() if line.startswith(CLIENT_PREFIX)]
-    return one_line(client_lines[-1].removeprefix(CLIENT_PREFIX))[:LINE] if client_lines else ""
+    return one_line(client_lines[-1].removeprefix(CLIENT_PREFIX)) if client_lines else ""
 
 
 def one_line(text: str) -> str:

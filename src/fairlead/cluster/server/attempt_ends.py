@@ -117,6 +117,8 @@ class AttemptEnds:
         note_end(attempt, now)
         if failure:
             row.failures += not failed_for_storage(attempt)
+            if failed_for_storage(attempt) and attempt.record.trained_s is None:
+                row.starts -= 1  # it only waited
             row.reason, row.reason_node = f"failed: {failure}", ""
         self._state.counters.job_failures.inc(bool(failure))
         self._state.counters.preemptions.inc(attempt.is_preempted)

@@ -64,7 +64,8 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
     if job.retry_in_s is not None:
         yield f"It waits without holding devices: {job.reason}."
         row = source.state.registry.jobs.get(job.id)
-        if row is not None and row.avoids:
+        for_storage = row is not None and row.recent_failures and row.recent_failures[-1].of_storage
+        if row is not None and row.avoids and not for_storage:  # which nodes share
             yield f"It is placed off {', '.join(row.avoids)} if it can be."
         return
     row = source.state.registry.jobs.get(job.id)

@@ -25,6 +25,9 @@ class TrainingListener(Protocol):
     def runs(self, attempt: Attempt) -> None:
         """Ranks of an attempt run; of a managed one, they have loaded."""
 
+    def saved(self, attempt: Attempt) -> None:
+        """An attempt has saved a newer checkpoint than its job had."""
+
     def trains(self, attempt: Attempt) -> None:
         """An attempt has got as far as its first step."""
 
@@ -166,6 +169,7 @@ class ReportIntake:
         row = attempt.row
         if status.saved_step > row.saved_step:
             row.saved_step = status.saved_step
+            self._training.saved(attempt)
         if status.save_s >= 0:
             row.save_s = status.save_s
         if node == attempt.first_node and note_report(attempt, status, self._state.now_s()):

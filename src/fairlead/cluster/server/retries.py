@@ -106,9 +106,20 @@ class Retries:
     def runs(self, attempt: Attempt) -> None:
         """The ranks of a start run, so there is a directory for its checkpoints."""
         note_used(self._state, attempt.row)
-        for row in self.storage.begun(attempt):
-            if row.retry_s is not None and row.recent_failures[-1].of_storage:
-                self._resume(row)
+        self._let_go_on(self.storage.begun(attempt))
+
+    def saved(self, attempt: Attempt) -> None:
+        """An attempt has saved a newer checkpoint, so there is room."""
+        self._let_go_on(self.storage.saved(attempt))
+
+    def _let_go_on(self, rows: list[JobRow]) -> None:
+        """What these jobs waited for is well again: they wait for devices alone."""
+        for row in rows:
+            if row.recent_failures and row.recent_failures[-1].of_storage:
+                row.failed, row.reason = False, ""
+                self._state.registry.dirty_jobs.add(row.id)
+                if row.retry_s is not None:
+                    self._resume(row)
 
     def trains(self, attempt: Attempt) -> None:
         """A start has got as far as its first step."""

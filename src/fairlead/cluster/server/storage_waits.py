@@ -5,7 +5,7 @@ never be made is the job's fault, storage that is out of order is not."""
 import errno
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,16 +98,26 @@ class StorageWaits:
         no more. For room, and for folders that are away, it is only if its job had waited for that as well,
         or its folder had to be made."""
         row = attempt.row
-        if not self._waiting or row.spec.checkpoint_dir:
-            return []
         was_made = row.id in self._waiting or attempt.record.attempt == 1
         seen = was_made or not row.spec.unmanaged
+        return self._end_waits(
+            row, lambda one: was_made or (seen and not one.of_its_folder and not one.for_room)
+        )
+
+    def saved(self, attempt: Attempt) -> list[JobRow]:
+        """The same of an attempt that has saved: there is room as well."""
+        return self._end_waits(attempt.row, lambda one: not one.of_its_folder)
+
+    def _end_waits(self, row: JobRow, is_over: Callable[[_Waiting], bool]) -> list[JobRow]:
+        """Of the others that share the directory of a job, and its own."""
+        if not self._waiting or row.spec.checkpoint_dir:
+            return []
         found = [
             other
             for other in self._waiting.values()
             if other.row.checkpoints == row.checkpoints
             and not (other.is_own and other.row is not row)
-            and (was_made or (seen and not other.of_its_folder and not other.for_room))
+            and is_over(other)
         ]
         for other in found:
             del self._waiting[other.row.id]

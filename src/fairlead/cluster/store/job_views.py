@@ -242,9 +242,9 @@ def story(job: JobView, attempts: Sequence[AttemptView]) -> tuple[tuple[float, s
         again = f", does {redone:.0f} steps again" if redone > 0 else ""
         events.append((attempt.began_s, f"attempt {attempt.attempt} on {where}{again}"))
         if attempt.ended_s is not None:
-            events.append(
-                (attempt.ended_s, f"attempt {attempt.attempt} {attempt.why} {_at(attempt)}")
-            )
+            detailed = ": " in attempt.why or "; " in attempt.why
+            how = f"{attempt.why}{'; it ended' if detailed else ''}"
+            events.append((attempt.ended_s, f"attempt {attempt.attempt} {how} {_at(attempt)}"))
     if job.ended_s is not None:
         events.append((job.ended_s, job.state))
     return tuple(sorted(events, key=lambda event: event[0]))
