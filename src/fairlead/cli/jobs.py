@@ -102,9 +102,19 @@ def pause(client: Client, jobs: JobsArgument) -> None:
 
 
 @asks_server
-def resume(client: Client, jobs: JobsArgument) -> None:
+def resume(
+    client: Client,
+    jobs: JobsArgument,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Also jobs that wait for their checkpoints: begin with what is there, or anew.",
+        ),
+    ] = False,
+) -> None:
     """Let paused jobs run again."""
-    each("job", jobs, client.resume, "resumed")
+    each("job", jobs, lambda job: client.resume(job, accept_loss=accept_loss), "resumed")
 
 
 @asks_server

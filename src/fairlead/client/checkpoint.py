@@ -62,6 +62,7 @@ class Manifest:
     adapted: bool = False  # the job has changed the two above
     world_size: int = 1  # ranks that saved
     attempt: int = 0  # of the job, that saved it
+    job: int = -1  # under a scheduler; -1 = without one, or by an earlier version
     finished: bool = False  # no more steps of this total were needed
     parts: dict[str, Part] = field(default_factory=dict)  # by path inside the checkpoint
 

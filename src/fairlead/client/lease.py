@@ -343,6 +343,7 @@ class Lease:
             adapted=self.job_size.is_adapted,
             world_size=self._environment.world_size,
             attempt=self._environment.attempt,
+            job=self._environment.job if self._environment.socket else -1,
             finished=finished,
         )
 

@@ -15,6 +15,7 @@ FAIRLEAD_TOTAL_STEPS        steps of the whole job
 FAIRLEAD_ACCELERATOR        accelerator type of the devices
 FAIRLEAD_DEVICES            their indices on the node, ``0,1`` (CUDA_VISIBLE_DEVICES: those of all ranks here)
 FAIRLEAD_BATCH              samples per step that the job uses now, where it has changed it before
+FAIRLEAD_ACCEPT_LOSS        1: the owner has this start begin with whatever checkpoints are there
 FAIRLEAD_FAILURE_FILE       where to leave the exception that the rank dies of
 FAIRLEAD_STACKS_FILE        where to write the stacks of all threads on a signal, should it hang
 FAIRLEAD_RANK_SYNC               host:port where rank 0 listens for the other ranks; absent for one rank
@@ -68,6 +69,8 @@ class Loaded:
     step: int
     load_s: float
     lost_steps: int = -1  # by all starts so far: done, and to be done again; -1 = not known
+    from_job: int = -1  # that had saved this checkpoint; -1 = none, or not known
+    from_attempt: int = 0  # of that job
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ class RankZero:
         self._step = -1  # not known yet
         self._marked = -1  # the total of which the newest checkpoint says that no more are needed
         self._finishing = False  # the loop is over, the script is not
+        self._found: Manifest | None = None  # of the checkpoint to load
 
     def open(self) -> Checkpoint | None:
         """Get the lease, gather the ranks, find the checkpoint that all of them load."""
@@ -123,6 +124,7 @@ class RankZero:
                 found = self._store.newest()
         if found is not None:
             self._mark(found.manifest)
+            self._found = found.manifest
         self._rank_sync.send(Begin(str(found.path) if found else ""))
         return found
 
@@ -131,7 +133,9 @@ class RankZero:
         self._step = self._saved_step = step
         self._saved_at = monotonic()
         lost = -1 if self._steps is None else self._steps.resume_from(step)
-        self._link.send(Loaded(self._environment.attempt, step, load_s, lost))
+        found = self._found or Manifest(step=0)
+        origin = found.job, found.attempt
+        self._link.send(Loaded(self._environment.attempt, step, load_s, lost, *origin))
         if change is not None:
             self.change(step, *change)
 

@@ -138,9 +138,11 @@ class Client:
         cannot save, and loses work."""
         return self._call("POST", f"/v1/jobs/{job:d}/pause", LostWork).lost_work
 
-    def resume(self, job: int) -> None:
-        """Let a paused job run again. Raises InputError for one that is not paused."""
-        self._call("POST", f"/v1/jobs/{job:d}/resume")
+    def resume(self, job: int, *, accept_loss: bool = False) -> None:
+        """Let a paused job run again. Raises InputError for one that is not paused. accept_loss: also one
+        that waits for its checkpoints; its next attempt begins with whatever is there."""
+        ask = {"accept_loss": "true"} if accept_loss else {}
+        self._call("POST", f"/v1/jobs/{job:d}/resume", ask=ask)
 
     def set_weight(self, job: int, weight: float) -> None:
         """Give a job another weight, from the next round on. Raises InputError for one that no job

@@ -1,4 +1,6 @@
+import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +12,8 @@ from tests.cluster.agent.cluster import (
 )
 from tests.cluster.agent.conftest import Play
 
+from fairlead.client.checkpoint import MANIFEST, Manifest
+from fairlead.client.codec import encode_record
 from fairlead.cluster.agent.addresses import RankZeroAddress, assign_addresses
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.devices import NodeDevices
@@ -76,30 +80,74 @@ def test_torch_connects_a_job_of_one_rank(play: Play) -> None:
     play(scenario)
 
 
-def test_a_job_that_has_saved_begins_anew_only_where_it_was_or_its_owner_says_so(
+def test_a_job_that_has_saved_begins_only_where_its_checkpoints_are_or_its_owner_says_so(
     tmp_path: Path,
 ) -> None:
-    """An empty directory may be what its storage is mounted on."""
+    """An empty directory, or one with old checkpoints, may be what its storage is mounted on."""
     mine = tmp_path / "mine"
     mine.mkdir()
 
-    def try_it(kept_steps: int) -> None:
-        environments(tmp_path, job(1, checkpoint_dir=str(mine), kept_steps=kept_steps))
+    def try_it(kept_steps: int, **more: Any) -> list[dict[str, str]]:
+        known: dict[str, Any] = {"checkpoint_dir": str(mine), "kept_steps": kept_steps}
+        return environments(tmp_path, job(1, **known, **more))
 
     try_it(0)  # it has never saved
     (mine / "lost+found").mkdir()
-    with pytest.raises(
-        DirectoryError, match=r"no checkpoints any more, with 40 steps gone \(mount"
-    ):
+    (mine / "lock").touch()  # as an attempt has left it that had not saved yet
+    with pytest.raises(DirectoryError) as gone:
         try_it(40)
-    (mine / "step-000000000040").mkdir()
+    assert str(gone.value).endswith(
+        "has no checkpoints any more, with 40 steps gone (mount its storage, or put them back, "
+        "or `fairlead resume 1 --accept-loss`)"
+    )
+    assert gone.value.of_checkpoints
+    (mine / "step-000000000040").mkdir()  # damaged, for all that is known here
     try_it(40)
-    (mine / "step-000000000040").rmdir()
-    (mine / "lock").touch()  # its owner, or its script, has removed them, and left this
-    try_it(40)
-    (mine / "lock").unlink()
-    (mine / "lost+found").rmdir()
-    mine.rmdir()
-    with pytest.raises(DirectoryError, match=r"is gone, with 40 steps \(put it back"):
+    try_it(39)
+    with pytest.raises(
+        DirectoryError, match="newest checkpoint is of step 40, 232 steps were kept"
+    ):
+        try_it(232)
+    (env,) = try_it(232, accept_loss=True)
+    assert env["FAIRLEAD_ACCEPT_LOSS"] == "1"
+    (mine / ".step-000000000232.replaced").mkdir()  # it was killed between two renames
+    try_it(232)
+    shutil.rmtree(mine)
+    with pytest.raises(DirectoryError, match=r"is gone, with 40 steps \(put it back, or `fairlead"):
         try_it(40)
     assert not mine.exists()
+    try_it(40, accept_loss=True)
+    assert mine.exists()
+
+
+def test_a_job_goes_on_from_fewer_steps_where_a_later_attempt_of_it_saved_these(
+    tmp_path: Path,
+) -> None:
+    """The server knows of an earlier one that had kept more, and has not heard of the later one since."""
+    newest = tmp_path / "step-000000000040"
+    newest.mkdir()
+
+    def waits(saved_by: tuple[int, int], kept_by: int) -> bool:
+        number, attempt = saved_by
+        manifest = encode_record(Manifest(step=40, job=number, attempt=attempt))
+        (newest / MANIFEST).write_text(manifest)
+        known: dict[str, Any] = {
+            "checkpoint_dir": str(tmp_path),
+            "kept_steps": 60,
+            "kept_by": kept_by,
+        }
+        try:
+            environments(tmp_path, job(1, **known))
+        except DirectoryError:
+            return True
+        return False
+
+    assert not waits((1, 3), kept_by=2)
+    assert waits((1, 2), kept_by=2)
+    assert waits((1, 1), kept_by=2)
+    assert waits((2, 3), kept_by=2), "of another job"
+    assert waits((-1, 3), kept_by=2), "nobody knows of which"
+    assert waits((1, 3), kept_by=0), "an earlier version did not note who kept them"
+    (newest / MANIFEST).unlink()
+    with pytest.raises(DirectoryError, match="60 steps were kept"):
+        environments(tmp_path, job(1, checkpoint_dir=str(tmp_path), kept_steps=60, kept_by=2))

@@ -15,6 +15,7 @@ from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
+from fairlead.errors import InputError
 
 LIMIT_S = 180.0
 WORDS = (sys.executable, "-c", "import time; time.sleep(0.2)")
@@ -89,11 +90,15 @@ def test_jobs_wait_for_storage_and_go_on_by_themselves(tmp_path: Path) -> None:
         assert "cordoned" not in cluster.log()
 
 
-@pytest.mark.parametrize(("ranks", "mount_point"), [(1, False), (3, False), (1, True)])
+@pytest.mark.parametrize(
+    ("ranks", "there"),
+    [(1, None), (3, None), (1, ""), (1, "lock"), (3, "step-000000000001")],
+)
 def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(
-    tmp_path: Path, ranks: int, mount_point: bool
+    tmp_path: Path, ranks: int, there: str | None
 ) -> None:
-    """On none of its nodes: another one's agent may be the first to look."""
+    """On none of its nodes: another one's agent may be the first to look. there: what lies below the mount
+    point, None = there is no directory."""
     with cluster_with_storage(tmp_path) as (_, client, checkpoints):
         (job,) = client.submit([saving_job(tmp_path, ranks)])
         until(lambda: client.job(job).steps > 5, LIMIT_S)
@@ -102,21 +107,29 @@ def test_a_job_whose_checkpoints_are_away_does_not_begin_anew(
         away = tmp_path / "away"
         (folder,) = checkpoints.glob(f"{job}*")
         folder.rename(away)
-        if mount_point:  # what it is mounted on stays, and is empty
+        if there is not None:
             folder.mkdir()
+        if there:
+            (folder / there).mkdir()
         client.resume(job)
         until(lambda: len(client.attempts(job)) >= 4, LIMIT_S, "more than one try")
         until(lambda: client.job(job).retry_in_s is not None, LIMIT_S)
         told = client.job(job)
-        gone = f"{folder}': is gone, with {told.steps:.0f} steps (put it back, or make it with an empty file"
-        if mount_point:
-            gone = f"{folder}': has no checkpoints any more, with {told.steps:.0f} steps gone (mount its"
-        assert gone in told.reason
-        assert told.reason.endswith("an empty file 'lock' in it to begin anew)")
+        said = f"has no checkpoints any more, with {told.steps:.0f} steps gone (mount its storage"
+        if there is None:
+            said = f"is gone, with {told.steps:.0f} steps (put it back"
+        elif there.startswith("step-"):
+            said = (
+                f"its newest checkpoint is of step 1, {told.steps:.0f} steps were kept (mount its"
+            )
+        assert f"{folder}': {said}" in told.reason
+        assert told.reason.startswith("waits for its checkpoints, tried again")
+        assert told.reason.endswith(f", or `fairlead resume {job} --accept-loss`)")
         assert told.steps > 5
         assert told.failures == 0
-        if mount_point:
-            folder.rmdir()  # nothing was written there
+        if there is not None:
+            assert [path.name for path in folder.iterdir()] == ([there] if there else [])
+            shutil.rmtree(folder)
         away.rename(folder)
         until(lambda: client.job(job).state == "completed", LIMIT_S)
         done = [int(line) for line in (tmp_path / "done").read_text().splitlines()]
@@ -159,6 +172,39 @@ def test_the_folder_of_one_job_is_not_the_storage_of_all(tmp_path: Path) -> None
         folder.unlink()
         (tmp_path / "away").rename(folder)
         until(lambda: client.job(job).state == "completed", LIMIT_S)
+
+
+def test_an_owner_accepts_the_loss_of_checkpoints(tmp_path: Path) -> None:
+    with cluster_with_storage(tmp_path) as (_, client, checkpoints):
+        (job,) = client.submit([saving_job(tmp_path, 1)])
+        with pytest.raises(
+            InputError, match="is not paused, and does not wait for its checkpoints"
+        ):
+            client.resume(job, accept_loss=True)
+        until(lambda: client.job(job).steps > 5, LIMIT_S)
+        client.pause(job)
+        until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)  # and has saved
+        kept = client.job(job).saved_step
+        (folder,) = checkpoints.glob(f"{job}*")
+        for path in folder.glob("step-*"):
+            shutil.rmtree(path)
+        client.resume(job)
+        until(lambda: client.job(job).retry_in_s is not None, LIMIT_S, "its wait")
+        with pytest.raises(InputError, match="is not paused, it is waiting"):
+            client.resume(job)
+        client.resume(job, accept_loss=True)
+        until(lambda: client.attempts(job)[-1].trained_s is not None, LIMIT_S, "a start")
+        origin = f"began anew, the loss of {kept} steps that were kept was accepted by admin"
+        assert client.job(job).origin == client.attempts(job)[-1].origin == origin
+        told = client.explain(job)
+        assert f"It last {origin}." in told.facts
+        number = client.job(job).attempt
+        assert f"attempt {number} {origin}" in [words for _, words in told.events]
+        until(lambda: client.job(job).state == "completed", LIMIT_S)
+        assert client.job(job).lost_steps == kept
+        assert client.job(job).failures == 0
+        done = [int(line) for line in (tmp_path / "done").read_text().splitlines()]
+        assert done == [*range(kept), *range(400)]
 
 
 def test_a_path_of_its_owner_that_can_never_be_made_is_the_jobs_fault(tmp_path: Path) -> None:

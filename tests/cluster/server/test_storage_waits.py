@@ -29,7 +29,8 @@ def row_of(job: int, why: str = "", directory: str = "/c", wrong: str = "") -> J
     if why:
         reason = f"checkpoint directory '{row.checkpoint_dir}': {why}"
         known = {"job": job, "attempt": 1, "node": "a", "time_s": 0.0, "kind": "exit"}
-        record = FailureRecord(**known, reason=reason, directory="out_of_order")  # type: ignore[arg-type]
+        own = {"directory": "out_of_order", "of_checkpoints": why == GONE}
+        record = FailureRecord(**known, **own, reason=reason)  # type: ignore[arg-type]
         row.recent_failures = (record,)
         row.failure = Failure(directory="wrong_path", path=wrong)
     return row

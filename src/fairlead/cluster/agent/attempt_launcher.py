@@ -52,6 +52,7 @@ class AttemptLauncher:
         found, why = None, ""
         directory: DirectoryTrouble = ""
         path = ""
+        of_checkpoints = False
         try:
             master = attempt.addresses.here or RankZeroAddress.parse(
                 master_text, attempt.assignment.job
@@ -61,6 +62,7 @@ class AttemptLauncher:
             why = str(problem)
             if isinstance(problem, DirectoryError):
                 directory, path = problem.trouble, problem.path
+                of_checkpoints = problem.of_checkpoints
         except Exception as problem:  # of whatever a job names: its fault, and no end of the agent
             _log.exception("job %d cannot be started", attempt.assignment.job)
             why = f"cannot be started: {type(problem).__name__}: {problem}"
@@ -70,7 +72,14 @@ class AttemptLauncher:
         if attempt.state != "starting":
             return  # it was told to stop meanwhile
         if found is None:
-            attempt.failed(-1, why, now, directory=directory, path=path)
+            attempt.failed(
+                -1,
+                why,
+                now,
+                directory=directory,
+                path=path,
+                of_checkpoints=of_checkpoints,
+            )
             attempt.record_exit(now)
             self._changed()
         elif attempt.lease.left_s(now) > 0.0:

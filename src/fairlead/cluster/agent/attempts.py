@@ -171,9 +171,10 @@ class NodeAttempt:
         *,
         directory: DirectoryTrouble = "",
         path: str = "",
+        of_checkpoints: bool = False,
     ) -> None:
         """A rank could not be started. directory: what is the matter with its checkpoint directory; path: of
-        which directory on the way there."""
+        which directory on the way there; of_checkpoints: its checkpoints are not in it."""
         cause = reason.removeprefix(f"rank {rank}: ")
         self.reason = cause if self.assignment.world_size == 1 else reason
         self.exits.note(rank, NOT_FOUND)
@@ -185,6 +186,7 @@ class NodeAttempt:
                 message=cause,
                 directory=directory,
                 path=path[:_MAX_PATH],
+                of_checkpoints=of_checkpoints,
             )
         )
         self.state = "stopping"
@@ -243,6 +245,8 @@ class NodeAttempt:
             step=steps.step,
             loaded_step=steps.loaded_step,
             lost_steps=steps.lost_steps,
+            from_job=-1 if steps.loaded is None else steps.loaded.from_job,
+            from_attempt=0 if steps.loaded is None else steps.loaded.from_attempt,
             saved_step=steps.saved_step,
             batch=steps.batch,
             total_steps=steps.total_steps,

@@ -5,12 +5,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.client.checkpoint import LOCK, STEP
 from fairlead.client.storage import STORAGE_ERRORS, directory_sentence, place_of
 from fairlead.cluster.agent.addresses import RankZeroAddress
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.checkpoint_root import enter
 from fairlead.cluster.agent.devices import NodeDevices
+from fairlead.cluster.agent.kept_checkpoints import missing
 from fairlead.cluster.agent.runtimes import (
     Mounts,
     agents_environment,
@@ -20,8 +20,6 @@ from fairlead.cluster.agent.script_imports import Script, find_script
 from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
 from fairlead.cluster.agent.zygote import can_fork, neighbours
 from fairlead.cluster.protocol.messages import (
-    NO_CHECKPOINTS,
-    NO_DIRECTORY,
     Assignment,
     DirectoryTrouble,
     Rank,
@@ -42,11 +40,20 @@ _PASSING_ERRORS = STORAGE_ERRORS | {
 class DirectoryError(ConfigError):
     """A checkpoint directory cannot be made."""
 
-    def __init__(self, what: str, trouble: DirectoryTrouble, path: str = "") -> None:
-        """path: the highest directory on the way there that is wrong, "" = not known."""
+    def __init__(
+        self,
+        what: str,
+        trouble: DirectoryTrouble,
+        path: str = "",
+        *,
+        of_checkpoints: bool = False,
+    ) -> None:
+        """path: the highest directory on the way there that is wrong, "" = not known. of_checkpoints: the
+        directory may be well, but the job's checkpoints are not in it."""
         super().__init__(what)
         self.trouble = trouble
         self.path = path
+        self.of_checkpoints = of_checkpoints
 
 
 @dataclass(frozen=True)
@@ -221,8 +228,8 @@ def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess
         if assignment.checkpoint_root and (away := enter(root, known=assignment.root_is_known)):
             what = directory_sentence(str(root), away)
             raise DirectoryError(what, "out_of_order", str(root))
-        if assignment.checkpoint_dir and assignment.kept_steps:
-            _check_not_away(path, assignment.kept_steps)
+        if assignment.checkpoint_dir and assignment.kept_steps and not assignment.accept_loss:
+            _check_not_away(path, assignment)
         path.mkdir(parents=not assignment.checkpoint_root, exist_ok=True)
     except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder
         raise _directory_error(path, problem) from None
@@ -241,21 +248,13 @@ def _directory_error(path: Path, problem: Exception) -> DirectoryError:
     return DirectoryError(directory_sentence(str(path), why), trouble, place)
 
 
-def _check_not_away(path: Path, kept_steps: int) -> None:
-    """Raises DirectoryError where a job that has saved would begin anew because its checkpoints are away:
-    moved, or on storage that is not mounted, whose mount point is an empty directory. One that the job has
-    used, or its owner has prepared, has a lock in it, whatever else was removed."""
-    if not path.exists():
-        away = f"{NO_DIRECTORY} {kept_steps} steps (put it back, or make it with an empty file"
-    elif any(name == LOCK or name.startswith(STEP) for name in os.listdir(path)):
-        return
-    else:
-        away = (
-            f"{NO_CHECKPOINTS} {kept_steps} steps gone (mount its storage, or put them "
-            "back, or make an empty file"
-        )
-    why = f"{away} {LOCK!r} in it to begin anew)"
-    raise DirectoryError(directory_sentence(str(path), why), "out_of_order")
+def _check_not_away(path: Path, assignment: Assignment) -> None:
+    """Raises DirectoryError where a job that has saved would do steps again that its checkpoints held, for
+    these are away: moved, or on storage that is not mounted. What is below its mount point then is empty, or
+    older."""
+    if why := missing(path, assignment):
+        sentence = directory_sentence(str(path), why)
+        raise DirectoryError(sentence, "out_of_order", of_checkpoints=True)
 
 
 def _identity(place: LaunchSite, attempt: NodeAttempt, checkpoints: str) -> dict[str, str]:
@@ -272,6 +271,8 @@ def _identity(place: LaunchSite, attempt: NodeAttempt, checkpoints: str) -> dict
         env["FAIRLEAD_SOCKET"] = place.socket_path
     if assignment.batch:
         env["FAIRLEAD_BATCH"] = str(assignment.batch)
+    if assignment.accept_loss:
+        env["FAIRLEAD_ACCEPT_LOSS"] = "1"
     return env
 
 

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 _PATH_BYTES = 100  # sun_path has 108
 _MAX_REPORTED = 1e12  # steps, samples, seconds
 _MAY_BE_UNKNOWN = frozenset(
-    {(Progress, "step"), (Loaded, "lost_steps"), (RankEnded, "step")}
+    {(Progress, "step"), (Loaded, "lost_steps"), (Loaded, "from_job"), (RankEnded, "step")}
 )  # -1 says so
 _AT_LEAST_ONE = frozenset({(Adapt, "batch"), (Adapt, "total_steps")})
 _HELLO_TIMEOUT_S = 10.0  # for the first message of a connection

@@ -69,8 +69,9 @@ class Facade(Protocol):
         """Have a job save, stop, and wait until it is resumed. Returns a sentence where it cannot save, and
         loses work."""
 
-    def resume(self, caller: Caller, job: int) -> None:
-        """Let a paused job run again; ConflictError for one that is not paused."""
+    def resume(self, caller: Caller, job: int, accept_loss: bool = False) -> None:
+        """Let a paused job run again; ConflictError for one that is not paused. accept_loss: also one that
+        waits for its checkpoints; its next attempt begins with whatever is there."""
 
     def set_weight(self, caller: Caller, job: int, weight: float) -> None:
         """Give a job another weight, from the next round on."""

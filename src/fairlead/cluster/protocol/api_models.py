@@ -113,6 +113,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     deadline: DeadlineState = ""
     # until its deadline, of a job that has ended from its end; negative = after it; None = it has none
     deadline_left_s: float | None = None
+    # what its newest attempt began from, where that is not what it had kept: "began at step ..."
+    origin: str = ""
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +144,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     )  # done when it ended, as far as was known, kept or not; -1 = not known
     end: AttemptEnd | None = None  # how it ended, None = it has not
     lost_own: bool = False  # its lost steps are its own, which the next one does again
+    origin: str = ""  # what it began from, where that is not what its job had kept
 
     @property
     def overhead_parts_s(self) -> tuple[float, ...]:

@@ -35,8 +35,6 @@ EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
 AGENT_LEAVES = "agent leaves"
 ORPHANED = "the process that owned the ranks died"
 WOULD_LOSE = ": a stop would lose"  # in a ``directory_problem``, before what it would
-# How what is told of a checkpoint directory begins if the checkpoints of a job that has saved are not there.
-NO_DIRECTORY, NO_CHECKPOINTS = "is gone, with", "has no checkpoints any more, with"
 SPAWNER_STALLED = "the process that owned the ranks stood still"
 LARGEST_LOG = 256 << 10  # bytes in a LogChunk
 ASSIGNMENT_BYTES = 256 << 10  # no Assignment is larger: its texts 128 KiB (JOB_BYTES), paths 80 KiB
@@ -127,6 +125,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     time_s: float = 0.0  # wall clock of its node, 0 = not known
     directory: DirectoryTrouble = ""
     path: Text = ""  # then: the highest directory on the way there that is wrong, "" = not known
+    # its own checkpoints are away or damaged, its storage is well: its owner can accept the loss
+    of_checkpoints: bool = False
 
     @property
     def place(self) -> str:
@@ -155,6 +155,8 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     step: CountOrNone = -1  # steps done in all, -1 = not known yet (rank 0's node alone knows)
     loaded_step: CountOrNone = -1  # where this start went on from, -1 = not known yet
     lost_steps: CountOrNone = -1  # by all starts until this one was loaded, as the job counts them
+    from_job: CountOrNone = -1  # that had saved what this start loaded; -1 = none, or not known
+    from_attempt: Count = 0  # of that job
     saved_step: CountOrNone = -1  # of the newest whole checkpoint
     batch: Count = 0  # samples per step, where the job has changed them
     total_steps: Count = 0  # then: of the whole job
@@ -238,6 +240,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     checkpoint_root: str = ""
     root_is_known: bool = False  # jobs have used it before: it is there, or its storage is away
     kept_steps: int = 0  # that its checkpoints hold: where these are gone it is not to begin anew
+    kept_by: int = 0  # the attempt that told of them; 0 = not known
+    accept_loss: bool = False  # its owner has it begin with whatever is there
     ranks: tuple[Rank, ...]  # on this node
     world_size: int
     # host:port:gang_port:secret of rank 0 where that is another node; "" = not known yet, or here

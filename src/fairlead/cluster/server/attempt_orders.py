@@ -112,6 +112,7 @@ class AttemptOrders:
         attempt.record.ordered_s = self._state.now_s()
         attempt.row.starts += 1
         attempt.row.failed = False
+        attempt.record.loss_accepted = attempt.row.loss_accepted
         if attempt.row.reason.startswith((FROM_BACKUP, LOSS_ACCEPTED)):
             attempt.row.reason = ""
         self._state.registry.dirty_attempts[attempt.key] = attempt.record

@@ -346,7 +346,9 @@ class Attempt:
             env=spec.env,
             cwd=spec.cwd,
             checkpoint_dir=self.row.checkpoint_dir,
-            kept_steps=0 if spec.unmanaged else int(self.from_step),
+            kept_steps=0 if spec.unmanaged else min(int(self.from_step), self.row.saved_step),
+            kept_by=self.row.saved_by,
+            accept_loss=bool(self.record.loss_accepted),
             ranks=self.nodes[node],
             world_size=sum(len(ranks) for ranks in self.nodes.values()),
             master="" if node == first else self.address,
@@ -426,8 +428,7 @@ class Training:
     def of(attempt: Attempt) -> "Training | None":
         """As its first node said last; None = not known."""
         leader = attempt.leader
-        known = leader is not None and leader.loaded_step >= 0
-        if leader is None or not known or max(leader.step_age_s, leader.trained_s) < 0:
+        if leader is None or leader.loaded_step < 0 or max(leader.step_age_s, leader.trained_s) < 0:
             return None
         return Training(
             attempt=attempt.record.attempt,

@@ -14,6 +14,7 @@ from fairlead.cluster.server.explain_decision import pair_sentence, share_senten
 from fairlead.cluster.server.explain_placement import cannot_go_on, placed
 from fairlead.cluster.server.explain_waiting import waiting
 from fairlead.cluster.server.explanation_source import ExplanationSource, Reader
+from fairlead.cluster.server.origins import acceptance
 from fairlead.model.duration_text import duration
 
 MIN_DEVIATION = 0.1  # relative difference of a stated rate from the measured one
@@ -33,7 +34,18 @@ def explanation_facts(
     unsaved = job.save_failed and job.state not in ENDED_STATES
     if unsaved and not any(job.save_failed in sentence for sentence in facts):
         facts.append(save_failure(job, source.state.now_s()))
+    facts += _beginnings(source, job, told=" ".join(facts))
     return facts
+
+
+def _beginnings(source: ExplanationSource, job: JobView, *, told: str) -> Iterator[str]:
+    """Which checkpoints it last began with, and the next one will, where that is worth a word."""
+    if job.origin:
+        yield f"It last {job.origin}."
+    row = source.state.registry.jobs.get(job.id)
+    accepted = "" if row is None else acceptance(row)
+    if accepted and accepted not in told:
+        yield f"{accepted[:1].upper()}{accepted[1:]}: it begins with what is there."
 
 
 def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Iterator[str]:

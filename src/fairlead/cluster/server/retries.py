@@ -407,6 +407,7 @@ class Retries:
             tenant=row.tenant,
             worked_s=self._worked_s(attempt),
             directory=directory_trouble(failure, row.spec),
+            of_checkpoints=failure.of_checkpoints,
             reached=-1.0 if failure.kind == "not_started" else reached(attempt),
         )
 
@@ -430,6 +431,11 @@ class Retries:
             elif now >= row.retry_s:
                 self._resume(row)
         self._drop(now)
+
+    def try_now(self, row: JobRow) -> None:
+        """What a job waits for is over, as its owner says."""
+        self.storage.discard(row.id)
+        self._resume(row)
 
     def _resume(self, row: JobRow) -> None:
         """It takes part again."""

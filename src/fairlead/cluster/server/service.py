@@ -36,6 +36,7 @@ from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.server.forecasting import Forecasting
 from fairlead.cluster.server.lost_work import lost_work
 from fairlead.cluster.server.options import LiveOptions
+from fairlead.cluster.server.resumption import resume
 from fairlead.cluster.server.server_loop import LoopArguments, ServerLoop
 from fairlead.cluster.server.submissions import Submission, SubmissionQueue
 from fairlead.cluster.store.rows import (
@@ -230,23 +231,10 @@ class Service:
             engine.state.emit(JobsPaused(now, np.array([row.id]), True))
         return lost
 
-    def resume(self, caller: Caller, job: int) -> None:
-        """A paused job takes part again."""
-        self._on_open(caller, job, self._resume)
-
-    def _resume(self, row: JobRow) -> None:
-        if row.state != "paused":
-            raise ConflictError(f"job {row.id}: is not paused, it is {row.state}")
-        engine = self.engine
-        engine.parts.jobs.retries.forget(row.id)
-        row.state, row.reason = row.off_devices, ""
-        engine.state.capacity_changed = True
-        engine.state.registry.dirty_jobs.add(row.id)
-        now = engine.state.now_s()
-        if not engine.parts.jobs.admission.awaits_fitting_cluster(row.id):
-            engine.state.emit(JobsPaused(now, np.array([row.id]), False))
-        if engine.state.setup is not None:
-            engine.parts.jobs.admission.refit(now)
+    def resume(self, caller: Caller, job: int, accept_loss: bool = False) -> None:
+        """A paused job takes part again; with ``accept_loss`` also one that waits for its checkpoints."""
+        accepted_by = caller.user if accept_loss else ""
+        self._on_open(caller, job, lambda row: resume(self.engine, row, accepted_by))
 
     def set_weight(self, caller: Caller, job: int, weight: float) -> None:
         """It counts for more or less from the next round on."""

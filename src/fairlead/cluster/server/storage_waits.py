@@ -11,12 +11,7 @@ from pathlib import Path
 
 from fairlead.cluster.protocol.api_models import jobs_wait
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.messages import (
-    NO_CHECKPOINTS,
-    NO_DIRECTORY,
-    DirectoryTrouble,
-    Failure,
-)
+from fairlead.cluster.protocol.messages import DirectoryTrouble, Failure
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.store.rows import JobRow
 
@@ -49,12 +44,8 @@ class _Waiting:
 
     row: JobRow
     why: str
-    is_own: bool = False  # nothing is wrong but with its own folder
-
-    @property
-    def of_its_folder(self) -> bool:
-        """Whether its checkpoints are away: what others do says nothing of them."""
-        return self.why.startswith((NO_DIRECTORY, NO_CHECKPOINTS))
+    of_its_folder: bool  # its checkpoints are away, or damaged: what others do says nothing of them
+    is_own: bool  # nothing is wrong but with its own folder
 
     @property
     def for_room(self) -> bool:
@@ -85,9 +76,13 @@ class StorageWaits:
         for job in [job for job, other in self._waiting.items() if not other.row.open]:
             del self._waiting[job]
         if not row.spec.checkpoint_dir:
-            why = row.recent_failures[-1].reason.rpartition(": ")[2]
-            path = "" if row.failure is None else row.failure.path
-            self._waiting[row.id] = _Waiting(row, why, not is_clusters(path, row))
+            last = row.recent_failures[-1]
+            self._waiting[row.id] = _Waiting(
+                row=row,
+                why=last.reason.rpartition(": ")[2],
+                of_its_folder=last.of_checkpoints,
+                is_own=not is_clusters("" if row.failure is None else row.failure.path, row),
+            )
 
     def discard(self, job: int) -> None:
         """A job waits no more."""
@@ -156,6 +151,11 @@ class StorageWaits:
             for one in list(self._waiting.values())
             if one.row.open and one.row.state != "paused" and not one.is_own
         ]
+
+
+def waits_for_checkpoints(row: JobRow) -> bool:
+    """Whether a job waits because its own checkpoints are away, or damaged."""
+    return _waits(row) and row.recent_failures[-1].of_checkpoints
 
 
 def _waits(row: JobRow) -> bool:

@@ -29,6 +29,7 @@ from fairlead.cluster.server.least_times import least_s
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now, unheard
 from fairlead.cluster.server.node_condition import NodeCondition, condition
+from fairlead.cluster.server.origins import acceptance
 from fairlead.cluster.server.prospects import prospects
 from fairlead.cluster.server.rates import rate_is_known
 from fairlead.cluster.server.retries import failures_in_a_row
@@ -148,6 +149,7 @@ class ViewBuilder:
             reason = self._admission.why_waits(row) or reason
         reason = row.stall or self._obstacle(row) or self._directory(row) or reason
         reason = self._next_try(row, reason) or reason
+        reason = _beginning(row, reason)
         detained = self._silence(row) or self._detention.reason(row.id)
         attempt = self._state.registry.newest(row.id)
         if row.state in ON_DEVICES and attempt is not None and attempt.lost:
@@ -169,7 +171,8 @@ class ViewBuilder:
         else:
             return ""
         if row.recent_failures and row.recent_failures[-1].of_storage:
-            return waiting_for_storage(left_s, why)
+            own = row.recent_failures[-1].of_checkpoints
+            return waiting_for_storage(left_s, why, own=own)
         return waiting(failures_in_a_row(row), left_s, why, in_all=row.failures)
 
     def _silence(self, row: JobRow) -> str:
@@ -373,3 +376,13 @@ def sample(state: ClusterState, command: StartRound) -> Sample:
         waiting=max(command.active - running, 0),
         share={name: part / in_all for name, part in by_tenant.items()},
     )
+
+
+def _beginning(row: JobRow, reason: str) -> str:
+    """What is known of the checkpoints that a job begins with, or has begun with, and ``reason``."""
+    if row.state == "paused" or not (row.loss_accepted or row.origin):
+        return reason
+    if not row.loss_accepted:
+        return reason or (row.origin if row.state in ON_DEVICES else "")
+    old = bool(row.recent_failures) and row.recent_failures[-1].of_checkpoints
+    return "; ".join(filter(None, [acceptance(row), "" if old else reason]))

@@ -84,6 +84,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     hostile: bool = False  # it is to blame for the death of an agent or a spawner
     directory: DirectoryTrouble = ""
     reached: float = -1.0  # the last step that it told of, -1 = none
+    of_checkpoints: bool = False  # they are away or damaged: its owner can accept the loss
 
     @property
     def passing(self) -> bool:
@@ -310,8 +311,10 @@ def waiting(failures: int, left_s: float, reason: str, *, in_all: int = 0) -> st
     return f"{how_often}, {_tried_again(left_s)}: {reason}"
 
 
-def waiting_for_storage(left_s: float, reason: str) -> str:
-    """The same, of a job for whose checkpoints there is no directory."""
+def waiting_for_storage(left_s: float, reason: str, *, own: bool = False) -> str:
+    """The same, of a job for whose checkpoints there is no directory. own: its own are away or damaged."""
+    if own:
+        return f"waits for its checkpoints, {_tried_again(left_s)}: {reason}"
     return f"waits for the storage of its checkpoints, {_tried_again(left_s)}: {reason}"
 
 

@@ -84,6 +84,7 @@ def job_view(
         progress_age_s=progress_age_s,
         rate_known=rate_known,
         no_end=no_end,
+        origin=row.origin,
         save_failed="" if unsaved is None else unsaved.why,
         save_failed_s=None if unsaved is None else unsaved.at_s,
         deadline_left_s=left_s,
@@ -209,6 +210,7 @@ def attempt_view(row: AttemptRow) -> AttemptView:
         traceback=row.traceback,
         reached_step=row.reached_step,
         lost_own=row.lost_own,
+        origin=row.origin,
     )
 
 
@@ -241,6 +243,8 @@ def story(job: JobView, attempts: Sequence[AttemptView]) -> tuple[tuple[float, s
         where = f"{attempt.accelerator} {devices} of {attempt.node}"
         again = f", does {redone:.0f} steps again" if redone > 0 else ""
         events.append((attempt.began_s, f"attempt {attempt.attempt} on {where}{again}"))
+        if attempt.origin and attempt.trained_s is not None:
+            events.append((attempt.trained_s, f"attempt {attempt.attempt} {attempt.origin}"))
         if attempt.ended_s is not None:
             detailed = ": " in attempt.why or "; " in attempt.why
             how = f"{attempt.why}{'; it ended' if detailed else ''}"

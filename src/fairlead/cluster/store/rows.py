@@ -44,6 +44,9 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     counted_s: float | None = None  # when these were
     acknowledged_steps: float = 0.0  # steps that the core counts, or is about to be told
     saved_step: int = 0
+    saved_by: int = 0  # the attempt that told of it; 0 = an earlier version did not note it
+    loss_accepted: str = ""  # who has its next start begin with whatever checkpoints there are
+    origin: str = ""  # what its newest start began from, where that is not what it had kept
     starts: int = 0
     preemptions: int = 0
     failures: int = 0
@@ -149,6 +152,8 @@ class AttemptRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     lost_steps: float = 0.0
     lost_own: bool = False  # its lost steps are its own, which the next one does again
     order_id: str = ""  # of its order: see ``protocol.messages.OrderId``
+    loss_accepted: str = ""  # who has it begin with whatever checkpoints there are
+    origin: str = ""  # what it began from, where that is not what its job had kept
 
     @property
     def since_s(self) -> float:

@@ -54,6 +54,9 @@ Cursor = Annotated[
     str,
     Query(pattern=r"^[!-~]{0,1024}$", description="From the answer before; empty: from the start."),
 ]
+AcceptLoss = Annotated[
+    bool, Query(description="Begin with whatever checkpoints are there; what is missing is lost.")
+]
 Bytes = Annotated[int, Query(ge=1, le=MAX_LOG, description="About so many bytes at most.")]
 
 
@@ -147,9 +150,10 @@ def pause(context: Context, job: JobPath) -> Response:
     summary="Resume",
     **no_content(404, 409),
 )
-def resume(context: Context, job: JobPath) -> Response:
-    """Let a paused job run again."""
-    context.facade.resume(context.caller, job)
+def resume(context: Context, job: JobPath, accept_loss: AcceptLoss = False) -> Response:
+    """Let a paused job run again. With `accept_loss` also one that waits for its checkpoints: its next
+    attempt begins with whatever checkpoints are there, or anew."""
+    context.facade.resume(context.caller, job, accept_loss)
     return Response(status_code=204)
 
 

@@ -1,0 +1,32 @@
+"""What attempts began from, where that is not the newest checkpoint that their job had kept."""
+
+from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.store.rows import JobRow
+
+
+def origin_of(attempt: Attempt, status: AttemptStatus) -> str:
+    """What a managed attempt that has just loaded began from, as a sentence without its subject; "" = what
+    was kept. The row of its job still is as it was before."""
+    row, step, kept = attempt.row, status.loaded_step, attempt.row.saved_step
+    if step < kept:
+        began = "began anew" if step == 0 else f"began at step {step}"
+        who = attempt.record.loss_accepted
+        if who:
+            return f"{began}, the loss of {kept - step} steps that were kept was accepted by {who}"
+        return f"{began}, of {kept} steps that were kept no more could be loaded"
+    if step > 0 and status.from_job not in (-1, row.id):
+        which = f"job {status.from_job} (attempt {status.from_attempt})"
+        return f"began at step {step} from a checkpoint that {which} saved"
+    if step > 0 and status.from_job == -1 and kept == 0:
+        return f"began at step {step} from a checkpoint that was there before the job"
+    return ""
+
+
+def acceptance(row: JobRow) -> str:
+    """Who has accepted the loss of checkpoints before a start has begun with that; "" = nobody."""
+    return (
+        f"the loss of its checkpoints is accepted by {row.loss_accepted}"
+        if row.loss_accepted
+        else ""
+    )
