@@ -14,6 +14,7 @@
     |-- ProtocolError         an event that the core cannot accept in its present state
     |-- WireError             a peer on a socket does not speak our language
     |-- CheckpointError       a checkpoint cannot be used
+    |   `-- DamagedError      all checkpoints in a directory are damaged
     |-- StoreError            the state of a live cluster cannot be read or written now (disk full)
     |-- StaleError            an agent that the server does not know any more; it has to register again
     |-- UnreachableError      the server of a live cluster does not answer
@@ -85,6 +86,10 @@ class WireError(FairleadError):
 
 class CheckpointError(FairleadError):
     """A checkpoint cannot be used: it was written for another number of ranks."""
+
+
+class DamagedError(CheckpointError):
+    """None of the checkpoints in a directory is whole."""
 
 
 class StoreError(FairleadError):

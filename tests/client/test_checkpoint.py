@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.client.checkpoint import Checkpoints, Manifest, Part, sync_parts
+from fairlead.errors import DamagedError
 
 
 def save(store: Checkpoints, step: int, text: str = "state") -> Path:
@@ -65,6 +66,44 @@ def test_one_that_does_not_hold_is_passed_over_with_a_word(
     message = capfd.readouterr().err
     assert str(bad) in message
     assert why in message
+
+
+def harm(path: Path) -> None:
+    (path / "rank-0" / "weights").write_text("stale")
+
+
+def test_a_job_does_not_begin_anew_because_all_its_checkpoints_are_damaged(
+    store: Checkpoints, capfd: pytest.CaptureFixture[str]
+) -> None:
+    harm(save(store, 5))
+    (save(store, 9) / "manifest.json").unlink()
+    with pytest.raises(DamagedError) as refused:
+        store.newest()
+    assert str(refused.value).startswith(
+        "none of its 2 checkpoints is whole (step-000000000009: manifest.json: No such file"
+    )
+    assert "step-000000000005: not used: rank-0/weights is not as it was" in capfd.readouterr().err
+    assert store.steps() == [9, 5], "they are as they were"
+
+
+@pytest.mark.parametrize(("whole", "begins_at"), [(True, 5), (False, -1)])
+def test_damaged_checkpoints_are_set_aside_where_their_loss_is_accepted(
+    store: Checkpoints, whole: bool, begins_at: int
+) -> None:
+    first = save(store, 5)
+    if not whole:
+        harm(first)
+    harm(save(store, 9))
+    (store.directory / "damaged-step-000000000009").mkdir()  # by an earlier start
+    found = store.newest(set_aside=True)
+    assert (found.manifest.step if found else -1) == begins_at
+    for step in (7, 9, 20):
+        save(store, step)
+    assert store.steps() == [20, 9]
+    aside = store.directory / "damaged-step-000000000009-2"
+    assert (aside / "rank-0" / "weights").read_text() == "stale"
+    assert (aside / "manifest.json").exists()
+    assert (store.directory / "damaged-step-000000000005").exists() == (not whole)
 
 
 def test_what_did_not_hold_gives_way_to_what_is_saved_after_it(store: Checkpoints) -> None:

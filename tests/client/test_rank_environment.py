@@ -14,13 +14,20 @@ def test_what_an_agent_says() -> None:
             "FAIRLEAD_SOCKET": "/run/agent",
             "FAIRLEAD_JOB": "7",
             "FAIRLEAD_ATTEMPT": "3",
+            "FAIRLEAD_ACCEPT_LOSS": "1",
             "FAIRLEAD_RANK_SYNC": "[::1]:900",
             "RANK": "1",
             "WORLD_SIZE": "2",
         }
     )
     assert place == RankEnvironment(
-        socket="/run/agent", job=7, attempt=3, rank_sync=("::1", 900), rank=1, world_size=2
+        socket="/run/agent",
+        job=7,
+        attempt=3,
+        accept_loss=True,
+        rank_sync=("::1", 900),
+        rank=1,
+        world_size=2,
     )
 
 

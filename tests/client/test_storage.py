@@ -10,8 +10,9 @@ import pytest
 from fairlead.client import crash
 from fairlead.client.rank_environment import EXIT_STORAGE, RankEnvironment
 from fairlead.client.storage import own_access, scripts_access
+from fairlead.errors import DamagedError
 
-UNDER_AN_AGENT = RankEnvironment(socket="/run/agent")
+UNDER_AN_AGENT = RankEnvironment(socket="/run/agent", job=7)
 
 
 @pytest.fixture
@@ -46,6 +47,21 @@ def test_what_a_process_or_a_path_lacks_is_no_error_of_storage(
     with pytest.raises(OSError, match="lock"), own_access(tmp_path, UNDER_AN_AGENT):
         raise error(number, tmp_path / "lock")
     assert not report.exists()
+
+
+def test_an_agent_is_told_that_checkpoints_are_damaged(
+    tmp_path: Path, report: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left, own_access(tmp_path, UNDER_AN_AGENT):
+        raise DamagedError("none of its 2 checkpoints is whole (step-9: no)")
+    assert left.value.code == EXIT_STORAGE
+    why = (
+        f"checkpoint directory '{tmp_path}': none of its 2 checkpoints is whole (step-9: no); put whole "
+        "ones back, or `fairlead resume 7 --accept-loss`, which keeps the damaged ones under other names"
+    )
+    told = json.loads(report.read_text())
+    assert (told["damaged"], told["message"]) == (True, why)
+    assert capfd.readouterr().err == f"fairlead: {why}\n"
 
 
 def test_without_an_agent_the_error_is_the_scripts(tmp_path: Path, report: Path) -> None:

@@ -5,6 +5,7 @@
     DIR/step-000000001200/            the newest two of these are kept
         manifest.json                 written last: sizes and CRC-32 of all other files
         rank-0  [rank-1 ...]          what ``save`` wrote, a file or a folder
+    DIR/damaged-step-000000001200/  one that was not whole, and whose loss its owner has accepted
     DIR/.step-000000001300.partial/   being written; a crash leaves one, the next start removes it
     DIR/.step-000000001200.replaced/  the one before, while one of the same step takes its place
 
@@ -30,6 +31,7 @@ from fairlead.client.codec import DecodeError, decode_record, encode_record
 from fairlead.client.durable import make_durable
 from fairlead.client.rank_environment import print_to_log
 from fairlead.client.storage import PERMISSION_ERRORS, STORAGE_ERRORS
+from fairlead.errors import DamagedError
 
 FORMAT = 1
 CHECKPOINTS_KEPT = 2
@@ -116,22 +118,45 @@ class Checkpoints:
         with suppress(OSError):
             os.close(lock)
 
-    def newest(self) -> Checkpoint | None:
-        """The newest whole checkpoint; those that are passed over for it are named on stderr. Raises OSError
-        where the storage does not give any: that none can be read is not that there is none."""
-        unreadable = None
+    def newest(self, *, set_aside: bool = False) -> Checkpoint | None:
+        """The newest whole checkpoint, None where there is none of any kind; those that are passed over for
+        it are named on stderr. set_aside: they get another name, and are kept. Raises OSError where the
+        storage does not give any: that none can be read is not that there is none; DamagedError where none
+        is whole, and they are not set aside."""
+        unreadable, found = None, None
+        damaged: dict[Path, Exception] = {}
         for path in self._list():
             try:
-                return Checkpoint(path, _checked(path))
-            except (OSError, ValueError) as problem:  # noqa: PERF203
+                found = Checkpoint(path, _checked(path))
+                break
+            except (OSError, ValueError) as problem:
                 if isinstance(problem, OSError) and problem.errno in _READABLE_LATER:
                     if problem.errno != errno.EIO:  # which may be of one file, on a bad disk
                         raise
                     unreadable = unreadable or problem
-                print_to_log(f"{path}: not used, the checkpoint before it is: {problem}")
-        if unreadable is not None:
+                damaged[path] = problem
+                print_to_log(f"{path}: not used: {problem}")
+        if found is None and unreadable is not None:
             raise unreadable
-        return None
+        if set_aside:
+            for path in damaged:
+                self._set_aside(path)
+        elif damaged and found is None:
+            path, harm = next(iter(damaged.items()))
+            which = f"none of its {len(damaged)} checkpoints is whole"
+            which = which if len(damaged) > 1 else "its only checkpoint is not whole"
+            raise DamagedError(f"{which} ({path.name}: {_told(harm)})")
+        return found
+
+    def _set_aside(self, path: Path) -> None:
+        """Keep one that is damaged under a name that no checkpoint has. Raises OSError."""
+        aside = path.with_name(f"damaged-{path.name}")
+        number = 1
+        while aside.exists():
+            number += 1
+            aside = path.with_name(f"damaged-{path.name}-{number}")
+        path.rename(aside)
+        print_to_log(f"{path}: is {aside.name} now: its loss is accepted")
 
     def steps(self) -> list[int]:
         """Of the checkpoints that are there, newest first, whether they are whole or not. Raises OSError."""
@@ -244,6 +269,13 @@ def _checked(path: Path) -> Manifest:
         if _part(path / name, sync=False) != part:
             raise ValueError(f"{name} is not as it was saved")
     return manifest
+
+
+def _told(problem: Exception) -> str:
+    """What is wrong with a checkpoint, without the path of its directory."""
+    if isinstance(problem, OSError) and problem.filename is not None:
+        return f"{os.path.basename(os.fsdecode(problem.filename))}: {problem.strerror}"
+    return str(problem)
 
 
 def _part(file: Path, *, sync: bool) -> Part:

@@ -47,6 +47,11 @@ class _Reporter:
 
         self._put(report)
 
+    def write_damaged(self, error: Exception) -> None:
+        """The process is about to leave because its checkpoints are damaged."""
+        told = {"type": name_of(type(error)), "message": str(error)[:MAX_MESSAGE]}
+        self._put(lambda: {**told, "time_s": time.time(), "damaged": True})
+
     def _put(self, report: Callable[[], dict[str, Any]]) -> None:
         if os.getpid() != self.pid or not self.path:
             return
@@ -82,6 +87,11 @@ def report_storage(error: OSError, place: str) -> None:
     """Tell the agent that this process leaves for an error of the storage of its checkpoints. place: the
     directory that is out of order."""
     _reporter.write_storage(error, place)
+
+
+def report_damaged(error: Exception) -> None:
+    """Tell the agent that this process leaves because its checkpoints are damaged."""
+    _reporter.write_damaged(error)
 
 
 def _chain() -> None:

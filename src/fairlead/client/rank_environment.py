@@ -27,6 +27,7 @@ class RankEnvironment:
     checkpoint_dir: str = ""
     total_steps: int = 0  # 0 = the script knows
     batch: int = 0  # 0 = the script knows
+    accept_loss: bool = False  # the owner has this start begin with whatever checkpoints are there
     rank_sync: tuple[str, int] | None = None  # host and port where rank 0 listens for the others
     rank: int = 0
     world_size: int = 1
@@ -47,6 +48,7 @@ def read_rank_environment(environ: Mapping[str, str]) -> RankEnvironment:
         checkpoint_dir=environ.get("FAIRLEAD_CHECKPOINT_DIR", ""),
         total_steps=_whole(environ, "FAIRLEAD_TOTAL_STEPS", 0),
         batch=_whole(environ, "FAIRLEAD_BATCH", 0),
+        accept_loss=_whole(environ, "FAIRLEAD_ACCEPT_LOSS", 0) > 0,
         rank_sync=_rank_sync(environ) if world_size > 1 else None,
         rank=rank,
         world_size=world_size,

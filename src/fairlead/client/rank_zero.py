@@ -121,7 +121,7 @@ class RankZero:
         if self._store is not None:
             with own_access(self._store.directory, self._environment):
                 self._take_lock(self._store)
-                found = self._store.newest()
+                found = self._store.newest(set_aside=self._environment.accept_loss)
         if found is not None:
             self._mark(found.manifest)
             self._found = found.manifest

@@ -11,9 +11,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from fairlead.client import crash
 from fairlead.client.rank_environment import EXIT_STORAGE, RankEnvironment, leave
+from fairlead.errors import DamagedError
 
 # Nothing is wrong with the path: it can be used when the storage is well.
 STORAGE_ERRORS = frozenset(
@@ -52,6 +54,8 @@ def own_access(directory: str | os.PathLike[str], environment: RankEnvironment) 
     """What is done in it concerns the checkpoints in a directory and nothing else."""
     try:
         yield
+    except DamagedError as problem:
+        _leave_damaged(problem, directory, environment)
     except OSError as problem:
         if problem.errno in STORAGE_ERRORS | PERMISSION_ERRORS:
             _leave(problem, directory, environment)
@@ -125,3 +129,18 @@ def _leave(
     if environment.socket:
         crash.report_storage(problem, place_of(problem, directory))
         leave(EXIT_STORAGE, directory_sentence(os.fspath(directory), str(problem.strerror)))
+
+
+def _leave_damaged(
+    problem: DamagedError, directory: str | os.PathLike[str], environment: RankEnvironment
+) -> NoReturn:
+    """The job waits until its owner has put them back, or accepts their loss."""
+    found = directory_sentence(os.fspath(directory), str(problem))
+    if not environment.socket:
+        raise DamagedError(f"{found}; put whole ones back, or move these away") from None
+    told = (
+        f"{found}; put whole ones back, or `fairlead resume {environment.job} --accept-loss`, "
+        "which keeps the damaged ones under other names"
+    )
+    crash.report_damaged(DamagedError(told))
+    leave(EXIT_STORAGE, told)

@@ -137,6 +137,15 @@ def test_reports_are_bounded_and_checked(tmp_path: Path) -> None:
     assert failure.line == 0
 
 
+def test_a_rank_whose_checkpoints_are_damaged_says_so() -> None:
+    report = FailureReport("DamagedError", "of /x/1:\x07 none is whole", damaged=True)
+    failure = exit_failure(0, 73, report, "", world_size=1, checkpoints="/x/1")
+    assert sentence(failure, 1) == "of /x/1:  none is whole"
+    assert (failure.kind, failure.directory, failure.path) == ("exit", "out_of_order", "/x/1")
+    assert failure.of_checkpoints
+    assert not exit_failure(0, -9, report, "", world_size=1).of_checkpoints
+
+
 def test_a_rank_that_left_for_storage_says_what_is_the_matter_with_it() -> None:
     def told(number: int, code: int = 73) -> Failure:
         report = FailureReport("OSError", "x", storage=number, traceback="trace")

@@ -207,6 +207,37 @@ def test_an_owner_accepts_the_loss_of_checkpoints(tmp_path: Path) -> None:
         assert done == [*range(kept), *range(400)]
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_job_whose_checkpoints_are_all_damaged_waits_for_its_owner(
+    tmp_path: Path, ranks: int
+) -> None:
+    with cluster_with_storage(tmp_path) as (_, client, checkpoints):
+        (job,) = client.submit([saving_job(tmp_path, ranks)])
+        until(lambda: client.job(job).steps > 5, LIMIT_S)
+        client.pause(job)
+        until(lambda: client.attempts(job)[-1].ended_s is not None, LIMIT_S)  # and has saved
+        kept = client.job(job).saved_step
+        (folder,) = checkpoints.glob(f"{job}*")
+        for path in folder.glob("step-*"):
+            (path / "manifest.json").write_text("{")
+        client.resume(job)
+        until(lambda: client.job(job).retry_in_s is not None, LIMIT_S, "its wait")
+        told = client.job(job)
+        assert told.reason.startswith("waits for its checkpoints, tried again in")
+        assert f"directory '{folder}': " in told.reason
+        assert " whole (step-000000" in told.reason
+        assert f"`fairlead resume {job} --accept-loss`" in told.reason
+        assert told.failures == 0
+        assert client.status().checkpoints_trouble == "", "it is a matter of this job alone"
+        client.resume(job, accept_loss=True)
+        until(lambda: client.job(job).origin != "", LIMIT_S, "a start")
+        origin = f"began anew, the loss of {kept} steps that were kept was accepted by admin"
+        assert client.job(job).origin == origin
+        assert list(folder.glob(f"damaged-step-{kept:012}/manifest.json"))
+        until(lambda: client.job(job).state == "completed", LIMIT_S)
+        assert client.job(job).failures == 0
+
+
 def test_a_path_of_its_owner_that_can_never_be_made_is_the_jobs_fault(tmp_path: Path) -> None:
     with cluster_with_storage(tmp_path) as (_, client, _):
         in_the_way = tmp_path / "file"

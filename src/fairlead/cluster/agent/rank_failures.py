@@ -89,6 +89,7 @@ class FailureReport(msgspec.Struct, frozen=True):
     traceback: str = ""
     storage: _Whole = 0  # errno of the storage of its checkpoints, for which the process has left
     place: str = ""  # then: the directory that is out of order
+    damaged: bool = False  # it has left because its checkpoints are damaged, as the message says
 
 
 def read_report(path: Path) -> FailureReport | None:
@@ -131,6 +132,8 @@ def exit_failure(
             return Failure(kind="not_started", rank=rank, exit_code=code, message=text)
     if report is not None and report.storage > 0 and code > 0:
         return _of_storage(rank, code, report, checkpoints)
+    if report is not None and report.damaged and code > 0:
+        return _of_damage(rank, code, report, checkpoints)
     if report is not None and code >= 0:
         return _exception(rank, code, report, world_size)
     # None was raised, or a signal came after what was printed.
@@ -178,6 +181,20 @@ def _of_storage(rank: int, code: int, report: FailureReport, checkpoints: str) -
         time_s=report.time_s,
         directory="out_of_order" if report.storage in STORAGE_ERRORS else "wrong_path",
         path=report.place if Path(checkpoints).is_relative_to(report.place or "?") else "",
+    )
+
+
+def _of_damage(rank: int, code: int, report: FailureReport, checkpoints: str) -> Failure:
+    """The end of a rank none of whose checkpoints is whole."""
+    return Failure(
+        kind="exit",
+        rank=rank,
+        exit_code=code,
+        message=one_line(report.message),
+        time_s=report.time_s,
+        directory="out_of_order",
+        path=checkpoints,
+        of_checkpoints=True,
     )
 
 
