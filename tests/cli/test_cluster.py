@@ -139,6 +139,29 @@ def test_what_cannot_be_submitted_gets_one_sentence(
     assert caught.out == ""
 
 
+def test_a_directory_of_checkpoints_that_another_job_has_is_refused_by_file_and_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = 'command = "true"\ntotal_steps = 5\ncheckpoint_dir = "/data/own"\n'
+    Path("a.toml").write_text(named + 'name = "first"\n')
+    Path("b.toml").write_text(named.replace("/own", "//own/"))
+    why = "they would take each other's checkpoints; name another one\n"
+    assert call("submit", "a.toml", "b.toml") == 2
+    said = "b.toml: checkpoint_dir: '/data//own/' of 'b' is that of a.toml ('first') as well: "
+    assert capsys.readouterr().err == f"fairlead: {said}{why}"
+    assert call("submit", "job.toml", "job.toml", "--checkpoint-dir", "/data/own") == 2
+    said = "--checkpoint-dir: '/data/own' of 'job' is that of job.toml ('job') as well: "
+    assert capsys.readouterr().err == f"fairlead: {said}{why}"
+    job = submitted(capsys, "a.toml")
+    assert call("submit", "b.toml", "--name", "second") == 2
+    said = (
+        f"b.toml: checkpoint_dir: '/data//own/' of 'second' is that of job {job} ('first'), which "
+    )
+    assert capsys.readouterr().err == f"fairlead: {said}has not ended: {why}"
+    assert call("cancel", str(job)) == 0
+    assert submitted(capsys, "b.toml") > job
+
+
 def test_jobs_are_listed_steered_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
     job = str(submitted(capsys, "job.toml", "--name", "[bold]mine[/]"))
     assert call("jobs") == 0

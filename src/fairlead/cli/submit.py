@@ -90,11 +90,19 @@ def _named(files: list[str], given: Collection[str]) -> Iterator[None]:
         yield
     except InputError as problem:
         found = re.fullmatch(rf"(?:job|{SPECS}\[(\d+)\]): (.*)", str(problem), re.DOTALL)
-        if found is not None and (sentence := by_option(found[2], given)):
-            raise InputError(sentence) from None
-        if found is None or int(found[1] or 0) >= len(files):
+        if found is None:
             raise
-        raise InputError(f"{files[int(found[1] or 0)]}: {found[2]}") from None
+        told = re.sub(rf"\b{SPECS}\[(\d+)\]", lambda one: _name(files, int(one[1])), found[2])
+        if sentence := by_option(told, given):
+            raise InputError(sentence) from None
+        if int(found[1] or 0) >= len(files):
+            raise
+        raise InputError(f"{files[int(found[1] or 0)]}: {told}") from None
+
+
+def _name(files: list[str], position: int) -> str:
+    """Of a job of this submission: its file, if it has one."""
+    return files[position] if position < len(files) else f"{SPECS}[{position}]"
 
 
 def _specs(

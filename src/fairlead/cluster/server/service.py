@@ -88,6 +88,7 @@ class Service:
             self.engine.parts.inbox,
             admit=self._admit,
             answer=self.engine.parts.commits.answer,
+            has_ended=lambda row: self.viewer.displayed_state(row) in ENDED_STATES,
         )
         self.engine.parts.commits.join(self.submissions)
         self._users_changed = users_changed or _ignore

@@ -21,6 +21,7 @@ from typing import Any
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.directory_claims import DirectoryClaims
 from fairlead.cluster.server.inbox import Inbox
 from fairlead.cluster.server.rates import job_type_of
 from fairlead.cluster.store.rows import JobRow
@@ -67,15 +68,18 @@ class SubmissionQueue:
         *,
         admit: Callable[[list[JobRow]], None],
         answer: Callable[["Future[Any]", object], None],
+        has_ended: Callable[[JobRow], bool],
     ) -> None:
         """admit: takes over new jobs whose rows are durable, on the driver's thread; answer: ends a future
-        with a value once what that thread has committed is shown."""
+        with a value once what that thread has committed is shown; has_ended: whether a job has, as people
+        are told, on any thread."""
         self._state = state
         self._inbox = inbox
         self._admit = admit
         self._answer = answer
         self._waiting: deque[Submission] = deque()
         self._joined = _Joined()
+        self._claims = DirectoryClaims(has_ended)
         self._turn = threading.Lock()  # of who gives ids to those that wait
         self._news = threading.Event()
         self._closed = threading.Event()
@@ -83,6 +87,8 @@ class SubmissionQueue:
 
     def start(self) -> None:
         """Once the state is recovered."""
+        with self._turn:
+            self._claims.add(self._state.registry.jobs.copy().values())
         self._thread.start()
 
     def close(self) -> None:
@@ -141,6 +147,8 @@ class SubmissionQueue:
     def refuse(self, why: str) -> None:
         """They cannot be written, and their jobs never were; the ids are not given again."""
         joined, self._joined = self._joined, _Joined()
+        with self._turn:
+            self._claims.remove(joined.rows)
         for submission, _ in joined.asked:
             submission.ids.set_exception(StoreError(why))
 
@@ -172,11 +180,12 @@ class SubmissionQueue:
         return [row for row in rows if row is not None]
 
     def _rows(self, submission: Submission) -> list[JobRow]:
-        """New jobs, of the next ids."""
+        """New jobs, of the next ids. Raises ConflictError where one would save to another's directory."""
+        self._claims.check(submission.specs, submission.tenant)
         state, first = self._state, self._state.next_job
         state.next_job += len(submission.specs)
         now = state.now_s()
-        return [
+        rows = [
             JobRow(
                 id=first + number,
                 name=spec.name,
@@ -193,6 +202,8 @@ class SubmissionQueue:
             )
             for number, spec in enumerate(submission.specs)
         ]
+        self._claims.add(rows)
+        return rows
 
     # --- the thread for when that is busy ----------------------------------------------------------
 
@@ -220,12 +231,19 @@ class SubmissionQueue:
             if not taken:
                 return
             first = state.next_job
+            jobs: dict[Submission, list[JobRow]] = {}
             try:
-                jobs = {submission: self._rows(submission) for submission in taken}
+                for submission in taken:
+                    try:
+                        jobs[submission] = self._rows(submission)
+                    except ConflictError as problem:
+                        _refuse(submission, problem)
                 self._write(jobs)
             except Exception:  # the driver takes them over when it can, or says what is wrong
                 state.next_job = first
-                self._waiting.extendleft(reversed(taken))
+                for rows in jobs.values():
+                    self._claims.remove(rows)
+                self._waiting.extendleft(one for one in reversed(taken) if not one.ids.done())
                 raise
             # First: what people ask for next is done behind it.
             self._inbox.put(partial(self._admit, [row for rows in jobs.values() for row in rows]))

@@ -1,0 +1,78 @@
+"""Which open job saves to which directory. Two of them in one would take each other's checkpoints: the second
+is refused when it is submitted."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.read_job_spec import SPECS
+from fairlead.cluster.store.rows import JobRow
+
+_ENOUGH = 1000  # claims that are kept though jobs have ended
+_WHY = "they would take each other's checkpoints; name another one"
+
+
+class DirectoryClaims:
+    """Of all jobs that have not ended, from the moment at which their rows are made. One thread at a time."""
+
+    def __init__(self, has_ended: Callable[[JobRow], bool]) -> None:
+        """has_ended: as people are told, which may be before its row says so."""
+        self._has_ended = has_ended
+        self._rows: dict[str, JobRow] = {}  # by path, in one way of writing it
+        self._prune_at = _ENOUGH
+
+    def check(self, specs: Sequence[JobSpec], tenant: str) -> None:
+        """Raises ConflictError where a directory that one of these jobs names is that of another job."""
+        named: dict[str, int] = {}
+        for position, spec in enumerate(specs):
+            if not spec.checkpoint_dir:
+                continue
+            path = _normal(spec.checkpoint_dir)
+            row = self._rows.get(path)
+            problem = ""
+            if path in named:
+                problem = f"{_in_batch(named[path], specs)} as well"
+            elif row is not None and not self._has_ended(row):
+                problem = f"{_of_row(row, tenant)}, which has not ended"
+            if problem:
+                where = f"{SPECS}[{position}]" if len(specs) > 1 else "job"
+                whose = f" of {spec.name!r}" if spec.name else ""
+                what = f"{spec.checkpoint_dir!r}{whose} is that of {problem}"
+                raise ConflictError(f"{where}: checkpoint_dir: {what}: {_WHY}")
+            named[path] = position
+
+    def add(self, rows: Iterable[JobRow]) -> None:
+        """These jobs have theirs from now on."""
+        for row in rows:
+            if row.checkpoint_dir and row.open:
+                self._rows[_normal(row.checkpoint_dir)] = row
+        if len(self._rows) > self._prune_at:
+            self._rows = {path: row for path, row in self._rows.items() if row.open}
+            self._prune_at = 2 * len(self._rows) + _ENOUGH
+
+    def remove(self, rows: Iterable[JobRow]) -> None:
+        """These jobs could not be written, and never were."""
+        for row in rows:
+            path = _normal(row.checkpoint_dir)
+            if self._rows.get(path) is row:
+                del self._rows[path]
+
+
+def _of_row(row: JobRow, tenant: str) -> str:
+    if row.tenant != tenant:
+        return "a job of another tenant"
+    return f"job {row.id}" + _called(row.name)
+
+
+def _in_batch(position: int, specs: Sequence[JobSpec]) -> str:
+    return f"{SPECS}[{position}]" + _called(specs[position].name)
+
+
+def _called(name: str) -> str:
+    return f" ({name!r})" if name else ""
+
+
+def _normal(path: str) -> str:
+    """One way of writing a path, as far as that is known without looking at the disk of the nodes."""
+    return os.path.normpath(f"/{path.lstrip('/')}")
