@@ -13,9 +13,9 @@ from fairlead.model.job_type import JobType
 from fairlead.model.pair_rates import (
     LearnedPairs,
     PairRates,
-    largest_beside,
+    colocated_rate_of,
+    largest_colocated_rate,
     pair_table,
-    rate_beside,
 )
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler import journal
@@ -61,14 +61,18 @@ def test_they_are_indexed_as_an_array() -> None:
     assert PAIRS.shape == full.shape
     assert np.array_equal(np.asarray(PAIRS.rows(rows)), full[np.ix_(rows, rows)])
     assert not np.asarray(PAIRS.rows(np.array([-1, 0])))[0].any()
-    assert (largest_beside(PAIRS) >= full.max(axis=1)).all()
+    assert (largest_colocated_rate(PAIRS) >= full.max(axis=1)).all()
 
 
 def test_kernels_read_both_forms_alike() -> None:
     full = stated()
     by_class, as_stated = pair_table(PAIRS), pair_table(full)
     for i, j, t in np.ndindex(full.shape):
-        assert rate_beside(by_class, i, j, t) == rate_beside(as_stated, i, j, t) == full[i, j, t]
+        assert (
+            colocated_rate_of(by_class, i, j, t)
+            == colocated_rate_of(as_stated, i, j, t)
+            == full[i, j, t]
+        )
 
 
 def test_what_a_table_makes_of_itself_is_the_same_by_class() -> None:
@@ -86,7 +90,7 @@ def test_what_a_table_makes_of_itself_is_the_same_by_class() -> None:
     shown = TABLE.undominated().pair_rates
     table, full = pair_table(shown), np.asarray(shown)
     for i, j, t in np.ndindex(full.shape):
-        assert rate_beside(table, i, j, t) == full[i, j, t]
+        assert colocated_rate_of(table, i, j, t) == full[i, j, t]
     assert TABLE.without_pairs().pair_rates is None
 
 

@@ -27,8 +27,8 @@ DevicesOption = Annotated[
     typer.Option(
         "--devices",
         metavar="TYPE=N,...",
-        help="Accelerator types to measure on, and how many devices (ranks) of each. A script that fakes "
-        "its speed asks FAIRLEAD_ACCELERATOR. Default: one of the devices that are here (NVML).",
+        help="Accelerator types to measure on, and how many devices (ranks) of each. A script that "
+        "simulates its speed reads FAIRLEAD_ACCELERATOR. Default: one of the devices that are here (NVML).",
     ),
 ]
 SecondsOption = Annotated[

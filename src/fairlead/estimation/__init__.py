@@ -1,5 +1,5 @@
-"""Throughput estimation: what is believed of jobs' rates, and how it is learned.
+"""Throughput estimation: beliefs about jobs' rates, and how they are learned.
 
-An estimator is no part of the scheduler: the core learns of beliefs from events, so that a
+An estimator is not part of the scheduler: the core learns of beliefs from events, so that a
 journal replays without the estimator.
 """

@@ -1,8 +1,8 @@
-"""Between a backend and the core: tells an estimator what happens, and the core what the estimator believes.
+"""A backend around another: it passes events to an estimator, and the estimator's beliefs to the core.
 
-It is a backend itself, the other with one kind of event more. What is believed comes just before the event
-that makes the core decide with it: the submission of jobs, the report of a round. Nothing of the estimator is
-in the core, so a journal replays without it.
+Beliefs are one more type of event, ``RatesLearned``. It comes just before the event at which the core decides
+with them: the submission of jobs, the report of a round. Nothing of the estimator is in the core, so a
+journal replays without it.
 """
 
 import heapq
@@ -66,7 +66,7 @@ class EstimatingBackend:
         self.throughputs = throughputs
         self.user_estimates = user_estimates
         self.measure = measure
-        self._jobs: dict[int, _Known] = {}
+        self._jobs: dict[int, _EstimatedJob] = {}
         self._round: StartRound | None = None
         self._next: Event | None = None
         self._adapted: list[int] = []  # jobs that go by their job type until their beliefs come
@@ -75,7 +75,7 @@ class EstimatingBackend:
     # --- a backend -----------------------------------------------------------------------------------
 
     def next(self) -> Event | None:
-        """The next event of the backend, or what is believed before it."""
+        """Return the next event of the backend, or the beliefs that the core must learn before it."""
         event, self._next = self._next, None
         if event is not None:
             return event
@@ -150,7 +150,7 @@ class EstimatingBackend:
 
     def _submit(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            self._jobs[job.id] = _Known(job.job_type, job.total_steps)
+            self._jobs[job.id] = _EstimatedJob(job.job_type, job.total_steps)
         ask = self.user_estimates
         self.estimator.submitted(jobs, None if ask is None else ask(jobs))
 
@@ -247,7 +247,7 @@ class EstimatingBackend:
 
 
 @dataclass(slots=True)
-class _Known:
+class _EstimatedJob:
     """A job in the system."""
 
     job_type: JobType

@@ -29,7 +29,7 @@ from fairlead.model.throughputs import Throughputs
 
 STREAM = 4  # added to the seed: the release's stream for the estimator
 REGULARISER = 1e-2
-BLEND = 0.5  # of what was believed of a pair gives way to each measurement after the first
+BLEND = 0.5  # weight of each measurement of a pair after the first, against the belief so far
 DIFFERS = 0.01  # relative difference from which a measurement changes a belief
 _KEY_STRIDE = 1 << 24  # more than a table has job types
 
@@ -166,7 +166,7 @@ class GavelEstimator:
         return GavelEstimator(GavelEstimatorOptions.of(options), throughputs, seed)
 
     def _read(self) -> None:
-        """Families and fingerprints of the table. Kinds that have no rates in pairs are left to it."""
+        """Families and fingerprints of the table. Job types that have no rates in pairs keep the table's."""
         table, n = self._table, len(self._table.job_types)
         pair = (
             np.zeros((n, n, len(table.slots)))
@@ -176,7 +176,7 @@ class GavelEstimator:
         self._slowdown = _slowdown(table.rate, pair)
         best = pair.max(axis=2, initial=0.0)
         in_pairs = (best.max(axis=1, initial=0.0) > 0) | (best.max(axis=0, initial=0.0) > 0)
-        side_by_side = [slot.locality is Locality.CONSOLIDATED for slot in table.slots]
+        consolidated = [slot.locality is Locality.CONSOLIDATED for slot in table.slots]
         self._families: dict[
             int, list[int]
         ] = {}  # scale factor -> job types, in order of the table
@@ -185,7 +185,7 @@ class GavelEstimator:
             fitting = [one.scale_factor == scale for one in table.job_types]
             job_types = [k for k in range(n) if in_pairs[k] and fitting[k]]
             if job_types:
-                known = self._slowdown[np.ix_(job_types, job_types)][:, :, side_by_side]
+                known = self._slowdown[np.ix_(job_types, job_types)][:, :, consolidated]
                 seed = self.seed + STREAM + 1000 * (scale - 1)
                 self._families[scale] = job_types
                 self._fingerprints[scale] = Fingerprints(known, self.choices, seed)

@@ -22,7 +22,7 @@ SENSITIVITY_SD, PRESSURE_SD, SLOT_SD = 0.3, 0.3, 0.5  # sd of the terms
 SLOT_MEAN = -0.2  # mean of the slot's term
 RESIDUAL_SD = 0.15  # sd of what sensitivity and pressure leave over, as in Gavel's measured pairs
 TABLE_SD = 0.05  # sd of a slowing that the table has
-MIN_NEWS = 0.05  # of a logarithm: a difference that is worth saying
+MIN_CHANGE = 0.05  # of a logarithm: the least difference that is announced
 
 
 class Pairs:
@@ -97,7 +97,7 @@ class Pairs:
             self._mean[a, b, t] = (before * self._mean[a, b, t] + worth * value) / (before + worth)
 
     def refuse(self, first: Ints, second: Ints, slot: Ints) -> None:
-        """Kinds that cannot share devices, for an attempt has failed."""
+        """Record that job types cannot share devices: an attempt has failed."""
         self._learned = self._learned or bool(len(first))
         self._refused[first, second, slot] = True
         self._refused[second, first, slot] = True
@@ -220,4 +220,4 @@ class Pairs:
 def _differ(now: Floats, before: Floats) -> Bools:
     """(job_types, job_types) whether they differ on any slot."""
     with np.errstate(invalid="ignore"):
-        return np.asarray((np.abs(now - before) > MIN_NEWS).any(axis=2))
+        return np.asarray((np.abs(now - before) > MIN_CHANGE).any(axis=2))

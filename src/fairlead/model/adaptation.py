@@ -1,4 +1,4 @@
-"""Jobs that change their batch size while they train: epochs, schedules, and what they mean in steps."""
+"""Jobs that change their batch size while they train: epochs, schedules, and steps per epoch."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +13,7 @@ MAX_REGIMES = 16  # batch sizes that one job may use
 
 
 class Mode(StrEnum):
-    """By what rule a job adapts its batch size."""
+    """The rule by which a job adapts its batch size."""
 
     STATIC = "static"  # not at all
     ACCORDION = "accordion"  # small in critical regimes, the model's largest elsewhere

@@ -1,4 +1,4 @@
-"""Long-run shares, and a report on how they were found and how good they are."""
+"""Long-run shares, and the report of the solve that found them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -34,7 +34,8 @@ _REPORT = {
 
 @dataclass(frozen=True, slots=True)
 class SolveReport:
-    """How an allocation came about. Nothing here depends on the wall clock, so it can be journalled."""
+    """How an allocation was found, and how good it is. Nothing here depends on the wall clock: a replay
+    of the journal must find the same report."""
 
     status: str  # how the shares were found, for people: "optimal", "closed-form", "rounded", ...
     objective: float | None = None  # the policy's own, as its docstring defines it
@@ -46,7 +47,7 @@ class SolveReport:
     unmet: tuple[int, ...] = ()  # ids of jobs that will miss their deadlines at these shares
 
     def __post_init__(self) -> None:
-        """Plain numbers, whatever arithmetic they come from: a report is journalled and printed."""
+        """Convert NumPy's numbers to Python's: a report is journalled and printed."""
         check_fields(self, _REPORT)
         for name in ("objective", "bound", "violation"):
             value = getattr(self, name)

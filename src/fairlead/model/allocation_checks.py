@@ -1,4 +1,4 @@
-"""What an allocation amounts to for the jobs and devices of a snapshot, and whether it is possible."""
+"""Whether an allocation is feasible for a snapshot, and what it gives to each job and accelerator type."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -21,7 +21,7 @@ S = TypeVar("S", bound=np.generic)
 def check_allocation(
     allocation: Allocation, snapshot: Snapshot, tolerance: float = 1e-6
 ) -> Allocation:
-    """Return the allocation itself. Raises AllocationError, with the numbers, where it does not go with the
+    """Return the allocation itself. Raises AllocationError, with the numbers, where it does not match the
     snapshot (shapes, jobs, pairs), has two rows for the same jobs or a share outside [0, 1], where the time
     of a job is above 1, or more devices of a type are shared out than there are."""
     _check_types("check_allocation", allocation, snapshot)
@@ -35,16 +35,16 @@ def check_allocation(
         raise AllocationError(
             f"{type_name(snapshot, t)}: {used[t]:.3f} devices shared out of {snapshot.capacity[t]:.0f}"
         )
-    late = time > 1 + tolerance
-    if late.any():
-        j = int(late.argmax())
+    overfull = time > 1 + tolerance
+    if overfull.any():
+        j = int(overfull.argmax())
         raise AllocationError(f"job {snapshot.jobs[j]}: shares add up to {time[j]:.6f}, above 1")
     return allocation
 
 
 def typed_allocation(allocation: Allocation, snapshot: Snapshot) -> Allocation:
-    """Return the same with 64-bit arrays, which the mechanism takes. Raises AllocationError where it does not
-    go with the snapshot: shapes, jobs, pairs."""
+    """Return the allocation with 64-bit arrays, which the mechanism takes. Raises AllocationError where its
+    shapes, jobs or pairs do not match the snapshot."""
     groups, share, _ = _checked(allocation, snapshot)
     return replace(allocation, job_groups=groups, share=share)
 
@@ -62,10 +62,10 @@ _TYPES = {
 def _checked(allocation: Allocation, snapshot: Snapshot) -> tuple[Ints, Floats, Ints]:
     """Return (groups, width) job ids, (groups, slots) shares and (groups,) keys of the sets of jobs: arrays
     that may be given to compiled loops, which check no bounds. Raises AllocationError."""
-    groups = _own(
+    groups = _as_kernel_input(
         as_numbers("job_groups", allocation.job_groups, "iu").astype(np.int64, copy=False)
     )
-    share = _own(as_numbers("share", allocation.share).astype(np.float64, copy=False))
+    share = _as_kernel_input(as_numbers("share", allocation.share).astype(np.float64, copy=False))
     if groups.ndim != 2 or not 1 <= groups.shape[1] <= 2:
         raise AllocationError(
             f"job_groups must have shape (groups, 1) or (groups, 2), got {groups.shape}"
@@ -75,7 +75,7 @@ def _checked(allocation: Allocation, snapshot: Snapshot) -> tuple[Ints, Floats, 
         raise AllocationError(
             f"share must have shape {expected}, a column per slot type, got {share.shape}"
         )
-    keys, wrong = keys_of(_own(snapshot.jobs), groups)
+    keys, wrong = keys_of(_as_kernel_input(snapshot.jobs), groups)
     if wrong >= 0:
         raise AllocationError(_fault_of_group(groups[wrong], snapshot))
     return groups, share, keys
@@ -115,12 +115,17 @@ def _named(row: Ints) -> str:
 
 
 def _tally(groups: Ints, share: Floats, snapshot: Snapshot) -> tuple[Floats, Floats]:
-    scale, column = _own(snapshot.job_scale), _own(snapshot.accelerator_of_slot)
-    return tally(_own(snapshot.jobs), groups, share, scale, column, len(snapshot.capacity))
+    scale, column = (
+        _as_kernel_input(snapshot.job_scale),
+        _as_kernel_input(snapshot.accelerator_of_slot),
+    )
+    return tally(
+        _as_kernel_input(snapshot.jobs), groups, share, scale, column, len(snapshot.capacity)
+    )
 
 
-def _own(array: NDArray[S]) -> NDArray[S]:
-    """The array as compiled loops take it: in one piece, and not read-only, as observers see it."""
+def _as_kernel_input(array: NDArray[S]) -> NDArray[S]:
+    """Return the array as compiled loops take it, C-contiguous and writable; a copy where it is not."""
     return array if array.flags.carray else np.require(array, requirements=["C", "W"])
 
 
@@ -142,7 +147,7 @@ def job_times(allocation: Allocation, snapshot: Snapshot) -> Floats:
 
 def effective_throughput(allocation: Allocation, snapshot: Snapshot) -> Floats:
     """Return (jobs,) effective throughput in steps/s: rate times share, alone and in pairs. Raises
-    AllocationError where the allocation does not go with the snapshot: shapes, jobs, pairs."""
+    AllocationError where its shapes, jobs or pairs do not match the snapshot."""
     _check_types("effective_throughput", allocation, snapshot)
     groups, share, _ = _checked(allocation, snapshot)
     if snapshot.colocated_rate is None and groups.shape[1] > 1:
@@ -152,11 +157,11 @@ def effective_throughput(allocation: Allocation, snapshot: Snapshot) -> Floats:
                 f"{_named(groups[pair[0]])}: the snapshot has no rates of pairs (colocated_rate)"
             )
     return throughput(
-        _own(snapshot.jobs),
+        _as_kernel_input(snapshot.jobs),
         groups,
         share,
-        _own(snapshot.solo_rate),
-        _own(snapshot.job_type),
+        _as_kernel_input(snapshot.solo_rate),
+        _as_kernel_input(snapshot.job_type),
         pair_table(snapshot.colocated_rate),
     )
 

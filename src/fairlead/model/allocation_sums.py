@@ -1,22 +1,22 @@
 """Sums over allocations, in one pass over the job groups: there may be millions.
 
 The results' memory comes from numpy, which asks for large pages; the loops have no branches that depend
-on a share, for half of the shares are 0 and nothing could foretell which.
+on a share, for half of the shares are 0, in no pattern that a branch predictor finds.
 """
 
 import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
-from fairlead.model.pair_rates import PairTable, rate_beside
+from fairlead.model.pair_rates import PairTable, colocated_rate_of
 
 
 def tally(
     jobs: Ints, groups: Ints, share: Floats, scale: Ints, accelerator_of_slot: Ints, types: int
 ) -> tuple[Floats, Floats]:
-    """(types,) devices shared out, and (jobs,) time of each job.
+    """Return (types,) devices shared out, and (jobs,) fraction of time that each job runs.
 
-    jobs: (jobs,) ids, ascending, with all of those in job groups; groups: (groups, width) ids, -1 behind the
+    jobs: (jobs,) ids, ascending, with all of those in job groups; groups: (groups, width) ids, -1 after the
     last; scale: (jobs,).
     """
     used, time = np.zeros(types), np.zeros(len(jobs))
@@ -32,15 +32,15 @@ def throughput(
     job_type: Ints,
     pairs: PairTable,
 ) -> Floats:
-    """(jobs,) steps/s: rate times share, alone and in pairs. rate: (jobs, slots) alone."""
+    """Return (jobs,) steps/s: rate times share, alone and in pairs. rate: (jobs, slots) steps/s alone."""
     total = np.zeros(len(jobs))
     _throughput(jobs, groups, share, rate, job_type, pairs, total)
     return total
 
 
 def keys_of(jobs: Ints, groups: Ints) -> tuple[Ints, int]:
-    """(groups,) a number for each set of jobs, those of single jobs below len(jobs); and the first row that
-    is no group of different jobs among ``jobs``, -1 = none is wrong. Ids may be any numbers."""
+    """Return (groups,) a number for each set of jobs, below len(jobs) for single jobs; and the first row that
+    is not a group of different jobs among ``jobs``, -1 = all are. Ids may be any numbers."""
     keys: Ints = np.zeros(len(groups), np.int64)
     return keys, int(_keys(jobs, groups, keys))
 
@@ -72,7 +72,8 @@ def _without_gaps(jobs: Ints) -> bool:
 
 @kernel("i8(i8, i8, i8[::1], b1)", inline="always")
 def _position(job: int, group: int, jobs: Ints, without_gaps: bool) -> int:
-    """Where a job stands in jobs; -1 for -1. Job groups usually begin with the jobs alone."""
+    """Return the position of a job in jobs, -1 for -1. Job groups usually begin with the single jobs, so row
+    ``group`` is tried first."""
     if group < len(jobs) and jobs[group] == job:
         return group
     if job < 0:
@@ -122,15 +123,15 @@ def _throughput(
     for u in range(len(groups)):
         a = _position(groups[u, 0], u, jobs, without_gaps)
         b = _position(groups[u, 1], u, jobs, without_gaps) if groups.shape[1] > 1 else -1
-        mine = 0.0
-        yours = 0.0
+        first = 0.0
+        second = 0.0
         if b < 0:
             for t in range(share.shape[1]):
-                mine += rate[a, t] * share[u, t]
+                first += rate[a, t] * share[u, t]
         else:
             for t in range(share.shape[1]):
                 if share[u, t] != 0:  # a pair is mostly on one slot type
-                    mine += rate_beside(pairs, job_type[a], job_type[b], t) * share[u, t]
-                    yours += rate_beside(pairs, job_type[b], job_type[a], t) * share[u, t]
-            total[b] += yours
-        total[a] += mine
+                    first += colocated_rate_of(pairs, job_type[a], job_type[b], t) * share[u, t]
+                    second += colocated_rate_of(pairs, job_type[b], job_type[a], t) * share[u, t]
+            total[b] += second
+        total[a] += first

@@ -1,4 +1,4 @@
-"""Arguments of the library's calls have the types that these take; an error names one that has not."""
+"""Check the types of arguments of the library's calls; the error names the argument and its value."""
 
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
@@ -7,42 +7,44 @@ from typing import Any, TypeAlias
 
 from fairlead.errors import ConfigError, InputError
 
-# What holds of an argument, and how that is said.
+# A predicate of an argument, and the words for it in a message, such as "a number".
 Check: TypeAlias = tuple[Callable[[Any], bool], str]
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a number, of Python or of NumPy; True and False are none."""
+    """Whether a value is a number, of Python or of NumPy; False for True and False."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_whole(value: object) -> bool:
-    """Whether a value is a whole number by its type; True and False are none."""
+    """Whether a value is a whole number by its type; False for True and False."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def instance_of(*types: type) -> Callable[[Any], bool]:
-    """A function that tells whether a value is of one of these types."""
+    """Return the predicate: whether a value is of one of these types."""
     return lambda value: isinstance(value, types)
 
 
 def or_none(check: Check) -> Check:
-    """The same, or None."""
+    """Return the check that also accepts None."""
     holds, expected = check
     return lambda value: value is None or holds(value), f"{expected} or None"
 
 
-def list_of(kind: type, expected: str) -> Check:
-    """A tuple or a list of values of one type."""
+def list_of(element_type: type, expected: str) -> Check:
+    """Return the check that a value is a tuple or a list of values of one type."""
 
     def holds(value: object) -> bool:
-        return isinstance(value, tuple | list) and all(isinstance(one, kind) for one in value)
+        return isinstance(value, tuple | list) and all(
+            isinstance(one, element_type) for one in value
+        )
 
     return holds, expected
 
 
 def mapping_to_numbers(holds: Callable[[Any], bool], expected: str) -> Check:
-    """A mapping to numbers from keys of which something holds."""
+    """Return the check that a value maps keys of which ``holds`` is true to numbers."""
 
     def both(value: object) -> bool:
         return isinstance(value, Mapping) and all(
@@ -53,7 +55,7 @@ def mapping_to_numbers(holds: Callable[[Any], bool], expected: str) -> Check:
 
 
 def array_of(dimensions: int) -> Check:
-    """An array of numbers with so many dimensions."""
+    """Return the check that a value is an array of numbers with so many dimensions."""
 
     def holds(value: object) -> bool:
         import numpy as np  # a fifth of a second for a client, which has no arrays
@@ -78,7 +80,7 @@ def check_arguments(
     checks: Mapping[str, Check],
     error: type[InputError] = ConfigError,
 ) -> None:
-    """Raise ``error`` with the first argument of which its check does not hold, and its value."""
+    """Raise ``error`` with name and value of the first argument that fails its check."""
     for name, (holds, expected) in checks.items():
         if name in given and not holds(given[name]):
             raise error(f"{call}(): {name}: expected {expected}, got {brief_repr(given[name])}")
@@ -87,12 +89,12 @@ def check_arguments(
 def check_fields(
     record: object, checks: Mapping[str, Check], error: type[InputError] = ConfigError
 ) -> None:
-    """The same for the fields of a record that is being made."""
+    """Raise ``error`` with name and value of the first field of a record that fails its check."""
     given = {name: getattr(record, name) for name in checks}
     check_arguments(type(record).__name__, given, checks, error)
 
 
 def brief_repr(value: object) -> str:
-    """A value as it appears in a message: never longer than a line of text."""
+    """Return a value's repr for a message: one line of at most 60 characters."""
     text = " ".join(repr(value).split("\n"))
     return text if len(text) <= 60 else text[:57] + "..."

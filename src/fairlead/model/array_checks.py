@@ -1,4 +1,4 @@
-"""Arrays in answers from outside have the types that are asked for; an error names one that has not."""
+"""Check arrays in answers of policies and planners from outside; the error names the array."""
 
 from typing import Any
 
@@ -13,7 +13,8 @@ _DIMENSIONS = {1: "one dimension", 2: "two dimensions"}
 
 
 def as_numbers(name: str, given: object, kinds: str = "fiu") -> NDArray[Any]:
-    """The array. kinds: those of NumPy's types that it may have; one without elements may have any."""
+    """Return the array. kinds: codes of ``dtype.kind`` that it may have; an empty array may have any. Raises
+    AllocationError for any other."""
     try:
         array = np.asarray(given)
     except ValueError as problem:  # rows of different lengths
@@ -24,7 +25,7 @@ def as_numbers(name: str, given: object, kinds: str = "fiu") -> NDArray[Any]:
 
 
 def as_whole_numbers(name: str, given: object, dimensions: int = 1) -> Ints:
-    """A copy in 64 bits, which kernels take."""
+    """Return a copy as 64-bit integers, which kernels take. Raises AllocationError for anything else."""
     array = as_numbers(name, given, "fiubOUS")
     if array.ndim != dimensions or (array.dtype.kind not in "iu" and array.size):
         raise AllocationError(

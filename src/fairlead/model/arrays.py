@@ -11,6 +11,6 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """The array itself, which cannot be written from now on."""
+    """Make an array read-only, in place; return it."""
     array.setflags(write=False)
     return array

@@ -1,4 +1,4 @@
-"""When jobs change their batch size: the rules of Accordion and GNS as tables, and profiles made of them.
+"""When jobs change their batch size: the rules of Accordion and GNS as tables, and schedules made of them.
 
 A job of 3.5 epochs' worth of steps has 3.5 epochs, and its last one keeps the stage that it is in. The
 profiles of Shockwave's release, which differ, are in ``fairlead.simulator.shockwave_reference.profiles``.
@@ -123,7 +123,7 @@ def batch_schedule(
 
     samples: per epoch; by default the size of the model's data set. schedule: for ``Mode.SCHEDULE``,
     which starts with (0, the family's batch size); stages beyond the last epoch are left out.
-    Raises ConfigError where the family has no batch size, where nobody says how many samples an epoch has,
+    Raises ConfigError where the family has no batch size, where the samples per epoch are not known,
     and where the mode has no rule for the model.
     """
     batch, samples = batch_and_samples(family, samples)
@@ -137,14 +137,14 @@ def batch_schedule(
             stages = _accordion(_adaptable(family, mode), batch, epochs)
         case Mode.GNS:
             stages = growth(_adaptable(family, mode), batch, scale_factor)
-    whole = Adaptation(mode, samples, epochs, stages)
-    if (fault := adaptation_fault(whole, family)) is not None:
+    adaptation = Adaptation(mode, samples, epochs, stages)
+    if (fault := adaptation_fault(adaptation, family)) is not None:
         raise ConfigError(f"{family}: {fault}")
-    return replace(whole, schedule=tuple(stage for stage in stages if stage[0] < epochs))
+    return replace(adaptation, schedule=tuple(stage for stage in stages if stage[0] < epochs))
 
 
 def adaptation_fault(adaptation: Adaptation, family: str) -> str | None:
-    """What is wrong with an adaptation of a job of this family, if anything is."""
+    """Return what is wrong with an adaptation of a job of this family, for a message; None: nothing is."""
     epochs = [epoch for epoch, _ in adaptation.schedule]
     if not (adaptation.samples >= 1 and 0 < adaptation.epochs < inf):
         return f"samples and epochs must be > 0, got {adaptation.samples} and {adaptation.epochs}"

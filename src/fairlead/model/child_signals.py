@@ -1,5 +1,5 @@
-"""Which signals a child process gets: none of a terminal's Ctrl-C, and SIGKILL when its parent ends. And
-prctl(2), which says so to the kernel, and which Python does not offer itself."""
+"""Signals of child processes: no SIGINT from a terminal's Ctrl-C, and SIGKILL when the parent ends. The
+second needs prctl(2), which Python's standard library does not have."""
 
 import errno
 import os
@@ -32,14 +32,14 @@ def end_with_parent(parent: int) -> None:
     parent: process id of who started this; where that has ended already, this process ends at once, with
     exit code 0.
     """
-    with suppress(OSError):  # then its owner has to end it
+    with suppress(OSError):  # without it, the parent has to end the process itself
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
 
 
 def prctl(option: int, argument: int) -> None:
-    """Raises OSError; also where this interpreter cannot call it, as one that is linked statically."""
+    """Call prctl(2). Raises OSError where it fails, and where the interpreter cannot (a static build)."""
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         failed = libc.prctl(option, argument, 0, 0, 0) != 0

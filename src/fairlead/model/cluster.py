@@ -122,7 +122,7 @@ class Cluster:
         return Cluster(tuple(nodes), {} if prices is None else prices)
 
     def without(self, name: str) -> "Cluster":
-        """The cluster less one node."""
+        """Return the cluster without the node of this name."""
         return Cluster(tuple(n for n in self.nodes if n.name != name), self.prices)
 
     @cached_property
@@ -145,8 +145,8 @@ class Cluster:
         return tuple(a for a, sizes in servers.items() if len(sizes) > 1 and max(sizes) > 1)
 
     def fewest_servers(self, largest: int) -> Ints:
-        """(types, largest + 1) how many servers of a type it takes to hold so many devices, if they are
-        empty and all work; 0 devices need 0, more than there are need all."""
+        """Return (types, largest + 1) how many servers of a type hold so many devices, if all are empty and
+        work: 0 for no device, all servers for more devices than there are."""
         fewest = np.zeros((len(self.accelerators), largest + 1), np.int64)
         for t, accelerator in enumerate(self.accelerators):
             sizes = sorted(
@@ -182,7 +182,7 @@ class Cluster:
 
 
 def _check_counts(counts: object, devices_per_server: object) -> None:
-    """ClusterError names what is no text or no whole number."""
+    """Raise ClusterError with the first type that is no text or count that is no whole number."""
     by_type = {"counts": counts}
     if not is_whole(devices_per_server):
         by_type["devices_per_server"] = devices_per_server

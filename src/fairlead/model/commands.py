@@ -30,7 +30,7 @@ class Solve:
 
 
 class StartRound(msgspec.Struct, frozen=True, kw_only=True, rename={"offsets": "first"}):
-    """Who runs from now on, and where. What is in force and not named here stops.
+    """Who runs from now on, and where. Job groups that run and are not named here stop.
 
     A Struct because journals call the offsets ``first``.
     """
@@ -38,8 +38,8 @@ class StartRound(msgspec.Struct, frozen=True, kw_only=True, rename={"offsets": "
     time_s: float
     round: int
     length_s: float  # the leases end after this many seconds at the latest
-    job_groups: Ints  # (groups, width) job ids, -1 behind the last member
-    slot: Ints  # (groups,) the scheduler's slot types: accelerator type and where the devices sit
+    job_groups: Ints  # (groups, width) job ids, -1 after the last member
+    slot: Ints  # (groups,) column of the scheduler's slot types
     devices: Ints  # (all devices of all groups,) device ids, job group by job group
     offsets: Ints  # (groups + 1,) job group u holds devices[offsets[u]:offsets[u + 1]]
     kept: Bools  # (groups,) runs on from the round before on the same devices
@@ -56,8 +56,8 @@ class EndRound:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Nothing runs, and jobs wait for their time: if nothing else has happened by then, it is answered by
-    ``Stalled``."""
+    """No job group runs, and some may from ``wake_s`` on. Answered by ``Stalled``, unless another event comes
+    before."""
 
     time_s: float
     wake_s: float  # > time_s
@@ -69,7 +69,7 @@ class EndJobs:
 
     time_s: float
     jobs: Ints  # (jobs,) ids
-    end: Ints  # (jobs,) of End
+    end: Ints  # (jobs,) of ``JobEnd``
     end_s: Floats  # (jobs,) when
 
 

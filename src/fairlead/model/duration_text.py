@@ -1,8 +1,8 @@
-"""Lengths of time as people read them."""
+"""Durations formatted for people."""
 
 import math
 
-DASH = "-"  # of a time that is not known
+DASH = "-"  # stands for a duration that is not known
 
 
 def duration(seconds: float | None) -> str:

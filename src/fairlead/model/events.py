@@ -49,11 +49,11 @@ class JobsDropped:
 @dataclass(frozen=True, slots=True)
 class NodesAvoided:
     """From the next round on a job is placed on other nodes than these, wherever others of the type that it
-    is to run on can take it. It replaces what was said of the job before; no nodes: it goes anywhere."""
+    is to run on can take it. It replaces the job's earlier ``NodesAvoided``; no nodes: any will do."""
 
     time_s: float
     job: JobId
-    nodes: tuple[str, ...]  # those that are not in the cluster are passed over
+    nodes: tuple[str, ...]  # those that are not in the cluster are ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class RoundEnded:
     round: int
     steps: Floats  # (groups, width) steps done by each member
     finish_s: Floats  # (groups,) when the job group stopped; <= time_s
-    outcome: Ints  # (groups, width) of Outcome
+    outcome: Ints  # (groups, width) of ``RoundOutcome``
     restart_s: Floats  # (groups,) seconds of it that went into starting
 
 
@@ -90,8 +90,8 @@ class RoundEnded:
 class RequirementsChanged:
     """Jobs train on with other batch sizes, hence at other rates and with other counts of steps.
 
-    Of a job that runs, the change is taken note of when its round is reported, whose steps are still
-    counted at the old batch size.
+    For a job that runs, the change takes effect when its round is reported, whose steps still count at
+    the old batch size.
     """
 
     time_s: float
@@ -103,11 +103,11 @@ class RequirementsChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProgressCorrected:
-    """What is known for certain of jobs' steps, which may be less than was reported: work was lost.
+    """The steps that jobs certainly have, which may be fewer than were reported: work was lost.
 
     It holds at once, whether a job runs or not; steps of the round in force are added by its report. A
-    job that has all its steps is done: now, or when its round is reported. The word may come late: jobs
-    that are not in the system are passed over in silence.
+    job that has all its steps is done: now, or when its round is reported. The event may come late: jobs
+    that are no longer in the system are ignored.
     """
 
     time_s: float
@@ -117,8 +117,8 @@ class ProgressCorrected:
 
 @dataclass(frozen=True, slots=True)
 class RestartCostsLearned:
-    """What it costs from now on to stop jobs and start them again. The word may come late: jobs that are
-    not in the system are passed over in silence."""
+    """What it costs from now on to stop jobs and start them again. The event may come late: jobs that are
+    no longer in the system are ignored."""
 
     time_s: float
     jobs: Ints  # (jobs,) ids
@@ -136,11 +136,11 @@ class JobsReweighted:
 
 @dataclass(frozen=True, slots=True)
 class JobsPaused:
-    """Owners pause jobs, or let them go on.
+    """Owners pause jobs, or resume them.
 
-    A held job is in the system, and can be withdrawn, reweighted and corrected, but planners and policies
-    do not see it. One that runs goes on until the round is reported, which is ended for it. Let go, it has
-    the steps, the age and the time owed that it had.
+    A paused job is in the system, and can be withdrawn, reweighted and corrected, but planners and policies
+    do not see it. A job that runs is paused when its round is reported; the round ends early for it. A
+    resumed job has the steps, the age and the time owed that it had.
     """
 
     time_s: float
@@ -150,33 +150,33 @@ class JobsPaused:
 
 @dataclass(frozen=True, slots=True)
 class JobTypesLearned:
-    """Rows of the throughput table, new or better known. Jobs that are there follow them.
+    """New or better estimates of rows of the throughput table. Jobs in the system go by them from now on.
 
-    New job types do not run beside others but those that are named; slot types that are not named keep what
-    they had, new job types cannot run there.
+    New job types are co-located with no others but those that are named. On slot types that are not named,
+    known job types keep their rates, and new ones cannot run.
     """
 
     time_s: float
     job_types: tuple[JobType, ...]
     slots: tuple[SlotType, ...]  # of the scheduler's
     rate: Floats  # (job_types, slots) steps/s of the whole job; 0 = cannot run there
-    colocated_job_types: tuple[JobType, ...] = ()  # job types of the scheduler's, and of these
+    colocated_job_types: tuple[JobType, ...] = ()  # known before, or among these
     colocated_rate: Floats | None = (
-        # (job_types, colocated_kinds, slots, 2) steps/s of the job type beside that one, and of that one
-        # beside it
+        # (job_types, colocated_job_types, slots, 2) steps/s of the first co-located with the second, and
+        # of the second
         None
     )
-    pairs: LearnedPairs | None = None  # what they are beside others, by class
+    pairs: LearnedPairs | None = None  # their rates in pairs, by class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatesLearned:
-    """What is believed of single jobs, otherwise than before. A belief is a row of rates by which one job
-    goes, or several of one job type; it has a number, which may come to stand for another belief.
+    """New beliefs about the rates of single jobs. A belief is a row of rates that the scheduler uses for one
+    job, or for several of one job type; it has a number, which may be reused for another belief.
 
-    It changes nothing but rates: the event that it comes before makes the core decide, a job's submission
-    for example, or a round's report. Rates of a pair of beliefs that is not named follow from those of
-    their job types, and what was said of it holds until one of the two is named again.
+    It changes rates only and causes no decision: it precedes an event that does, such as a submission or a
+    round's report. The rates of a pair of beliefs that is not named are derived from those of the job types;
+    rates that were given hold until one of the two beliefs is named again.
     """
 
     time_s: float
@@ -187,14 +187,12 @@ class RatesLearned:
     job_type: Ints  # (beliefs,) position in job types of what each is about
     rate: Floats  # (beliefs, slots) steps/s of the whole job; 0 = cannot run there
     pair: Ints  # (pairs, 2) numbers of beliefs
-    colocated_rate: (
-        Floats  # (pairs, slots, 2) steps/s of the first beside the second, and of the second
-    )
+    colocated_rate: Floats  # (pairs, slots, 2) steps/s of the first in the pair, and of the second
 
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The answer to a ``Solve``: shares or a schedule, or why there is neither (the last stays in
+    """The answer to a ``Solve``: shares or a schedule, or the error (the last answer then stays in
     force)."""
 
     time_s: float
@@ -204,12 +202,12 @@ class Solved:
 
     @property
     def answer(self) -> PlannerAnswer | None:
-        """Whichever there is."""
+        """The shares or the schedule; None where there is neither."""
         return self.allocation if self.schedule is None else self.schedule
 
     @staticmethod
     def of(time_s: float, answer: PlannerAnswer) -> "Solved":
-        """The event for an answer."""
+        """Return the event for a planner's answer."""
         if isinstance(answer, Schedule):
             return Solved(time_s, schedule=answer)
         return Solved(time_s, answer)

@@ -39,13 +39,13 @@ class GrowableTable:
                     else (column_type, ())
                 )
                 self._wide[name] = np.zeros((16, *shape), dtype)
-        self._view()
+        self._set_views()
 
     def _columns_of(self, dtype: type) -> tuple[str, ...]:
         """The columns of one number of this type per row."""
         return tuple(name for name, one in self.columns.items() if one is dtype)
 
-    def _view(self) -> None:
+    def _set_views(self) -> None:
         n = self.n
         ints = iter(self._block[: self._int_rows, :n])
         floats = iter(self._block[self._int_rows :, :n].view(np.float64))
@@ -57,14 +57,14 @@ class GrowableTable:
             attributes[name] = buffer[:n]
 
     def _take(self, n: int, ints: Iterator[Ints], floats: Iterator[Floats]) -> None:
-        """The columns of one number per row, of n rows, are the next of these."""
+        """Set the attributes for the columns of one number per row to the next of these views, of n rows."""
         self.n = n
         attributes = self.__dict__
         attributes.update(zip(self._ints, ints, strict=False))
         attributes.update(zip(self._floats, floats, strict=False))
 
     def grow(self, rows: int) -> slice:
-        """Room for more rows, zeroed; returns where they are."""
+        """Add rows of zeros at the end; return where they are."""
         start, self.n = self.n, self.n + rows
         if self.n > self._block.shape[1]:
             self._enlarge(max(self.n, 2 * self._block.shape[1]), start)
@@ -72,11 +72,11 @@ class GrowableTable:
             self._block[:, start : self.n] = 0
             for buffer in self._wide.values():
                 buffer[start : self.n] = 0
-        self._view()
+        self._set_views()
         return slice(start, self.n)
 
     def _enlarge(self, size: int, used: int) -> None:
-        """Larger buffers, zero behind the rows in use."""
+        """Replace the buffers by larger ones, zero after the rows in use."""
         block = np.zeros((len(self._block), size), np.int64)
         block[:, :used] = self._block[:, :used]
         self._block = block
@@ -89,8 +89,8 @@ class GrowableTable:
         """Keep these rows, in this order; the first ``since`` of them stay where they are."""
         self.n = n = len(rows)
         if since < n:
-            some = rows[since:]
-            self._block[:, since:n] = self._block.take(some, axis=1)
+            moved = rows[since:]
+            self._block[:, since:n] = self._block.take(moved, axis=1)
             for buffer in self._wide.values():
-                buffer[since:n] = buffer.take(some, axis=0)
-        self._view()
+                buffer[since:n] = buffer.take(moved, axis=0)
+        self._set_views()

@@ -31,7 +31,7 @@ _SCALARS = {int: "i8", float: "f8", bool: "b1"}
 
 
 def doubled(column: Any) -> Any:
-    """Return a copy of an array with twice as many rows, zero behind the old ones."""
+    """Return a copy of an array with twice as many rows, zero after the old ones."""
     return np.concatenate([column, np.zeros_like(column)])
 
 
@@ -83,7 +83,7 @@ def _field_type(hint: Any) -> Any:
 
 
 def _evaluate(text: str, records: Mapping[str, Any]) -> Any:
-    """What a signature, or a type, means to numba, which reads them in the same way."""
+    """Return numba's object for the text of a signature or a type, evaluated as numba does itself."""
     import numba
 
     return eval(text, {}, {**vars(numba.types), **records})

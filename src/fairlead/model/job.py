@@ -37,7 +37,7 @@ class Job:
 
     @property
     def job_type(self) -> JobType:
-        """What its rates depend on, at its first batch size."""
+        """The job type at its first batch size: the row of the throughput table that it uses."""
         return JobType.parse(self.family, self.scale_factor)
 
 
@@ -52,7 +52,7 @@ class Arrival:
     job: Job
 
     def __post_init__(self) -> None:
-        """An int given for a float would be one in commands too, and a journal reads it as a float."""
+        """Convert an int to the float that it stands for: a journal reads floats, and a replay must agree."""
         if isinstance(self.time_s, Integral):
             object.__setattr__(self, "time_s", float(self.time_s))
 
@@ -74,7 +74,7 @@ class RestartCosts:
                 )
 
     def of(self, job: Job) -> float:
-        """Seconds for one job: its own figure, else its family's, else the default."""
+        """Return the seconds for one job: its own figure, else its family's, else the default."""
         return self.by_job.get(job.id, self.by_family.get(job.family, self.default_s))
 
 

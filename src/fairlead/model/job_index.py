@@ -8,8 +8,8 @@ _DENSE = 1 << 24  # ids below this are looked up in an array, the others in a di
 
 
 def rows_of(known: Ints, keys: Ints) -> tuple[Ints, Bools]:
-    """For each wanted id its row in ``known``, and whether it is there at all; if not, the row means
-    nothing. known: (jobs,) ids, ascending."""
+    """Return (keys,) the row of each id in ``known``, and whether it is there; where it is not, the row is
+    arbitrary. known: (jobs,) ids, ascending; keys: (keys,) ids."""
     if not len(known):
         return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
     row = np.minimum(np.searchsorted(known, keys), len(known) - 1)
@@ -28,7 +28,7 @@ class JobIndex:
         return len(self._position)
 
     def add(self, job: int, position: int) -> None:
-        """A new job."""
+        """Add a job at a position."""
         self._position[job] = position
         if job >= _DENSE:
             self._large += 1
@@ -40,7 +40,7 @@ class JobIndex:
         self._dense[job] = position
 
     def pop(self, job: int) -> int:
-        """Take a job out; its position."""
+        """Remove a job; return its position."""
         position = self._position.pop(job)
         if job >= _DENSE:
             self._large -= 1
@@ -49,15 +49,15 @@ class JobIndex:
         return position
 
     def jobs(self) -> list[int]:
-        """The ids, in order of addition."""
+        """Return the ids, in order of addition."""
         return list(self._position)
 
     def row_of_id(self) -> Ints:
-        """The positions, in order of addition."""
+        """Return the positions, in order of addition."""
         return np.fromiter(self._position.values(), np.int64, len(self._position))
 
     def find(self, ids: Ints) -> Ints:
-        """Positions of an array of ids, -1 for -1 and for jobs that were taken out."""
+        """Return the positions of an array of ids, -1 for -1 and for jobs that were removed."""
         if self._large:
             flat = [self._position.get(j, -1) for j in ids.reshape(-1).tolist()]
             return np.array(flat, np.int64).reshape(ids.shape)

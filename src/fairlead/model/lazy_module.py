@@ -1,4 +1,4 @@
-"""Modules that take long to import, imported when they are first used."""
+"""Modules that are slow to import, imported at first use."""
 
 from importlib import import_module
 from typing import Any

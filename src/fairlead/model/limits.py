@@ -1,4 +1,4 @@
-"""The largest values that input may have: a typing mistake shall be an error, not a run without end.
+"""The largest values that input may have: so that a typing mistake is an error and not an endless run.
 
 Every reader, option and function of the Python API that takes such a value compares it with these.
 """
@@ -15,7 +15,7 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6  # of a job, an entity or a term of an object
 
 
 def check_seed(seed: int) -> int:
-    """The seed; ConfigError where random generators cannot take it."""
+    """Return the seed. Raises ConfigError where random generators cannot take it."""
     if not 0 <= seed <= MAX_SEED:
         raise ConfigError(f"seed: must be a whole number from 0 to {MAX_SEED}, got {seed}")
     return seed

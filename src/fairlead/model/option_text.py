@@ -6,7 +6,7 @@ from fairlead.errors import ConfigError, InputError
 
 
 def split_option(text: str) -> tuple[str, str | None]:
-    """Name and value of ``NAME=VALUE``; the value is None where there is no equals sign."""
+    """Return name and value of ``NAME=VALUE``; the value is None where there is no equals sign."""
     name, equals, value = text.partition("=")
     return name, value if equals else None
 
@@ -19,11 +19,11 @@ def parse_options(
     flags: bool = False,
     error: type[InputError] = ConfigError,
 ) -> dict[str, str]:
-    """Values by name, in the order given, without the space around both.
+    """Return values by name, in the order given, both stripped of surrounding space.
 
     texts: several ``NAME=VALUE``, as a list or with commas between them; option: what the messages name
     first; expected: what they say was expected; flags: a name alone is allowed too, and has the value "".
-    Raises error where a text is no such thing, or a name is given twice.
+    Raises ``error`` where a text has another form, or a name is given twice.
     """
     found: dict[str, str] = {}
     for text in texts.split(",") if isinstance(texts, str) else texts:

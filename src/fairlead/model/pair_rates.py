@@ -16,11 +16,11 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Floats2, Floats3, Ints1
 
-NOBODY = "-"  # the class of those that run beside nobody, where there is no other
+NO_PARTNER = "-"  # the class of job types that are co-located with none
 
 
 class PairTable(NamedTuple):
-    """Rates of pairs as kernels take them; ``rate_beside`` reads one."""
+    """Rates of pairs as kernels take them; ``colocated_rate_of`` reads one."""
 
     row_class: Ints1  # (job_types,)
     factor: Floats2  # (job_types, slots)
@@ -37,7 +37,7 @@ class LearnedPairs:
     factor: Floats  # (job_types, slots)
     classes: tuple[str, ...]  # that are new
     beside: tuple[str, ...]  # classes of the table, and of these
-    rate: Floats  # (classes, beside, slots, 2) of the first beside the second, and of the second
+    rate: Floats  # (classes, beside, slots, 2) before factors, of the first in the pair, and of the second
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class PairRates:
         """Each job type is a class of its own. rate: (job_types, job_types, slots)"""
         n, slots = len(rate), rate.shape[2]
         if not n:  # so that there is a class for job types of which nothing is known
-            rate, names = np.zeros((1, 1, slots)), (NOBODY,)
+            rate, names = np.zeros((1, 1, slots)), (NO_PARTNER,)
         return PairRates(
             classes=tuple(names),
             row_class=np.arange(n),
@@ -220,7 +220,9 @@ class PairRates:
         if not len(one):
             return self
         rows = np.unique(np.concatenate([one, two]))
-        made = self._apart(np.array([r for r in rows.tolist() if not self.is_apart(r)], np.int64))
+        made = self._as_own_classes(
+            np.array([r for r in rows.tolist() if not self.is_measured(r)], np.int64)
+        )
         rate = made.rate.copy()
         a, b = made.row_class[one], made.row_class[two]
         rate[a, b], rate[b, a] = mine, yours
@@ -228,11 +230,11 @@ class PairRates:
         factor[rows] = 1.0
         return replace(made, rate=rate, factor=factor)._compacted(keep_named=True)
 
-    def is_apart(self, row: int) -> bool:
+    def is_measured(self, row: int) -> bool:
         """Whether pairs of a job type were measured."""
         return not self.classes[self.row_class[row]]
 
-    def _apart(self, rows: Ints) -> "PairRates":
+    def _as_own_classes(self, rows: Ints) -> "PairRates":
         """The same, with these job types in classes of their own."""
         n, more = len(self.classes), len(rows)
         if not more:
@@ -297,7 +299,7 @@ def pair_table(pairs: _Indexed | None) -> PairTable:
     return PairTable(np.arange(n), np.ones((n, slots)), rate, np.full(slots, -1))
 
 
-def largest_beside(pairs: _Indexed) -> Floats:
+def largest_colocated_rate(pairs: _Indexed) -> Floats:
     """(job_types, slots) at least the largest rate of each in any pair."""
     if isinstance(pairs, PairRates):
         return pairs.largest()
@@ -317,7 +319,7 @@ def _factored(of: PairTable, one: int, two: int, slot: int) -> float:
 
 
 @kernel("f8(PairTable, i8, i8, i8)")
-def rate_beside(of: PairTable, one: int, two: int, slot: int) -> float:
+def colocated_rate_of(of: PairTable, one: int, two: int, slot: int) -> float:
     """Steps/s of job type one beside job type two."""
     rate = _factored(of, one, two, slot)
     other = of.alternative[slot]

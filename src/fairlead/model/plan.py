@@ -32,7 +32,7 @@ class RoundPlan:
 class Schedule:
     """Rounds planned ahead: the answer of a planner that has no shares.
 
-    job_groups: (groups, width) job ids, -1 behind the last. slot: (groups, rounds) column of the snapshot's
+    job_groups: (groups, width) job ids, -1 after the last. slot: (groups, rounds) column of the snapshot's
     slots in each round, -1 = does not run. report: how it came about.
     """
 

@@ -1,4 +1,4 @@
-"""How fast each job family runs on each slot type, alone and beside another."""
+"""Rates of job types on slot types, alone and co-located."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -124,8 +124,8 @@ class Throughputs:
     def fastest(self) -> Floats:
         """(job_types,) steps/s alone on the fastest accelerator type, consolidated where the table has it;
         0 = runs nowhere."""
-        side_by_side = [s.locality is Locality.CONSOLIDATED for s in self.slots]
-        rate = self.rate[:, side_by_side] if any(side_by_side) else self.rate
+        consolidated = [s.locality is Locality.CONSOLIDATED for s in self.slots]
+        rate = self.rate[:, consolidated] if any(consolidated) else self.rate
         return frozen(rate.max(axis=1, initial=0.0))
 
     def columns(self, slots: tuple[SlotType, ...]) -> "Throughputs":

@@ -12,7 +12,7 @@ from fairlead.model.allocation_checks import (
     tally_allocation,
 )
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.pair_rates import largest_beside
+from fairlead.model.pair_rates import largest_colocated_rate
 from fairlead.model.rates import inverse_rate, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
@@ -150,9 +150,9 @@ class SpaceSharingWaterFilling:
             problem.colocated_rate is not None
         ):  # should a job be faster in a pair than anywhere alone
             there = (snapshot.capacity > 0)[snapshot.accelerator_of_slot]
-            paired = largest_beside(problem.colocated_rate)[:, there].max(axis=1, initial=0.0)[
-                problem.job_type
-            ]
+            paired = largest_colocated_rate(problem.colocated_rate)[:, there].max(
+                axis=1, initial=0.0
+            )[problem.job_type]
             best = np.where(problem.can_run, np.maximum(best, paired), 0.0)
         rows = Rows(table.tree, problem.classes.count, best * inverse_rate(unit_rate))
         if not rows.cap.any():

@@ -1,4 +1,4 @@
-"""The arithmetic of a simulated round, one pass each over the running units."""
+"""The arithmetic of a simulated round, one pass each over the running job groups."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1, Floats1, Floats2, Ints1, Ints2
-from fairlead.model.pair_rates import PairTable, rate_beside
+from fairlead.model.pair_rates import PairTable, colocated_rate_of
 from fairlead.simulator.batch_size_stages import SoloRun, StageTable, advance
 from fairlead.simulator.true_jobs import JobArrays
 
@@ -18,12 +18,12 @@ _FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(R
 class RoundGroups(NamedTuple):
     """What runs in a round: single jobs and packed pairs."""
 
-    job: Ints2  # (units, width) positions of jobs, -1 = none
-    slot: Ints1  # (units,) column of the throughput table
-    kept: Bools1  # (units,) do they stay on their devices?
-    noise: Floats1  # (units,) factor of their rates in this round
-    offsets: Ints1  # (units + 1,) where the devices of each begin
-    devices: Ints1  # of all units, one after the other
+    job: Ints2  # (groups, width) positions of jobs, -1 = none
+    slot: Ints1  # (groups,) column of the throughput table
+    kept: Bools1  # (groups,) do they stay on their devices?
+    noise: Floats1  # (groups,) factor of their rates in this round
+    offsets: Ints1  # (groups + 1,) where the devices of each begin
+    devices: Ints1  # of all job groups, one after the other
 
 
 class TrueRates(NamedTuple):
@@ -44,17 +44,17 @@ class RoundStart(NamedTuple):
 
 class RoundForecast(NamedTuple):
     """What a round will do if nothing cuts it short. ``begin`` fills it, from round to round the same one: it
-    may have room for more units than there are."""
+    may have room for more job groups than there are."""
 
-    rate: Floats2  # (units, width) steps/s
-    left: Floats2  # (units, width) steps until the job ends
-    setup_s: Floats1  # (units,) spent on starting
-    steps: Floats2  # (units, width)
-    finish_s: Floats1  # (units,)
+    rate: Floats2  # (groups, width) steps/s
+    left: Floats2  # (groups, width) steps until the job ends
+    setup_s: Floats1  # (groups,) spent on starting
+    steps: Floats2  # (groups, width)
+    finish_s: Floats1  # (groups,)
 
 
 def empty_forecast(groups: int, width: int) -> RoundForecast:
-    """A forecast to be filled, for so many units at most."""
+    """A forecast to be filled, for so many job groups at most."""
     rate, left, steps = np.empty((3, groups, width))
     setup_s, finish_s = np.empty((2, groups))
     return RoundForecast(rate, left, setup_s, steps, finish_s)
@@ -87,7 +87,7 @@ def begin(
     start: RoundStart,
     forecast: RoundForecast,
 ) -> float:
-    """Fill a forecast, and book start-up time owed in place. Return when the last unit will finish."""
+    """Fill a forecast, and book start-up time owed in place. Return when the last job group will finish."""
     n, width = groups.job.shape
     last_s = -np.inf
     for i in range(n):
@@ -126,7 +126,7 @@ def begin(
 
 @kernel("f8(RoundGroups, i8, JobArrays, b1)", inline="always")
 def _start_left_s(groups: RoundGroups, i: int, jobs: JobArrays, charge_startup: bool) -> float:
-    """Return the start-up time that unit i spends; book what its jobs owe if they start."""
+    """Return the start-up time that job group i spends; book what its jobs owe if they start."""
     setup_s = 0.0
     for k in range(groups.job.shape[1]):
         j = groups.job[i, k]
@@ -141,11 +141,11 @@ def _start_left_s(groups: RoundGroups, i: int, jobs: JobArrays, charge_startup: 
 
 @kernel("f8(RoundGroups, i8, i8, JobArrays, TrueRates)")
 def _rate(groups: RoundGroups, i: int, k: int, jobs: JobArrays, rates: TrueRates) -> float:
-    """Return the true steps/s of job k of unit i in this round."""
+    """Return the true steps/s of job k of job group i in this round."""
     j, slot = groups.job[i, k], groups.slot[i]
     other = groups.job[i, 1 - k] if groups.job.shape[1] == 2 else -1
     if other >= 0:
-        rate = rate_beside(rates.paired, jobs.table_row[j], jobs.table_row[other], slot)
+        rate = colocated_rate_of(rates.paired, jobs.table_row[j], jobs.table_row[other], slot)
     else:
         rate = rates.solo_rate[jobs.table_row[j], slot]
     return float(rate * jobs.bias[j, slot] * groups.noise[i])
@@ -166,7 +166,7 @@ def finish(
     """Return steps, finish_s, outcome and restart_s of what a round has done by its end; book steps and
     start-up time in place.
 
-    A unit counts whole or not at all: not when a device was lost, nor where it cannot run, nor (with
+    A job group counts whole or not at all: not when a device was lost, nor where it cannot run, nor (with
     whole_steps) when a device got no step.
     """
     n, width = groups.job.shape
@@ -218,7 +218,7 @@ def finish(
 
 @kernel("b1(RoundGroups, i8, f8, f8, b1)", inline="always")
 def _failed(groups: RoundGroups, i: int, rate: float, steps: float, whole_steps: bool) -> bool:
-    """Return whether unit i cannot run, or a device of it got no step."""
+    """Return whether job group i cannot run, or a device of it got no step."""
     if rate <= 0 or not whole_steps:
         return rate <= 0
     scale = groups.offsets[i + 1] - groups.offsets[i]

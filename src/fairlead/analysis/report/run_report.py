@@ -158,7 +158,7 @@ def _completion(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Iterator[t
 
 
 def _fairness(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Html:
-    """The distribution of static rho, and the worst by kind of job; empty where static rho is not defined."""
+    """The distribution of static rho, and the worst by job type; empty where static rho is not defined."""
     if worst_rho("static").of(metrics) is None:
         return Html()
     sample = ("all jobs", static_rho(jobs))

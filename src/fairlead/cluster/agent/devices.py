@@ -1,4 +1,4 @@
-"""The devices of a node: found by NVML, or given, or fake."""
+"""The devices of a node: found by NVML, given, or simulated."""
 
 import os
 import re
@@ -20,14 +20,15 @@ class NodeDevices:
     """Devices of one accelerator type."""
 
     accelerator: str
-    indices: tuple[int, ...]  # NVML's number of each; for fake devices 0, 1, ...
+    indices: tuple[int, ...]  # NVML's number of each; for simulated devices 0, 1, ...
     simulated_devices: bool
 
 
 def find_devices(spec: str, simulated_devices: bool = False) -> NodeDevices:
-    """wanted: ``v100=4``, or ``nvml`` or "" for all that NVML finds. fake: without hardware.
+    """Return the devices of this node. spec: ``v100=4``, or ``nvml`` or "" for all that NVML finds;
+    simulated_devices: devices without hardware.
 
-    Raises ConfigError where there are none, several types, or fewer than wanted.
+    Raises ConfigError where there are none, several types, or fewer than the spec names.
     """
     if spec in ("", "nvml"):
         if simulated_devices:

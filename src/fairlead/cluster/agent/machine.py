@@ -66,7 +66,7 @@ class AgentFiles:
         return self.path / "starts"
 
     def device_lock(self, device: int, simulated_devices: bool) -> Path:
-        """The lock file of a device: of real ones the machine's, of fake ones the node's."""
+        """The lock file of a device: of real ones the machine's, of simulated ones the node's."""
         node = self.path.parent
         return (node if simulated_devices else node.parent.parent) / "devices" / f"{device}.lock"
 
@@ -103,7 +103,7 @@ class AgentFiles:
             folder.mkdir(mode=0o700, exist_ok=True)
 
     def _lock_folders(self) -> tuple[Path, Path]:
-        """Of the locks of real devices, and of fake ones."""
+        """Of the locks of real devices, and of simulated ones."""
         return self.device_lock(0, False).parent, self.device_lock(0, True).parent
 
     def take_spawner_lock(self, limit_s: float = float("inf")) -> int | None:

@@ -210,8 +210,10 @@ def _scaled_to_capacity(part: Floats, scale: Ints, devices: float) -> Floats:
 
 
 def _served_fraction(demand: Floats, able: Bools, capacity: Floats) -> Floats:
-    """(kinds,) the part that jobs get of what they want, for no type has more than its devices. wanted:
-    (kinds,) devices on average of all that can run on the same types; able: (kinds, types) on which."""
+    """Return (job_sets,) the fraction of their demand that jobs get, given the devices of each type.
+
+    A job set is all jobs that can run on the same types. demand: (job_sets,) devices on average; able:
+    (job_sets, types) on which they can run; capacity: (types,) devices."""
     weight = able * capacity
     for _ in range(BALANCING_STEPS):
         used_on = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-300)

@@ -12,7 +12,12 @@ import numpy as np
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Floats1, Floats2, Ints1
-from fairlead.model.pair_rates import PairTable, largest_beside, pair_table, rate_beside
+from fairlead.model.pair_rates import (
+    PairTable,
+    colocated_rate_of,
+    largest_colocated_rate,
+    pair_table,
+)
 from fairlead.policies.solve.configurations import Configurations, value_by_slot
 from fairlead.policies.solve.share_problem import ShareProblem
 
@@ -52,7 +57,7 @@ class CandidatePairs:
         order = np.argsort(problem.scale, kind="stable")
         ends = np.flatnonzero(np.diff(problem.scale[order])) + 1
         block = np.concatenate([[0], ends, [len(order)]]).astype(np.int64)
-        largest = largest_beside(problem.colocated_rate)[problem.job_type]
+        largest = largest_colocated_rate(problem.colocated_rate)[problem.job_type]
         return CandidatePairs(order, block, problem, pair_table(problem.colocated_rate), largest)
 
     def excess(self, value: Floats, time: Floats, cost: Floats) -> float:
@@ -168,8 +173,8 @@ def _best_partner(of: _PairClasses, prices: _PairPrices, number: Floats, least: 
                         continue
                     if rate[d, t] <= 0 or (c == d and of.class_size[c] < 2):
                         continue
-                    mine = rate_beside(pairs, job_type[c], job_type[d], t)
-                    yours = rate_beside(pairs, job_type[d], job_type[c], t)
+                    mine = colocated_rate_of(pairs, job_type[c], job_type[d], t)
+                    yours = colocated_rate_of(pairs, job_type[d], job_type[c], t)
                     if mine / rate[c, t] + yours / rate[d, t] <= 1 + _DOMINANCE_TOLERANCE:
                         continue
                     earns = value[c, t] * mine + value[d, t] * yours

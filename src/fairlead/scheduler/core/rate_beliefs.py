@@ -175,7 +175,7 @@ class RateBeliefs:
         one, two = np.triu_indices(n)
         pairs: PairRates | Floats | None = state.colocated_rate
         if state.classed is not None:
-            apart = np.array([state.classed.is_apart(row) for row in range(n)], np.bool_)
+            apart = np.array([state.classed.is_measured(row) for row in range(n)], np.bool_)
             both = np.flatnonzero(apart)
             one, two = (both[part] for part in np.triu_indices(len(both)))
             pairs = state.classed
@@ -243,7 +243,7 @@ class RateBeliefs:
     def _by_class_anew(self, table: Throughputs, rows: Ints) -> PairRates:
         """Pairs of these beliefs as they follow from the table now, but for what was measured."""
         assert table.classed is not None
-        apart = np.array([row for row in rows.tolist() if table.classed.is_apart(row)], np.int64)
+        apart = np.array([row for row in rows.tolist() if table.classed.is_measured(row)], np.int64)
         one, two = (apart[part] for part in np.triu_indices(len(apart)))
         mine, yours = table.classed[one, two], table.classed[two, one]
         return self._derived_by_class(table, rows).measured(one, two, mine, yours)

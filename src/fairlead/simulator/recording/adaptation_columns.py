@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fairlead.model.adaptation import Adaptation
 from fairlead.model.job import Job
 
-MAX_STAGES = 6  # that are told one by one
+MAX_STAGES = 6  # that are listed one by one; a longer schedule is summed up
 
 
 def adaptation_columns(jobs: Sequence[Job]) -> dict[str, list[str | None]]:

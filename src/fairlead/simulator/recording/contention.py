@@ -1,4 +1,4 @@
-"""What jobs have suffered from one another: running time alone, rho by Shockwave's definitions, envy.
+"""Contention of jobs: running time alone, the terms of rho by Shockwave's definitions, envy.
 
 Source: Shockwave (NSDI'23) and its release; the definitions stand in
 ``fairlead.simulator.recording.metrics``.
@@ -29,7 +29,7 @@ def profile_exclusive_s(job: Job, throughputs: Throughputs) -> Floats | None:
 def exclusive_run_s(
     jobs: Sequence[Job], fastest: Floats, throughputs: Throughputs, rule: ExclusiveTime
 ) -> Floats:
-    """(jobs,) seconds that each job takes on the fastest type with nobody else, nan where it cannot run.
+    """(jobs,) seconds that each job takes alone on the fastest type, nan where it cannot run.
 
     rule: of jobs that adapt. fastest: (jobs,) steps/s at the first batch size.
     """
@@ -43,13 +43,13 @@ def exclusive_run_s(
     return alone_s
 
 
-def contention(active: Sequence[int], first: Ints, behind: Ints, devices: float) -> Floats:
-    """(jobs,) mean number of jobs in the system over the rounds first .. behind-1 of each job, per device,
+def contention(active: Sequence[int], first: Ints, end: Ints, devices: float) -> Floats:
+    """(jobs,) mean number of jobs in the system over the rounds first .. end-1 of each job, per device,
     and at least 1; nan where there was no such round. active: (rounds,)."""
     before = np.append(0, np.cumsum(np.asarray(active, np.int64)))
-    rounds = behind - first
+    rounds = end - first
     jobs = np.divide(
-        (before[behind] - before[first]).astype(np.float64),
+        (before[end] - before[first]).astype(np.float64),
         rounds,
         out=np.full(len(first), np.nan),
         where=rounds > 0,

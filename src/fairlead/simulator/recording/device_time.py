@@ -20,18 +20,18 @@ class DeviceTime:
         self._from_s: float | None = None
 
     def begin(self, time_s: float) -> None:
-        """The first jobs come; later ones change nothing."""
+        """Start the count at the first submission; later calls change nothing."""
         if self._from_s is None:
             self._from_s = time_s
 
     def count(self, now_s: float) -> None:
-        """Count what there was up to now."""
+        """Add the capacity of the time up to now."""
         if self._from_s is not None:
             self.capacity_s += self.capacity * (now_s - self._from_s)
             self._from_s = now_s
 
     def change(self, event: NodeLost | NodeRecovered) -> None:
-        """A node goes or comes back."""
+        """Change the capacity by a node that is lost or back."""
         node = next(n for n in self._cluster.nodes if n.name == event.node)
         sign = 1 if isinstance(event, NodeRecovered) else -1
         capacity = self.capacity.copy()

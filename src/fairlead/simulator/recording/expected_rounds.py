@@ -25,10 +25,10 @@ class ExpectRounds:
         self.seen = 0
 
     def event(self, event: Event) -> None:
-        """Nothing to compare."""
+        """Ignore events: only commands are compared."""
 
     def command(self, command: Command) -> None:
-        """Compare a round."""
+        """Compare a round with the recorded one. Raises CheckError with the first difference."""
         if not isinstance(command, StartRound):
             return
         if self.seen >= len(self.expected):

@@ -18,8 +18,7 @@ from fairlead.simulator.recording.running_groups import ChargingRules
 
 class FluidRecorder(Recorder):
     """Observe a run without rounds, then ask for its tables. There are no placement intervals, starts
-    and moves;
-    ``served`` is the part of its time in the system that a job's shares add up to."""
+    and moves; ``served`` is the part of its time in the system that a job's shares add up to."""
 
     def __init__(
         self, cluster: Cluster, throughputs: Throughputs, slots: tuple[SlotType, ...]
@@ -108,10 +107,10 @@ class FluidRecorder(Recorder):
         seconds = np.array(self.rounds["seconds"], np.float64)
         jobs_s = np.append(0.0, np.cumsum(seconds * np.array(self.rounds["active"], np.float64)))
         until_s = np.append(0.0, np.cumsum(seconds))
-        first, behind = self.records.rounds_of_jobs(len(self.rounds))
-        there_s = until_s[behind] - until_s[first]
+        first, end = self.records.rounds_of_jobs(len(self.rounds))
+        there_s = until_s[end] - until_s[first]
         mean = np.divide(
-            jobs_s[behind] - jobs_s[first],
+            jobs_s[end] - jobs_s[first],
             there_s,
             out=np.full(len(first), np.nan),
             where=there_s > 0,

@@ -11,7 +11,7 @@ Columns = TypeVar("Columns", bound=tuple[object, ...])
 
 
 class RecordedJobs(NamedTuple):
-    """(jobs,) each, by order of submission, with room for more behind them."""
+    """(jobs,) each, by order of submission, with room for more after them."""
 
     arrival_s: Floats1
     start_s: Floats1  # first start, NaN before
@@ -93,7 +93,7 @@ class JobColumns:
     def __init__(self, slots: int) -> None:
         self.n = 0
         shapes = {"rate": (64, slots)}
-        self._take(
+        self._use(
             RecordedJobs(
                 **{
                     name: np.zeros(shapes.get(name, 64), _dtype(hint))
@@ -102,8 +102,8 @@ class JobColumns:
             )
         )
 
-    def _take(self, arrays: RecordedJobs) -> None:
-        """These are the arrays from now on."""
+    def _use(self, arrays: RecordedJobs) -> None:
+        """Use these arrays from now on, and records of some of their columns."""
         self.arrays = arrays
         self.runs = _some_of(arrays, RecordedRuns)
         self.work = _some_of(arrays, RecordedWork)
@@ -112,9 +112,9 @@ class JobColumns:
         self.ends = _some_of(arrays, RecordedEnds)
 
     def add(self, time_s: float, scale: int, rate: Floats, steps: float, round_: int) -> None:
-        """A job at the end. round_: the first that it may run in."""
+        """Add a job at the end. round_: the first that it may run in."""
         if self.n == len(self.arrays.arrival_s):
-            self._take(RecordedJobs(*map(doubled, self.arrays)))
+            self._use(RecordedJobs(*map(doubled, self.arrays)))
         i, jobs = self.n, self.arrays
         jobs.arrival_s[i], jobs.start_s[i], jobs.end_s[i] = time_s, np.nan, np.nan
         jobs.scale[i], jobs.rate[i], jobs.total_steps[i] = scale, rate, steps

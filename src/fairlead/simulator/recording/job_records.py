@@ -64,8 +64,8 @@ class JobRecords:
         self.promised.add(there, np.full(len(there), now_s))
 
     def rounds_of_jobs(self, rounds: int) -> tuple[Ints, Ints]:
-        """(jobs,) the first round that each job might have run in, and the one behind the last. rounds: of
+        """(jobs,) the first round that each job might have run in, and the one after the last. rounds: of
         the run."""
         col, n = self.columns.arrays, self.columns.n
-        behind = np.where(col.end[:n] > 0, col.end_round[:n], rounds)
-        return col.first_round[:n], behind
+        end = np.where(col.end[:n] > 0, col.end_round[:n], rounds)
+        return col.first_round[:n], end

@@ -58,14 +58,14 @@ class Result:
     def __repr__(self) -> str:
         """One line: what was run, the numbers that matter most, and what they leave out."""
         metrics, jct_s = self.metrics, self.metrics.get("avg_jct_s")
-        said = [
+        parts = [
             f"{self.config.get('policy')} on {self.config.get('trace')}",
             f"{metrics.get('n_completed', 0):,} of {metrics.get('n_jobs', 0):,} jobs completed",
             *([] if jct_s is None else [f"average JCT {jct_s:,.0f} s"]),
             *([] if self.complete else ["interrupted"]),
             *self.partial,
         ]
-        return f"Result({'; '.join(said)})"
+        return f"Result({'; '.join(parts)})"
 
 
 def unfinished_note(jobs: pl.DataFrame, measured_jobs: tuple[int, int] | None) -> str | None:

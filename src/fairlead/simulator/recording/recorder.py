@@ -163,16 +163,16 @@ class Recorder:
 
     def _contention(self) -> Floats:
         """(jobs,) mean number of jobs in the system while each was there, per device, and at least 1."""
-        first, behind = self.records.rounds_of_jobs(len(self.rounds))
+        first, end = self.records.rounds_of_jobs(len(self.rounds))
         devices = float(self.cluster.capacity.sum())
-        return contention(self.rounds["active"], first, behind, devices)
+        return contention(self.rounds["active"], first, end, devices)
 
     def _served(self) -> Floats:
         """(jobs,) part of the rounds that it might have run in in which it ran."""
-        first, behind = self.records.rounds_of_jobs(len(self.rounds))
+        first, end = self.records.rounds_of_jobs(len(self.rounds))
         none = np.full(len(first), np.nan)
         rounds_run = self.records.columns.arrays.rounds[: len(first)]
-        return np.asarray(np.divide(rounds_run, behind - first, out=none, where=behind > first))
+        return np.asarray(np.divide(rounds_run, end - first, out=none, where=end > first))
 
     def round_table(self) -> pl.DataFrame:
         """One row per round, the empty ones included."""

@@ -1,4 +1,4 @@
-"""The recorder's arithmetic, one pass each over the running units."""
+"""The recorder's arithmetic, one pass each over the running job groups."""
 
 from typing import NamedTuple
 
@@ -28,20 +28,20 @@ _FAILED, _LOST = int(RoundOutcome.FAILED), int(RoundOutcome.LOST)
 
 
 class GroupsBefore(NamedTuple):
-    """The units of the round before."""
+    """The job groups of the round before."""
 
-    job: Ints2  # (units, width) positions of jobs, -1 = none
-    accelerator: Ints1  # (units,)
-    end_s: Floats1  # (units,) when each stopped
-    offsets: Ints1  # (units + 1,) where the devices of each begin
-    devices: Ints1  # of all units, one after the other
+    job: Ints2  # (groups, width) positions of jobs, -1 = none
+    accelerator: Ints1  # (groups,)
+    end_s: Floats1  # (groups,) when each stopped
+    offsets: Ints1  # (groups + 1,) where the devices of each begin
+    devices: Ints1  # of all job groups, one after the other
 
 
 class GroupsNow(NamedTuple):
-    """The units of a round that begins."""
+    """The job groups of a round that begins."""
 
-    job: Ints2  # (units, width) positions of jobs, -1 = none
-    kept: Bools1  # (units,) do they stay on their devices?
+    job: Ints2  # (groups, width) positions of jobs, -1 = none
+    kept: Bools1  # (groups,) do they stay on their devices?
     round: int
     time_s: float
 
@@ -52,19 +52,19 @@ class IntervalBlock(NamedTuple):
     groups: ShortInts2  # (rows, 4) position of the first job and of the last, accelerator, number of devices
     times: Floats2  # (rows, 2) begin, end
     devices: ShortInts1  # of all placement intervals, one after the other
-    used: Ints1  # (2,) rows of units and times, and of devices
+    used: Ints1  # (2,) rows in use of groups and times, and of devices
 
 
 class RoundReport(NamedTuple):
     """What a round did."""
 
-    job: Ints2  # (units, width) positions of jobs, -1 = none
-    slot: Ints1  # (units,) accelerator
-    offsets: Ints1  # (units + 1,) where the devices of each begin
-    steps: Floats2  # (units, width)
-    finish_s: Floats1  # (units,)
-    outcome: Ints2  # (units, width)
-    restart_s: Floats1  # (units,)
+    job: Ints2  # (groups, width) positions of jobs, -1 = none
+    slot: Ints1  # (groups,) accelerator
+    offsets: Ints1  # (groups + 1,) where the devices of each begin
+    steps: Floats2  # (groups, width)
+    finish_s: Floats1  # (groups,)
+    outcome: Ints2  # (groups, width)
+    restart_s: Floats1  # (groups,)
     start_s: float
 
 
@@ -91,7 +91,7 @@ class EndedJobs(NamedTuple):
 def begin(
     now: GroupsNow, before: GroupsBefore, jobs: RecordedRuns, intervals: IntervalBlock
 ) -> tuple[int, int, int, int]:
-    """Book in place who starts, stays, moves and stops; add the placement intervals that are over.
+    """Record in place which jobs start, stay, move and stop; add the placement intervals that are over.
     Return counts of jobs that run, start, are preempted and move."""
     width = now.job.shape[1]
     for i in range(len(now.job)):
@@ -131,7 +131,7 @@ def begin(
 def _close_intervals(
     number: int, before: GroupsBefore, jobs: RecordedRuns, intervals: IntervalBlock
 ) -> None:
-    """Add a row for each unit of the round before that does not stay in round ``number``."""
+    """Add a row for each job group of the round before that does not stay in round ``number``."""
     row, device = intervals.used[0], intervals.used[1]
     for i in range(len(before.job)):
         first = before.job[i, 0]
@@ -152,8 +152,8 @@ def _close_intervals(
 
 @kernel("f8(RoundReport, RecordedWork, Charging)")
 def apply_round_report(report: RoundReport, jobs: RecordedWork, charging: Charging) -> float:
-    """Book in place what a round used and did. Return the device-seconds that went into starting, and
-    those of units whose work does not count."""
+    """Add in place what a round used and did. Return the device-seconds that went into starting, and
+    those of job groups whose work does not count."""
     wasted_s = 0.0
     for i in range(len(report.job)):
         slot, scale = report.slot[i], report.offsets[i + 1] - report.offsets[i]
@@ -202,8 +202,8 @@ def count_promised(rows: Ints, until_s: Floats, jobs: RecordedPromises) -> None:
 
 @kernel("void(i8[:,::1], f8[::1], f8[::1])")
 def promise(group_member: Ints, share: Floats, promised_share: Floats) -> None:
-    """Add the shares of units to those of their members. group_member: (units, width) positions of jobs,
-    -1 = none; share: (units,)."""
+    """Add the shares of job groups to those of their members. group_member: (groups, width) positions of
+    jobs, -1 = none; share: (groups,)."""
     for k in range(group_member.shape[1]):
         for u in range(len(group_member)):
             if group_member[u, k] >= 0:

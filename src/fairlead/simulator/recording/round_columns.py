@@ -35,7 +35,7 @@ class RoundRow:
 
 
 class RoundColumns:
-    """Rows as they come."""
+    """The rows of rounds so far; ``columns[name]`` is the list of a field of all."""
 
     def __init__(self, slots: int) -> None:
         self._rows: list[RoundRow] = []

@@ -45,12 +45,14 @@ class RoundUse(NamedTuple):
     """What a round did with its devices."""
 
     busy: Floats  # (slots,) device-seconds in use
-    lost_s: float  # device-seconds that went into starting, and of units whose work does not count
+    lost_s: (
+        float  # device-seconds that went into starting, and of job groups whose work does not count
+    )
     spread_s: float  # device-seconds of job groups on more servers than needed
 
 
 class RunningGroups:
-    """The units of the round in force, or of the last one: single jobs and packed pairs."""
+    """The job groups of the round in force, or of the last one: single jobs and packed pairs."""
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class RunningGroups:
     def start(
         self, command: StartRound, group_member: Ints, jobs: JobColumns, round_: int
     ) -> GroupCounts:
-        """A round begins. member: (units, width) positions of its jobs; round_: its number."""
+        """Begin a round. group_member: (groups, width) positions of its jobs; round_: its number."""
         now = GroupsNow(job=group_member, kept=command.kept, round=round_, time_s=command.time_s)
         counts = self._switch(now, jobs)
         self._now = self._running(command, group_member)
@@ -84,7 +86,7 @@ class RunningGroups:
         return counts
 
     def end(self, event: RoundEnded, jobs: JobColumns, time: DeviceTime) -> RoundUse:
-        """The round is over: book in place what its jobs did, and what they used."""
+        """End the round: add in place what its jobs did, and the device-seconds that they used."""
         now, charging = self._now, self._charging
         assert now is not None
         start, start_s = now.start, now.start.time_s
@@ -120,14 +122,14 @@ class RunningGroups:
         return RoundUse(busy, lost_s, spread_s)
 
     def close(self, now_s: float, jobs: JobColumns, round_: int) -> None:
-        """The run is over: whoever runs has done so until now."""
+        """End the run: job groups that run have done so until now."""
         if self._now is not None:
             none: Bools = np.zeros(0, np.bool_)
             self._switch(GroupsNow(self._now.group_member[:0], none, round_, now_s), jobs)
         self._now = None
 
     def _switch(self, now: GroupsNow, jobs: JobColumns) -> GroupCounts:
-        """Who ran until now gives way to others."""
+        """Replace the job groups that ran until now by others."""
         before = self._now or _Running.nothing(now.job)
         offsets, devices = before.start.offsets, before.start.devices
         groups = GroupsBefore(
@@ -152,27 +154,29 @@ class RunningGroups:
 
 
 class _Running:
-    """The units of a round: members are positions of jobs."""
+    """The job groups of a round; members are positions of jobs."""
 
     def __init__(
         self, start: StartRound, group_member: Ints, accelerator: Ints, scattered: Bools | None
     ) -> None:
         self.start = start
         self.group_member = group_member
-        self.accelerator = accelerator  # (units,) accelerator type
-        self.scattered = scattered  # (units,) on more servers than needed; None: no unit can be
-        self.end_s: Floats | None = None  # (units,) when they stopped; None: not reported yet
+        self.accelerator = accelerator  # (groups,) accelerator type
+        self.scattered = (
+            scattered  # (groups,) on more servers than needed; None: no job group can be
+        )
+        self.end_s: Floats | None = None  # (groups,) when they stopped; None: not reported yet
 
     @property
     def stopped_s(self) -> Floats:
-        """(units,) up to when they are known to have run."""
+        """(groups,) up to when they are known to have run."""
         if self.end_s is None:
             return np.full(len(self.group_member), self.start.time_s)
         return self.end_s
 
     @staticmethod
     def nothing(group_member: Ints) -> "_Running":
-        """Before the first round. member: has the width of units."""
+        """Return the state before the first round. group_member: has the width of job groups."""
         none: Ints = np.zeros(0, np.int64)
         offsets, kept = np.zeros(1, np.int64), np.zeros(0, np.bool_)
         start = StartRound(
