@@ -1,4 +1,4 @@
-"""Jobs that go on at other batch sizes."""
+"""Handlers of changes of jobs' batch sizes."""
 
 from functools import partial
 

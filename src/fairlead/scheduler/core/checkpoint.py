@@ -61,7 +61,7 @@ class RoundCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename={"offset
     active: int
     ending: bool  # its end has been asked for
     corrected: bool
-    job_groups: Ints  # (groups, width) job ids, -1 behind the last
+    job_groups: Ints  # (groups, width) job ids, -1 after the last
     counts: Bools  # (groups, width) is the member still there to be credited?
     slot: Ints  # (groups,)
     planned: Ints  # (groups,) the slot before placement, -1 = it is gone
@@ -95,7 +95,7 @@ class SchedulerCheckpoint:
     last_end_s: float | None
     in_force: RoundCheckpoint | None
     adapting: tuple[tuple[int, int, float, float], ...]  # job, batch size, total steps, steps done
-    to_pause: tuple[int, ...]  # jobs that are held when the round is reported
+    to_pause: tuple[int, ...]  # jobs that are paused when the round is reported
     changed: int  # of ``Change``, since the last solve that was answered
     settled_s: float  # when the accounts were settled last
     planner_state: Mapping[str, NDArray[Any]]  # the planner's state

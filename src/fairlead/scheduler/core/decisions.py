@@ -1,4 +1,4 @@
-"""From one round to the next: whether to solve, what comes into force, who runs."""
+"""Decisions between rounds: whether to solve, which answer comes into force, who runs."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from fairlead.scheduler.mechanism import planner_calls
 
 
 def when_idle(s: SchedulerData, time_s: float) -> list[Command]:
-    """Decide, unless a round runs or an answer is waited for."""
+    """Call ``decide``, unless a round runs or the answer to a solve is awaited."""
     waits = s.planning.solving and not s.options.overlap_solves
     return [] if s.round.active or waits else decide(s, time_s)
 

@@ -1,4 +1,4 @@
-"""Jobs that come, leave, are paused, corrected or given another weight."""
+"""Handlers of jobs that arrive, leave, are paused, corrected or given another weight."""
 
 from functools import partial
 
@@ -57,7 +57,7 @@ def _admit(s: SchedulerData, job: Job, time_s: float) -> None:
         limit_s=_limit_s(s, job),
         fits=slots_that_fit(s, job.scale_factor),
     )
-    if ledger is not s.ledger:  # it waited outside: to where its id belongs
+    if ledger is not s.ledger:  # not the largest id: sort the job in by way of another ledger
         s.running.renumber(s.ledger.take_over(ledger, np.zeros(1, np.int64)))
 
 
@@ -117,7 +117,7 @@ def progress_corrected(s: SchedulerData, event: ProgressCorrected) -> list[Comma
 
 
 def restart_costs_learned(s: SchedulerData, event: RestartCostsLearned) -> list[Command]:
-    """It counts from the next decision on, and is no reason for one."""
+    """Restart costs count from the next decision on; they cause none."""
     if not np.all((event.restart_s >= 0) & np.isfinite(event.restart_s)):
         raise ProtocolError(f"restart costs must be finite and >= 0, got {event.restart_s}")
     for ledger in (s.paused_jobs, s.ledger):
@@ -163,5 +163,5 @@ def _resumed(s: SchedulerData, event: JobsPaused) -> list[Command]:
 
 
 def paused_or_resumed(s: SchedulerData, event: JobsPaused) -> list[Command]:
-    """Owners pause jobs, or let them go on."""
+    """Owners pause jobs, or resume them."""
     return _paused(s, event) if event.paused else _resumed(s, event)

@@ -18,7 +18,7 @@ def rows_of_groups(jobs: Ints, groups: Ints, width: int) -> tuple[Ints, Bools]:
 
 
 def find_groups(group_members: Ints, groups: Ints, jobs: int) -> Ints:
-    """(wanted,) rows of these job groups in member, -1 = not there. Both (.., width) rows of jobs."""
+    """(wanted,) rows of these job groups in group_members, -1 = not there. Both (.., width) rows of jobs."""
     have, key = group_members[:, 0].copy(), groups[:, 0].copy()
     for k in range(1, groups.shape[1]):
         key = key * (jobs + 1) + groups[:, k] + 1

@@ -62,7 +62,7 @@ class IsolatedTable(GrowableTable):
 
 
 class RunTable(GrowableTable):
-    """(jobs,) what each job's attempts have come to."""
+    """(jobs,) run time and failures of each job's attempts."""
 
     columns: ClassVar[dict[str, Any]] = {
         "ran_s": np.float64,
@@ -138,7 +138,7 @@ class Ledger:
         self._ids: set[int] = set()
 
     def for_paused_jobs(self) -> "Ledger":
-        """An empty ledger for jobs alone that come from here and go back."""
+        """Return an empty ledger for jobs of this one while they are paused, without pairs."""
         return Ledger(
             slots=len(self.allocated_s),
             space_sharing=False,

@@ -1,4 +1,4 @@
-"""Nodes that are lost, drained or back."""
+"""Handlers of nodes that are lost, drained or back."""
 
 import numpy as np
 

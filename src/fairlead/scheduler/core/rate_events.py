@@ -1,4 +1,4 @@
-"""Rates that are learned, of job types and of single jobs."""
+"""Handlers of rates that are learned, of job types and of single jobs."""
 
 import numpy as np
 

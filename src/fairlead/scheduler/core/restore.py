@@ -1,4 +1,4 @@
-"""A scheduler that goes on from another's state."""
+"""Restore a scheduler from another's checkpoint."""
 
 import numpy as np
 
@@ -203,7 +203,8 @@ def _load_round(
     s.round.active, s.round.ending, s.round.corrected = True, state.ending, state.corrected
     s.round.started_s = state.time_s
     row, group_member, group = _rows(s, state)
-    first_of_pair = ~gone[row] & (np.diff(row, prepend=-1) > 0)  # of what was a pair, the first
+    # Of the rows of a former pair, the first holds the devices.
+    first_of_pair = ~gone[row] & (np.diff(row, prepend=-1) > 0)
     of_row = np.split(devices, state.offsets[1:-1])
     kept = [of_row[r] for r in row[first_of_pair].tolist()]
     running = s.running

@@ -1,4 +1,4 @@
-"""The report of a round: what counts, who leaves, what was put off until then."""
+"""Handler of a round's report: what counts, which jobs leave, and changes deferred until then."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from fairlead.scheduler.core.scheduler_data import (
 
 
 def round_ended(s: SchedulerData, event: RoundEnded) -> list[Command]:
-    """Enter the report, do what was put off until then, and decide."""
+    """Enter the report, apply deferred changes, and decide."""
     _check(s, event)
     ends = _enter_report(s, s.running.mapped(event))
     s.round.last_end_s = event.time_s
@@ -34,7 +34,7 @@ def round_ended(s: SchedulerData, event: RoundEnded) -> list[Command]:
 
 
 def _check(s: SchedulerData, event: RoundEnded) -> None:
-    """ProtocolError unless the report is that of the round in force."""
+    """Raise ProtocolError unless the report is that of the round in force."""
     if not s.round.active or event.round != s.round.number:
         raise ProtocolError(
             f"report for round {event.round} refused: round {s.round.number} is "

@@ -33,7 +33,7 @@ class SchedulerOptions:
 
 @dataclass(slots=True, kw_only=True)
 class Planning:
-    """The planner, and where it is."""
+    """The planner, its state, and whether it is solving."""
 
     planner: Planner
     state: PlannerState
@@ -88,7 +88,7 @@ class SchedulerData:
 
     @property
     def undominated(self) -> Throughputs:
-        """What of them policies and mechanism are shown."""
+        """The same rates as policies and mechanism see them: without slots that another dominates."""
         return self.beliefs.undominated
 
     @property

@@ -1,4 +1,4 @@
-"""What planners are shown."""
+"""Snapshots: the scheduler's data as planners see it."""
 
 import numpy as np
 
@@ -7,15 +7,15 @@ from fairlead.scheduler.core.scheduler_data import SchedulerData
 
 
 def take_snapshot(s: SchedulerData, time_s: float) -> Snapshot:
-    """What a planner is asked with; of the batch sizes that it is shown, note is taken."""
+    """Return the snapshot for a planner's call, and note in the ledger which regimes it was shown."""
     if s.ledger.regimes.used:
         s.ledger.regimes.announce(s.ledger.jobs.job_type, s.ledger.jobs.total)
     return make_snapshot(s, time_s)
 
 
 def make_snapshot(s: SchedulerData, time_s: float, regimes: bool = True) -> Snapshot:
-    """What is known at a time; nothing changes. Paused jobs are not in it. regimes: with the batch sizes of
-    jobs."""
+    """Return what is known at a time, without paused jobs; nothing changes. regimes: include the batch sizes
+    of jobs."""
     ledger = s.ledger
     jobs, groups, total = ledger.jobs, ledger.groups, ledger.jobs.total
     shown = ledger.regimes.shown(jobs.job_type, total, jobs.done) if regimes else None

@@ -1,7 +1,7 @@
-"""What a policy from outside answers is checked before it comes into force: one sentence says what is wrong.
+"""Checks of policies and planners from outside, and of their answers before these come into force.
 
-Fairlead's own policies check themselves (``check_allocation``) and are tested; they are asked as they are.
-Whoever finds shares that break a constraint, the error names policy and time.
+Fairlead's own policies check themselves (``check_allocation``) and are tested, so
+their answers are not checked again. An error names the policy and the time.
 """
 
 from dataclasses import fields, replace
@@ -24,7 +24,7 @@ OPTIONAL = ("strict", "global_queue", "solve_every_s")  # of ``BasePolicy``
 
 
 def check_traits(policy: object) -> None:
-    """ConfigError unless an object has all that a policy has."""
+    """Raise ConfigError unless an object has all that a policy has."""
     label = f"policy {type(policy).__name__}"
     lacking = [name for name in (*TRAITS, "allocate") if not hasattr(policy, name)]
     if lacking:
@@ -32,10 +32,10 @@ def check_traits(policy: object) -> None:
             f"{label}: has no attribute {lacking[0]!r}; a policy has {', '.join(TRAITS)} "
             "and allocate(snapshot)"
         )
-    for name, kind in TRAITS.items():
-        if not isinstance(getattr(policy, name), kind):
+    for name, expected in TRAITS.items():
+        if not isinstance(getattr(policy, name), expected):
             raise ConfigError(
-                f"{label}: {name} must be a {kind.__name__}, got {getattr(policy, name)!r}"
+                f"{label}: {name} must be a {expected.__name__}, got {getattr(policy, name)!r}"
             )
     optional = [name for name in OPTIONAL if hasattr(policy, name)]
     if optional and not isinstance(policy, BasePolicy):
@@ -56,7 +56,7 @@ def is_meant_as_planner(policy: object) -> bool:
 
 
 def check_planner(planner: object) -> None:
-    """ConfigError unless an object has all that a planner has."""
+    """Raise ConfigError unless an object has all that a planner has."""
     label = f"planner {type(planner).__name__}"
     for name in _METHODS:
         if not callable(getattr(planner, name, None)):
@@ -65,9 +65,11 @@ def check_planner(planner: object) -> None:
                 f"{', '.join(_METHODS)}, of which fairlead.RoundsOnlyPlanner has all but plan"
             )
     for name in ("name", "space_sharing"):
-        value, kind = getattr(planner, name, None), TRAITS[name]
-        if not isinstance(value, kind):
-            raise ConfigError(f"{label}: {name} must be a {kind.__name__}, got {brief_repr(value)}")
+        value, expected = getattr(planner, name, None), TRAITS[name]
+        if not isinstance(value, expected):
+            raise ConfigError(
+                f"{label}: {name} must be a {expected.__name__}, got {brief_repr(value)}"
+            )
 
 
 def _check_memory(label: str, policy: object) -> None:
@@ -92,7 +94,7 @@ def ask(policy: Policy, snapshot: Snapshot) -> Allocation:
     if is_built_in(policy):
         with errors_prefixed(where):
             return policy.allocate(snapshot)
-    seen = snapshot.copied()  # theirs to read; ours stays what it is
+    seen = snapshot.copied()  # a policy that writes to it must not change the scheduler's
     with third_party_call(where):
         if isinstance(policy, Stateful):
             policy.set_state(_state(snapshot.previous))
@@ -111,13 +113,13 @@ def checked_allocation(found: object, snapshot: Snapshot) -> Allocation:
 
 
 def check_report(report: object) -> None:
-    """AllocationError unless an answer's report is one."""
+    """Raise AllocationError unless an answer's report is a SolveReport."""
     if not isinstance(report, SolveReport):
         raise AllocationError(f"report must be a SolveReport, got {brief_repr(report)}")
 
 
 def _state(previous: Allocation | None) -> bytes:
-    """What the policy left with the allocation in force."""
+    """Return the state that the policy left with the allocation in force, empty where there is none."""
     basis = () if previous is None else previous.report.basis
     return basis[-1] if basis else b""
 

@@ -1,5 +1,5 @@
 """Calls of a planner. One from outside sees read-only arrays, what it answers is checked before it counts,
-and its errors name it and the time. Fairlead's own are tested, and asked as they are."""
+and its errors name it and the time. Fairlead's own are tested, and called directly."""
 
 from dataclasses import replace
 from typing import Any
@@ -68,7 +68,7 @@ def settle(
     planner: Planner, snapshot: Snapshot, answer: PlannerAnswer, state: PlannerState
 ) -> tuple[Accounts | None, PlannerState]:
     """The accounts from here on, None = as they are, and the next state. Raises SolveError where the planner
-    fails, AllocationError for accounts that do not go with the snapshot."""
+    fails, AllocationError for accounts that do not match the snapshot."""
     if is_built_in(planner):
         return planner.settle(snapshot, answer, state)
     with third_party_call(_where(planner, snapshot.now_s)):
@@ -156,7 +156,7 @@ def _check_runs(group: Ints, slot: Ints, snapshot: Snapshot) -> None:
 
 
 def _checked_schedule(made: Schedule, snapshot: Snapshot) -> Schedule:
-    """It is the planner's to keep: only what a journal can hold is asked for."""
+    """Return the schedule with 64-bit arrays. Only the form is checked: the planner interprets it."""
     groups = as_whole_numbers("job_groups", made.job_groups, 2)
     slot = as_whole_numbers("slot", made.slot, 2)
     if len(groups) != len(slot):

@@ -22,7 +22,7 @@ Selected: TypeAlias = tuple[Ints, Ints]  # job groups and their slots, in the or
 
 
 class FillingRule(Protocol):
-    """Who runs in a round."""
+    """Chooses the job groups that run in a round, and their slots."""
 
     def order(self, slots: Ints, policy: Policy) -> Ints:
         """(slots,) slots as they are filled in this round. slots: the same by name."""
@@ -33,10 +33,10 @@ class FillingRule(Protocol):
     def select(
         self, priorities: Priorities, snapshot: Snapshot, order: Ints, policy: Policy
     ) -> Selected:
-        """The job groups that run."""
+        """Return the job groups that run, and their slots."""
 
     def fill(self, snapshot: Snapshot, elapsed_s: float, order: Ints, policy: Policy) -> Selected:
-        """What ``select`` makes of ``priorities``, for whoever wants nothing of these."""
+        """Return what ``select`` makes of ``priorities``, in one call, which may be faster."""
 
     def until_owed_s(self, priorities: Priorities, snapshot: Snapshot, elapsed_s: float) -> float:
         """Seconds from now, where nothing runs, until a job group with a share that is owed nothing is owed
@@ -44,7 +44,7 @@ class FillingRule(Protocol):
 
 
 class AccountingRule(Protocol):
-    """What a solve makes of the time that job groups have received."""
+    """Turns the time that job groups have received into time owed, at each solve."""
 
     def settle(self, snapshot: Snapshot, elapsed_s: float) -> Accounts:
         """The accounts from here on. elapsed_s: since they were settled last."""
@@ -61,11 +61,11 @@ class LargestDeficitFirst:
     preemption_hysteresis: float
 
     def order(self, slots: Ints, policy: Policy) -> Ints:  # noqa: ARG002
-        """As they are."""
+        """Return the slots in the order given."""
         return slots
 
     def priorities(self, snapshot: Snapshot, elapsed_s: float) -> Priorities:
-        """Device-seconds owed, runs there now, relative speed."""
+        """Return the keys: device-seconds owed, runs there now (0 or 1), relative speed."""
         return deficit_priorities(
             balances_of(snapshot),
             jobs_to_run(snapshot),
@@ -80,7 +80,7 @@ class LargestDeficitFirst:
         order: Ints,
         policy: Policy,  # noqa: ARG002
     ) -> Selected:
-        """The best entries for which there are devices."""
+        """Return the best entries for which there are devices, in the order of choice."""
         free = snapshot.capacity.astype(np.int64)
         return select(priorities, candidates_of_snapshot(snapshot), free, order, len(snapshot.jobs))
 
@@ -91,7 +91,7 @@ class LargestDeficitFirst:
         order: Ints,
         policy: Policy,  # noqa: ARG002
     ) -> Selected:
-        """In one pass."""
+        """Return what ``select`` makes of ``priorities``, in one compiled pass."""
         return fill_by_deficit(
             balances_of(snapshot),
             jobs_to_run(snapshot),
@@ -116,13 +116,13 @@ class CarriedAccounts:
     round_s: float
 
     def settle(self, snapshot: Snapshot, elapsed_s: float) -> Accounts:
-        """What is owed by the shares less what was received."""
+        """Return what is owed by the shares less what was received."""
         deficit = _deficits(snapshot, elapsed_s)
         np.maximum(deficit, -self.round_s, out=deficit)
         return Accounts(np.zeros_like(deficit), deficit, np.zeros_like(snapshot.allocated_s))
 
     def settled_when_stalled(self, settled_s: float) -> float:
-        """The time since they were settled must stay known."""
+        """Return when they were settled: time owed since then must not be lost."""
         return settled_s
 
 

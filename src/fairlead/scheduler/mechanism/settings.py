@@ -11,7 +11,7 @@ from fairlead.scheduler.mechanism.shockwave_reference.switches import ShockwaveS
 
 @dataclass(frozen=True, slots=True)
 class MechanismSettings:
-    """Settings of the mechanism. docs/profiles.md tells what each is worth."""
+    """Settings of the mechanism. docs/profiles.md has the effect of each."""
 
     name: str
     round_s: float = 360.0
@@ -28,7 +28,7 @@ class MechanismSettings:
     shockwave: ShockwaveSwitches = field(default_factory=ShockwaveSwitches)
 
     def __post_init__(self) -> None:
-        """An int given for a float would be one in commands too, and a journal reads it as a float."""
+        """Convert ints to the floats that they stand for: a journal reads floats, and a replay must agree."""
         for name in _FLOATS:
             if isinstance(value := getattr(self, name), Integral):
                 object.__setattr__(self, name, float(value))
@@ -59,7 +59,7 @@ SHOCKWAVE = replace(
 
 
 def fluid(profile: MechanismSettings) -> MechanismSettings:
-    """The same without rounds: nothing to wait for before a solve, no accounts to keep."""
+    """Return the profile without rounds: no interval between solves, no accounts."""
     return replace(
         profile,
         fluid=True,

@@ -41,7 +41,7 @@ class SharesPlanner:
 
     @property
     def space_sharing(self) -> bool:
-        """Whatever the policy wants."""
+        """Whether the policy uses job groups of two jobs."""
         return self.policy.space_sharing
 
     def start(self) -> SharesState:
@@ -85,7 +85,7 @@ class SharesPlanner:
         return accounts, state
 
     def accounts(self, snapshot: Snapshot, state: SharesState) -> Accounts:
-        """What ``settle`` gives."""
+        """Return the accounts that ``settle`` would return; nothing changes."""
         return self.accounting.settle(snapshot, snapshot.now_s - state.settled_s)
 
     def settled_s(self, state: SharesState) -> float:
@@ -93,7 +93,7 @@ class SharesPlanner:
         return state.settled_s
 
     def begin(self, settled_s: float) -> SharesState:
-        """Accounts settled then, and nothing solved."""
+        """Return the state with accounts settled then, and nothing solved."""
         return SharesState(settled_s)
 
     def state_dict(self, state: SharesState) -> dict[str, Floats]:
@@ -101,7 +101,7 @@ class SharesPlanner:
         return {"settled_s": np.array([state.settled_s]), "solved": np.array([state.solved])}
 
     def load_state_dict(self, arrays: Mapping[str, Floats]) -> SharesState:
-        """From what was kept."""
+        """Return the state of which ``state_dict`` made these arrays."""
         return SharesState(float(arrays["settled_s"][0]), bool(arrays["solved"][0]))
 
     def plan(self, snapshot: Snapshot, state: SharesState) -> tuple[RoundPlan, SharesState]:

@@ -32,7 +32,7 @@ class TypeByType:
     shuffler: Shuffler
 
     def order(self, slots: Ints, policy: Policy) -> Ints:
-        """As they are, or shuffled."""
+        """Return the slots in their order, shuffled where the policy is agnostic of accelerator types."""
         if policy.heterogeneity_aware or policy.space_sharing:
             return slots
         order = slots.tolist()
@@ -40,7 +40,7 @@ class TypeByType:
         return np.array(order, np.int64)
 
     def priorities(self, snapshot: Snapshot, elapsed_s: float) -> Priorities:  # noqa: ARG002
-        """Gavel's priorities."""
+        """Return Gavel's priorities; they do not depend on the time since the accounts were settled."""
         return gavel_priorities(snapshot)
 
     def select(
@@ -56,42 +56,42 @@ class TypeByType:
         return group[by_slot], slot[by_slot]
 
     def fill(self, snapshot: Snapshot, elapsed_s: float, order: Ints, policy: Policy) -> Selected:
-        """In one pass, unless there is one queue."""
+        """Return what ``select`` makes of ``priorities``; in one pass, unless there is one queue."""
         if optional_traits(policy).global_queue:
             return self.select(self.priorities(snapshot, elapsed_s), snapshot, order, policy)
         return fill_type_by_type(snapshot, order)
 
     def until_owed_s(self, priorities: Priorities, snapshot: Snapshot, elapsed_s: float) -> float:  # noqa: ARG002
-        """Whoever has a share may run at any time."""
+        """Return inf: a job group with a share may run at any time, owed or not."""
         return np.inf
 
 
 @dataclass(frozen=True, slots=True)
 class OnlyAllocated:
-    """Another rule, but jobs that arrived after the last solve do not run, even where they were chosen."""
+    """Wraps a rule: jobs that arrived after the last solve do not run, even where the rule chose them."""
 
     rule: FillingRule
 
     def order(self, slots: Ints, policy: Policy) -> Ints:
-        """The other rule's."""
+        """As the wrapped rule."""
         return self.rule.order(slots, policy)
 
     def priorities(self, snapshot: Snapshot, elapsed_s: float) -> Priorities:
-        """The other rule's."""
+        """As the wrapped rule."""
         return self.rule.priorities(snapshot, elapsed_s)
 
     def select(
         self, priorities: Priorities, snapshot: Snapshot, order: Ints, policy: Policy
     ) -> Selected:
-        """The other rule's, without job groups that are in no allocation."""
+        """As the wrapped rule, without job groups that are in no allocation."""
         return _allocated(self.rule.select(priorities, snapshot, order, policy), snapshot)
 
     def fill(self, snapshot: Snapshot, elapsed_s: float, order: Ints, policy: Policy) -> Selected:
-        """The other rule's, without job groups that are in no allocation."""
+        """As the wrapped rule, without job groups that are in no allocation."""
         return _allocated(self.rule.fill(snapshot, elapsed_s, order, policy), snapshot)
 
     def until_owed_s(self, priorities: Priorities, snapshot: Snapshot, elapsed_s: float) -> float:
-        """The other rule's."""
+        """As the wrapped rule."""
         return self.rule.until_owed_s(priorities, snapshot, elapsed_s)
 
 
@@ -107,7 +107,7 @@ class ResetAccounts:
 
     round_s: float
     clear_when_stalled: (
-        bool  # a last solve counts as none where nothing runs and nothing is to come
+        bool  # forget the last solve where nothing runs and nothing will happen by itself
     )
 
     def settle(self, snapshot: Snapshot, elapsed_s: float) -> Accounts:
@@ -122,5 +122,5 @@ class ResetAccounts:
         return Accounts(received, deficit, allocated_s)
 
     def settled_when_stalled(self, settled_s: float) -> float:
-        """At time 0, which Gavel reads as never."""
+        """Return 0 where the profile clears them, which Gavel reads as never; else when they were settled."""
         return 0.0 if self.clear_when_stalled else settled_s

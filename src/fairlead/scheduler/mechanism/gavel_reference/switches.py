@@ -1,12 +1,12 @@
-"""What Gavel's released simulator does otherwise, one switch for each difference."""
+"""How Gavel's released simulator differs from Fairlead, one switch for each difference."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GavelSwitches:
-    """Differences of Gavel's mechanism; the defaults are Fairlead's ways. docs/profiles.md tells what each
-    is worth."""
+    """Differences of Gavel's mechanism; the defaults are Fairlead's behaviour. docs/profiles.md has the
+    effect of each."""
 
     reset_accounts: bool = False  # forget time received at each solve, instead of carrying it on
     type_by_type: bool = False  # fill one accelerator type after the other, not the most owed first

@@ -1,4 +1,4 @@
-"""What Shockwave's released simulator does otherwise, one switch for each difference from Gavel's."""
+"""How Shockwave's released simulator differs from Gavel's, one switch for each difference."""
 
 from dataclasses import dataclass
 from math import inf
@@ -6,8 +6,8 @@ from math import inf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShockwaveSwitches:
-    """Differences of Shockwave's mechanism; the defaults are Fairlead's ways. docs/profiles.md tells what
-    each is worth."""
+    """Differences of Shockwave's mechanism; the defaults are Fairlead's behaviour. docs/profiles.md has the
+    effect of each."""
 
     solve_on_adaptation: bool = True  # solve again when a job has changed its batch size
     settle_on_adaptation: bool = (
