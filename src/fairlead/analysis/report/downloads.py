@@ -29,7 +29,7 @@ def _row(name: str, words: str, table: pl.DataFrame) -> Html:
         words = f"{words}; the first {MAX_ROWS:,} of {table.height:,} rows"
         table = table.head(MAX_ROWS)
     buttons = [
-        tag("button", kind.upper(), type="button", data_format=kind) for kind in ("csv", "json")
+        tag("button", one.upper(), type="button", data_format=one) for one in ("csv", "json")
     ]
     return tag(
         "tr",

@@ -80,7 +80,7 @@ def run_report(
 
     Numbers that are missing or not finite show as a dash. The frames are those of a run directory: a
     row per job, per round (with ``busy_T`` device-seconds and ``capacity_T`` devices of each
-    accelerator type T), and per uninterrupted stay of a job on its devices.
+    accelerator type T), and per placement interval.
     """
     over = over_time(rounds)
     policy = config.get("policy") or "a policy"
@@ -158,7 +158,8 @@ def _completion(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Iterator[t
 
 
 def _fairness(metrics: Mapping[str, object], jobs: pl.DataFrame) -> Html:
-    """The distribution of static rho, and the worst by job type; empty where static rho is not defined."""
+    """The distribution of static rho, and the worst by number of devices and by mode; empty where static rho
+    is not defined."""
     if worst_rho("static").of(metrics) is None:
         return Html()
     sample = ("all jobs", static_rho(jobs))
@@ -185,14 +186,14 @@ _GROUPS = (("number of devices", "scale_factor"), ("mode", "mode"))
 
 
 def _worst_by(jobs: pl.DataFrame, column: str) -> list[Bar]:
-    """The largest static rho among the jobs of each kind."""
+    """Return a bar per value of a column: the largest static rho among its jobs."""
     if column not in jobs.columns:
         return []
     known = jobs.filter(pl.col("rho_static").is_not_null() & pl.col(column).is_not_null())
     found = known.group_by(column).agg(pl.col("rho_static").max()).sort(column).rows()
     unit = unit_for(MetricKind.RATIO, [value for _, value in found])
     name = devices if column == "scale_factor" else str
-    return [Bar(name(kind), value, unit.full(value)) for kind, value in found]
+    return [Bar(name(group), value, unit.full(value)) for group, value in found]
 
 
 def _scale_jct(metrics: Mapping[str, object], key: object) -> float | None:
