@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
@@ -16,6 +17,8 @@ from fairlead.cluster.protocol.messages import (
 )
 from fairlead.cluster.server import death_judge
 from fairlead.cluster.store.failures import Backoff
+from fairlead.model.events import JobsPaused
+from fairlead.model.job import JobId
 
 LONG_S = 3000.0  # longer than any test
 
@@ -283,3 +286,44 @@ def test_a_job_that_kills_what_owns_it_and_saves_before_is_dropped(tmp_path: Pat
         cluster.until(lambda: cluster.job(job).ended_s is not None)
         assert cluster.job(job).failures == 3
         assert cluster.view("one").state == "up"
+
+
+def test_a_job_that_a_node_has_let_go_and_that_fails_then_is_tried_again(tmp_path: Path) -> None:
+    """It fails before the core has decided since: that it was detained keeps it from nothing any more."""
+    with engine_nodes(tmp_path) as cluster:
+        parts = cluster.service.engine.parts.jobs
+        parts.retries.backoff = Backoff(0.1, 0.2)
+        node = cluster.node("one")
+        job = cluster.submit()
+        node.register()
+        cluster.until(lambda: node.jobs == {job})
+        failure = Failure(exit_code=3, message="exit code 3")
+        node.end(job, 1, exit_code=3, reason="exit code 3", failure=failure)
+        cluster.until(lambda: job in parts.retry_waits.waiting - parts.retry_waits.to_hold)
+        cluster.do(lambda: parts.detained.release([job]))
+        cluster.until(lambda: job not in parts.retry_waits.waiting)
+        assert _is_let_go(cluster, job)
+
+
+def test_a_job_that_the_core_holds_for_no_reason_takes_part_again(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        state = cluster.service.engine.state
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit()
+        cluster.until(lambda: node.jobs == {job})
+        held = JobsPaused(state.now_s(), np.array([job]), True)
+        cluster.do(lambda: state.emit(held))
+        cluster.until(lambda: (job, 2) in node.statuses)
+
+
+def _is_let_go(cluster: EngineNodes, job: int) -> bool:
+    """Whether the core has been told that the job takes part, or is about to be."""
+    state = cluster.service.engine.state
+
+    def told() -> bool:
+        assert state.scheduler is not None
+        held = JobId(job) in state.scheduler.data.paused_jobs
+        return not held or any(isinstance(event, JobsPaused) for event in state.events)
+
+    return cluster.do(told)

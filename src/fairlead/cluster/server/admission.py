@@ -1,5 +1,6 @@
 """Which jobs the core knows, and under which rates: those that fit the cluster, as kinds of its table."""
 
+import logging
 from collections.abc import Mapping
 
 import numpy as np
@@ -29,6 +30,7 @@ from fairlead.model.job_type import JobType
 from fairlead.model.pair_rates import LearnedPairs
 from fairlead.scheduler.setup import Setup
 
+_log = logging.getLogger(__name__)
 _NO_PLACE = "no node, or nodes together, with"
 
 
@@ -127,6 +129,27 @@ class Admission:
             elif not good and row.reason.startswith(_NO_PLACE):  # the cluster has other types now
                 row.reason = no_place(row, self._state.setup)
         self.admit(joining, now)
+
+    def release_forgotten(self, now: float) -> None:
+        """Have the core let go of jobs that it holds back although nothing asks for that any more. Whoever
+        asks for it takes it back; where one fails to, the job must not wait for ever."""
+        core = self._state.scheduler
+        if core is None or not core.data.paused_jobs.jobs.n:
+            return
+        events = [event for event in self._state.events if isinstance(event, JobsPaused)]
+        told = {job for event in events for job in event.jobs.tolist()}
+        held = set(core.data.paused_jobs.jobs.id.tolist()) - told
+        if found := sorted(job for job in held if self._is_forgotten(job)):
+            _log.error(
+                "jobs %s were held back for no reason that is known; they are no longer", found
+            )
+            self._state.emit(JobsPaused(now, np.array(found), False))
+
+    def _is_forgotten(self, job: int) -> bool:
+        row = self._state.registry.jobs.get(job)
+        if row is None or not row.open or row.state == "paused" or job in self.unfit:
+            return False
+        return job not in self._detained.nodes and job not in self._retry_waits.waiting
 
     def admit(self, rows: list[JobRow], now: float) -> None:
         """Hand jobs to the core, if they fit the cluster; else they wait for one that they fit."""

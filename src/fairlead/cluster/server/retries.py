@@ -442,8 +442,10 @@ class Retries:
         was_held = row.id in self._retry_waits.waiting and row.id not in self._retry_waits.to_hold
         self.forget(row.id)
         self._state.capacity_changed = True
-        elsewhere = self._admission.awaits_fitting_cluster(row.id) or self._detained.has(row.id)
-        if was_held and not elsewhere:
+        detained = (
+            row.id in self._detained.nodes
+        )  # one that was let go the core has held since for this
+        if was_held and not (detained or self._admission.awaits_fitting_cluster(row.id)):
             now = self._state.now_s()
             self._state.emit(JobsPaused(now, np.array([row.id]), False))
 
@@ -472,6 +474,7 @@ class Retries:
         self._retry_waits.to_hold.clear()
         if jobs:
             self._state.emit(JobsPaused(now, np.array(jobs), True))
+        self._admission.release_forgotten(now)
 
     def _in_core(self, job: int) -> bool:
         row = self._state.registry.jobs.get(job)
