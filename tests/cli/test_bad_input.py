@@ -98,7 +98,7 @@ def test_cluster_of_too_many_nodes_in_a_file(
         '[[node]]\nname = "a"\naccelerator = "v100"\ndevices = 8\ncount = 100000000000\n'
     )
     message = refused(capsys, *SMALL, "--cluster", path)
-    assert "a.toml: node 1: count: at most 1000000 devices in all" in message
+    assert "a.toml:5: node 1: count: at most 1000000 devices in all" in message
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ def test_a_field_of_the_file_is_not_said_to_be_an_option(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("job.toml").write_text('command = "true"\ntotal_steps = 5\nslo_s = 0\n')
-    assert "job.toml: " in (said := refused(capsys, "submit", "--weight", "2", "job.toml"))
+    assert "job.toml:3: " in (said := refused(capsys, "submit", "--weight", "2", "job.toml"))
     assert "slo_s: must be from" in said
     assert "--" not in said
 

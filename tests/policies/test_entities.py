@@ -113,7 +113,7 @@ def test_an_entity_with_fifo_serves_the_entity_of_its_oldest_job_first(tmp_path:
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=rf"entities\.toml: {message}"):
+    with pytest.raises(ConfigError, match=rf"entities\.toml:([0-9]:)? {message}"):
         read_entities(file(tmp_path, text))
 
 

@@ -24,8 +24,10 @@ from fairlead.cluster.agent.server_client import RefusedError
 from fairlead.cluster.agent.stop_agent import stop_agent
 from fairlead.cluster.agent.zygote import missing
 from fairlead.cluster.log_lines import log_with_times
+from fairlead.cluster.protocol.read_job_spec import describe_error
 from fairlead.errors import ConfigError
 from fairlead.model.toml import read_toml
+from fairlead.model.toml_lines import naming_lines
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _MODULES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*")
@@ -206,7 +208,9 @@ def _read(path: Path) -> _File:
     try:
         return msgspec.convert(content, _File)
     except msgspec.ValidationError as problem:
-        raise ConfigError(f"{path}: {problem}") from None
+        with naming_lines(path):
+            said = describe_error(problem, content, _File.__struct_fields__)
+            raise ConfigError(f"{path}: {said}") from None
 
 
 def _health(command: str, interval_s: float | None) -> HealthOptions:

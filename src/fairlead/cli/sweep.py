@@ -39,6 +39,7 @@ from fairlead.cli.option_records import set_parameters, takes_records
 from fairlead.cli.terminal_views import console
 from fairlead.errors import ConfigError, RunError
 from fairlead.model.duration_text import DASH
+from fairlead.model.toml_lines import naming_lines
 from fairlead.simulator.simulation_input import SimulationInput
 from fairlead.simulator.traces.atomic_write import write_atomically
 
@@ -230,7 +231,8 @@ def _spec(file: Path | None, table: dict[str, Any]) -> Spec:
     if "jobs" in table or "rates" in table:
         known = {key: value for key, value in known.items() if key not in ("jobs", "rates")}
     whole = known | table
-    spec = described(whole, "sweep" if file is None else str(file), NAMES)
+    with naming_lines(file):
+        spec = described(whole, "sweep" if file is None else str(file), NAMES)
     for key in ("jobs", "rates"):
         texts = whole.get(key, [])
         for text in texts if isinstance(texts, list) else [texts]:

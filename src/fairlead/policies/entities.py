@@ -22,6 +22,7 @@ from fairlead.model.arrays import Bools, Ints
 from fairlead.model.limits import MAX_WEIGHT, MIN_WEIGHT, is_weight
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.toml import read_toml
+from fairlead.model.toml_lines import naming_lines
 
 POLICIES = ("fairness", "fifo")
 
@@ -73,7 +74,12 @@ class Entities:
 
 
 def read_entities(path: str | Path) -> Entities:
-    """The tree in a TOML file."""
+    """The tree in a TOML file. Raises ConfigError with file, line, field and value."""
+    with naming_lines(Path(path)):
+        return _read_entities(path)
+
+
+def _read_entities(path: str | Path) -> Entities:
     table = read_toml(Path(path), ConfigError)
     root = Entity("", 0)
     tree = [root]

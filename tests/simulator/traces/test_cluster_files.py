@@ -1,5 +1,6 @@
 """Clusters from the command line and from TOML."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -125,7 +126,8 @@ def test_bad_toml(tmp_path: Path, text: str, message: str) -> None:
     path.write_text(text)
     with pytest.raises(ClusterError) as caught:
         parse_cluster(str(path))
-    assert str(caught.value).startswith(f"{path}{message}")
+    found = str(caught.value).removeprefix(str(path))
+    assert re.sub(r"^:[0-9]+: ", ": ", found).startswith(message)
 
 
 def test_nodes_and_prices_must_make_sense(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fairlead.cluster.protocol.runtime import (
 from fairlead.errors import InputError
 from fairlead.model.limits import MAX_WEIGHT, MIN_WEIGHT
 from fairlead.model.toml import parse_toml
+from fairlead.model.toml_lines import naming_lines
 
 # Smallest and largest value of each number; the OpenAPI description shows them too.
 BOUNDS: Mapping[str, tuple[float, float]] = {
@@ -69,6 +70,11 @@ def read_spec(path: str | Path) -> JobSpec:
     without a name is named after its file.
     """
     path = Path(path)
+    with naming_lines(path):
+        return _read_spec(path)
+
+
+def _read_spec(path: Path) -> JobSpec:
     content = _content(path)
     if not isinstance(content, dict):
         raise InputError(f"{path}: expected a table of fields, got {shown(content)}")

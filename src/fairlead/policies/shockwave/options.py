@@ -12,6 +12,7 @@ import msgspec
 from fairlead.errors import ConfigError
 from fairlead.model.option_text import parse_options
 from fairlead.model.toml import read_toml
+from fairlead.model.toml_lines import naming_lines
 
 
 class ProfileCalibration(StrEnum):
@@ -153,7 +154,8 @@ def read_options(text: str) -> ShockwaveOptions:
     if path.suffix == ".json":
         found = {_RELEASE.get(k, k): v for k, v in found.items() if k not in _UNUSED}
         found.setdefault("preset", "released")
-    return _checked(path, found)
+    with naming_lines(path):
+        return _checked(path, found)
 
 
 def write_options(options: ShockwaveOptions) -> str:

@@ -16,6 +16,7 @@ from fairlead.model.cluster import Cluster, Node
 from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
 from fairlead.model.option_text import parse_options
 from fairlead.model.toml import read_toml
+from fairlead.model.toml_lines import naming_lines
 
 # $ per device-hour on Google Cloud, as Gavel's evaluation uses them (OSDI'20). Others are free.
 DEFAULT_PRICES = {"v100": 0.74, "p100": 0.43, "k80": 0.135}
@@ -48,7 +49,8 @@ def parse_cluster(
     if _is_file(spec):
         if devices_per_server is not None:
             raise ClusterError(f"{spec}: states its nodes; devices per server cannot be given too")
-        nodes, listed = _read_toml(Path(spec))
+        with naming_lines(Path(spec)):
+            nodes, listed = _read_toml(Path(spec))
         return priced(Cluster(nodes), {**listed, **(prices or {})})
     counts = _counts("cluster", spec)
     per_server = _per_server(devices_per_server, counts)
