@@ -110,8 +110,11 @@ class ChaosCluster:
     # --- looking ---------------------------------------------------------------------------------
 
     def client(self) -> Client:
-        """The admin's. Close it."""
-        token = (self.folders.server_state / "admin.token").read_text().strip()
+        """The admin's. Close it. Raises CheckError while a fault replaces the state directory."""
+        try:
+            token = (self.folders.server_state / "admin.token").read_text().strip()
+        except OSError as problem:
+            raise CheckError(f"the state directory is not there ({problem.strerror})") from None
         return Client(self._url, token, timeout_s=10.0)
 
     def await_nodes(self, limit_s: float) -> None:
