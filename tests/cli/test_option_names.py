@@ -146,3 +146,31 @@ def test_a_server_that_cannot_be_reached_is_no_bad_input(
     assert captured.err.startswith("fairlead: server http://127.0.0.1:1: cannot be reached: ")
     assert captured.err.count("\n") == 1
     assert not list(Path.cwd().iterdir())
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("--cluster", ("v100=x", "", "v100", "=4", "9" * 5000)),
+        ("--prices", ("v100=x", "k80=1", "v100")),
+        ("--generate", ("x", "gavel:x=1", "gavel,jobs=x", "gavel,jobs=3,jobs=3")),
+        ("--devices-per-server", ("x", "k80=2")),
+        ("--policy", ("nope", "")),
+        ("--profile", ("nope",)),
+        ("--estimator", ("nope",)),
+        ("--placement", ("nope",)),
+        ("--admission", ("nope",)),
+        ("--observer", ("nope",)),
+        ("--window", ("5:2", "x")),
+        ("--round", ("0", "nan", "x")),
+        ("--restart-cost", ("x",)),
+    ],
+)
+def test_simulate_names_the_option_of_a_text(
+    option: str, values: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = {"--policy": "las", "--generate": "gavel,jobs=3", "--cluster": "v100=2"}
+    for value in values:
+        words = [f"{name}={given}" for name, given in (good | {option: value}).items()]
+        assert refused(capsys, "simulate", *words).startswith(option), value
+        assert not list(Path().iterdir()), value

@@ -113,19 +113,20 @@ def _options(
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run a command; every error that Fairlead raises on purpose is one line on stderr."""
     jit.announce()
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             ended = app(args=None if arguments is None else list(arguments), standalone_mode=False)
         raise SystemExit(ended if isinstance(ended, int) else 0)
     except UsageError as problem:
-        _say_usage(problem, sys.argv[1:] if arguments is None else arguments)
+        _say_usage(problem, words)
         raise SystemExit(2) from None
     except typer.Abort:  # no answer to a question
         print("fairlead: given up", file=sys.stderr)
         raise SystemExit(1) from None
     except FairleadError as problem:
-        print(f"fairlead: {by_option(str(problem))}", file=sys.stderr)
+        print(f"fairlead: {by_option(str(problem), words)}", file=sys.stderr)
         raise SystemExit(2 if isinstance(problem, InputError) else 1) from None
     except BrokenPipeError:  # the reader of our output has gone, for example `| head`
         sys.stderr.close()
