@@ -140,7 +140,7 @@ class AttemptOrders:
         """Complete the row of an attempt that is over. step: that the job goes on from; end: how it ended,
         and that for people."""
         record, row, leader = attempt.record, attempt.row, attempt.leader
-        record.ended_s, record.to_step = now, step
+        record.to_step = step
         if attempt.ordered:
             reached = max(attempt.done(), step, attempt.failed_at)
             unheard = (
@@ -170,6 +170,7 @@ class AttemptOrders:
         if attempt.ordered:
             row.run_s += now - record.since_s
             row.preemptions += attempt.is_preempted
+        record.ended_s = now  # last: whoever reads the row meanwhile takes it for ended, and whole
 
 
 def _reached_a_step(attempt: Attempt, leader: AttemptStatus) -> bool:
