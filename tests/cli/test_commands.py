@@ -273,7 +273,7 @@ def test_rows_that_cannot_run_are_named(capsys: pytest.CaptureFixture[str]) -> N
 
 BAD = [
     (["--policy", "best"], "'best'"),
-    (["--policy", "las", "--profile", "fast"], "profile 'fast' is not known"),
+    (["--policy", "las", "--profile", "fast"], "--profile: 'fast' is not known"),
     (["--policy", "las", "--round", "5"], "from 10 to 1e+10 seconds, got 5.0"),
     (["--policy", "las", "--round", "nan"], "from 10 to 1e+10 seconds, got nan"),
     (["--policy", "las", "--window", "5"], "--window: expected S:E, two whole numbers, got '5'"),

@@ -126,8 +126,10 @@ def run(arguments: Sequence[str] | None = None) -> None:
         print("fairlead: given up", file=sys.stderr)
         raise SystemExit(1) from None
     except FairleadError as problem:
-        print(f"fairlead: {by_option(str(problem), words)}", file=sys.stderr)
-        raise SystemExit(2 if isinstance(problem, InputError) else 1) from None
+        is_input = isinstance(problem, InputError)
+        said = by_option(str(problem), words) if is_input else str(problem)
+        print(f"fairlead: {said}", file=sys.stderr)
+        raise SystemExit(2 if is_input else 1) from None
     except BrokenPipeError:  # the reader of our output has gone, for example `| head`
         sys.stderr.close()
         raise SystemExit(0) from None
