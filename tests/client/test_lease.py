@@ -193,6 +193,27 @@ def test_without_its_agent_a_rank_stops_when_the_lease_is_over(
     assert found.manifest.step == held.step
 
 
+def test_a_rank_whose_lease_is_over_says_so_also_where_it_cannot_save(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its agent, which may have the lease extended meanwhile, takes its exit for a failure."""
+    with agent(tmp_path, monkeypatch) as served:
+        script = Script()
+
+        def after(held: Lease) -> None:
+            if held.step == 5:
+                script.save_fails = OSError
+                served.host.send(StopRank("lease expired"))
+
+        assert train(lease(script, folder), after=after) == 74
+        served.wait_for(RankEnded)
+        end = served.host.received[-1]
+        assert isinstance(end, RankEnded)
+        assert (end.saved_step, end.completed, end.reason) == (0, False, "lease expired")
+        last = served.received(Progress)[-1]
+        assert (last.step, last.save_problem) == (end.step, "No space left on device")  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("variable", ["FAIRLEAD_TOKEN", "FAIRLEAD_ATTEMPT", "FAIRLEAD_JOB"])
 def test_a_stranger_and_an_old_start_are_refused(
     tmp_path: Path,

@@ -208,12 +208,12 @@ class RankZero:
     def end(self, step: int, completed: bool, reason: str) -> None:
         """The last word to the agent. reason: why it is over, where it is not completed."""
         if step != self._saved_step and (self._store is not None or not completed):
-            self._end_unsaved(step, completed)
+            self._end_unsaved(step, completed, reason)
         self._finishing = completed
         tell = self._link.finish_and_stay if completed else self._link.finish
         tell(self._end_of(step, completed, reason))
 
-    def _end_unsaved(self, step: int, completed: bool) -> None:
+    def _end_unsaved(self, step: int, completed: bool, reason: str) -> None:
         """Warn where the script goes on behind its loop: it may save its results elsewhere. Else leave."""
         problem = self._link.save_problem.why
         why = f" ({problem})" if problem else ""
@@ -224,6 +224,7 @@ class RankZero:
             print_to_log(f"warning: {lost} done again if this process is stopped before its end")
             return
         self._link.deliver_progress(step, self._saved_step, self._save_s)
+        self._link.deliver(self._end_of(step, completed, reason))
         self.close()
         leave(EXIT_IO, f"{lost} lost" + (f"; {left}" if left.endswith(_UNSEEN) else ""))
 

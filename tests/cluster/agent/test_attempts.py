@@ -176,6 +176,20 @@ def test_what_the_agent_stops_on_its_own_account_has_not_failed(reason: str, cod
     )
 
 
+@pytest.mark.parametrize("reason", [EXPIRED, AGENT_LEAVES])
+def test_what_the_agent_stops_says_why_its_work_could_not_be_saved(reason: str) -> None:
+    one = start()
+    one.started(1.0)
+    one.loaded(Loaded(1, 40, 0.5), 4.0)
+    one.stop(reason, 5.0)
+    failure = Failure(kind="exit", rank=0, exit_code=74, message="step 44 could not be saved")
+    one.exited(0, 74, failure, 6.0)
+    one.record_exit(6.0)
+    status = one.status(7.0)
+    assert (status.reason, status.failure) == (reason, None)
+    assert status.unsaved == "exit code 74: step 44 could not be saved"
+
+
 def test_what_had_failed_before_the_agent_stopped_it_has_failed() -> None:
     one = start()
     one.started(1.0)

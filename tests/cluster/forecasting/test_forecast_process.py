@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fairlead.cluster.forecasting import forecast_process
 from fairlead.cluster.forecasting.forecast_process import ForecastError, ForecastProcess
 
 WAIT_S = 120.0
@@ -41,3 +42,22 @@ def test_it_is_closed_while_a_task_is_on_its_way() -> None:
         closed.result(WAIT_S)
     with pytest.raises(ForecastError, match="the server is stopping"):
         process.start()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_whoever_asked_may_end_before_the_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    """A server that is killed leaves no traceback of this process in the log."""
+    ours, theirs = multiprocessing.Pipe()
+
+    def answer(_: object) -> list[object]:
+        ours.close()
+        if fails:
+            raise ForecastError("no")
+        return []
+
+    monkeypatch.setattr(forecast_process, "without_rounds", answer)
+    ours.send((1, "a task"))
+    forecast_process.answer_tasks(theirs)
+    assert not caplog.records

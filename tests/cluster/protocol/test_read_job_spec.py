@@ -182,6 +182,11 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         ({"name": "a\x1b[2J"}, "name: must be printable, got 'a\\x1b[2J'"),
         ({"family": "x" * 201}, "family: at most 200 characters, got 201"),
         ({"cwd": "here"}, "cwd: must be an absolute path, got 'here'"),
+        ({"checkpoint_dir": "/"}, "checkpoint_dir: must be a directory of this job's own, got '/'"),
+        (
+            {"checkpoint_dir": "//"},
+            "checkpoint_dir: must be a directory of this job's own, got '//'",
+        ),
         ({"checkpoint_dir": "/a/../../etc"}, "checkpoint_dir: must not climb"),
         ({"rates": {"v 100": 1.0}}, "rates: 'v 100' is no accelerator type"),
         ({"rates": {"v100": -1.0}}, "rates.v100: must be from 0"),

@@ -37,6 +37,16 @@ def test_a_directory_is_that_of_one_open_job(tmp_path: Path, path: str) -> None:
         )
 
 
+def test_the_one_of_all_other_jobs_is_not_that_of_one(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        root = cluster.service.engine.state.checkpoints
+        assert refused(cluster, spec(f"{root}/")) == (
+            f"job: checkpoint_dir: '{root}/' is that of all jobs that name none: they would take each "
+            "other's checkpoints; name another one"
+        )
+        assert cluster.service.submit(ADMIN, [spec(f"{root}/mine")])
+
+
 def test_it_is_free_again_once_its_job_has_ended(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         node = cluster.node("n")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.cluster.server_nodes import engine_nodes
+from tests.cluster.server_nodes import ADMIN, engine_nodes
 
 from fairlead.cluster.store.store import Store
 from fairlead.errors import RunError
@@ -26,3 +26,28 @@ def test_a_journal_with_other_decisions_is_refused_as_a_state_that_cannot_be_use
         engine_nodes(tmp_path),
     ):
         pass
+
+
+@pytest.mark.parametrize(("act", "end"), [("pause", "paused"), ("cancel", "cancelled")])
+def test_what_was_asked_just_before_a_crash_is_how_the_attempt_ends(
+    tmp_path: Path, act: str, end: str
+) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit()
+        cluster.until(lambda: (job, 1) in node.leased)
+        node.run(job, 1, loaded_step=0, step=40, saved_step=40)
+        cluster.until(lambda: cluster.job(job).steps == 40)
+        cluster.silence(node)
+        getattr(cluster.service, act)(ADMIN, job)
+    with engine_nodes(tmp_path) as cluster:
+        again = cluster.node("one")
+        again.statuses.update(node.statuses)
+        again.register()
+        cluster.until(lambda: not again.jobs, "the end of its attempt")
+        cluster.until(lambda: cluster.service.attempts(ADMIN, job)[0].ended_s is not None)
+        first = cluster.service.attempts(ADMIN, job)[0]
+        assert (first.end, first.why) == (end, end)
+        view = cluster.job(job)
+        assert (view.state, view.preemptions, view.failures) == (end, 0, 0)

@@ -46,8 +46,8 @@ def test_the_next_start_goes_on_saying_it_until_it_has_saved(
         _starts(cluster, node, job, 1, **known, step=440, directory_problem=problem)
         cluster.silence(node)
         cluster.service.pause(ADMIN, job)
-        reason = AT_ITS_END if ends_badly else ""
-        node.end(job, 1, exit_code=74 if ends_badly else 0, step=440, reason=reason, **known)
+        code, why = (74, AT_ITS_END) if ends_badly else (0, "")
+        node.end(job, 1, exit_code=code, step=440, reason=why, unsaved=why, **known)
         cluster.until(lambda: node.say() and cluster.service.attempts(ADMIN, job)[0].ended_s)
         assert _is_told(cluster, job, DISK)
         assert "paused" in cluster.job(job).reason

@@ -108,7 +108,7 @@ def test_a_job_that_trains_for_rounds_and_can_never_save_is_dropped(tmp_path: Pa
     ("by_agent", "end"),
     [
         ("", "paused; exit code 74: step 40 could not be saved (disk full)"),
-        (AGENT_LEAVES, f"{AGENT_LEAVES}; its work could not be saved"),
+        (AGENT_LEAVES, f"{AGENT_LEAVES}; exit code 74: step 40 could not be saved (disk full)"),
     ],
 )
 def test_an_attempt_that_could_not_save_as_it_was_stopped_says_why(
@@ -124,8 +124,9 @@ def test_an_attempt_that_could_not_save_as_it_was_stopped_says_why(
         cluster.silence(node)
         if not by_agent:
             cluster.service.pause(ADMIN, job)
-        reason = by_agent or "exit code 74: step 40 could not be saved (disk full)"
-        node.end(job, 1, exit_code=74, step=40, loaded_step=0, reason=reason)
+        why = "exit code 74: step 40 could not be saved (disk full)"
+        reason = by_agent or why
+        node.end(job, 1, exit_code=74, step=40, loaded_step=0, reason=reason, unsaved=why)
         attempt = cluster.until(lambda: node.say() and _ended(cluster, job))
         assert attempt.why == end
         told = [words for _, words in cluster.service.explain(ADMIN, job).events]

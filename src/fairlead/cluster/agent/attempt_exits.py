@@ -15,6 +15,7 @@ class RankExits:
         self._codes: dict[int, int] = {}  # rank -> exit code
         self._failures: list[Failure] = []  # in the order in which they were heard of
         self.code: int | None = None  # the worst of the ranks'
+        self.unsaved = ""  # why a rank could not save as it ended; "" = none has said so
 
     @property
     def has_failed(self) -> bool:

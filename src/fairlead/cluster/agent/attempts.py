@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from fairlead.client.messages import Loaded, Progress, RankEnded
+from fairlead.client.rank_environment import EXIT_IO
 from fairlead.cluster.agent.addresses import GivenAddresses
 from fairlead.cluster.agent.attempt_exits import RankExits
 from fairlead.cluster.agent.attempt_steps import StepProgress
@@ -199,6 +200,8 @@ class NodeAttempt:
         unmanaged = self.assignment.unmanaged
         if not self.hears_rank_0 or rank == 0:
             self.times.pause(now)
+        if code == EXIT_IO and failure is not None and not unmanaged:
+            self.exits.unsaved = sentence(failure, self.assignment.world_size)
         if code == 0 or self._was_asked(code):
             if code and not unmanaged:  # no failure, but not the end of a job either
                 self.exits.code = code
@@ -269,6 +272,7 @@ class NodeAttempt:
             stop_s=self.stop_order.took_s(self.times.saving_s(now)),
             ended_age_s=self.stop_order.gone_for_s(now),
             failure=self._failure() if self.ended else None,
+            unsaved=self.exits.unsaved[:_MAX_REASON] if self.ended else "",
             stall=self.stall.sentence[:_MAX_REASON] if self._is_stalled else "",
             stacks=self.stall.stacks if self._is_stalled else "",
             spawner_death=self.stop_order.spawner_death,

@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -169,24 +169,34 @@ class ForecastProcess:
 
 
 def _serve(connection: Connection, parent: int, niceness: int) -> None:
-    """In the process: answer until there is nobody to be answered."""
+    """In the process."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     os.nice(niceness)
+    answer_tasks(connection)
+
+
+def answer_tasks(connection: Connection) -> None:
+    """Answer until there is nobody to be answered."""
     while True:
         try:
             number, task = connection.recv()
-        except (EOFError, OSError):
+            for kind, answer in _answers(task):
+                connection.send((number, kind, answer))
+        except (EOFError, OSError):  # whoever asks has ended
             return
-        try:
-            coarse = without_rounds(task)
-            connection.send((number, "coarse", coarse))
-            connection.send((number, "done", coarse if task.cpu_s <= 0 else within_time(task)))
-        except FairleadError as problem:
-            connection.send((number, "failed", problem))
-        except Exception as problem:  # a question that shows a defect must not end the process
-            _log.exception("a forecast failed")
-            failure = ForecastError(f"the forecast failed: {problem}")
-            connection.send((number, "failed", failure))
+
+
+def _answers(task: ForecastTask) -> Iterator[tuple[str, list[ForecastRun] | FairleadError]]:
+    """(kind, answer) of each, the last one "done" or "failed"."""
+    try:
+        coarse = without_rounds(task)
+        yield "coarse", coarse
+        yield "done", coarse if task.cpu_s <= 0 else within_time(task)
+    except FairleadError as problem:
+        yield "failed", problem
+    except Exception as problem:  # a question that shows a defect must not end the process
+        _log.exception("a forecast failed")
+        yield "failed", ForecastError(f"the forecast failed: {problem}")
 
 
 def without_rounds(task: ForecastTask) -> list[ForecastRun]:

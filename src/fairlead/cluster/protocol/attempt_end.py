@@ -23,6 +23,12 @@ class AttemptEnd(StrEnum):
     KILLED = "killed"
     STOPPED = "stopped"  # for another reason, as of its node
 
+    @classmethod
+    def without_place(cls, state: str) -> "AttemptEnd":
+        """How an attempt is to end that has no place in the round in force. state: of its job."""
+        decided = (cls.PAUSED, cls.COMPLETED, cls.CANCELLED, cls.DROPPED, cls.KILLED)
+        return next((end for end in decided if end == state), cls.PREEMPTED)
+
 
 END_OF_AGENT_REASON = {
     EXPIRED: AttemptEnd.LEASE_EXPIRED,

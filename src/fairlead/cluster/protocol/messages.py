@@ -187,6 +187,9 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stop_s: SecondsOrNone = -1.0
     ended_age_s: SecondsOrNone = -1.0  # since its last process here ended
     failure: Failure | None = None  # of an end that was nobody's wish
+    unsaved: Text = (
+        ""  # why its work could not be saved as it ended; "" = it was, as far as is known
+    )
     stall: Text = ""  # it makes no progress: since when, and where its ranks stand
     stacks: Traceback = ""  # of those ranks
     spawner_death: SpawnerDeath | None = None  # that it ended with

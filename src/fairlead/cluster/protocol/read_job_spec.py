@@ -108,6 +108,9 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
         _check_text(where, name, getattr(spec, name), MAX_NAME)
     for name in ("cwd", "checkpoint_dir"):
         _check_path(where, name, getattr(spec, name))
+    if spec.checkpoint_dir and not spec.checkpoint_dir.strip("/"):
+        what = f"must be a directory of this job's own, got {shown(spec.checkpoint_dir)}"
+        raise InputError(f"{where}: checkpoint_dir: {what}")
     _check_failing(where, spec)
     _check_rates(where, spec.rates)
     _check_colocated(where, spec)

@@ -268,9 +268,8 @@ class Attempt:
     def unsaved(self) -> str:
         """Why its work could not be saved as it ended; "" = it was, as far as is known."""
         for status in self.statuses.values():
-            if status.exit_code == EXIT_IO:
-                tells = status.reason and status.reason not in END_OF_AGENT_REASON
-                return status.reason if tells else "its work could not be saved"
+            if status.unsaved or status.exit_code == EXIT_IO:
+                return status.unsaved or "its work could not be saved"
         return ""
 
     @property

@@ -22,8 +22,9 @@ class DirectoryClaims:
         self._rows: dict[str, JobRow] = {}  # by path, in one way of writing it
         self._prune_at = _ENOUGH
 
-    def check(self, specs: Sequence[JobSpec], tenant: str) -> None:
-        """Raises ConflictError where a directory that one of these jobs names is that of another job."""
+    def check(self, specs: Sequence[JobSpec], tenant: str, root: str) -> None:
+        """Raises ConflictError where a directory that one of these jobs names is that of another job, or
+        ``root``, below which are those of jobs that name none."""
         named: dict[str, int] = {}
         for position, spec in enumerate(specs):
             if not spec.checkpoint_dir:
@@ -31,7 +32,9 @@ class DirectoryClaims:
             path = _normal(spec.checkpoint_dir)
             row = self._rows.get(path)
             problem = ""
-            if path in named:
+            if root and path == _normal(root):
+                problem = "all jobs that name none"
+            elif path in named:
                 problem = f"{_in_batch(named[path], specs)} as well"
             elif row is not None and not self._has_ended(row):
                 problem = f"{_of_row(row, tenant)}, which has not ended"

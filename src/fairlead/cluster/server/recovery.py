@@ -195,7 +195,8 @@ def _load_round(state: ClusterState, parts: Collaborators) -> None:
     for job, attempts in state.registry.live.items():
         if members.get(job) is not attempts[-1]:
             if not attempts[-1].stopping:
-                attempts[-1].stop(AttemptEnd.PREEMPTED)
+                end = AttemptEnd.without_place(state.registry.jobs[job].state)
+                attempts[-1].stop(end)
         else:
             parts.attempts.orders.order(attempts[-1])
 

@@ -113,9 +113,9 @@ class RoundStarter:
         registry = self._state.registry
         taken = {(n, d) for s in attempts.values() for n, ds in s.placement().items() for d in ds}
         for job in [job for job in registry.live if job not in attempts]:
-            paused = registry.jobs[job].state == "paused"
-            runs_on = self._detained.has(job) and not paused and not self._uses(job, taken)
-            end = AttemptEnd.PAUSED if paused else AttemptEnd.PREEMPTED
+            end = AttemptEnd.without_place(registry.jobs[job].state)
+            undecided = end is AttemptEnd.PREEMPTED
+            runs_on = self._detained.has(job) and undecided and not self._uses(job, taken)
             self._orders.stop(job, end, ordered=not runs_on)
 
     def _uses(self, job: int, taken: set[tuple[str, int]]) -> bool:

@@ -181,7 +181,7 @@ class SubmissionQueue:
 
     def _rows(self, submission: Submission) -> list[JobRow]:
         """New jobs, of the next ids. Raises ConflictError where one would save to another's directory."""
-        self._claims.check(submission.specs, submission.tenant)
+        self._claims.check(submission.specs, submission.tenant, self._state.checkpoints)
         state, first = self._state, self._state.next_job
         state.next_job += len(submission.specs)
         now = state.now_s()
