@@ -93,9 +93,9 @@ def test_work_that_cannot_be_saved_is_weighed_in_preemption(
             assert current is not None
             assert core is not None
             assert setup is not None
-            start = current.starts[job]
-            assert start.leader is not None
-            start.statuses["a"] = replace(start.leader, trained_s=4.4, ran_s=4.4)
+            attempt = current.attempts[job]
+            assert attempt.leader is not None
+            attempt.statuses["a"] = replace(attempt.leader, trained_s=4.4, ran_s=4.4)
             core.data.ledger.jobs.restart_s[:] = 1e6  # so that it has to be told anew
             learned = RestartCostsOfJobs(state).learned(current, state.now_s() + 1e6)
             assert learned is not None

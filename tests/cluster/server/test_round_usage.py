@@ -23,9 +23,9 @@ def start(job: int, tenant: str, began_s: float, devices: int = 1) -> Attempt:
     return Attempt(row, attempt, ranks_on({"a": held}), 10.0, 0.0, ordered=True)
 
 
-def round_of(*starts: Attempt) -> LiveRound:
-    groups = np.array([[one.row.id] for one in starts])
-    return LiveRound(1, 100.0, 60.0, groups, {one.row.id: one for one in starts})
+def round_of(*attempts: Attempt) -> LiveRound:
+    groups = np.array([[one.row.id] for one in attempts])
+    return LiveRound(1, 100.0, 60.0, groups, {one.row.id: one for one in attempts})
 
 
 def test_starts_count_from_the_round_or_from_when_they_began_until_they_end() -> None:

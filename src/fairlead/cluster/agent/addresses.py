@@ -1,4 +1,4 @@
-"""Where the ranks of a start find its rank 0, and the ports that a start is given on its node."""
+"""Where the ranks of an attempt find its rank 0, and the ports that an attempt is given on its node."""
 
 import secrets
 from collections.abc import Set as AbstractSet
@@ -36,7 +36,7 @@ class RankZeroAddress:
 
 @dataclass(frozen=True)
 class GivenAddresses:
-    """Of one start."""
+    """Of one attempt."""
 
     here: RankZeroAddress | None = None  # of rank 0 for the ranks here; None: the orders will tell
     elsewhere: RankZeroAddress | None = None  # the same for ranks elsewhere, where rank 0 is here
@@ -44,7 +44,7 @@ class GivenAddresses:
 
     @property
     def ports(self) -> set[int]:
-        """Those of this node, whether the start listens there yet or not."""
+        """Those of this node, whether the attempt listens there yet or not."""
         known = set() if self.here is None else {self.here.port, self.here.rank_sync_port}
         return known | {self.progress_port}
 

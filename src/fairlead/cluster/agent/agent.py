@@ -79,8 +79,8 @@ class Agent:
         self._memory = PositionMemory(options.state)
 
     def _folders(self) -> set[Path]:
-        """Where starts need room; what stands in place of the output's is put aside, as a start would do, and
-        what somebody has removed is made again."""
+        """Where starts need room; what stands in place of the output's is put aside, as an attempt would do,
+        and what somebody has removed is made again."""
         state, output = self._options.state, logs_path(self._options.state)
         with contextlib.suppress(OSError):
             make_folder(output)

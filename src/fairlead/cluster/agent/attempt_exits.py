@@ -1,4 +1,4 @@
-"""How the ranks of a start end, and which of them is to blame for it."""
+"""How the ranks of an attempt end, and which of them is to blame for it."""
 
 import signal
 
@@ -8,7 +8,7 @@ from fairlead.cluster.protocol.messages import Failure
 
 
 class RankExits:
-    """Exit codes and failures of the ranks here, since the start was ordered."""
+    """Exit codes and failures of the ranks here, since the attempt was ordered."""
 
     def __init__(self) -> None:
         self._oom_kills = oom_kills()  # of the node, as it began
@@ -46,7 +46,7 @@ class RankExits:
         return is_first
 
     def set_failure(self, failure: Failure) -> None:
-        """The start ends for this, whatever its ranks exit with."""
+        """The attempt ends for this, whatever its ranks exit with."""
         self.code = failure.exit_code
         self._failures.append(failure)
 

@@ -1,10 +1,10 @@
-"""How far a start is: what its rank 0, or an unmanaged job itself, says of its steps."""
+"""How far an attempt is: what its rank 0, or an unmanaged job itself, says of its steps."""
 
 from fairlead.client.messages import Adapt, Loaded, Progress, RankEnded
 
 
 class StepProgress:
-    """Steps done and saved by one start. -1 = not known yet."""
+    """Steps done and saved by one attempt. -1 = not known yet."""
 
     def __init__(self, job_steps: int, now: float) -> None:
         """job_steps: of the whole job, as it was submitted."""
@@ -29,7 +29,7 @@ class StepProgress:
 
     @property
     def loaded_step(self) -> int:
-        """Where this start went on from."""
+        """Where this attempt went on from."""
         return self._first_reported_step if self.loaded is None else self.loaded.step
 
     @property

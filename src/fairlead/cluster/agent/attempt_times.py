@@ -1,4 +1,5 @@
-"""When a start waited, trained and stopped. Times are monotonic seconds; -1 where a duration is not known."""
+"""When an attempt waited, trained and stopped. Times are monotonic seconds; -1 where a duration is not
+known."""
 
 from fairlead.cluster.protocol.messages import (
     AGENT_LEAVES,
@@ -8,7 +9,7 @@ from fairlead.cluster.protocol.messages import (
     SpawnerDeath,
 )
 
-INSPECT_AFTER_FRACTION = 2 / 3  # of the grace of a start that was told to stop
+INSPECT_AFTER_FRACTION = 2 / 3  # of the grace of an attempt that was told to stop
 FIRST_INSPECTION_S = 60.0  # and after so long at the latest
 LAST_INSPECTION_S = 20.0  # and before the end of a long grace
 
@@ -107,7 +108,7 @@ class TrainingTimes:
 
 
 class StopOrder:
-    """Whether a start was told to stop, why, and how long it took to end."""
+    """Whether an attempt was told to stop, why, and how long it took to end."""
 
     def __init__(self) -> None:
         self._inspections = 0  # of where its ranks stand since

@@ -1,4 +1,4 @@
-"""What the agent knows of one start of a job. It is told, and tells; it does nothing by itself."""
+"""What the agent knows of one attempt of a job. It is told, and tells; it does nothing by itself."""
 
 import signal
 from typing import Literal
@@ -25,12 +25,12 @@ from fairlead.cluster.protocol.messages import (
 State = Literal["starting", "running", "stopping", "ended"]
 _MAX_REASON = 1000  # characters of a reason
 _MAX_PATH = 4096  # and of a path
-STALL_EXIT = 124  # of a start that was ended because it made no progress, as of ``timeout``
+STALL_EXIT = 124  # of an attempt that was ended because it made no progress, as of ``timeout``
 NOT_FOUND = 127  # exit code of a command that cannot be started, as in shells
 
 
 class NodeAttempt:
-    """One start. Times (``now``) are monotonic seconds; ``status`` is what the server is told."""
+    """One attempt. Times (``now``) are monotonic seconds; ``status`` is what the server is told."""
 
     def __init__(self, assignment: Assignment, token: str, lease: NodeLease, now: float) -> None:
         self.assignment = assignment

@@ -1,6 +1,6 @@
 """The cluster's directory of checkpoints (``serve --checkpoints``), which has a folder for each job.
 
-The first start makes it, once. Where it was used before and is missing its storage is not mounted: what is
+The first attempt makes it, once. Where it was used before and is missing its storage is not mounted: what is
 saved below the mount point would be out of sight as soon as it is mounted again."""
 
 import os

@@ -1,4 +1,4 @@
-"""Who holds the devices that a start waits for: locks can be passed on, so all processes are asked."""
+"""Who holds the devices that an attempt waits for: locks can be passed on, so all processes are asked."""
 
 import signal
 from collections.abc import Callable, Collection, Sequence
@@ -10,7 +10,8 @@ from fairlead.cluster.agent.survivors import mark_of
 
 
 class DeviceHolders:
-    """Of one spawner. ``fail`` is called with a start that holds a device without a claim to it, and why."""
+    """Of one spawner. ``fail`` is called with an attempt that holds a device without a claim to it, and
+    why."""
 
     def __init__(
         self, storage: SpawnerStorage, incarnation: str, fail: Callable[[SpawnedAttempt, str], None]

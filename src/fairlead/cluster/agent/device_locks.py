@@ -1,7 +1,7 @@
 """Locks of devices for the whole machine: two agents never use one device at once.
 
-One open file per device, which all starts of a spawner on that device share and their ranks inherit: the lock
-is free when the last of them has ended.
+One open file per device, which all attempts of a spawner on that device share and their ranks inherit: the
+lock is free when the last of them has ended.
 """
 
 import os

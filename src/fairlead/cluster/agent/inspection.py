@@ -1,4 +1,4 @@
-"""Finding out where the ranks of a start stand: they write it down themselves, or py-spy looks at them."""
+"""Finding out where the ranks of an attempt stand: they write it down themselves, or py-spy looks at them."""
 
 import asyncio
 import shutil
@@ -31,7 +31,7 @@ MAX_STACKS_BYTES = 1 << 20  # bytes of stacks that are read
 
 
 class Inspector:
-    """One look at a time for each start."""
+    """One look at a time for each attempt."""
 
     def __init__(self) -> None:
         self._answers: dict[tuple[int, int], asyncio.Future[Inspected]] = {}

@@ -20,7 +20,7 @@ from fairlead.cluster.protocol.messages import Assignment, LogChunk
 CHUNK = 1 << 18  # bytes told at once
 _ROUND = 8  # chunks of one file before it is another's turn
 _MAX_OUTPUT = 1 << 52  # bytes of output of a rank
-RETENTION_S = 600.0  # a file stays for so long after the server has booked its start
+RETENTION_S = 600.0  # a file stays for so long after the server has booked its attempt
 _ORPHAN_RETENTION_S = 86_400.0  # and so long if its agent has died
 TAIL = 1 << 17  # bytes in which the reason of an end is looked for
 
@@ -32,7 +32,7 @@ class _RankLog:
     rank: int
     path: Path
     limit: int
-    begin: int = 0  # offset of the file's first byte among all output of the start
+    begin: int = 0  # offset of the file's first byte among all output of the attempt
     acknowledged: int = 0  # offset that the server wants next
     refused: bool = False
     forgotten: float | None = None
@@ -86,7 +86,7 @@ class Logs:
                     shutil.rmtree(job, ignore_errors=True)
 
     def follow(self, assignment: Assignment) -> None:
-        """From now on the files of this start are told and cut."""
+        """From now on the files of this attempt are told and cut."""
         job, attempt = assignment.job, assignment.attempt
         for rank in assignment.ranks:
             path = log_path(self._state, job, attempt, rank.rank)
@@ -94,7 +94,7 @@ class Logs:
             self._logs[job, attempt, rank.rank] = log
 
     def forget(self, job: int, attempt: int, now: float) -> None:
-        """The server has booked the start: its files go some time after."""
+        """The server has booked the attempt: its files go some time after."""
         for log in self._logs.values():
             if (log.job, log.attempt) == (job, attempt) and log.forgotten is None:
                 log.forgotten = now

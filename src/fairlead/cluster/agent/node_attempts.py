@@ -9,7 +9,7 @@ from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.report_limits import SendableCheck
 from fairlead.cluster.protocol.messages import Assignment, AttemptStatus
 
-_MAX_START_WAIT_S = 300.0  # a start that cannot begin for so long says something about the node
+_MAX_START_WAIT_S = 300.0  # an attempt that cannot begin for so long says something about the node
 _OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may pass
 
 

@@ -12,7 +12,7 @@ from fairlead.cluster.agent.running_attempts import SpawnedAttempt
 def reap_orphans(
     living: Sequence[SpawnedAttempt], helpers: Iterable[int], tokens: Iterable[str]
 ) -> bool:
-    """Kill the children of this process that belong to no start. Orphans have become our children, so all
+    """Kill the children of this process that belong to no attempt. Orphans have become our children, so all
     strays hang below these. Returns whether there were any.
 
     living: attempts that have ranks; helpers: pids of the spawner's own processes; tokens: of further

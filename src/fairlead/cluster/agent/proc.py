@@ -70,7 +70,7 @@ def oom_kills() -> int:
 
 
 def token_tag(token: str) -> str:
-    """The beginning of a token, which processes of its start show."""
+    """The beginning of a token, which processes of its attempt show."""
     return token[:_TAG_DIGITS]
 
 
@@ -84,7 +84,7 @@ def tag_process(token: str) -> None:
 
 
 def tag_of(pid: int) -> str:
-    """``token_tag`` of the start that the process is of; "" = of none, or not ours."""
+    """``token_tag`` of the attempt that the process is of; "" = of none, or not ours."""
     return inherited_tag(pid) or token_tag(_token_of(pid))
 
 

@@ -173,7 +173,7 @@ class ProgressReader:
         self._warned: set[Key] = set()
 
     def poll(self, attempt: NodeAttempt, now: float) -> None:
-        """Take over what the start's file says, or ask its endpoint if it has one, without waiting."""
+        """Take over what the attempt's file says, or ask its endpoint if it has one, without waiting."""
         url = attempt.assignment.progress_url
         if not url:
             self._read(attempt, now)
@@ -195,7 +195,7 @@ class ProgressReader:
             self._warn(attempt, f"FAIRLEAD_PROGRESS_FILE: {problem}")
 
     def forget(self, key: Key) -> None:
-        """This start is over."""
+        """This attempt is over."""
         self._files.pop(key, None)
         self._first_polled.pop(key, None)
         self._warned.discard(key)
@@ -223,7 +223,7 @@ class ProgressReader:
             attempt.progressed(*reported, now)
 
     def _warn(self, attempt: NodeAttempt, problem: str) -> None:
-        """Once for each start, where its user and the node's operator look."""
+        """Once for each attempt, where its user and the node's operator look."""
         if attempt.key in self._warned:
             return
         self._warned.add(attempt.key)

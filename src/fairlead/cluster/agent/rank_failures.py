@@ -242,7 +242,7 @@ def sentence(failure: Failure, world_size: int) -> str:
 
 
 def first_to_fail(failures: Sequence[Failure]) -> Failure | None:
-    """The one to blame, of those of one start in the order in which they were heard of: not a rank that
+    """The one to blame, of those of one attempt in the order in which they were heard of: not a rank that
     died because another had, and of exceptions the earliest."""
     return min(
         failures,

@@ -69,13 +69,13 @@ class _UnknownRankError(Exception):
 
 
 class RankConnections:
-    """The ranks that may be told something: rank 0 of each start that has said Hello."""
+    """The ranks that may be told something: rank 0 of each attempt that has said Hello."""
 
     def __init__(self) -> None:
         self._peers: dict[Key, asyncio.StreamWriter] = {}
 
     def add(self, key: Key, writer: asyncio.StreamWriter) -> None:
-        """A rank was admitted; an older connection of its start is closed."""
+        """A rank was admitted; an older connection of its attempt is closed."""
         old = self._peers.get(key)
         self._peers[key] = writer
         if old is not None:
@@ -87,7 +87,7 @@ class RankConnections:
             del self._peers[key]
 
     def send(self, key: Key, message: FromAgent) -> bool:
-        """False: no rank of this start listens."""
+        """False: no rank of this attempt listens."""
         writer = self._peers.get(key)
         if writer is None or writer.is_closing():
             return False
@@ -95,7 +95,7 @@ class RankConnections:
         return True
 
     async def drain(self, key: Key, limit_s: float) -> None:
-        """Wait until all is read that the rank of this start, which has ended, has said. No longer than
+        """Wait until all is read that the rank of this attempt, which has ended, has said. No longer than
         ``limit_s``: a process that it has left behind may hold the connection."""
         deadline = time.monotonic() + limit_s
         while key in self._peers and time.monotonic() < deadline:

@@ -11,7 +11,7 @@ from fairlead.cluster.protocol.messages import AttemptStatus
 _REQUIRED = ("job", "attempt", "state")
 _DETAILS = ("reason", "failure", "stall", "stacks")
 REPORT_BYTES = 3 << 20  # of all attempts in a report; the server takes 4 MiB
-MIN_REPORT_BYTES = 1 << 16  # one start that has ended always fits: see MAX_TRACEBACK
+MIN_REPORT_BYTES = 1 << 16  # one attempt that has ended always fits: see MAX_TRACEBACK
 _UNENCODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _DECODER = msgspec.msgpack.Decoder(AttemptStatus)
 _ENCODER = msgspec.msgpack.Encoder()
@@ -64,7 +64,7 @@ class SendableCheck:
         return 0 if (status.job, status.attempt) in self._reported_ends else 1
 
     def _acceptable(self, status: AttemptStatus) -> AttemptStatus:
-        """The same without the fields that the server would refuse, with a warning, once for each start."""
+        """The same without the fields that the server would refuse, with a warning, once for each attempt."""
         if not self.details:
             status = msgspec.structs.replace(status, **_defaults(_DETAILS))
         why = _why_not(status)
@@ -83,7 +83,7 @@ class SendableCheck:
         return AttemptStatus(**good)
 
     def forget(self, key: tuple[int, int]) -> None:
-        """This start, (job, attempt), is told of no more."""
+        """This attempt, (job, attempt), is told of no more."""
         self._warned.discard(key)
         self._reported_ends.discard(key)
 

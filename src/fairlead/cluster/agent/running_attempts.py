@@ -28,7 +28,7 @@ from fairlead.cluster.agent.zygote import (
 
 _LARGEST_PID = 1 << 22  # that Linux gives
 EXPIRY_SLACK_S = 0.3  # behind the end of a lease: that is the agent's business first
-_ORPHAN_POLL_S = 0.005  # between looks for what a start has left behind
+_ORPHAN_POLL_S = 0.005  # between looks for what an attempt has left behind
 _FORK_S = 120.0  # for a rank to be forked, imports of the zygote included
 
 Key = tuple[int, int]  # (job, attempt)
@@ -336,7 +336,7 @@ class SpawnedAttempt:
 
 
 def owner_of(one: proc.Process, running: Sequence[SpawnedAttempt]) -> SpawnedAttempt | None:
-    """The start that a process belongs to: by its session, its tag, or those of its parents."""
+    """The attempt that a process belongs to: by its session, its tag, or those of its parents."""
     above: proc.Process | None = one
     while above is not None and above.pid not in (0, 1, os.getpid()):
         tag, session = proc.tag_of(above.pid), above.session

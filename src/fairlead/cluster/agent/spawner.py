@@ -59,7 +59,7 @@ _RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do no
 _SEARCH_S = 1.0  # before and between looks at who they are
 _MAX_NAMED = 3  # of them, in a reason
 _DISK_RETRY_S = 1.0  # between tries when the disk is full
-_WARDEN_MARGIN_S = WARDEN_SLACK_S - 0.1  # behind it the warden may have ended the start
+_WARDEN_MARGIN_S = WARDEN_SLACK_S - 0.1  # behind it the warden may have ended the attempt
 _KILL_TIMEOUT_S = 10.0  # a process that does not die of SIGKILL is inside the kernel
 
 
@@ -290,7 +290,7 @@ class Spawner:
 
     def _find_holders(self, attempt: SpawnedAttempt, why: str) -> None:
         """Its devices are not free. What ended just now takes a moment; then whoever holds them is looked for
-        among all processes: ended if it is a start's that has no claim to them, else told of."""
+        among all processes: ended if it is an attempt's that has no claim to them, else told of."""
         now = time.monotonic()
         if attempt.claim.search_s is None:
             attempt.claim.search_s = now + _SEARCH_S
@@ -307,7 +307,7 @@ class Spawner:
         return {self._warden.pid, *(zygote.pid for zygote in self._prepared.all())}
 
     def _fail_for_device(self, owner: SpawnedAttempt, why: str) -> None:
-        """A start holds a device that is not its own."""
+        """An attempt holds a device that is not its own."""
         self._fail(owner, owner.launch.ranks[0].rank, why, began=True)
 
     def _start_ranks(self, attempt: SpawnedAttempt, logs: list[int]) -> None:

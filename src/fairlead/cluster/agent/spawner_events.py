@@ -71,7 +71,7 @@ class SpawnerEvents:
         self._orphaned: set[Key] = set()  # attempts of a spawner that died
 
     async def handle(self, message: FromSpawner) -> None:
-        """What has become of a start."""
+        """What has become of an attempt."""
         if isinstance(message, Ready | Pong):
             if isinstance(message, Ready):
                 self._end_orphaned()
@@ -81,7 +81,7 @@ class SpawnerEvents:
             return
         if isinstance(message, Exited) and may_have_expired(attempt, message):
             await self._ranks.drain(attempt.key, _DRAIN_TIMEOUT_S)
-        self._ending.expire()  # first: a start that has no lease any more is not blamed for its end
+        self._ending.expire()  # first: an attempt that has no lease any more is not blamed for its end
         now = time.monotonic()
         match message:
             case Inspected():

@@ -43,7 +43,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class EndAttempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """End this start. One that still waits for devices is forgotten at once."""
+    """End this attempt. One that still waits for devices is forgotten at once."""
 
     job: int
     attempt: int
@@ -53,7 +53,7 @@ class EndAttempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Until(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The lease of this start is over then, unless a later time is told: it is ended whatever has become of
+    """The lease of this attempt is over then, unless a later time is told: it is ended whatever has become of
     the agent."""
 
     job: int
@@ -68,7 +68,7 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Inspect(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Have the ranks of a start write down where they stand, those that have said that they can."""
+    """Have the ranks of an attempt write down where they stand, those that have said that they can."""
 
     job: int
     attempt: int
@@ -100,7 +100,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The start is put off, and tried again."""
+    """The attempt is put off, and tried again."""
 
     job: int
     attempt: int
@@ -109,7 +109,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A rank cannot be started at all, or its start may not go on. ``Gone`` follows."""
+    """A rank cannot be started at all, or its attempt may not go on. ``Gone`` follows."""
 
     job: int
     attempt: int
@@ -130,7 +130,7 @@ class Exited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Nothing of this start is left, and its devices are free."""
+    """Nothing of this attempt is left, and its devices are free."""
 
     job: int
     attempt: int

@@ -16,7 +16,7 @@ from fairlead.cluster.agent.stacks import RankStack
 
 
 class StallInspections:
-    """One look at a time for each start. ``changed`` is called when there is news for the server."""
+    """One look at a time for each attempt. ``changed`` is called when there is news for the server."""
 
     def __init__(
         self,

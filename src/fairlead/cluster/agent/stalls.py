@@ -1,8 +1,8 @@
-"""When a start makes no progress any more. Pure: it is told the time, and tells.
+"""When an attempt makes no progress any more. Pure: it is told the time, and tells.
 
-By default nothing ends a start that may only be slow: it is reported when it is silent for much longer than
-it ever was, and ended when it is silent for ten times as long as that, at half an hour at least, while all
-its ranks stand where they stood at three inspections, and one of them waits for another
+By default nothing ends an attempt that may only be slow: it is reported when it is silent for much longer
+than it ever was, and ended when it is silent for ten times as long as that, at half an hour at least, while
+all its ranks stand where they stood at three inspections, and one of them waits for another
 (docs/decisions/0025).
 """
 
@@ -32,7 +32,7 @@ STEP_TIME_MEMORY = 0.9  # weight of what was, in the usual time of a step
 
 @dataclass(slots=True)
 class Progression:
-    """How the steps of a start come along. Times are monotonic seconds."""
+    """How the steps of an attempt come along. Times are monotonic seconds."""
 
     usual_s: float = 0.0  # of a step, 0 = not known
     longest_s: float = 0.0  # between two steps so far
@@ -72,7 +72,7 @@ class Progression:
 
 @dataclass(slots=True)
 class StallWatch:
-    """Of one start. ``began``: when its ranks were started."""
+    """Of one attempt. ``began``: when its ranks were started."""
 
     began: float
     progression: Progression = field(default_factory=Progression)
@@ -109,7 +109,7 @@ class StallWatch:
         return min(least, self.limit_s(assignment) or least)
 
     def _usual_silence_s(self, save_s: float) -> float:
-        """Between steps, or while it saves. save_s: what a save of earlier starts took, -1 = not known."""
+        """Between steps, or while it saves. save_s: what a save of earlier attempts took, -1 = not known."""
         known = self.progression
         least = max(LEAST_STEP_S, USUAL_STEPS * known.usual_s, LONGEST_GAPS * known.longest_s)
         if not known.saving:
@@ -176,8 +176,8 @@ class StallWatch:
 
 
 class AttemptStall:
-    """What is told of a start that makes no progress. Where its rank 0 is on another node, its ranks here are
-    looked at when the orders say so."""
+    """What is told of an attempt that makes no progress. Where its rank 0 is on another node, its ranks here
+    are looked at when the orders say so."""
 
     def __init__(self) -> None:
         self._watch: StallWatch | None = None  # of rank 0's node: do its steps come along?

@@ -1,6 +1,6 @@
-"""Records of starts on disk, and the end of what an earlier agent left behind.
+"""Records of attempts on disk, and the end of what an earlier agent left behind.
 
-A start is written down before its first process exists, so that whoever comes after finds the processes:
+An attempt is written down before its first process exists, so that whoever comes after finds the processes:
 by the tag that they inherit, by the token in their environment, by their session, or by pid and start time.
 A bare pid proves nothing. Tokens, and so tags, begin with a mark of the agent's run, so that processes are
 found by it where records are damaged or gone.
@@ -34,7 +34,7 @@ from fairlead.cluster.agent.untrusted_files import read_regular, write_anew
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 
 MARK_SIZE = 4  # bytes of a run's mark
-UNKNOWN_GRACE_S = 30.0  # of a start whose record is damaged or gone; the default of a job
+UNKNOWN_GRACE_S = 30.0  # of an attempt whose record is damaged or gone; the default of a job
 _MAX_RECORD = 1 << 24  # bytes of a record
 _TOKEN_SIZE = 16  # bytes of a token, the mark included
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ _KILL_TIMEOUT_S = 10.0  # SIGKILL takes effect at once, but for a process inside
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One start."""
+    """One attempt."""
 
     job: int
     attempt: int
@@ -56,7 +56,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mark_of(run: str) -> str:
-    """What the tokens of all starts of this run of an agent begin with. run: its incarnation."""
+    """What the tokens of all attempts of this run of an agent begin with. run: its incarnation."""
     return blake2b(run.encode(), digest_size=MARK_SIZE).hexdigest()
 
 
@@ -123,7 +123,7 @@ def _decoded(data: bytes) -> AttemptRecord:
 
 
 def end_survivors(folder: Path, records: Iterable[AttemptRecord], run: str = "") -> int:
-    """SIGTERM, grace, SIGKILL to all that is left of these starts; returns how many processes there were.
+    """SIGTERM, grace, SIGKILL to all that is left of these attempts; returns how many processes there were.
     Where one does not die, inside the kernel, the records stay.
     run: incarnation of an agent of which nothing shall be left, whether there is a record of it or not."""
     records = list(records)
@@ -158,7 +158,7 @@ def _confirmed(records: list[AttemptRecord], run: str) -> dict[Process, AttemptR
 
 
 def find_survivors(records: Iterable[AttemptRecord], run: str = "") -> dict[Process, AttemptRecord]:
-    """Processes of these starts, and of a run of an agent, with the record of their start. Those of the run
+    """Processes of these attempts, and of a run of an agent, with the record of their start. Those of the run
     that no record tells of get one with what is known of them."""
     records = list(records)
     if not records and not run:

@@ -2,9 +2,9 @@
 
 It does nothing but read what the spawner tells it, so that little can end it, and it needs no file: what the
 spawner says of its starts is all that it has to know. Where the spawner stands still, and its agent with it,
-so that nobody ends a start whose lease is over, it does so. When the spawner dies it takes that one's locks,
-as the next spawner would, and ends what is left. Where the next spawner was faster, it waits until that one
-has done so. What has no time left is killed in either case: the server counts on it.
+so that nobody ends an attempt whose lease is over, it does so. When the spawner dies it takes that one's
+locks, as the next spawner would, and ends what is left. Where the next spawner was faster, it waits until
+that one has done so. What has no time left is killed in either case: the server counts on it.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from fairlead.cluster.agent.termination import Terminations
 # Behind the end of a lease: first that is the agent's business, then the spawner's
 WARDEN_SLACK_S = 0.6
 _KILL_SLACK_S = 0.3  # behind the time at which the spawner was to kill
-_KILL_INTERVAL_S = 1.0  # a start may have grown meanwhile
+_KILL_INTERVAL_S = 1.0  # an attempt may have grown meanwhile
 _POLL_S = 0.05
 _REPOLL_DELAY_S = 0.2  # a process that was being started shows what it belongs to after that
 _RESTART_DELAY_S = 1.0  # between starts of one that does not stay
@@ -54,7 +54,7 @@ _IGNORED_SIGNALS = (
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A start, as it is now. Times are monotonic."""
+    """An attempt, as it is now. Times are monotonic."""
 
     record: AttemptRecord
     until_s: float | None = None  # the end of its lease
@@ -69,7 +69,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     @property
     def overdue_s(self) -> float | None:
-        """When the spawner stands still, if it has done nothing more about the start; None = never."""
+        """When the spawner stands still, if it has done nothing more about the attempt; None = never."""
         if self.kill_s is not None:
             return self.kill_s + _KILL_SLACK_S
         return None if self.until_s is None else self.until_s + WARDEN_SLACK_S
@@ -81,7 +81,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Nothing is left of a start."""
+    """Nothing is left of an attempt."""
 
     job: int
     attempt: int
@@ -116,7 +116,7 @@ class WardenLink:
         return self._next_s if self._process is None else None
 
     def keep(self, watched: Iterable[Watched]) -> None:
-        """Start it, unless it runs or has just been started, and tell it of all starts that there are."""
+        """Start it, unless it runs or has just been started, and tell it of all attempts that there are."""
         if self._process is not None and self._process.returncode is not None:
             self.reap()
         now = time.monotonic()
@@ -193,8 +193,8 @@ class Warden:
         self._folders = (state / "starts", record.attempt_records)
         self._run = record.incarnation
         self._watched: dict[tuple[int, int], Watched] = {}
-        self._killed_s: dict[tuple[int, int], float] = {}  # when, of starts that were late
-        self._terminations = Terminations()  # of starts whose leases are over
+        self._killed_s: dict[tuple[int, int], float] = {}  # when, of attempts that were late
+        self._terminations = Terminations()  # of attempts whose leases are over
 
     def run(self) -> None:
         """Blocks."""
@@ -211,7 +211,7 @@ class Warden:
         locks.release(locks_taken)
 
     def _ends(self, now: float) -> dict[str, float]:
-        """Token of each start -> when it is to be killed."""
+        """Token of each attempt -> when it is to be killed."""
         return {one.record.token: one.end_s(now) for one in self._watched.values()}
 
     def _take_locks(self) -> list[int] | None:
@@ -274,7 +274,7 @@ class Warden:
 
     # --- while the spawner lives -----------------------------------------------------------------
     def _timeout_s(self) -> float | None:
-        """Seconds until a start is overdue, if nothing more is said of it; None: none will be."""
+        """Seconds until an attempt is overdue, if nothing more is said of it; None: none will be."""
         due = [one for key in self._watched if (one := self._due_s(key)) is not None]
         if self._terminations.pending:
             due.append(time.monotonic() + _POLL_S)

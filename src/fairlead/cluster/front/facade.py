@@ -94,7 +94,7 @@ class Facade(Protocol):
     def log(
         self, caller: Caller, job: int, cursor: str = "", limit: int = 1 << 16
     ) -> tuple[str, str]:
-        """Return output from the cursor on ("" = from the beginning, "tail" = the end of the newest start;
+        """Return output from the cursor on ("" = from the beginning, "tail" = the end of the newest attempt;
         ranks of several are marked), and the cursor behind it. The newest ``log_bytes`` of a job are kept."""
 
     # --- cluster ---------------------------------------------------------------------------------

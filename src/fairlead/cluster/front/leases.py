@@ -283,7 +283,7 @@ class LeaseTable:
 
 
 def _without_progress(leased: AttemptStatus) -> tuple[object, ...]:
-    """What of a start the driver must hear of at once."""
+    """What of an attempt the driver must hear of at once."""
     return (
         leased.state,
         leased.loaded_step >= 0,

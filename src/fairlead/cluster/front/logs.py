@@ -29,7 +29,7 @@ class LoggedJob(NamedTuple):
 
     tenant: str
     log_bytes: int
-    attempt: int  # its newest start
+    attempt: int  # its newest attempt
 
 
 class LogService:
@@ -69,7 +69,7 @@ class LogService:
         return self._store.read(job, cursor, min(limit, 1 << 20))
 
     def _job(self, number: int, attempt: int) -> LoggedJob | None:
-        """The job, as new as this start of it."""
+        """The job, as new as this attempt of it."""
         with self._lock:
             known = self._known.get(number)
             if known is None or known.attempt < attempt:

@@ -88,7 +88,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int
     failures: int
     run_s: float  # time on devices, starts included
-    lost_steps: float  # done again after failures; known when the next start has loaded
+    lost_steps: float  # done again after failures; known when the next attempt has loaded
     overhead_s: float  # handover of devices, starting, loading, saving, stopping
     rates: dict[str, float]  # steps/s believed, by accelerator type
     measured_rate: float | None  # steps/s measured where it runs or ran last
@@ -118,7 +118,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
-    """One start of a job, from order to end. What was decided on and withdrawn before it was ordered of its
+    """One attempt of a job, from order to end. What was decided on and withdrawn before it was ordered of its
     nodes is none, and has no number here."""
 
     job: int
@@ -138,7 +138,7 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     stop_s: float  # from the order to stop to its end, without saving
     lost_steps: float
     trained_s: float | None = None  # when training began, as the server heard of it
-    traceback: str = ""  # of a start that failed; of one that hung, the stacks of its ranks
+    traceback: str = ""  # of an attempt that failed; of one that hung, the stacks of its ranks
     reached_step: float = (
         -1.0
     )  # done when it ended, as far as was known, kept or not; -1 = not known

@@ -109,7 +109,7 @@ DirectoryTrouble: TypeAlias = Literal["", "wrong_path", "out_of_order"]
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What went wrong in the rank of a start that failed first."""
+    """What went wrong in the rank of an attempt that failed first."""
 
     kind: Literal["not_started", "exit", "signal", "exception", "stalled"] = "exit"
     rank: CountOrNone = -1
@@ -146,16 +146,18 @@ class SpawnerDeath(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a node knows of one start of a job: its ranks there. Kept until the orders say ``forget``."""
+    """What a node knows of one attempt of a job: its ranks there. Kept until the orders say ``forget``."""
 
     job: Count
     attempt: Count
     state: Literal["starting", "running", "stopping", "ended"]
     order_id: OrderId = ""  # of its Assignment
     step: CountOrNone = -1  # steps done in all, -1 = not known yet (rank 0's node alone knows)
-    loaded_step: CountOrNone = -1  # where this start went on from, -1 = not known yet
-    lost_steps: CountOrNone = -1  # by all starts until this one was loaded, as the job counts them
-    from_job: CountOrNone = -1  # that had saved what this start loaded; -1 = none, or not known
+    loaded_step: CountOrNone = -1  # where this attempt went on from, -1 = not known yet
+    lost_steps: CountOrNone = (
+        -1
+    )  # by all attempts until this one was loaded, as the job counts them
+    from_job: CountOrNone = -1  # that had saved what this attempt loaded; -1 = none, or not known
     from_attempt: Count = 0  # of that job
     saved_step: CountOrNone = -1  # of the newest whole checkpoint
     batch: Count = 0  # samples per step, where the job has changed them
@@ -182,7 +184,7 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     step_age_s: SecondsOrNone = -1.0  # since ``step`` was heard of
     trained_s: SecondsOrNone = -1.0  # that the steps up to ``step`` have taken, saves excluded
     save_s: SecondsOrNone = -1.0  # the newest checkpoint
-    saving_s: SecondsOrNone = -1.0  # all checkpoints of this start; -1 = none has been begun
+    saving_s: SecondsOrNone = -1.0  # all checkpoints of this attempt; -1 = none has been begun
     # from the order to stop to the end of the last rank, without the time in which it saved
     stop_s: SecondsOrNone = -1.0
     ended_age_s: SecondsOrNone = -1.0  # since its last process here ended
@@ -231,7 +233,7 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One start of a job, as far as this node is concerned."""
+    """One attempt of a job, as far as this node is concerned."""
 
     job: int
     attempt: int
@@ -273,7 +275,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     progress_url: str = (
         ""  # where an unmanaged job answers how far it is; "" = it may write it to a file
     )
-    node_rank: int = 0  # of this node among those of the start
+    node_rank: int = 0  # of this node among those of the attempt
     nodes: int = 1
     colocated: tuple[tuple[int, int], ...] = ()  # (job, attempt) that it shares its devices with
 
@@ -292,7 +294,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     desired: tuple[Assignment, ...]
     forget: tuple[
         tuple[int, int], ...
-    ] = ()  # (job, attempt) of ended starts that the server has booked
+    ] = ()  # (job, attempt) of ended attempts that the server has booked
     leases: dict[int, float] = {}
     heartbeat_s: float = 0.0
     gap_s: float = 0.0
@@ -316,14 +318,14 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of the output (stdout and stderr together) of one rank of one start."""
+    """A piece of the output (stdout and stderr together) of one rank of one attempt."""
 
     node: Name
     incarnation: Name
     job: Count
     attempt: Count
     rank: Count
-    offset: Count  # of the first byte, from the beginning of all output of this start
+    offset: Count  # of the first byte, from the beginning of all output of this attempt
     data: Annotated[bytes, Meta(max_length=LARGEST_LOG)]
 
 

@@ -8,7 +8,9 @@ import msgspec
 from fairlead.cluster.protocol.messages import AttemptStatus, NodeReport, Register
 
 MAX_RATE = 1e6  # steps/s: no training step takes less than a microsecond
-CLOCK_SLACK_S = 3600.0  # beyond the time since a start was ordered: clocks, servers that were away
+CLOCK_SLACK_S = (
+    3600.0  # beyond the time since an attempt was ordered: clocks, servers that were away
+)
 _TEXTS = ("address", "reason", "obstacle", "stall")
 _TIMES = (
     "wait_s",
@@ -38,7 +40,7 @@ def sanitise(message: _Message) -> _Message:
 
 
 def within(status: AttemptStatus, since_s: float) -> AttemptStatus:
-    """The same with no time longer than is possible of a start that was ordered so many seconds ago."""
+    """The same with no time longer than is possible of an attempt that was ordered so many seconds ago."""
     most = max(since_s, 0.0) + CLOCK_SLACK_S
     implausible = {name: most for name in _TIMES if getattr(status, name) > most}
     return msgspec.structs.replace(status, **implausible) if implausible else status

@@ -75,7 +75,7 @@ class Admission:
         return False
 
     def _wants_devices(self, row: JobRow) -> bool:
-        """Is it without devices, and for the next round to place? That its start has ended in the round in
+        """Is it without devices, and for the next round to place? That its attempt has ended in the round in
         force is in its row only when that is reported."""
         current = self._state.round
         over = None if current is None else current.ended.get(row.id)
@@ -97,7 +97,7 @@ class Admission:
         for group in current.job_groups.tolist():
             alive = [job for job in group if job >= 0 and job not in current.ended]
             if alive:  # the members of a pair hold the same devices
-                record = current.starts[alive[0]].record
+                record = current.attempts[alive[0]].record
                 free[record.accelerator] = free.get(record.accelerator, 0) - len(record.devices)
         return free
 

@@ -149,7 +149,7 @@ class AttemptEnds:
     def _ended_in_round(self, attempt: Attempt, now: float, keeps: float, failure: str) -> bool:
         """Note the end for the report of the round in force; False: the attempt is not part of it."""
         current, row = self._state.round, attempt.row
-        if current is None or current.starts.get(row.id) is not attempt:
+        if current is None or current.attempts.get(row.id) is not attempt:
             return False
         unpaired = failure and not current.is_packed(row.id)
         lost = attempt.lost or attempt.interrupted or unpaired or failed_for_storage(attempt)
@@ -190,7 +190,7 @@ class AttemptEnds:
         current = self._state.round
         self._orders.close_row(following, now, keeps, (end, end))
         registry.drop(following)
-        if current is not None and current.starts.get(row.id) is following:
+        if current is not None and current.attempts.get(row.id) is following:
             current.ended[row.id] = outcome
 
     def _measure_fairness(self, row: JobRow, now: float) -> None:

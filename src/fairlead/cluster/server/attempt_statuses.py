@@ -5,11 +5,11 @@ from msgspec.structs import replace
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.protocol.plausible import MAX_RATE
 
-MIN_TRAINED_S = 1.0  # of training, for a start to have a rate of its own
+MIN_TRAINED_S = 1.0  # of training, for an attempt to have a rate of its own
 
 
 def merge_known(status: AttemptStatus, before: AttemptStatus) -> AttemptStatus:
-    """What a node says of a start, with what its agent no longer knows: one that was started anew has not
+    """What a node says of an attempt, with what its agent no longer knows: one that was started anew has not
     seen what the one before it told."""
     if status.loaded_step >= 0 or before.loaded_step < 0:
         return status
@@ -30,8 +30,8 @@ def merge_known(status: AttemptStatus, before: AttemptStatus) -> AttemptStatus:
 
 
 def measured_rate(status: AttemptStatus, since: tuple[float, float] | None = None) -> float | None:
-    """steps/s of a start so far while it trained, as rank 0's node tells; None = not known. What it has done
-    since it told of its steps last is not counted, neither is the time, nor that of saving and stopping.
+    """steps/s of an attempt so far while it trained, as rank 0's node tells; None = not known. What it has
+    done since it told of its steps last is not counted, neither is the time, nor that of saving and stopping.
     since: step and seconds trained from which on it counts."""
     step, before_s = since or (float(status.loaded_step), 0.0)
     trained_s = steps_took_s(status) - before_s

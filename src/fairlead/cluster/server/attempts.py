@@ -29,7 +29,7 @@ MAX_EXTRAPOLATION_S = 4.0  # nothing is expected of a job beyond so much time wi
 
 @dataclass(slots=True)
 class Attempt:
-    """One start of a job that has not ended."""
+    """One attempt of a job that has not ended."""
 
     row: JobRow
     record: AttemptRow
@@ -60,7 +60,7 @@ class Attempt:
     first_node: str = field(init=False)  # where rank 0 is
 
     def __post_init__(self) -> None:
-        """Both are asked for at every report; the nodes of a start never change."""
+        """Both are asked for at every report; the nodes of an attempt never change."""
         self.key = self.record.job, self.record.attempt
         self.first_node = next(
             n for n, ranks in self.nodes.items() if any(r.rank == 0 for r in ranks)
@@ -78,7 +78,7 @@ class Attempt:
 
     @property
     def obstacles(self) -> dict[str, str]:
-        """Node -> what of it keeps the start from beginning there, as it said last."""
+        """Node -> what of it keeps the attempt from beginning there, as it said last."""
         if self.stopping:
             return {}
         return {
@@ -153,7 +153,7 @@ class Attempt:
         return bool(self.colocated)
 
     def shares(self, partners: tuple[AttemptKey, ...]) -> None:
-        """A round begins in which it shares its devices with these starts; () = it has them for itself."""
+        """A round begins in which it shares its devices with these attempts; () = it has them for itself."""
         leader = self.leader
         if self.is_colocated and not partners and leader is not None and leader.loaded_step >= 0:
             self.solo_since = float(leader.step), steps_took_s(leader)
@@ -179,7 +179,7 @@ class Attempt:
         return trained_s is None or now - trained_s < trained_s - ordered_s
 
     def resumable_steps(self) -> float:
-        """Steps that the next start can go on from, as far as is known."""
+        """Steps that the next attempt can go on from, as far as is known."""
         if self.row.spec.unmanaged and not self.row.tells_saved:
             return 0.0 if self.row.starts_over else self.progress()
         known = [h.saved_step for h in self.statuses.values()] + [self.row.saved_step]
@@ -443,7 +443,7 @@ class JobRegistry:
 
     jobs: dict[int, JobRow] = field(
         default_factory=dict
-    )  # open, or with a start that has not ended
+    )  # open, or with an attempt that has not ended
     live: dict[int, list[Attempt]] = field(default_factory=dict)  # job -> its starts, oldest first
     on_node: dict[str, dict[AttemptKey, Attempt]] = field(default_factory=dict)
     dirty_jobs: set[int] = field(default_factory=set)
@@ -458,7 +458,7 @@ class JobRegistry:
         return self.tenants.setdefault(tenant, TenantTotals())
 
     def add(self, attempt: Attempt) -> None:
-        """A start begins."""
+        """An attempt begins."""
         self.live.setdefault(attempt.row.id, []).append(attempt)
         for node in attempt.nodes:
             self.on_node.setdefault(node, {})[attempt.key] = attempt
@@ -466,7 +466,7 @@ class JobRegistry:
         self.dirty_jobs.add(attempt.row.id)
 
     def drop(self, attempt: Attempt) -> None:
-        """A start has ended and is booked."""
+        """An attempt has ended and is booked."""
         attempts = self.live[attempt.row.id]
         attempts.remove(attempt)
         if not attempts:
@@ -484,7 +484,7 @@ class JobRegistry:
         self.dirty_jobs.add(job)
 
     def forget_closed(self) -> None:
-        """After a commit: let go of jobs that have ended and have no start left."""
+        """After a commit: let go of jobs that have ended and have no attempt left."""
         for job in list(self.dirty_jobs):
             row = self.jobs.get(job)
             if row is not None and row.state in ENDED_STATES and job not in self.live:
@@ -494,6 +494,6 @@ class JobRegistry:
         self.dirty_attempts.clear()
 
     def newest(self, job: int) -> Attempt | None:
-        """The newest start of a job that has not ended."""
+        """The newest attempt of a job that has not ended."""
         attempts = self.live.get(job)
         return attempts[-1] if attempts else None

@@ -31,7 +31,7 @@ class DeathDecision:
     """What is to be done about a job after a death."""
 
     node: str = ""  # of that death
-    blame: str = ""  # why its start has failed, "" = it has not
+    blame: str = ""  # why its attempt has failed, "" = it has not
     hopeless: bool = False  # it is to be given up: it takes node after node
     suspicion: str = ""  # then: why it waits
     wait_s: float = 0.0  # that it is to wait, so that it does not run beside other suspects

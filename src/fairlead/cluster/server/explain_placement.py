@@ -93,14 +93,14 @@ def _standstill(source: ExplanationSource, attempt: Attempt) -> str:
 
 
 def stands_still(state: ClusterState, job: int) -> bool:
-    """Does the start of a job hang, as far as can be told? Nothing can be said of its end then."""
+    """Does the attempt of a job hang, as far as can be told? Nothing can be said of its end then."""
     attempt = state.registry.newest(job)
     return attempt is not None and activity_of(state, attempt) == "stuck"
 
 
 def waits_for_node(state: ClusterState, job: int) -> bool:
-    """May a start of a job still run on a node that is silent? Until that is known nothing can be said of its
-    end."""
+    """May an attempt of a job still run on a node that is silent? Until that is known nothing can be said of
+    its end."""
     attempts = list(state.registry.live.get(job, ()))
     return any(attempt.lost or silence(state, attempt) for attempt in attempts)
 
@@ -123,7 +123,7 @@ def changed_s(source: ExplanationSource, job: JobView, attempts: Sequence[Attemp
 
 
 def _start_up(reader: Reader, attempt: Attempt) -> str:
-    """How far a start has come that does not train yet."""
+    """How far an attempt has come that does not train yet."""
     source = reader.source
     begun_s = duration(max(source.state.now_s() - attempt.record.since_s, 0.0))
     status = source.state.fleet.status(attempt.first_node, attempt.key)
@@ -142,7 +142,7 @@ def _start_up(reader: Reader, attempt: Attempt) -> str:
 
 
 def _sharers(source: ExplanationSource, attempt: Attempt) -> dict[Activity, list[int]]:
-    """Other jobs that hold devices of a start, by what they do."""
+    """Other jobs that hold devices of an attempt, by what they do."""
     found: dict[Activity, list[int]] = {}
     for node, devices in attempt.placement().items():
         for other in list(source.state.registry.on_node.get(node, {}).values()):

@@ -78,8 +78,8 @@ def _by_device(source: ExplanationSource, node: str) -> dict[int, list[Attempt]]
 
 
 def _hold(source: ExplanationSource, found: DeviceUse, attempts: list[Attempt], job: int) -> None:
-    """Count a device that these starts have or wait for. It is held by those that have it, while there are
-    any: a start that it is passed on to has yet to get it."""
+    """Count a device that these attempts have or wait for. It is held by those that have it, while there are
+    any: an attempt that it is passed on to has yet to get it."""
     have = [
         attempt
         for attempt in attempts
@@ -169,7 +169,7 @@ def _early_round_end(reader: Reader, job: JobView, found: DeviceUse) -> str:
 
 
 def _may_delay_round(source: ExplanationSource, job: int, activity: Activity) -> bool:
-    """May a round wait for its start? The policy would take its devices, and it has not begun to train,
+    """May a round wait for its attempt? The policy would take its devices, and it has not begun to train,
     whether it still starts or hangs in doing so."""
     if source.costs.is_applied():
         return False

@@ -81,7 +81,7 @@ class Reader:
 
 
 def activity_of(state: ClusterState, attempt: Attempt) -> Activity:
-    """A start that has not ended, by what its node said last."""
+    """An attempt that has not ended, by what its node said last."""
     if attempt.stopping:
         return "stopping"
     status = state.fleet.status(attempt.first_node, attempt.key)

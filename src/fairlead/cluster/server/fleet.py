@@ -257,7 +257,7 @@ class Fleet:
                 self._changed[name] = None
 
     def forget(self, name: str, key: AttemptKey) -> None:
-        """The end of this start is booked."""
+        """The end of this attempt is booked."""
         with self.lock:
             node = self.nodes.get(name)
             if node is not None and key in node.observed.holds:
@@ -334,7 +334,7 @@ class Fleet:
             return self.nodes[name].desired.published
 
     def status(self, name: str, key: AttemptKey) -> AttemptStatus | None:
-        """What the node said last of a start of a job."""
+        """What the node said last of an attempt of a job."""
         return self.holds(name).get(key)
 
     def report_age_s(self, name: str) -> float:
@@ -354,7 +354,7 @@ class Fleet:
         return [key for key, status in self.holds(name).items() if status.state == "ended"]
 
     def will_never_begin(self, name: str, key: AttemptKey) -> bool:
-        """Does the node follow the newest orders and not hold the start? Then it never will: what it wants
+        """Does the node follow the newest orders and not hold the attempt? Then it never will: what it wants
         to begin it holds at once, and what it has begun before it does not begin again."""
         with self.lock:
             node = self.nodes.get(name)
@@ -372,8 +372,9 @@ class Fleet:
             self._changed[name] = None
 
     def cannot_begin(self, name: str, key: AttemptKey) -> bool:
-        """Is a start that was taken back known not to run, and never to? Nothing is started without a lease,
-        and the front grants one only for what the orders have that it knows. It is asked until it says so."""
+        """Is an attempt that was taken back known not to run, and never to? Nothing is started without a
+        lease, and the front grants one only for what the orders have that it knows. It is asked until it says
+        so."""
         with self.lock:
             node = self.nodes[name]
             wanted = {

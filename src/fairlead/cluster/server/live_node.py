@@ -23,7 +23,7 @@ _REPORT = msgspec.msgpack.Decoder(NodeReport)
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """A start of an earlier incarnation of a node that may still run there."""
+    """An attempt of an earlier incarnation of a node that may still run there."""
 
     incarnation: str
     until: float  # monotonic; nothing of it lives after that
@@ -170,7 +170,7 @@ class DesiredState:
         return True
 
     def forget_end(self, key: AttemptKey) -> None:
-        """The node shall no longer tell of this start, which has ended."""
+        """The node shall no longer tell of this attempt, which has ended."""
         self.forget.add(key)
         self.forgets = True
 

@@ -27,7 +27,7 @@ class LiveRound:
     started_s: float
     length_s: float
     job_groups: Ints  # (groups, width) job ids, -1 = none
-    starts: dict[int, Attempt]  # job -> its attempt in this round
+    attempts: dict[int, Attempt]  # job -> its attempt in this round
     ended: dict[int, EndedAttempt] = field(default_factory=dict)  # of those that are over
 
     @staticmethod
@@ -38,7 +38,7 @@ class LiveRound:
             started_s=command.time_s,
             length_s=command.length_s,
             job_groups=command.job_groups,
-            starts=attempts,
+            attempts=attempts,
         )
 
     @property
@@ -49,7 +49,7 @@ class LiveRound:
     @property
     def nodes(self) -> set[str]:
         """Names of the nodes that its attempts are on."""
-        return {node for attempt in self.starts.values() for node in attempt.nodes}
+        return {node for attempt in self.attempts.values() for node in attempt.nodes}
 
     def is_packed(self, job: int) -> bool:
         """Whether a job shares its devices with another in this round."""

@@ -24,7 +24,7 @@ def origin_of(attempt: Attempt, status: AttemptStatus) -> str:
 
 
 def acceptance(row: JobRow) -> str:
-    """Who has accepted the loss of checkpoints before a start has begun with that; "" = nobody."""
+    """Who has accepted the loss of checkpoints before an attempt has begun with that; "" = nobody."""
     return (
         f"the loss of its checkpoints is accepted by {row.loss_accepted}"
         if row.loss_accepted

@@ -151,7 +151,7 @@ def _load_attempts(state: ClusterState, parts: Collaborators) -> None:
 
 
 def _load_grants(state: ClusterState) -> None:
-    """Any start that had been ordered may have got a lease of the server before; what an agent had left to
+    """Any attempt that had been ordered may have got a lease of the server before; what an agent had left to
     the one after it may still run for as long."""
     fleet = state.fleet
     ends = fleet.monotonic() + fleet.lease_s * (1 + fleet.rate_bound) + fleet.silence_s
@@ -202,7 +202,7 @@ def _load_round(state: ClusterState, parts: Collaborators) -> None:
 
 
 def _last_attempt(state: ClusterState, parts: Collaborators, job: int) -> Attempt:
-    """The newest start of a job of the round, which may have ended."""
+    """The newest attempt of a job of the round, which may have ended."""
     attempt = state.registry.newest(job)
     if attempt is not None:
         return attempt

@@ -67,7 +67,7 @@ class RestartCostsOfJobs:
         usual_s = setup.restart_costs.default_s
         cost_by_job = {
             job: self._cost_s(attempt, now)
-            for job, attempt in current.starts.items()
+            for job, attempt in current.attempts.items()
             if job not in current.ended and JobId(job) in core.data.ledger
         }
         jobs = core.data.ledger.jobs

@@ -104,7 +104,7 @@ class Retries:
     # --- what happened ---------------------------------------------------------------------------
 
     def runs(self, attempt: Attempt) -> None:
-        """The ranks of a start run, so there is a directory for its checkpoints."""
+        """The ranks of an attempt run, so there is a directory for its checkpoints."""
         note_used(self._state, attempt.row)
         self._let_go_on(self.storage.begun(attempt))
 
@@ -122,7 +122,7 @@ class Retries:
                     self._resume(row)
 
     def trains(self, attempt: Attempt) -> None:
-        """A start has got as far as its first step."""
+        """An attempt has got as far as its first step."""
         record = attempt.record
         if record.trained_s is not None:
             # Without the wait for its devices, which those before it may have held for as long as they hung.
@@ -137,11 +137,11 @@ class Retries:
     def _trains(self, attempt: Attempt, since_s: float) -> None:
         for good in self._good_starts(attempt, since_s):
             self.nodes.went_well(good)
-        if self.nodes.failures:  # mostly there are none, and thousands of starts in a round
+        if self.nodes.failures:  # mostly there are none, and thousands of attempts in a round
             self.judge_nodes()
 
     def _good_starts(self, attempt: Attempt, since_s: float | None = None) -> list[GoodStart]:
-        """One for each node of a start that trains, or ran, since then."""
+        """One for each node of an attempt that trains, or ran, since then."""
         since_s = attempt.record.trained_s if since_s is None else since_s
         if since_s is None:
             return []
@@ -174,7 +174,7 @@ class Retries:
         return attempt.record.began_s if trained_s is None else trained_s
 
     def _ended_well(self, attempt: Attempt) -> bool:
-        """Of a start that has ended, and did not fail."""
+        """Of an attempt that has ended, and did not fail."""
         if attempt.lost or attempt.interrupted or not attempt.statuses or attempt.unsaved:
             return False
         return self._has_started_well(attempt) or attempt.record.end is AttemptEnd.COMPLETED
@@ -186,8 +186,8 @@ class Retries:
         return attempt.record.trained_s is not None
 
     def _worked_s(self, attempt: Attempt) -> float:
-        """Seconds for which a start has trained, or run, if nobody knows when it trains. What waits for its
-        devices does neither."""
+        """Seconds for which an attempt has trained, or run, if nobody knows when it trains. What waits for
+        its devices does neither."""
         if not attempt.row.spec.unmanaged:
             began_s = attempt.record.trained_s
             return 0.0 if began_s is None else self._state.now_s() - began_s
@@ -195,7 +195,7 @@ class Retries:
         return 0.0 if status is None else status.ran_s
 
     def _progressed(self, attempt: Attempt) -> bool:
-        """Of a start that has ended: whether it trained for a round, or its job keeps more than when it
+        """Of an attempt that has ended: whether it trained for a round, or its job keeps more than when it
         failed last. Which start saved that, and how that one ended, does not matter: of one that was lost it
         may be known only since the next one was loaded."""
         row, record = attempt.row, attempt.record
@@ -208,9 +208,9 @@ class Retries:
         return self._trained_s(attempt) >= self._state.options.profile.round_s
 
     def _trained_s(self, attempt: Attempt) -> float:
-        """Seconds for which a start that has ended trained, as far as is known, with the time until its first
-        step; 0 = it did not, or nobody knows. The time for which its node was silent is none of it, nor that
-        for which it stood still."""
+        """Seconds for which an attempt that has ended trained, as far as is known, with the time until its
+        first step; 0 = it did not, or nobody knows. The time for which its node was silent is none of it, nor
+        that for which it stood still."""
         if attempt.row.spec.unmanaged:  # whether it trained or only ran nobody knows, if it failed
             return 0.0 if attempt.failure() else self._worked_s(attempt)
         if attempt.record.trained_s is None:
@@ -223,7 +223,7 @@ class Retries:
         return self._state.now_s() - attempt.record.began_s - silent_s - still_s
 
     def ended(self, attempt: Attempt, reason: str) -> None:
-        """A start is over and booked. reason: why it failed, "" = it did not."""
+        """An attempt is over and booked. reason: why it failed, "" = it did not."""
         self._unsettled.pop(attempt.key, None)
         row = attempt.row
         for job in () if attempt.death is None else attempt.death.cleared:
@@ -259,7 +259,7 @@ class Retries:
             self._judge_job(row)
 
     def began(self, attempt: Attempt) -> None:
-        """A start was ordered. Of an unmanaged one nobody will say that it trains."""
+        """An attempt was ordered. Of an unmanaged one nobody will say that it trains."""
         row = attempt.row
         if row.spec.unmanaged:
             self._unsettled[attempt.key] = attempt

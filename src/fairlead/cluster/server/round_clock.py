@@ -141,7 +141,7 @@ class RoundClock:
         missing -= state.lost_nodes
         if missing and now < self._returned_s:
             return True
-        running = (attempt for job, attempt in current.starts.items() if job not in current.ended)
+        running = (attempt for job, attempt in current.attempts.items() if job not in current.ended)
         return any(not missing.isdisjoint(attempt.nodes) for attempt in running)
 
     def _is_over(self, current: LiveRound, now: float) -> bool:
@@ -150,8 +150,8 @@ class RoundClock:
 
         Neither do young starts, unless the policy in force would take their devices. Then they hold up the
         end: where starts take longer than rounds, jobs that take turns would never train otherwise. Who
-        waits beside free devices waits for no start that is older than a round."""
-        if len(current.ended) == len(current.starts):
+        waits beside free devices waits for no attempt that is older than a round."""
+        if len(current.ended) == len(current.attempts):
             return True
         capacity = self._finds_capacity(current, now)
         if not capacity and now < current.end_s:
@@ -164,7 +164,7 @@ class RoundClock:
         round, after which none is."""
         return now < current.started_s + limit_s and any(
             job not in current.ended and attempt.is_young(now, limit_s)
-            for job, attempt in current.starts.items()
+            for job, attempt in current.attempts.items()
         )
 
     def _finds_capacity(self, current: LiveRound, now: float) -> bool:

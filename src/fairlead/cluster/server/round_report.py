@@ -36,13 +36,13 @@ class RoundReporter:
                 if job in current.ended:
                     outcome[u, k] = int(current.ended[job].outcome)
                 end = current.ended.get(job)
-                steps[u, k] = self._steps.count(current.starts[job], end, counted)
+                steps[u, k] = self._steps.count(current.attempts[job], end, counted)
         return RoundEnded(now, current.number, steps, finish_s, outcome, restart_s)
 
     def _charge(self, members: list[int], lasted_s: float, current: LiveRound) -> None:
         """Device time goes to the account of its tenant; a packed pair shares it."""
         for job in members:
-            row = current.starts[job].row
+            row = current.attempts[job].row
             device_s = max(lasted_s, 0.0) * row.spec.scale_factor / len(members)
             row.device_s += device_s
             self._state.registry.totals_of(row.tenant).device_s += device_s
@@ -50,7 +50,7 @@ class RoundReporter:
 
 def _starting_s(current: LiveRound, job: int, over_s: float) -> float:
     """Seconds of the round until training began. over_s: when the job group had its devices no longer."""
-    trained_s = current.starts[job].record.trained_s
+    trained_s = current.attempts[job].record.trained_s
     if trained_s is not None and trained_s <= current.started_s:
         return 0.0
     until = trained_s if trained_s is not None else over_s

@@ -26,7 +26,7 @@ class RoundUsage:
                 return {}
             ended = list(current.ended)
             for job in ended[self._ended :]:
-                self._add(current.starts[job], current.started_s, -1)
+                self._add(current.attempts[job], current.started_s, -1)
             self._ended = len(ended)
             lasted_s = now - current.started_s
             return {
@@ -41,7 +41,7 @@ class RoundUsage:
         self._late_s: defaultdict[str, float] = defaultdict(
             float
         )  # device-seconds before they began
-        for attempt in () if current is None else list(current.starts.values()):
+        for attempt in () if current is None else list(current.attempts.values()):
             self._add(attempt, current.started_s, 1)  # type: ignore[union-attr]
 
     def _add(self, attempt: Attempt, started_s: float, sign: int) -> None:

@@ -1,4 +1,5 @@
-"""That a job could not save is known until it has saved: a start that has not tried yet knows of nothing."""
+"""That a job could not save is known until it has saved: an attempt that has not tried yet knows of
+nothing."""
 
 from fairlead.cluster.protocol.messages import WOULD_LOSE, AttemptStatus
 from fairlead.cluster.server.attempts import Attempt

@@ -25,14 +25,14 @@ def is_clusters(path: str, row: JobRow) -> bool:
 
 
 def directory_trouble(failure: Failure | None, spec: JobSpec) -> DirectoryTrouble:
-    """What was the matter with the checkpoint directory of a start that failed; "" = nothing."""
+    """What was the matter with the checkpoint directory of an attempt that failed; "" = nothing."""
     if failure is None or not failure.directory:
         return ""
     return failure.directory if spec.checkpoint_dir else "out_of_order"
 
 
 def failed_for_storage(attempt: Attempt) -> bool:
-    """Whether a start has failed for the storage of its checkpoints."""
+    """Whether an attempt has failed for the storage of its checkpoints."""
     if not attempt.failure():
         return False
     return directory_trouble(attempt.root_failure()[1], attempt.row.spec) == "out_of_order"
@@ -72,7 +72,7 @@ class StorageWaits:
                 self.add(row)
 
     def add(self, row: JobRow) -> None:
-        """The last start of a job has failed for storage."""
+        """The last attempt of a job has failed for storage."""
         for job in [job for job, other in self._waiting.items() if not other.row.open]:
             del self._waiting[job]
         if not row.spec.checkpoint_dir:
@@ -89,9 +89,9 @@ class StorageWaits:
         self._waiting.pop(job, None)
 
     def begun(self, attempt: Attempt) -> list[JobRow]:
-        """A start has seen its directory, so the storage is well again: the jobs that waited for it, and wait
-        no more. For room, and for folders that are away, it is only if its job had waited for that as well,
-        or its folder had to be made."""
+        """An attempt has seen its directory, so the storage is well again: the jobs that waited for it, and
+        wait no more. For room, and for folders that are away, it is only if its job had waited for that as
+        well, or its folder had to be made."""
         row = attempt.row
         was_made = row.id in self._waiting or attempt.record.attempt == 1
         seen = was_made or not row.spec.unmanaged

@@ -217,7 +217,7 @@ class ViewBuilder:
         return attempt_views(rows, self._as_now)
 
     def _as_now(self, row: AttemptRow) -> AttemptRow:
-        """The record of a start, with what its node said last if it goes on."""
+        """The record of an attempt, with what its node said last if it goes on."""
         attempts = list(self._state.registry.live.get(row.job, ()))
         attempt = next((one for one in attempts if one.record.attempt == row.attempt), None)
         if attempt is None or row.ended_s is not None:

@@ -62,7 +62,7 @@ STORAGE_ERROR_WORDS = (
 
 
 class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One start that failed."""
+    """One attempt that failed."""
 
     job: int
     attempt: int
@@ -75,7 +75,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     step: int = -1  # at which it failed, -1 = not known
     ran_s: float = 0.0  # from the order to the end
     progressed: bool = False  # had the job got further since it failed before?
-    kept_step: float = -1.0  # steps that the next start could go on from, -1 = not known
+    kept_step: float = -1.0  # steps that the next attempt could go on from, -1 = not known
     program: Program = ()  # see ``program_of``
     blames_node: bool = False  # the node is to blame: it does not count against the job
     forgeable: bool = True  # could its owner have brought it about on purpose?
@@ -172,7 +172,7 @@ class FailureDecision:
 
 
 def program_of(user: str, command: Sequence[str], *where: str) -> Program:
-    """What a start runs: the interpreter and the script, whatever the arguments. where: its working
+    """What an attempt runs: the interpreter and the script, whatever the arguments. where: its working
     directory and its environment, if it states any: another one is another program."""
     return (user, *command[:2], *filter(None, where))
 
@@ -208,7 +208,7 @@ def judge_job(
     nodes: int,
     runs_elsewhere: bool,
 ) -> FailureDecision:
-    """The newest record is of the start that has just failed; oldest first.
+    """The newest record is of the attempt that has just failed; oldest first.
 
     nodes: how many nodes the job could be tried on; runs_elsewhere: does its command run on other nodes?
     """

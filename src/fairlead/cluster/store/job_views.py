@@ -37,7 +37,7 @@ def job_view(
     no_end: NoEnd = "",
     least_s: float = 0.0,
 ) -> JobView:
-    """A job. attempt: its start that has its devices; under_way_s: run time that is not booked yet; rates:
+    """A job. attempt: its attempt that has its devices; under_way_s: run time that is not booked yet; rates:
     believed, by accelerator type; status: what the first node of the attempt said last that has its devices;
     least_s: that its steps take at its best rate, 0 = not known."""
     run_s = row.run_s + under_way_s
@@ -99,18 +99,19 @@ def under_way_s(attempts: Iterable[AttemptRow], now_s: float) -> float:
 
 
 def cannot_start(obstacles: Mapping[str, str]) -> str:
-    """What keeps a start from beginning, by node, as a reason; "" where nothing does."""
+    """What keeps an attempt from beginning, by node, as a reason; "" where nothing does."""
     return "; ".join(f"node {node} cannot start it: {why}" for node, why in obstacles.items())
 
 
 def overhead_s(start: AttemptStatus | AttemptRow) -> float:
-    """Seconds for which a start had devices, or waited for them, and did not train."""
+    """Seconds for which an attempt had devices, or waited for them, and did not train."""
     parts = (start.wait_s, start.start_s, start.load_s, saves_s(start), start.stop_s)
     return sum(max(part, 0.0) for part in parts)
 
 
 def saves_s(start: AttemptStatus | AttemptRow) -> float:
-    """Seconds of all saves of a start, the last one included; -1 = there was none, or that is not known."""
+    """Seconds of all saves of an attempt, the last one included; -1 = there was none, or that is not
+    known."""
     if isinstance(start, AttemptStatus) and start.saving_s >= 0:
         return start.saving_s
     return start.save_s
@@ -119,8 +120,8 @@ def saves_s(start: AttemptStatus | AttemptRow) -> float:
 def reported_so_far(
     row: AttemptRow, status: AttemptStatus, to_step: float, *, unmanaged: bool
 ) -> AttemptRow:
-    """A copy of the record of a start that has not ended, with what its first node said last. to_step: where
-    it has come to."""
+    """A copy of the record of an attempt that has not ended, with what its first node said last. to_step:
+    where it has come to."""
     from_step = row.from_step
     if status.loaded_step >= 0:
         loaded = float(status.loaded_step)
@@ -146,11 +147,11 @@ def attempt_views(
 
 
 def _settled(views: list[AttemptView]) -> list[AttemptView]:
-    """All that a start has kept is known when the next one says what it goes on from, and all that it has
+    """All that an attempt has kept is known when the next one says what it goes on from, and all that it has
     done when that one says what was lost: processes train and save after the last word that was heard of
     them."""
     next_from_step: float | None = None
-    lost = 0.0  # by the start, as the next one says
+    lost = 0.0  # by the attempt, as the next one says
     for position in range(len(views) - 1, -1, -1):
         view = views[position]
         following = views[position + 1] if position + 1 < len(views) else None
@@ -173,21 +174,21 @@ def _settled(views: list[AttemptView]) -> list[AttemptView]:
 
 
 def _given_up_between(view: AttemptView, following: AttemptView) -> bool:
-    """Has a restore given up what was done between these starts, of which the first had ended before?"""
+    """Has a restore given up what was done between these attempts, of which the first had ended before?"""
     restored = following.attempt - view.attempt >= ATTEMPTS
     return restored and view.end is not AttemptEnd.RESTORED
 
 
 def _did_nothing(view: AttemptView, before: AttemptView | None) -> bool:
-    """Has a start that has ended done no steps? One that was lost may have; more likely it was the one before
-    it, if that has trained and was lost too."""
+    """Has an attempt that has ended done no steps? One that was lost may have; more likely it was the one
+    before it, if that has trained and was lost too."""
     if before is None or view.trained_s is not None or view.reached_step > view.from_step:
         return False
     return view.end not in LOST_ENDS or (before.trained_s is not None and before.end in LOST_ENDS)
 
 
 def attempt_view(row: AttemptRow) -> AttemptView:
-    """One start of a job."""
+    """One attempt of a job."""
     return AttemptView(
         job=row.job,
         attempt=row.attempt,
@@ -222,7 +223,7 @@ def _failure(failure: Failure | None) -> FailureView | None:
 
 
 def _at(attempt: AttemptView) -> str:
-    """The step at which a start ended, and what of it was kept."""
+    """The step at which an attempt ended, and what of it was kept."""
     if attempt.is_step_unknown:
         return "at a step that is not known"
     reached = max(attempt.reached_step, attempt.to_step)

@@ -1,4 +1,4 @@
-"""The output of jobs, as the server keeps it: one file per rank of a start, the newest bytes of each.
+"""The output of jobs, as the server keeps it: one file per rank of an attempt, the newest bytes of each.
 
 A piece that continues a file is appended; one from further back is cut to what is new; one from further on
 (the agent's own file was cut) starts the file anew at its offset. So pieces may come twice or out of order.
@@ -69,8 +69,8 @@ class LogStore:
         path.unlink()
 
     def read(self, job: int, cursor: str, limit: int) -> tuple[str, str]:
-        """Output behind a cursor (``tail``: the end of the newest start), about so many bytes at most, and
-        the cursor behind that: an offset for each rank of the newest start read. Each file begins with a
+        """Output behind a cursor (``tail``: the end of the newest attempt), about so many bytes at most, and
+        the cursor behind that: an offset for each rank of the newest attempt read. Each file begins with a
         line that names it, if there are several. A character that is not whole yet is left for later."""
         files = self._files(job)
         at = _tail(files, limit) if cursor == TAIL else _parse_cursor(cursor)
@@ -135,7 +135,7 @@ def _parse_cursor(cursor: str) -> dict[tuple[int, int], int]:
 
 
 def _tail(files: list[tuple[int, int, int, Path]], limit: int) -> dict[tuple[int, int], int]:
-    """(attempt, rank) -> offset so that all ranks of the newest start share the limit."""
+    """(attempt, rank) -> offset so that all ranks of the newest attempt share the limit."""
     newest = [file for file in files if file[0] == max(attempt for attempt, *_ in files)]
     return {
         (attempt, rank): max(first, first + path.stat().st_size - limit // len(newest))

@@ -21,7 +21,7 @@ MIN_PARTIES = 2  # parties whose word takes a node from others: see ``NodeJudge`
 
 @dataclass(frozen=True, slots=True)
 class GoodStart:
-    """A start that trains, or has ended as it should."""
+    """An attempt that trains, or has ended as it should."""
 
     job: int
     node: str
@@ -98,11 +98,11 @@ class NodeJudge:
         return judge
 
     def failed(self, record: FailureRecord) -> None:
-        """A start has failed."""
+        """An attempt has failed."""
         self.failures.append(record)
 
     def went_well(self, start: GoodStart) -> None:
-        """A start trains, or has ended as it should."""
+        """An attempt trains, or has ended as it should."""
         self.good.append(start)
 
     def forgive(self, node: str) -> None:

@@ -22,7 +22,7 @@ class SaveFailure(msgspec.Struct, frozen=True, gc=False):
 
     why: str
     at_s: float  # cluster's time
-    attempt: int  # the number of the start that could not save
+    attempt: int  # the number of the attempt that could not save
     saved_step: int  # that it had saved before; -1 = not known
     place: str = ""  # the directory that is out of order, "" = not known
 
@@ -45,8 +45,8 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     acknowledged_steps: float = 0.0  # steps that the core counts, or is about to be told
     saved_step: int = 0
     saved_by: int = 0  # the attempt that told of it; 0 = an earlier version did not note it
-    loss_accepted: str = ""  # who has its next start begin with whatever checkpoints there are
-    origin: str = ""  # what its newest start began from, where that is not what it had kept
+    loss_accepted: str = ""  # who has its next attempt begin with whatever checkpoints there are
+    origin: str = ""  # what its newest attempt began from, where that is not what it had kept
     starts: int = 0
     preemptions: int = 0
     failures: int = 0
@@ -71,7 +71,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     stall: str = ""  # why it is thought to hang
     failure: Failure | None = None  # the last one, without its traceback
     save_failure: SaveFailure | None = None  # of its last save, None = that did not fail
-    failed: bool = False  # its last start did, and the next one has not been ordered yet
+    failed: bool = False  # its last attempt did, and the next one has not been ordered yet
     recent_failures: tuple[FailureRecord, ...] = ()  # since it last did well, oldest first
     retry_s: float | None = None  # it is not tried again before this time
     tells_steps: bool = False  # an unmanaged job that has said how many are done
@@ -124,7 +124,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
 
 
 class AttemptRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
-    """One start of a job; see ``api_models.AttemptView`` for the fields."""
+    """One attempt of a job; see ``api_models.AttemptView`` for the fields."""
 
     job: int
     attempt: int
@@ -133,7 +133,7 @@ class AttemptRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     devices: tuple[int, ...]
     nodes: tuple[str, ...] = ()  # one for each device
     began_s: float  # it was decided on then
-    ordered: bool = True  # of its nodes; until an earlier start of its job is over it is not
+    ordered: bool = True  # of its nodes; until an earlier attempt of its job is over it is not
     ordered_s: float | None = None  # when, None = as it began
     rate: float = 0.0  # steps/s believed then: what a second of an unmanaged job is worth
     trained_s: float | None = None  # when training began
@@ -143,7 +143,7 @@ class AttemptRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     reached_step: float = -1.0  # steps known to be done when it ended, kept or not; -1 = not known
     end: AttemptEnd | None = None  # how it ended
     why: str = ""  # that, for people
-    traceback: str = ""  # of a start that failed; of one that hung, the stacks of its ranks
+    traceback: str = ""  # of an attempt that failed; of one that hung, the stacks of its ranks
     wait_s: float = -1.0
     start_s: float = -1.0
     load_s: float = -1.0
