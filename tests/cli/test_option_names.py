@@ -95,6 +95,13 @@ def test_a_negative_number_is_no_option(command: str, capsys: pytest.CaptureFixt
     assert "'-3'" in said
 
 
+@pytest.mark.parametrize("command", ["compare", "simulate", "jobs", "submit"])
+def test_an_option_that_is_none_is_named_also_before_a_negative_number(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused(capsys, command, "--foo", "-3").startswith("no such option: --foo")
+
+
 @pytest.mark.parametrize("value", ["", "-3", "abc", "nowhere.txt"])
 def test_what_if_names_the_option(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     for option in ("--add-job", "--add-node"):

@@ -23,7 +23,9 @@ class Command(TyperCommand):
         ``repeatable`` of the command's function takes all words up to the next option."""
         ctx.meta[AFTER_DASHES] = args[args.index("--") + 1 :] if "--" in args else []
         words = _repeated(args, getattr(self.callback, "repeatable", ()))
-        if any(_NEGATIVE.fullmatch(word) for word in words):  # a number, and no option
+        without_negative = ["0" if _NEGATIVE.fullmatch(word) else word for word in words]
+        if without_negative != list(words):  # a number, and no option; any other may be a wrong one
+            self.make_parser(ctx).parse_args(args=without_negative)
             ctx.ignore_unknown_options = True
         try:
             return super().parse_args(ctx, list(words))

@@ -75,7 +75,7 @@ def live_options(
         chosen = replace(chosen, round_s=round_s)
     registry.make(policy or DEFAULT_POLICY, seed=seed, profile=profile)
     _check("lease", lease_s, 1.0, 3600.0)
-    _check("heartbeat", heartbeat_s, 0.05, lease_s / 3)
+    _check("heartbeat", heartbeat_s, 0.05, lease_s / 3, "seconds (a third of --lease)")
     _check("solve-limit", solve_limit_s, 0.1, 3600.0)
     _check("mtbf", mtbf_h, 1 / 3600, 1e5, "hours")
     _check("restart-cost", restart_s, 0.0, 86_400.0)
