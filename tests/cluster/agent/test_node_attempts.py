@@ -41,6 +41,17 @@ def test_a_start_that_was_forgotten_is_not_new_again() -> None:
     assert attempts.is_new(job(2, 1))
 
 
+def test_what_was_never_launched_keeps_no_agent_alive() -> None:
+    """Else one whose name another agent has taken, and that waits for a lease, asks for ever."""
+    one = start()
+    attempts = attempts_of(one)
+    assert not attempts.busy
+    one.launched = True
+    assert attempts.busy
+    one.record_exit(1.0)
+    assert not attempts.busy
+
+
 def test_another_timeline_numbers_attempts_anew() -> None:
     attempts = attempts_of(start(attempt=3, order_id="a.1.r.x"))
     assert not attempts.is_new(job(1, 2, order_id="a.1.s.y"))

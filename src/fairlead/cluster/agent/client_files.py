@@ -39,7 +39,9 @@ def offer_client(state: Path) -> Path:
             shutil.rmtree(old)
         partial.rename(folder)
     except OSError as problem:
-        raise ConfigError(f"--state {state}: {problem.filename}: {problem.strerror}") from None
+        # copytree collects (source, target, why) of each file, and copyfile names the source.
+        why = problem.strerror or problem.args[0][0][2]
+        raise ConfigError(f"--state {state}: cannot be written: {why}") from None
     return folder
 
 

@@ -61,8 +61,9 @@ class NodeAttempts:
 
     @property
     def busy(self) -> bool:
-        """Whether an attempt has not ended."""
-        return any(not attempt.ended for attempt in self)
+        """Whether an attempt may have processes. One that still waits for its first lease has none, and gets
+        none where the server refuses this agent."""
+        return any(attempt.launched and not attempt.ended for attempt in self)
 
     def running_jobs(self) -> set[int]:
         """Those whose ranks may run here."""

@@ -14,6 +14,7 @@ from fairlead.errors import CheckError
 
 TWIN_TIMEOUT_S = 60.0  # until one of two agents of a name has gone
 MISSING_PATH = "/nonexistent"
+REFUSED = 2  # exit code of an agent that cannot begin
 
 
 def twin_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Injection:
@@ -99,7 +100,13 @@ def fill_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Injection 
     if not disk.mounted:
         return None
     disk.fill()
-    return Injection(f"no space left for the agent of {node}", disk.empty)
+
+    def repair() -> None:
+        disk.empty()
+        if cluster.processes.named[node].poll() == REFUSED:  # it had just been started anew
+            cluster.start_agent(node)
+
+    return Injection(f"no space left for the agent of {node}", repair)
 
 
 def kill_node(cluster: ChaosCluster, node: str, _: random.Random) -> Injection | None:
