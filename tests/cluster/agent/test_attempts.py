@@ -190,6 +190,20 @@ def test_what_the_agent_stops_says_why_its_work_could_not_be_saved(reason: str) 
     assert status.unsaved == "exit code 74: step 44 could not be saved"
 
 
+def test_a_rank_that_left_for_storage_says_so_though_others_ended_for_it_before() -> None:
+    """Rank 1 dies of it on another node, and the server has the rest of the gang stopped, before the process
+    of rank 0 has ended: the job waits for its storage, and is not blamed."""
+    one = start()
+    one.started(1.0)
+    one.stop("rank 1: exit code 76: rank 0 is gone", 5.0)
+    why = "checkpoint directory '/c/1': Read-only file system"
+    failure = Failure(rank=0, exit_code=73, message=why, directory="out_of_order")
+    one.exited(0, 73, failure, 6.0)
+    one.record_exit(6.0)
+    status = one.status(7.0)
+    assert (status.exit_code, status.failure, status.reason) == (73, failure, why)
+
+
 def test_what_had_failed_before_the_agent_stopped_it_has_failed() -> None:
     one = start()
     one.started(1.0)

@@ -202,7 +202,7 @@ class NodeAttempt:
             self.times.pause(now)
         if code == EXIT_IO and failure is not None and not unmanaged:
             self.exits.unsaved = sentence(failure, self.assignment.world_size)
-        if code == 0 or self._was_asked(code):
+        if code == 0 or self._was_asked(code, failure):
             if code and not unmanaged:  # no failure, but not the end of a job either
                 self.exits.code = code
             return self.hears_rank_0 and rank == 0 and not self.steps.all_done
@@ -313,13 +313,15 @@ class NodeAttempt:
         if self.state == "starting":
             self.state = "running"
 
-    def _was_asked(self, code: int) -> bool:
+    def _was_asked(self, code: int, failure: Failure | None) -> bool:
         """Was it told to stop, and may such a job end like this? One that trains with an iterator saves
         and exits with 0, one without, or before its first step, or where rank 0 is elsewhere, ends as it
         likes, unless it has to be killed; after its loop any may be killed. What its agent stops on its own
         account is not to blame for its end, whatever that is."""
         if not self.stop_order.given:
             return False
+        if failure is not None and failure.directory and not self.stop_order.by_agent:
+            return False  # it left by itself: of a gang, others may have been heard of before it
         saves_nothing = self.steps.loaded is None and code != -signal.SIGKILL
         return self.stop_order.by_agent or saves_nothing or code == 0 or self.finishing
 
