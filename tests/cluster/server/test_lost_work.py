@@ -78,10 +78,13 @@ def test_a_job_that_starts_over_is_told_with_all_its_steps(tmp_path: Path) -> No
         assert re.fullmatch(rf"job {lost}: its [\d,]+ steps are lost: {over}", told), told
 
 
-@pytest.mark.parametrize(("problem", "unkept_s"), [(FAILS, 3.4), ("", 0.0)])
+@pytest.mark.parametrize(
+    ("problem", "others_wait", "unkept_s"), [(FAILS, False, 3.4), ("", True, 3.4), ("", False, 0.0)]
+)
 def test_work_that_cannot_be_saved_is_weighed_in_preemption(
-    tmp_path: Path, problem: str, unkept_s: float
+    tmp_path: Path, problem: str, others_wait: bool, unkept_s: float
 ) -> None:
+    """Also that of a job which has not tried to save since others wait for the storage that they share."""
     with engine_nodes(tmp_path, LONG_S) as cluster:
         node = cluster.node("a")
         node.register()
@@ -97,7 +100,9 @@ def test_work_that_cannot_be_saved_is_weighed_in_preemption(
             assert attempt.leader is not None
             attempt.statuses["a"] = replace(attempt.leader, trained_s=4.4, ran_s=4.4)
             core.data.ledger.jobs.restart_s[:] = 1e6  # so that it has to be told anew
-            learned = RestartCostsOfJobs(state).learned(current, state.now_s() + 1e6)
+            waits = {state.checkpoints: "Read-only file system"} if others_wait else {}
+            costs = RestartCostsOfJobs(state, lambda: waits)
+            learned = costs.learned(current, state.now_s() + 1e6)
             assert learned is not None
             assert learned.jobs.tolist() == [JobId(job)]
             usual_s = setup.restart_costs.default_s

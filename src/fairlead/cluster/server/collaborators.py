@@ -187,7 +187,7 @@ def _job_parts(state: ClusterState, service: NodeService) -> JobParts:
 
 def _attempt_parts(state: ClusterState, jobs: JobParts, service: NodeService) -> AttemptParts:
     retries, admission = jobs.retries, jobs.admission
-    starts, costs = MeasuredStarts(state), RestartCostsOfJobs(state)
+    starts, costs = MeasuredStarts(state), RestartCostsOfJobs(state, retries.storage.reasons)
     steps = StepAccounting(state, admission.learn_batch)
     orders = AttemptOrders(state, steps=steps, rates=admission, listener=retries)
     ends = AttemptEnds(state, steps=steps, orders=orders, listeners=(starts, retries))

@@ -19,7 +19,7 @@ def lost_work(
 ) -> list[str]:
     """A sentence without a full stop for each of these attempts that would lose work if it were stopped now,
     in order of jobs. waits: directory -> why jobs wait for its storage."""
-    troubles = _shared_troubles(state.registry, waits, state.now_s())
+    troubles = shared_troubles(state.registry, waits, state.now_s())
     found = {one.row.id: _lost_by(state, one, troubles) for one in attempts}
     return [f"job {job}: {text}" for job, text in sorted(found.items()) if text]
 
@@ -32,7 +32,16 @@ def why_not_saved(attempt: Attempt) -> str:
     return "" if attempt.row.spec.unmanaged else problem.partition(WOULD_LOSE)[0]
 
 
-def _shared_troubles(
+def why_lost(attempt: Attempt, troubles: Mapping[str, str]) -> str:
+    """Why the work of an attempt is not kept when it is stopped, by what it has found itself or, in a
+    directory that jobs share, by what others have; "" = it is. troubles: see ``shared_troubles``."""
+    spec = attempt.row.spec
+    shares = not spec.unmanaged and not spec.checkpoint_dir
+    found = troubles.get(attempt.row.checkpoints, "") if shares else ""
+    return why_not_saved(attempt) or found
+
+
+def shared_troubles(
     registry: JobRegistry, waits: Mapping[str, str], now_s: float
 ) -> dict[str, str]:
     """Directory that jobs share -> why some cannot save there. One that has not tried to since then does not
@@ -54,11 +63,10 @@ def _shared_troubles(
 
 
 def _lost_by(state: ClusterState, attempt: Attempt, troubles: Mapping[str, str]) -> str:
-    fleet, spec = state.fleet, attempt.row.spec
+    fleet = state.fleet
     status = latest_status(fleet, attempt)
-    why = why_not_saved(attempt) or last_save_failed(attempt.row, state.now_s())
-    if not why and not spec.unmanaged and not spec.checkpoint_dir:
-        why = troubles.get(attempt.row.checkpoints, "")
+    last = last_save_failed(attempt.row, state.now_s())
+    why = why_not_saved(attempt) or last or why_lost(attempt, troubles)
     runs = status is not None and status.state == "running"
     if not why or not runs or attempt.stopping or attempt.lost or not attempt.ordered:
         return ""

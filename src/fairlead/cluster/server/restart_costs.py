@@ -1,6 +1,7 @@
 """What it costs to stop a job and start it again, beyond what any start costs: told to the core."""
 
 from collections import deque
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from fairlead.cluster.forecasting.forecast import UNBOUNDED_COST_S
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import MAX_ROUND_S, LiveRound
-from fairlead.cluster.server.lost_work import why_not_saved
+from fairlead.cluster.server.lost_work import shared_troubles, why_lost
 from fairlead.model.events import RestartCostsLearned
 from fairlead.model.job import JobId
 from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
@@ -56,8 +57,10 @@ class MeasuredStarts:
 class RestartCostsOfJobs:
     """On the driver's thread."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, waits: Callable[[], Mapping[str, str]]) -> None:
+        """waits: directory -> why jobs wait for its storage."""
         self._state = state
+        self._waits = waits
 
     def learned(self, current: LiveRound, now: float) -> RestartCostsLearned | None:
         """What the core has to be told before it decides upon the next round; None: it knows all."""
@@ -65,8 +68,9 @@ class RestartCostsOfJobs:
         if core is None or setup is None or setup.settings.preemption_hysteresis <= 0:
             return None
         usual_s = setup.restart_costs.default_s
+        troubles = shared_troubles(self._state.registry, self._waits(), now)
         cost_by_job = {
-            job: self._cost_s(attempt, now)
+            job: self._cost_s(attempt, now, troubles)
             for job, attempt in current.attempts.items()
             if job not in current.ended and JobId(job) in core.data.ledger
         }
@@ -89,7 +93,7 @@ class RestartCostsOfJobs:
             and isinstance(core.data.planning.planner, SharesPlanner)
         )
 
-    def _cost_s(self, attempt: Attempt, now: float) -> float:
+    def _cost_s(self, attempt: Attempt, now: float, troubles: Mapping[str, str]) -> float:
         """Seconds. One for ``preemption_hysteresis`` of lost work: the core has a start wait until another
         job is owed that many times its cost, and work is lost once."""
         assert self._state.setup is not None
@@ -97,7 +101,8 @@ class RestartCostsOfJobs:
         if self._keeps_devices(attempt, now):
             return UNBOUNDED_COST_S
         unkept_s = 0.0
-        if attempt.leader is not None and (attempt.row.spec.unmanaged or why_not_saved(attempt)):
+        loses = attempt.row.spec.unmanaged or why_lost(attempt, troubles)
+        if attempt.leader is not None and loses:
             unkept_s = _unkept_s(attempt)
         return setup.restart_costs.default_s + unkept_s / setup.settings.preemption_hysteresis
 
