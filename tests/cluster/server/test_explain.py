@@ -470,3 +470,24 @@ def test_a_job_left_out_of_decisions_on_purpose_has_not_just_joined() -> None:
     assert "It took no part in the last decision" in state.told(starts=1)
     state.scheduler.data.paused_jobs.add(MINE)
     assert "decision" not in state.told(starts=1)
+
+
+@pytest.mark.parametrize("held", [TRAINS, {}], ids=["trained", "was starting"])
+def test_devices_of_jobs_on_silent_nodes_are_said_to_be_held_there(held: dict[str, Any]) -> None:
+    state = State(a=1, b=1)
+    state.job(MINE)
+    state.start(OTHER, (0,), **held)
+    state.start(THIRD, (0,), node="b", **TRAINS)
+    state.fleet.nodes["a"].suspect = True
+    told = state.told()
+    assert "1 device held by job 2 on nodes that are silent" in told
+    assert "1 device held by job 3 in training" in told
+    assert "still starting" not in told
+
+
+def test_devices_of_jobs_on_nodes_not_heard_of_since_a_restart_are_said_to_be_held_there() -> None:
+    state = State(a=1)
+    state.job(MINE)
+    state.start(OTHER, (0,))
+    state.fleet.nodes["a"].observed.seen = 0.0
+    assert "1 device held by job 2 on nodes that are silent" in state.told()

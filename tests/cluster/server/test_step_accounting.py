@@ -60,3 +60,20 @@ def test_of_one_that_tells_of_its_steps_the_grace_is_not_lost_twice() -> None:
     assert account.row.lost_device_s == pytest.approx(8.0), "what comes of its steps is not known"
     account.attempt(20.0, 8.0, again=200, loaded_step=0, step=400)
     assert account.row.lost_device_s == pytest.approx(18.0 + 8.0)
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["silent since", "not heard of yet"])
+def test_steps_are_as_old_as_the_word_of_them_when_a_round_ends(heard: bool) -> None:
+    account = Account()
+    attempt = account.parts.orders.assign(JOB, {"a": (0,)}, "v100", account.now)
+    account.row.counted_s = account.now
+    if heard:
+        attempt.statuses["a"] = AttemptStatus(
+            job=JOB, attempt=attempt.key[1], state="running", loaded_step=0, step=50
+        )
+        account.now += 5.0
+        attempt.last_report_s = account.now
+    counted_s = account.now
+    account.now += 20.0
+    account.parts.steps.count(attempt, None, counted=True)
+    assert account.row.counted_s == counted_s

@@ -15,6 +15,7 @@ from fairlead.cluster.server.explanation_source import (
     activity_of,
     allocated_to,
     enumerate_parts,
+    last_activity,
     waits_for_devices,
 )
 from fairlead.cluster.server.node_condition import condition
@@ -32,7 +33,7 @@ def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
         return
     place = place_of(attempt)
     now = source.state.fleet.monotonic()
-    activity = activity_of(source.state, attempt)
+    activity = last_activity(source.state, attempt)
     if quiet := silence(source.state, attempt):
         began = attempt.record.trained_s is not None or activity != "starting"
         did = "ran" if began else "was to run"

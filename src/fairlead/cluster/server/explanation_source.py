@@ -10,15 +10,24 @@ from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.restart_costs import RestartCostsOfJobs
+from fairlead.cluster.server.silence import silence
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator
 
 STUCK_S = 30.0  # without a step, and
 STUCK_STEPS = 20.0  # as many times what a step takes, after which a job may hang
 NAMED = 3  # jobs or nodes that a sentence names
-Activity: TypeAlias = Literal["training", "starting", "stopping", "stuck", "finishing"]
+Activity: TypeAlias = Literal["silent", "training", "starting", "stopping", "stuck", "finishing"]
 # What a device is said to be held for, where the jobs on it do different things.
-ACTIVITY_ORDER: tuple["Activity", ...] = ("stuck", "training", "finishing", "stopping", "starting")
+ACTIVITY_ORDER: tuple["Activity", ...] = (
+    "silent",
+    "stuck",
+    "training",
+    "finishing",
+    "stopping",
+    "starting",
+)
 _PHRASES: dict[Activity, str] = {
+    "silent": "held by {} on nodes that are silent",
     "training": "held by {} in training",
     "starting": "held by {} still starting",
     "stopping": "held by {} told to stop and not ended yet",
@@ -81,7 +90,12 @@ class Reader:
 
 
 def activity_of(state: ClusterState, attempt: Attempt) -> Activity:
-    """An attempt that has not ended, by what its node said last."""
+    """What an attempt that has not ended does now, as far as is known."""
+    return "silent" if silence(state, attempt) else last_activity(state, attempt)
+
+
+def last_activity(state: ClusterState, attempt: Attempt) -> Activity:
+    """What an attempt that has not ended did when its node was last heard of."""
     if attempt.stopping:
         return "stopping"
     status = state.fleet.status(attempt.first_node, attempt.key)

@@ -54,15 +54,24 @@ class StepAccounting:
             counts = attempt.expected(self._state.fleet.monotonic())
         before = row.acknowledged_steps
         if end is None:
-            row.steps = attempt.done()
-        if end is not None and end.completed:
-            row.steps = row.total_steps
-        row.acknowledged_steps, row.counted_s = counts, self._state.now_s()
+            self._take_over_steps(attempt)
+        elif end.completed:
+            row.steps, row.counted_s = row.total_steps, self._state.now_s()
+        row.acknowledged_steps = counts
         self._state.registry.dirty_jobs.add(row.id)
         if not counted or counts < before:
             self._corrections[row.id] = counts
             return 0.0
         return float(counts - before)
+
+    def _take_over_steps(self, attempt: Attempt) -> None:
+        """The steps of an attempt that goes on are those that were heard of, as old as that is: its node may
+        be silent, or not have reported since the server was started."""
+        row = attempt.row
+        row.steps = attempt.done()
+        if attempt.leader is not None:
+            age_s = max(self._state.fleet.monotonic() - attempt.last_report_s, 0.0)
+            row.counted_s = self._state.now_s() - age_s
 
     def count_lost_steps(self, attempt: Attempt, steps: float, *, own: bool = False) -> None:
         """So many steps of a job have to be done again. own: those of this attempt, which has ended, by the
