@@ -26,7 +26,7 @@ from fairlead.cluster.agent.server_session import ServerSession
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_watch import SpawnerWatch
 from fairlead.cluster.agent.start_trials import StartTrials
-from fairlead.cluster.agent.state_directory import identity_of, lock_state, make_again
+from fairlead.cluster.agent.state_directory import StateLock, identity_of, make_again
 from fairlead.cluster.agent.stop_signals import StopSignals
 from fairlead.cluster.agent.untrusted_files import make_folder
 from fairlead.cluster.end_signals import EndSignals
@@ -46,6 +46,7 @@ class Agent:
 
     def __init__(self, options: AgentOptions) -> None:
         self._options = options
+        self._state_lock = StateLock(options.state)
         self._client = AgentClient(
             options.server, options.token, options.ca, devices=len(options.devices.indices)
         )
@@ -101,7 +102,7 @@ class Agent:
 
     async def _run(self) -> None:
         proc.check_subreaper()
-        lock = lock_state(self._options.state)
+        self._state_lock.take()
         incarnation = f"{identity_of(self._options.state)}.{secrets.token_hex(8)}"
         record = record_of(self._options.node, self._options.server, incarnation)
         check_other_node(record, self._options.state)
@@ -118,7 +119,8 @@ class Agent:
             await self._ranks.close()
             await self._spawner.close()
             record.forget()
-            locks.release([mine, lock])
+            locks.release([mine])
+            self._state_lock.release()
 
     async def _spawner_is_ready(self) -> bool:
         """Wait until nothing is left of earlier agents. False: this one is to leave before that, and its
@@ -224,6 +226,7 @@ class Agent:
     async def _watch_ranks(self) -> None:
         while True:
             self._node.poll_progress()
+            self._state_lock.hold_again()
             await self._ranks.open_again()
             await asyncio.sleep(_PROGRESS_S)
 

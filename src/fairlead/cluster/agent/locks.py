@@ -19,7 +19,7 @@ def take(path: Path) -> int | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_still(path, descriptor):
+            if is_still(path, descriptor):
                 return descriptor
         except BlockingIOError:
             os.close(descriptor)
@@ -30,7 +30,8 @@ def take(path: Path) -> int | None:
         os.close(descriptor)  # its last holder removed the file meanwhile
 
 
-def _is_still(path: Path, descriptor: int) -> bool:
+def is_still(path: Path, descriptor: int) -> bool:
+    """Whether this open file is the one of this name."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:

@@ -132,9 +132,8 @@ class RankServer:
         """Listen anew where the socket's file is gone, or another one is in its place: a rank that starts
         would find nobody. Ranks that are connected do not notice. To be called every so often."""
         path = Path(self.path)
-        with contextlib.suppress(OSError):
-            if self._listening is not None and path.lstat().st_ino == self._inode:
-                return
+        if self._listening is not None and self._is_still_there():
+            return
         if self._listening is not None and self._accepting is not None:
             self._accepting.cancel()
             await asyncio.gather(self._accepting, return_exceptions=True)
@@ -158,6 +157,13 @@ class RankServer:
         self._inode = path.lstat().st_ino
         self._accepting = asyncio.create_task(self._accept_all(self._listening))
 
+    def _is_still_there(self) -> bool:
+        """Whether the socket's file is the one that was made: it may be another agent's."""
+        try:
+            return Path(self.path).lstat().st_ino == self._inode
+        except OSError:
+            return False
+
     async def close(self) -> None:
         """Hang up on all."""
         if self._listening is not None and self._accepting is not None:
@@ -167,7 +173,8 @@ class RankServer:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._listening.close()
             self._listening = self._accepting = None
-            Path(self.path).unlink(missing_ok=True)
+            if self._is_still_there():
+                Path(self.path).unlink(missing_ok=True)
         if self._short is not None:
             shutil.rmtree(self._short, ignore_errors=True)
 

@@ -76,6 +76,43 @@ def lock_state(state: Path) -> int:
     return lock
 
 
+class StateLock:
+    """The lock of a state directory, which an agent holds for as long as it runs."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._descriptor = -1
+
+    def take(self) -> None:
+        """Before anything is done in the directory. Raises ConfigError: see ``lock_state``."""
+        self._descriptor = lock_state(self._state)
+
+    def hold_again(self) -> None:
+        """Take it anew where somebody has removed its file. To be called every so often, before anything is
+        made again that was removed with it. Raises ConfigError where another agent has the directory since:
+        each would put its own socket in the place of the other's, and refuse the other's ranks."""
+        path = self._state / "agent.lock"
+        if locks.is_still(path, self._descriptor):
+            return
+        try:
+            self._state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            taken = locks.take(path)
+        except OSError:
+            return  # tried again; nobody else has it either
+        if taken is None:
+            raise ConfigError(
+                f"--state {self._state}: was removed while this agent ran, and another agent runs there now; "
+                "this one has ended its jobs"
+            )
+        locks.release([self._descriptor])
+        self._descriptor = taken
+        _write_owner(self._state)
+
+    def release(self) -> None:
+        """Another agent may have it."""
+        locks.release([self._descriptor])
+
+
 def make_again(state: Path) -> None:
     """Make anew what somebody has removed of what attempts need: the folder of locks once nothing holds one
     that was in it, or a job could run twice. Raises ConfigError or OSError."""
