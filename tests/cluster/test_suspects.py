@@ -78,7 +78,7 @@ def test_after_a_restart_of_the_server_no_job_is_said_not_to_have_begun(tmp_path
     with engine_nodes(tmp_path, lease_s=60.0) as cluster:
         told = cluster.service.explain(ADMIN, job).why_here
         assert told.startswith("It ran on 1 x v100 of one when that was last heard of: ")
-        assert "node one has not reported since the server was started" in told
+        assert "node one has not registered since the server was started" in told
         assert "It joined" not in told
         again = cluster.node("one")
         again.statuses = one.statuses

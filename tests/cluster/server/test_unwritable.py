@@ -1,11 +1,15 @@
 """A server that cannot write its state says so wherever people look."""
 
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
 from fairlead.cli.terminal_views import status_screen
 from fairlead.cluster.front.web.overview import summary
+from fairlead.cluster.store.store import Store
+from fairlead.errors import StoreError
 
 WHY = "state/state.db: cannot be written (database or disk is full)"
 
@@ -26,3 +30,31 @@ def test_status_page_and_explain_name_the_cause(tmp_path: Path) -> None:
     assert WHY in facts[0]
     assert str(status_screen(status).renderables[0]) == f"NOTHING IS WRITTEN DOWN: {WHY}"
     assert WHY in str(summary(status).body)
+
+
+def test_what_was_found_at_the_start_is_shown_though_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as cluster:
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit()
+        cluster.until(lambda: node.statuses)
+        cluster.begin(node, job)
+        cluster.until(lambda: cluster.job(job).steps > 0)
+        cluster.service.pause(ADMIN, paused := cluster.submit())
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "transaction", _refuse)
+        with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as cluster:
+            cluster.until(lambda: cluster.service.engine.state.commit_error)
+            status, view = cluster.service.status(ADMIN), cluster.job(job)
+            assert status.jobs == {"running": 1, "paused": 1}
+            assert status.devices["v100"][0] == 1
+            assert "one has not registered since the server was started" in view.reason
+            assert "nothing can be written down" in view.reason
+            assert "start elsewhere" not in view.reason
+            assert cluster.job(paused).state == "paused"
+
+
+def _refuse(_: Store) -> NoReturn:
+    raise StoreError(WHY)

@@ -81,6 +81,10 @@ class CommitLog:
         """Pass a result on once all that was handled before is durable."""
         self._answers.append((future, result))
 
+    def publish_recovered(self) -> None:
+        """Show what the server has found when it started: until something can be written nothing else is."""
+        self._publisher.publish((), self._state.fleet.publish(), waits=True)
+
     def commit(self) -> None:
         """Write what was handled since the last commit, publish it, and pass the answers on."""
         state, registry = self._state, self._state.registry

@@ -159,6 +159,7 @@ class ServerLoop:
     def _run(self) -> None:
         state, parts = self.state, self.parts
         try:
+            parts.commits.publish_recovered()
             while not self._stopping:
                 if state.scheduler is None:
                     parts.rounds.backend.next()

@@ -15,13 +15,16 @@ def silence(state: ClusterState, attempt: Attempt) -> str:
             text = f"node {name} has been silent for {max(now - node.observed.seen, 0.0):.0f} s"
             return f"{text}; {_wait(state, node, now)}"
         if node is not None and not node.observed.seen:
-            return f"node {name} has not reported since the server was started; {_wait(state, node, now)}"
+            text = f"node {name} has not registered since the server was started"
+            return f"{text}; {_wait(state, node, now)}"
     return ""
 
 
 def _wait(state: ClusterState, node: LiveNode, now: float) -> str:
     lease_s = node.leases.until - now
     lease = f"its leases end in {lease_s:.0f} s" if lease_s > 0 else "its leases are over"
+    if state.commit_error:  # no node can register, and no job can start
+        return f"{lease}, and nothing can be written down"
     left_s = node.idle_since + rank_lifetime_s(state, node) - now
     return f"{lease}, and unless it is back its jobs start elsewhere in {max(left_s, 0.0):.0f} s"
 
