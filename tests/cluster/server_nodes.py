@@ -182,10 +182,10 @@ class EngineNodes:
         return found
 
 
-def compared(cluster: EngineNodes, question: WhatIf) -> Comparison:
+def compared(cluster: EngineNodes, question: WhatIf, caller: Caller = ADMIN) -> Comparison:
     """The answer to a what-if question, while the nodes live."""
     with ThreadPoolExecutor(1) as threads:
-        asked = threads.submit(cluster.service.what_if, ADMIN, question)
+        asked = threads.submit(cluster.service.what_if, caller, question)
         cluster.until(asked.done)
         return asked.result()
 

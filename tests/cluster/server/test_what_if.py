@@ -14,6 +14,7 @@ from fairlead.cli.terminal_views import comparison_screen
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.front.web.tables import left_s
 from fairlead.cluster.front.web.what_if import answer
+from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
@@ -314,3 +315,29 @@ def test_who_is_past_its_last_step_or_on_a_silent_node_has_no_end_in_an_answer(
         for job, why in found.no_end.items():
             told = cluster.service.explain(ADMIN, job)
             assert (told.finish_s, told.no_end) == (None, why)
+
+
+def test_jobs_of_other_tenants_are_in_sums_alone(tmp_path: Path) -> None:
+    bob = Caller(user="bob", tenant="speech", role="user")
+    added = JobSpec(command=("x",), total_steps=900, rates={"v100": 1.0})
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0) as cluster:
+        one = cluster.node("one", devices=3)
+        one.register()
+        theirs = {cluster.submit(total_steps=1_000 + n, slo_s=1.0) for n in range(2)}
+        theirs |= {cluster.submit(total_steps=1_000, scale_factor=9)}
+        cluster.service.pause(ADMIN, cluster.submit())
+        own = cluster.service.submit(bob, [added])[0]
+        question = WhatIf(policy="fifo", add_jobs=(added,), add_nodes={"v100": 9})
+        all_ = compared(cluster, question)
+        found = compared(cluster, question, bob)
+        assert all_.now.finish_s.keys() & theirs
+        assert set(found.now.finish_s) == {own}
+        assert theirs.isdisjoint(found.then.finish_s)
+        assert {job for job, *_ in found.changed} <= found.then.finish_s.keys()
+        assert not found.no_end
+        for ours, shown in ((all_.now, found.now), (all_.then, found.then)):
+            assert (shown.n_finished, shown.n_paused) == (len(ours.finish_s), ours.n_paused)
+        assert "1 job of others is paused: no end is forecast" in found.notes
+        assert not any("deadline" in note for note in found.notes)
+        named = {int(number) for note in found.notes for number in re.findall(r"job (\d+) (?!of those)", note)}
+        assert named.isdisjoint(theirs)

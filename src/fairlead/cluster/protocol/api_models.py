@@ -320,7 +320,9 @@ class ForecastSummary(msgspec.Struct, frozen=True, kw_only=True):
     # To the end of the last job whose end is forecast, or the horizon where one of them does not end.
     makespan_s: float
     mean_left_s: float  # mean time from now to the end of each job that ends
-    finish_s: dict[int, float]  # job -> seconds from now; missing: not within the horizon
+    # Job -> seconds from now; missing: not within the horizon, or of another tenant
+    finish_s: dict[int, float]
+    n_finished: int = 0  # jobs whose end is forecast, those of other tenants too
     n_unfinished: int = 0  # jobs that take part and do not end within the horizon
     n_no_end: int = (
         0  # of which no end is forecast, see ``Comparison.no_end``: in nothing else here

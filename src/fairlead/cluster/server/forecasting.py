@@ -32,16 +32,13 @@ from fairlead.cluster.protocol.api_models import (
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.admission import job_of
-from fairlead.cluster.server.comparison_notes import (
+from fairlead.cluster.server.comparison import (
     HORIZON_S,
     AbsentJobs,
-    coarse_note,
-    no_end_notes,
-    summary,
-    unfinished_notes,
+    VisibleJobs,
+    comparison,
 )
 from fairlead.cluster.server.deadline_forecasts import (
-    deadline_notes,
     deadlines_of,
     forecast_sentence,
     with_deadline,
@@ -90,7 +87,6 @@ QUESTION_CPU_S = 3.0  # of the forecast with a change, where nobody else asks
 ANSWER_TIMEOUT_S = 8.0
 BASELINE_S = 4.0  # of it for the forecast of what will be without the change
 ENDING_S = 1.0  # of it for what follows without rounds on those that were simulated
-MAX_LISTED_JOBS = 50  # jobs of a comparison that are named
 NO_NODES = "the cluster has no nodes yet"
 HISTORY = 500  # newest jobs that tell which ones to expect, after a restart of the server
 
@@ -218,26 +214,25 @@ class Forecasting:
             age_s = latest.age_s
             now = now.without(over, HORIZON_S).after(age_s, least_times(self._state, base.setup))
             then = then.without(over, HORIZON_S).after(age_s, least_times(self._state, setup, jobs))
-        coarse = now.coarse or then.coarse
-        forecast_kind = "coarse" if coarse else "exact"
-        return Comparison(
-            now=summary(now, absent.paused, absent.now, no_end),
-            then=summary(then, absent.paused, absent.then, no_end),
-            changed=tuple(_changed_most(now, then)),
-            notes=(
-                *notes,
-                *unfinished_notes(now, then),
-                *absent.notes(),
-                *no_end_notes(no_end),
-                *coarse_note(now, then),
-                *deadline_notes(now, then, self._deadlines(jobs)),
-            ),
+        return comparison(
+            now,
+            then,
+            visible=self._visible(caller, jobs),
+            absent=absent,
             no_end=no_end,
-            forecast_kind=forecast_kind,  # type: ignore[arg-type]
-            forecast_age_s=age_s,
-            forecast_exact_s=min(now.exact_s, then.exact_s) if coarse else None,
-            forecast_error=self.forecaster.error(latest, then if then.coarse else now),
+            deadlines=self._deadlines(jobs),
+            added_notes=notes,
+            age_s=age_s,
+            error=self.forecaster.error(latest, then if then.coarse else now),
         )
+
+    def _visible(self, caller: Caller, added: Sequence[Job]) -> VisibleJobs:
+        """The open jobs that the caller may see, and those that would be added."""
+        if caller.role == "admin":
+            return VisibleJobs(None)
+        rows = self._state.registry.jobs.copy().values()
+        own = {row.id for row in rows if row.tenant == caller.tenant}
+        return VisibleJobs(frozenset(own.union(int(job.id) for job in added)))
 
     def _deadlines(self, added: Sequence[Job]) -> dict[int, float]:
         """Open job, or one of those that would be added -> seconds until its deadline."""
@@ -486,14 +481,3 @@ def _least_s(job: JobView) -> float:
     """Seconds that the steps that are left take at the job's best rate, measured or else believed; 0 = not
     known."""
     return least_s(job.total_steps - job.steps, job.rates, job.measured_rate, job.measured_on)
-
-
-def _changed_most(now: ForecastRun, then: ForecastRun) -> list[tuple[int, float, float]]:
-    """Jobs that would end at another time, with both; those that change most first."""
-    changed = [
-        (job, now.finish_s[job], then.finish_s[job])
-        for job in sorted(now.finish_s.keys() & then.finish_s.keys())
-        if abs(now.finish_s[job] - then.finish_s[job]) > 1e-6
-    ]
-    changed.sort(key=lambda c: -abs(c[2] - c[1]))
-    return changed[:MAX_LISTED_JOBS]

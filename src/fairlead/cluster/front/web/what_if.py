@@ -181,7 +181,7 @@ def _summary_rows(now: ForecastSummary, then: ForecastSummary) -> list[list[Tabl
         ]
     )
     counts = (
-        ("Jobs done within the horizon", len(now.finish_s), len(then.finish_s)),
+        ("Jobs done within the horizon", now.n_finished, then.n_finished),
         ("Jobs of which no end is forecast", now.n_no_end, then.n_no_end),
         (
             "Jobs without devices that they can run on",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairlead.cluster.forecasting.forecast import ForecastRun
-from fairlead.cluster.server.comparison_notes import coarse_note
+from fairlead.cluster.server.comparison import coarse_note
 
 
 @pytest.mark.parametrize(
