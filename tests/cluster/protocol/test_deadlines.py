@@ -24,7 +24,8 @@ def due(deadline: DeadlineState, left_s: float, **fields: object) -> JobView:
     [
         ("running", 60.0, False, 10.0, "open"),
         ("running", 60.0, False, 0.0, "open"),
-        ("paused", 60.0, False, 61.0, "out of reach"),
+        ("paused", 60.0, False, 61.0, "open"),
+        ("paused", 60.0, False, 77.0, "out of reach"),
         ("waiting", -1.0, False, 61.0, "past"),
         ("completed", 0.0, True, 0.0, "met"),
         ("completed", -1.0, True, 0.0, "missed"),
@@ -69,8 +70,8 @@ def test_how_a_job_stands_by_its_forecast() -> None:
         ),
         (
             due("out of reach", 600.0), (None, None, None), "in 10 min: cannot be met",
-            "Its deadline in 10 min can no longer be met: the steps that are left take longer than that even "
-            "at the best rate that is known.",
+            "Its deadline in 10 min can no longer be met: the steps that are left take far longer than that "
+            "even at the best rate that is known.",
         ),
         (
             due("past", -300.0), (60.0, 50.0, 70.0), "late by 5 min",

@@ -314,6 +314,15 @@ def test_a_share_of_nothing_is_not_a_share_that_is_still_to_come() -> None:
     assert "It joined after the last solve, and is part of the next." in state.told()
 
 
+def test_a_share_of_a_type_without_a_rate_is_said_to_be_of_no_use() -> None:
+    state = State()
+    state.job(MINE)
+    state.decide({MINE: 0.5})
+    waits = view(id=MINE, state="waiting", rates={"v100": 0.0, "k80": 1.0}, user_estimates={})
+    told = " ".join(explanation_facts(state, waits))  # type: ignore[arg-type]
+    assert "gives it 0.50 of the time on v100, where it cannot run." in told
+
+
 def test_a_job_that_waits_for_what_it_is_owed_is_told_how_much_and_until_when() -> None:
     state = State(a=1)
     state.job(MINE)
@@ -321,7 +330,8 @@ def test_a_job_that_waits_for_what_it_is_owed_is_told_how_much_and_until_when() 
     state.decide({MINE: 0.9, OTHER: 0.1})
     assert "hysteresis" not in state.told()
     preemption = PreemptionState(
-        time_s=state.now, hysteresis=40.0, accelerator=np.array([0]), scale=np.ones(2, np.int64),
+        time_s=state.now, hysteresis=40.0, accelerator=np.array([0]), free=np.array([0]),
+        can_run=np.ones((2, 1), np.bool_), scale=np.ones(2, np.int64),
         share=np.array([[0.9], [0.1]]), owed_s=np.array([[20.0], [0.0]]),
         start_s=np.full(2, 200.0), running_on=np.array([-1, 0]), stays=np.zeros(2, np.bool_),
         new=np.zeros(2, np.bool_),

@@ -74,3 +74,17 @@ def test_a_rate_that_is_shown_is_known_to_forecasts(tmp_path: Path) -> None:
         node.run(job, 1, loaded_step=0, step=40, trained_s=20.0, ran_s=20.0)
         cluster.until(lambda: cluster.job(job).measured_rate == 2.0)
         assert _explain(cluster, job).rate_known
+
+
+def test_a_list_says_of_deadlines_what_is_forecast_of_the_present_situation(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, LONG_S) as cluster:
+        _forecast(cluster)
+        due = cluster.submit(total_steps=1_000, slo_s=1e6)
+
+        def listed() -> str:
+            return next(job.deadline for job in cluster.service.jobs(ADMIN) if job.id == due)
+
+        cluster.until(lambda: listed() == "forecast met")
+        state = cluster.service.engine.state
+        state.fleet.nodes["one"].health.state_since = state.fleet.monotonic() + LONG_S
+        assert listed() == "open"

@@ -57,7 +57,8 @@ def test_a_turn_comes_with_the_first_round_after_it_is_told_to(weight: float) ->
 
 def test_who_is_left_to_finish_is_not_waited_for_by_the_clock() -> None:
     preemption = PreemptionState(
-        time_s=100.0, hysteresis=40.0, accelerator=np.array([0]), scale=np.array([1, 2, 1]),
+        time_s=100.0, hysteresis=40.0, accelerator=np.array([0]), free=np.array([0]),
+        can_run=np.ones((3, 1), np.bool_), scale=np.array([1, 2, 1]),
         share=np.array([[0.5], [0.25], [0.25]]), owed_s=np.array([[10.0], [0.0], [30.0]]),
         start_s=np.full(3, 40.0), running_on=np.array([-1, 0, 0]),
         stays=np.array([False, True, False]), new=np.zeros(3, np.bool_),
@@ -71,3 +72,18 @@ def test_who_is_left_to_finish_is_not_waited_for_by_the_clock() -> None:
     fresh = replace(preemption, new=np.array([True, False, False]))
     assert next_preemption(fresh, 0) == PreemptionTime(0, 10.0, 18.0, 116.0)
     assert next_preemption(replace(preemption, share=np.zeros((3, 1))), 0) is None
+    assert next_preemption(replace(preemption, can_run=np.zeros((3, 1), np.bool_)), 0) is None
+
+
+def test_free_devices_need_not_be_taken_from_anybody() -> None:
+    waits = PreemptionState(
+        time_s=100.0, hysteresis=40.0, accelerator=np.array([0, 1]), free=np.array([2, 2]),
+        can_run=np.array([[True, False], [True, True]]), scale=np.array([3, 1]),
+        share=np.array([[0.5, 0.5], [0.5, 0.5]]), owed_s=np.zeros((2, 2)), start_s=np.full(2, 60.0),
+        running_on=np.array([-1, 0]), stays=np.zeros(2, np.bool_), new=np.zeros(2, np.bool_),
+    )  # fmt: skip
+    found = next_preemption(waits, 0)  # one device more is enough: 3t/2 exceeds 60
+    assert found == PreemptionTime(0, 0.0, 60.0, 140.0)
+    assert next_preemption(replace(waits, free=np.array([3, 2])), 0) == PreemptionTime(
+        0, 0.0, 0.0, 100.0
+    )

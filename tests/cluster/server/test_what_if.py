@@ -339,5 +339,9 @@ def test_jobs_of_other_tenants_are_in_sums_alone(tmp_path: Path) -> None:
             assert (shown.n_finished, shown.n_paused) == (len(ours.finish_s), ours.n_paused)
         assert "1 job of others is paused: no end is forecast" in found.notes
         assert not any("deadline" in note for note in found.notes)
-        named = {int(number) for note in found.notes for number in re.findall(r"job (\d+) (?!of those)", note)}
+        named = {
+            int(number)
+            for note in found.notes
+            for number in re.findall(r"job (\d+) (?!of those)", note)
+        }
         assert named.isdisjoint(theirs)

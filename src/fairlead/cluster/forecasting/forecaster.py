@@ -153,10 +153,12 @@ class Forecaster:
             known = self._best(job, changed_s)
         return None if known is None else self._job_forecast(known, job, least_s)
 
-    def at_once(self, job: int, least_s: float = 0.0) -> JobForecast | None:
-        """The same of whatever there is, for lists: nobody waits. Where nothing is known of the job, a
-        forecast is made."""
-        known = self._best(job, -np.inf)
+    def at_once(
+        self, job: int, least_s: float = 0.0, *, changed_s: float = -np.inf
+    ) -> JobForecast | None:
+        """The same of what there is already, for lists: nobody waits. Where nothing is known of the job as it
+        is now, a forecast is made."""
+        known = self._best(job, changed_s)
         if known is None:
             self._request()
             return None

@@ -4,6 +4,8 @@ from fairlead.cluster.protocol.api_models import DeadlineState, JobState, JobVie
 from fairlead.model.duration_text import DASH, duration
 
 AT_LEAST_S = 1.0  # differences below this are not said to be early or late
+# A job may yet become so many times as fast as it was measured: rates of a few steps, or of a busy machine
+RATE_MARGIN = 1.25
 
 
 def missed(state: JobState, left_s: float) -> bool:
@@ -22,7 +24,7 @@ def standing(state: JobState, left_s: float, ended: bool, least_s: float) -> Dea
         return "met" if state == "completed" else "withdrawn"
     if left_s < 0:
         return "past"
-    return "out of reach" if least_s > left_s else "open"
+    return "out of reach" if least_s > left_s * RATE_MARGIN + AT_LEAST_S else "open"
 
 
 def forecast_standing(
@@ -79,8 +81,8 @@ def deadline_sentence(
         return f"Its deadline was {by} ago: it is late{ahead}."
     if job.deadline == "out of reach":
         return (
-            f"Its deadline in {by} can no longer be met: the steps that are left take longer than that even "
-            "at the best rate that is known."
+            f"Its deadline in {by} can no longer be met: the steps that are left take far longer than that "
+            "even at the best rate that is known."
         )
     if job.deadline == "open":
         return f"Its deadline is in {by}; there is no forecast of whether it is met."

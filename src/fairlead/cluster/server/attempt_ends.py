@@ -17,6 +17,8 @@ from fairlead.cluster.store.rows import ON_DEVICES, JobRow
 from fairlead.model.events import RoundOutcome
 from fairlead.model.job import JobId
 
+_FAILED = "failed: "  # how the reason of a job begins whose last attempt did
+
 
 class EndListener(Protocol):
     """Who is told of attempts that are over and booked: see ``retries`` and ``restart_costs``."""
@@ -119,7 +121,9 @@ class AttemptEnds:
             row.failures += not failed_for_storage(attempt)
             if failed_for_storage(attempt) and attempt.record.trained_s is None:
                 row.starts -= 1  # it only waited
-            row.reason, row.reason_node = f"failed: {failure}", ""
+            row.reason, row.reason_node = f"{_FAILED}{failure}", ""
+        elif row.reason.startswith(_FAILED):  # of an attempt before this one
+            row.reason = ""
         self._state.counters.job_failures.inc(bool(failure))
         self._state.counters.preemptions.inc(attempt.is_preempted)
         for listener in self._listeners:

@@ -14,7 +14,10 @@ def share_sentence(source: ExplanationSource, job: JobView) -> str:
     shares = decided.shares(job.id)
     failed = f" (the last solve {solve})" if solve.startswith("failed") else ""
     if shares:
-        given = ", ".join(f"{share:.2f} of the time on {name}" for name, share in shares.items())
+        given = ", ".join(
+            f"{share:.2f} of the time on {name}{_cannot_run(job, name)}"
+            for name, share in shares.items()
+        )
         return f"Policy {_policy(source)} gives it {given}{failed}."
     if failed:
         return f"It has no share of the time yet: the solve {solve}."
@@ -29,6 +32,12 @@ def share_sentence(source: ExplanationSource, job: JobView) -> str:
     if not decided.allocated.any():
         return ""  # a policy without shares, or one that has not answered yet
     return "It joined after the last solve, and is part of the next."
+
+
+def _cannot_run(job: JobView, accelerator: str) -> str:
+    """Policies that take all types for equal give shares of those too on which a job has no rate."""
+    none = bool(job.rates) and job.rates.get(accelerator, 0.0) <= 0
+    return ", where it cannot run" * none
 
 
 def _policy(source: ExplanationSource) -> str:

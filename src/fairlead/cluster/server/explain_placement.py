@@ -1,7 +1,7 @@
 """Where a job is that has devices, or is to have some, and what it does there."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.server.attempts import Attempt, holder
@@ -106,21 +106,32 @@ def waits_for_node(state: ClusterState, job: int) -> bool:
     return any(attempt.lost or silence(state, attempt) for attempt in attempts)
 
 
-def changed_s(source: ExplanationSource, job: JobView, attempts: Sequence[AttemptView]) -> float:
+def changed_s(
+    state: ClusterState,
+    job: JobView,
+    attempts: Sequence[AttemptView],
+    nodes_changed_s: Mapping[str, float],
+) -> float:
     """Cluster's time since which the situation of a job is as it is: it was given devices, or told to leave
-    them, or lost them; of one without devices also: a node that it could use came or went. attempts: all of
-    the job."""
-    state = source.state
+    them, or lost them; of one without devices also: a node that it could use came or went. attempts: of the
+    job, those that have ended too where that is to count; nodes_changed_s: see the function."""
     live = list(state.registry.live.get(job.id, ()))
     times = [attempt.began_s for attempt in attempts] + [one.record.began_s for one in live]
     times += [attempt.ended_s for attempt in attempts if attempt.ended_s is not None]
     times += [one.stop_ordered_s for one in live if one.stop_ordered_s is not None]
     if not job.node:
-        ahead_s = state.now_s() - state.fleet.monotonic()  # of the monotonic clock
-        nodes = list(state.fleet.nodes.values())
-        usable = [node for node in nodes if job.rates.get(node.accelerator, 0.0) > 0]
-        times += [node.health.state_since + ahead_s for node in usable]
+        times += [at_s for name, at_s in nodes_changed_s.items() if job.rates.get(name, 0.0) > 0]
     return max(times, default=-math.inf)
+
+
+def nodes_changed_s(state: ClusterState) -> dict[str, float]:
+    """Accelerator type -> cluster's time at which a node of it came or went last."""
+    ahead_s = state.now_s() - state.fleet.monotonic()  # of the monotonic clock
+    found: dict[str, float] = {}
+    for node in list(state.fleet.nodes.values()):
+        since_s = node.health.state_since + ahead_s
+        found[node.accelerator] = max(since_s, found.get(node.accelerator, -math.inf))
+    return found
 
 
 def _start_up(reader: Reader, attempt: Attempt) -> str:

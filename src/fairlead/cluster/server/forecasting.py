@@ -6,7 +6,7 @@ who ask. Nobody waits for the driver or for a forecast to be told why a job is w
 """
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,7 +44,7 @@ from fairlead.cluster.server.deadline_forecasts import (
     with_deadline,
 )
 from fairlead.cluster.server.explain import explanation_facts
-from fairlead.cluster.server.explain_placement import changed_s
+from fairlead.cluster.server.explain_placement import changed_s, nodes_changed_s
 from fairlead.cluster.server.explanation_source import DeviceUse, ExplanationSource
 from fairlead.cluster.server.least_times import least_s, least_times, newest_rate, rates_in
 from fairlead.cluster.server.live_progress import steps_by_now
@@ -130,7 +130,7 @@ class Forecasting:
         forecast: JobForecast | None = None
         forecast_kind = ""
         if self._has_forecast(job, ahead.no_end):
-            since_s = changed_s(self._source, job, attempts)
+            since_s = changed_s(self._state, job, attempts, nodes_changed_s(self._state))
             forecast = self.forecaster.forecast_of(job.id, WAIT_S, _least_s(job), changed_s=since_s)
             forecast_kind = "none yet" if forecast is None else forecast.kind
         given = None if forecast is None else forecast.interval
@@ -163,12 +163,18 @@ class Forecasting:
 
     def with_deadlines(self, jobs: Iterable[JobView]) -> list[JobView]:
         """The same jobs; of those with a deadline, whether the forecast that there is meets it."""
+        nodes_s = nodes_changed_s(self._state)
         return [
-            with_deadline(job, self.forecaster.at_once(job.id, _least_s(job)))
+            with_deadline(job, self._forecast_at_once(job, nodes_s))
             if job.deadline == "open" and self._has_forecast(job, job.no_end)
             else job
             for job in jobs
         ]
+
+    def _forecast_at_once(self, job: JobView, nodes_s: Mapping[str, float]) -> JobForecast | None:
+        """What is forecast already of a job as it is now. nodes_s: when nodes changed, by accelerator."""
+        since_s = changed_s(self._state, job, (), nodes_s)
+        return self.forecaster.at_once(job.id, _least_s(job), changed_s=since_s)
 
     def _has_forecast(self, job: JobView, no_end: NoEnd) -> bool:
         """Whether the end of a job can be forecast. no_end: what stands against it."""

@@ -10,6 +10,7 @@ import numpy as np
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
+from fairlead.scheduler.placement.records import Topology
 
 PROTECTED_START_S = 1e8  # whose start is worth so much is not to be moved for now
 
@@ -21,8 +22,10 @@ class PreemptionState:
     time_s: float
     hysteresis: float  # times what a start costs: so much more another must be owed
     accelerator: Ints  # (slots,) index of the accelerator type
+    free: Ints  # (slots,) devices of that type that no group holds
     scale: Ints  # (groups,) devices
     share: Floats  # (groups, slots)
+    can_run: Bools  # (groups, slots) some policies give shares of types on which a job cannot run
     owed_s: Floats  # (groups, slots) device-seconds, by the end of the round
     start_s: Floats  # (groups,) device-seconds that a start of it is worth
     running_on: Ints  # (groups,) slot, -1 = does not run
@@ -45,18 +48,31 @@ class PreemptionState:
         row = np.arange(len(groups.running_on))
         rate = groups.rate[row, np.maximum(groups.running_on, 0)]
         left_s = np.where(there, left[at] / np.maximum(rate, 1e-300), 0.0).max(axis=1)
+        topology = data.running.topology
         return PreemptionState(
             time_s=now_s,
             hysteresis=settings.preemption_hysteresis,
-            accelerator=data.running.topology.accelerator_of_slot.copy(),
+            accelerator=topology.accelerator_of_slot.copy(),
+            free=_free(topology, groups.running_on, groups.scale),
             scale=groups.scale.copy(),
             share=groups.share.copy(),
+            can_run=np.asarray(groups.rate > 0),
             owed_s=np.where(groups.share > 0, owed_s, 0.0) * groups.scale[:, None],
             start_s=start_s,
             running_on=groups.running_on.copy(),
             stays=(left_s < start_s) | (start_s > PROTECTED_START_S),
             new=np.asarray((there & (left[at] >= jobs.total[at])).any(axis=1)),
         )
+
+
+def _free(topology: Topology, running_on: Ints, scale: Ints) -> Ints:
+    """(slots,) usable devices of the accelerator type of each slot that no job group holds."""
+    accelerator = topology.accelerator_of_slot
+    n = int(accelerator.max(initial=-1)) + 1
+    runs = running_on >= 0
+    usable = np.bincount(topology.device_type[topology.usable], minlength=n)
+    held = np.bincount(accelerator[running_on[runs]], weights=scale[runs], minlength=n)
+    return np.asarray(np.maximum(usable - held.astype(np.int64), 0)[accelerator])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +87,9 @@ class PreemptionTime:
 
 def next_preemption(state: PreemptionState, group: int) -> PreemptionTime | None:
     """When a job group that does not run takes its devices from others, as far as can be told: the earliest
-    of the slots on which it has a share. None: it has none."""
-    turns = [_turn(state, group, t) for t in np.flatnonzero(state.share[group] > 0).tolist()]
+    of the slots on which it can run and has a share. None: there are none."""
+    slots = np.flatnonzero((state.share[group] > 0) & state.can_run[group])
+    turns = [_turn(state, group, slot) for slot in slots.tolist()]
     return min(turns, key=lambda turn: turn.at_s, default=None)
 
 
@@ -93,6 +110,8 @@ def _turn(state: PreemptionState, group: int, slot: int) -> PreemptionTime:
     )
     wait_s = np.where(state.stays[runs_here], np.inf, np.maximum(wait_s, 0.0))
     order = np.argsort(wait_s)
-    enough = np.flatnonzero(np.cumsum(scale[order]) >= state.scale[group])
+    wanted = int(state.scale[group]) - int(state.free[slot])
+    enough = np.flatnonzero(np.cumsum(scale[order]) >= wanted)
     last_s = float(wait_s[order[enough[0]]]) if len(enough) else np.inf
+    last_s = last_s if wanted > 0 else 0.0
     return PreemptionTime(slot, max(owed_s, 0.0), owed_s + grows * last_s, state.time_s + last_s)
