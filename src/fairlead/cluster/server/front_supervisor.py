@@ -36,6 +36,7 @@ from fairlead.model.child_signals import interrupts_blocked
 
 RESTART_DELAY_S = 0.5  # before the front is started anew, once it has ended soon after its start
 MIN_UPTIME_S = 5.0
+MAX_FIRST_STARTS = 5  # of fronts of which none has come to listen, before the server gives up
 FRONT = ("fairlead.cluster.front",)  # the module that is run, and what its arguments begin with
 END_S = 10.0  # for it to end when it is told to
 _RESENT_MESSAGES = (
@@ -109,17 +110,23 @@ class FrontSupervisor:
     # --- the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        starts = 0
         while not self._stopping:
-            began = time.monotonic()
+            began, starts = time.monotonic(), starts + 1
             try:
                 self._live()
             except Exception:
                 _log.exception("the front could not be started")
-            if self._stopping or not self.port.done():
+            if self._stopping:
                 break
-            if self.port.exception() is not None:
+            if not self.port.done():  # it has been killed, perhaps, before it listened
+                if starts >= MAX_FIRST_STARTS:
+                    break
+                _log.error("the front has ended before it listened; starting it anew")
+            elif self.port.exception() is not None:
                 break
-            _log.error("the front has ended; starting it anew, jobs go on")
+            else:
+                _log.error("the front has ended; starting it anew, jobs go on")
             if time.monotonic() - began < MIN_UPTIME_S:
                 time.sleep(RESTART_DELAY_S)
         if not self.port.done():
