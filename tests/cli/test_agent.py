@@ -31,7 +31,7 @@ from fairlead.cli.main import main
         (["--config", "/no/such.toml"], "/no/such.toml: cannot be read (No such file"),
         (
             ["--server", "a:1", "--devices", "k80=1", "--token-file", "/no/t"],
-            "--token-file /no/t: there is no such file; `fairlead serve` writes agent.token",
+            "--token-file /no/t: there is no such file; `fairlead serve` writes admin.token and agent.token",
         ),
     ],
 )

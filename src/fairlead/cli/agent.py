@@ -15,6 +15,7 @@ import typer
 from fairlead.cli.announcements import announce
 from fairlead.cli.inside_job import InsideJob
 from fairlead.cli.option_records import takes_records
+from fairlead.cli.token_files import read_token
 from fairlead.cluster.agent.agent import Agent
 from fairlead.cluster.agent.devices import NodeDevices, find_devices
 from fairlead.cluster.agent.health import HealthOptions
@@ -257,15 +258,7 @@ def _state(given: Path | str, node: str) -> Path:
 def _token(file: Path | str | None) -> str:
     if not file:
         return os.environ.pop("FAIRLEAD_AGENT_TOKEN", "")
-    try:
-        return Path(file).read_text().strip()
-    except FileNotFoundError:
-        raise ConfigError(
-            f"--token-file {file}: there is no such file; `fairlead serve` writes agent.token into its state "
-            "directory when it first starts"
-        ) from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"--token-file {file}: {problem}") from None
+    return read_token(Path(file), option="--token-file")
 
 
 def _local_address(server: str) -> str:

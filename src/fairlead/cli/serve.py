@@ -1,7 +1,6 @@
 """``fairlead serve``."""
 
 import asyncio
-import os
 import socket
 import sys
 from dataclasses import asdict, dataclass
@@ -205,13 +204,12 @@ def _check_ports(listening: "Listening") -> None:
 
 def _ready(server: "Server", ready_fd: int | None) -> None:
     """Say where it listens: to people, and to whoever started it."""
+    from fairlead.cli.token_files import write_token
     from fairlead.cluster.readiness import ReadyServer, report_ready
 
     for name, token in server.new_tokens.items():
         path = server.directory / f"{name}.token"
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(file, "w") as text:
-            text.write(token + "\n")
+        write_token(path, token)
         announce(f"token of user {name}: {path}")
     announce(f"people and tools: {server.url}")
     announce(f"agents: {server.agent_address}")

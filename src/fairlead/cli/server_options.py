@@ -11,8 +11,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from fairlead.cli.option_records import set_parameters
+from fairlead.cli.token_files import read_token
 from fairlead.cluster.http_client import DEFAULT_URL, Client
-from fairlead.errors import ConfigError, FairleadError, InputError
+from fairlead.errors import FairleadError, InputError
 
 T = TypeVar("T")
 TOKEN_FILE = Path("~/.config/fairlead/token")
@@ -87,9 +88,4 @@ def _token(file: Path | None) -> str:
     path = TOKEN_FILE.expanduser() if file is None else file
     if file is None and not path.exists():
         return ""  # the server will say that one is needed
-    try:
-        return path.read_text().strip()
-    except OSError as problem:
-        raise ConfigError(f"{path}: cannot be read: {problem.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is no token") from None
+    return read_token(path)
