@@ -24,7 +24,6 @@ from fairlead.cluster.store.failures import (
     Program,
     RetryPolicy,
     added,
-    in_a_row,
     judge_job,
     still_counted,
 )
@@ -485,11 +484,6 @@ def _stood_still(attempt: Attempt) -> bool:
     """Whether an attempt that has ended was ended for a hang, or was one when it was told to stop."""
     _, failure = attempt.root_failure()
     return attempt.stalled or (failure is not None and failure.kind == "stalled")
-
-
-def failures_in_a_row(row: JobRow) -> int:
-    """That count against a job."""
-    return len(in_a_row(row.recent_failures))
 
 
 def _saves(row: JobRow) -> bool:

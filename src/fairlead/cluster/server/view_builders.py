@@ -32,7 +32,6 @@ from fairlead.cluster.server.node_condition import NodeCondition, condition
 from fairlead.cluster.server.origins import acceptance
 from fairlead.cluster.server.prospects import prospects
 from fairlead.cluster.server.rates import rate_is_known
-from fairlead.cluster.server.retries import failures_in_a_row
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.server.save_failures import last_save_failed
 from fairlead.cluster.server.silence import silence
@@ -173,7 +172,7 @@ class ViewBuilder:
         if row.recent_failures and row.recent_failures[-1].of_storage:
             own = row.recent_failures[-1].of_checkpoints
             return waiting_for_storage(left_s, why, own=own)
-        return waiting(failures_in_a_row(row), left_s, why, in_all=row.failures)
+        return waiting(row.failures_in_a_row, left_s, why, in_all=row.failures)
 
     def _silence(self, row: JobRow) -> str:
         """What is known of a job whose node is silent."""

@@ -9,7 +9,7 @@ from fairlead.cluster.protocol.api_models import JobState
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
-from fairlead.cluster.store.failures import FailureRecord
+from fairlead.cluster.store.failures import FailureRecord, in_a_row
 
 OPEN_STATES: frozenset[JobState] = frozenset(
     ("waiting", "running", "finishing", "preempted", "paused")
@@ -107,6 +107,11 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
         """What it is without devices, unless paused: after a failure it waits for another try."""
         waits = self.failed or self.retry_s is not None or not self.starts
         return "waiting" if waits else "preempted"
+
+    @property
+    def failures_in_a_row(self) -> int:
+        """That count against the job."""
+        return len(in_a_row(self.recent_failures))
 
     @property
     def starts_over(self) -> bool:
