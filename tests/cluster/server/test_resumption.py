@@ -4,9 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
+from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, compared, engine_nodes
 
 from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.messages import Assignment, Failure
 
 AWAY = "checkpoint directory '/c/1': is gone, with 40 steps (put it back)"
@@ -38,12 +39,17 @@ def loses_its_checkpoints(cluster: EngineNodes, node: PlayedNode, job: int) -> N
 def away(cluster: EngineNodes, node: PlayedNode, job: int) -> Assignment:
     """Its next start does not find its checkpoints."""
     order = ordered(cluster, node, job)
+    ends_without_checkpoints(cluster, node, order)
+    return order
+
+
+def ends_without_checkpoints(cluster: EngineNodes, node: PlayedNode, order: Assignment) -> None:
+    job = order.job
     failure = Failure(
         kind="not_started", message=AWAY, directory="out_of_order", of_checkpoints=True
     )
     node.end(job, order.attempt, exit_code=127, reason=AWAY, failure=failure)
     cluster.until(lambda: cluster.job(job).retry_in_s is not None, "its wait")
-    return order
 
 
 def accept(cluster: EngineNodes, job: int) -> None:
@@ -155,3 +161,21 @@ def test_a_start_that_could_not_load_all_that_was_kept_says_so(tmp_path: Path) -
         cluster.until(lambda: cluster.job(job).saved_step == 30)
         origin = "began at step 30, of 40 steps that were kept no more could be loaded"
         assert cluster.job(job).origin == origin
+
+
+def test_no_end_is_forecast_of_a_job_whose_checkpoints_are_away(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit()
+        loses_its_checkpoints(cluster, node, job)
+        told = cluster.service.explain(ADMIN, job)
+        assert (told.no_end, told.finish_s) == ("waits for storage", None)
+        found = compared(cluster, WhatIf())
+        assert found.no_end == {job: "waits for storage"}
+        assert any("cannot reach its checkpoints" in note for note in found.notes)
+        order = ordered(cluster, node, job)
+        assert cluster.job(job).no_end == "waits for storage", "it tries whether they are back"
+        ends_without_checkpoints(cluster, node, order)
+        accept(cluster, job)
+        assert cluster.job(job).no_end == ""

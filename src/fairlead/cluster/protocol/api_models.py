@@ -24,11 +24,14 @@ FORECAST_OUTCOMES = 20  # from fewer an interval of a forecast is assumed for th
 # How often an end comes within the interval of its forecast, by whether that rests on checked forecasts.
 INTERVAL_WORDS = {True: "8 of 10 times", False: "probably"}
 # Why no end is forecast of a job that takes part; "" = one is.
-NoEnd: TypeAlias = Literal["", "finishing", "stands still", "node silent", "rate unknown"]
+NoEnd: TypeAlias = Literal[
+    "", "finishing", "stands still", "node silent", "waits for storage", "rate unknown"
+]
 NO_END: dict[NoEnd, str] = {
     "finishing": "nobody knows how long its script takes after the last step",
     "stands still": "it stands still",
     "node silent": "its node is silent",
+    "waits for storage": "nobody knows when its checkpoints can be reached",
     "rate unknown": "its rate is not known, neither stated nor measured yet",
 }
 # How a job stands to its deadline; "" = it has none. "open": nothing is forecast of it; "out of reach": not

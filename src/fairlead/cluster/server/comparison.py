@@ -28,10 +28,12 @@ _PLURALS = (
     ("stands", "stand"),
     ("is on a silent node", "are on silent nodes"),
     ("is past", "are past"),
+    ("reach its", "reach their"),
 )
 _NO_END: tuple[tuple[NoEnd, str], ...] = (
     ("stands still", "stands still and may hang"),
     ("node silent", "is on a silent node"),
+    ("waits for storage", "cannot reach its checkpoints"),
     ("rate unknown", "has no rate yet, stated or measured"),
     ("finishing", "is past the last step and has not ended"),
 )

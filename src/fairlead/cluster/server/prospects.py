@@ -7,6 +7,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.explain_placement import stands_still, waits_for_node
 from fairlead.cluster.server.least_times import newest_rate
 from fairlead.cluster.server.rates import rate_is_known
+from fairlead.cluster.server.storage_waits import found_no_storage
 from fairlead.cluster.store.rows import JobRow
 
 
@@ -17,6 +18,7 @@ class Prospects:
     finishing: bool
     stands_still: bool
     waits_for_node: bool
+    waits_for_storage: bool
     rate_known: bool
 
     @property
@@ -28,16 +30,19 @@ class Prospects:
             return "stands still"
         if self.waits_for_node:
             return "node silent"
+        if self.waits_for_storage:
+            return "waits for storage"
         return "" if self.rate_known else "rate unknown"
 
 
 def prospects(cluster: ClusterState, job: int, state: JobState) -> Prospects:
     """Of a job in any state, as of now. state: as it is shown."""
-    row = cluster.registry.jobs.get(job)
+    row, newest = cluster.registry.jobs.get(job), cluster.registry.newest(job)
     return Prospects(
         finishing=state == "finishing",
         stands_still=stands_still(cluster, job),
         waits_for_node=waits_for_node(cluster, job),
+        waits_for_storage=row is not None and found_no_storage(row, newest),
         rate_known=row is None or not is_rate_unknown(cluster, row),
     )
 

@@ -158,6 +158,16 @@ def waits_for_checkpoints(row: JobRow) -> bool:
     return _waits(row) and row.recent_failures[-1].of_checkpoints
 
 
+def found_no_storage(row: JobRow, newest: Attempt | None) -> bool:
+    """Whether a job waits for the storage of its checkpoints, or tries whether it is back. newest: its newest
+    attempt that has not ended."""
+    if not row.recent_failures or row.loss_accepted:
+        return False
+    last = row.recent_failures[-1]
+    tries = newest is not None and newest.record.trained_s is None
+    return last.of_storage and last.attempt >= row.attempt - tries
+
+
 def _waits(row: JobRow) -> bool:
     """Whether the newest failure of a job that has not gone on since was one of storage."""
     waits = row.retry_s is not None or row.failed
