@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from tests.call_command import call
 
+from fairlead.analysis.experiments.point import Point
+from fairlead.analysis.experiments.result_store import digests
 from fairlead.cli import options
 
 GIVEN = ["--generate", "gavel,jobs=25,interarrival=1500", "--cluster", "v100=3,p100=3,k80=3"]
@@ -194,6 +196,17 @@ def test_a_policy_that_fails_does_not_keep_the_others_from_the_table(
     assert "this comparison is complete" in capsys.readouterr().err
 
 
+def test_a_policy_that_answers_nonsense_does_not_keep_the_others_from_the_table(
+    greedy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    greedy.write_text(GREEDY.replace("TIMES", "1.0").replace("share, rep", "share[0], rep"))
+    asked = [*GIVEN, "--policies", "greedy,fifo", "--out", "nonsense"]
+    assert call("compare", *asked) != 0
+    message = capsys.readouterr()
+    assert "fifo" in message.out
+    assert "greedy" in message.err.strip().splitlines()[-1]
+
+
 def test_where_no_policy_comes_to_its_end_there_is_the_error_alone(
     greedy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,3 +218,40 @@ def test_where_no_policy_comes_to_its_end_there_is_the_error_alone(
     message = json.loads(capsys.readouterr().out)
     assert message["runs"] == {}
     assert "policy 'greedy' at" in message["failed"]["greedy"]
+
+
+def test_a_run_does_not_go_on_with_another_policy_than_it_began_with(
+    greedy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("simulate", *GIVEN, "--policy", "greedy", "--out", "run") == 1
+    capsys.readouterr()
+    greedy.write_text(GREEDY.replace("TIMES", "0.01"))
+    assert call("simulate", "--resume", "run") == 2
+    assert re.fullmatch(
+        r"fairlead: \S+greedy.py: has changed since the run in run began, it cannot go on\n",
+        capsys.readouterr().err,
+    )
+
+
+def test_a_sweep_runs_points_again_whose_policy_has_changed(greedy: Path) -> None:
+    point = Point("greedy")
+    before, built_in = digests(point), digests(Point("las"))
+    greedy.write_text(GREEDY.replace("TIMES", "0.01"))
+    assert list(before) == [str(greedy.resolve())]
+    assert digests(point) != before
+    assert built_in == {}
+
+
+def test_results_are_not_put_into_folders_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("simulate", *GIVEN, "--policy", "fifo", "--out", "run") == 0
+    report = Path("run/report.html").read_bytes()
+    capsys.readouterr()
+    assert call("sweep", "--policies", "fifo", "--jobs", "3", "--out", "run") == 2
+    assert "--out: run is there already and holds no sweep" in capsys.readouterr().err
+    assert Path("run/report.html").read_bytes() == report
+    Path("own.csv").write_text("mine")
+    assert call("report", "run", "--out", "own.csv") == 2
+    assert "--out: own.csv is there already and is no report" in capsys.readouterr().err
+    assert Path("own.csv").read_text() == "mine"
+    for _ in range(2):
+        assert call("report", "run", "--out", "page.html") == 0

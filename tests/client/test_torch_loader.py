@@ -15,12 +15,12 @@ pytestmark = [
     ),
 ]
 if importlib.util.find_spec("torch"):
-    from tests.client.torch_jobs import LOADERS, WORKERS, Job, Ran
+    from tests.client.torch_jobs import LOADERS, WORKERS, Job
 else:
     LOADERS = WORKERS = {}
 
 
-def whole(make: Any, folder: Path, style: str) -> Ran:
+def whole(make: Any, folder: Path, style: str) -> Any:
     return Job(make, folder / "whole").run(style=style)
 
 

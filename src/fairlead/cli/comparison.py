@@ -11,7 +11,7 @@ import msgspec
 
 from fairlead.cli import options as o
 from fairlead.cli.simulate import RunArguments, execute
-from fairlead.errors import FairleadError, InputError, RunError
+from fairlead.errors import FairleadError, RunError
 
 if TYPE_CHECKING:
     from fairlead.analysis.report.run_charts import PlottedRun
@@ -61,11 +61,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         errors: dict[str, FairleadError] = {}
         for number, one in enumerate(self.runs):
             at = folder / one.folder
-            run = prepared[number] if prepared else None
+            done = _read(one, at)
+            if (
+                done is None
+            ):  # an error in what is read here is one of them all, and ends the comparison
+                run = prepared[number] if prepared else one.arguments.run(at)
             try:
-                done = _read(one, at) or _execute(one, at, run, command_to_resume(folder))
-            except InputError:
-                raise  # it is the same input for all
+                done = done or _execute(one, at, run, command_to_resume(folder))
             except FairleadError as problem:
                 errors[one.label] = problem
                 continue
@@ -116,12 +118,12 @@ def _read(one: ComparedRun, folder: Path) -> tuple["PlottedRun", list[str]] | No
 
 
 def _execute(
-    one: ComparedRun, folder: Path, run: "SimulationRun | None", resume_command: str
+    one: ComparedRun, folder: Path, run: "SimulationRun", resume_command: str
 ) -> tuple["PlottedRun", list[str]]:
-    """Run it from where it was stopped; the run, and what of its input could not be used."""
+    """Run it from where it was stopped, or anew where its policy's code has changed since; the run, and what
+    of its input could not be used."""
     from fairlead.analysis.report.run_charts import PlottedRun
 
-    run = run or one.arguments.run(folder)
     arguments: dict[str, Any] = msgspec.to_builtins(one.arguments)
     folder.mkdir(exist_ok=True)
     result = execute(
@@ -129,7 +131,7 @@ def _execute(
         folder,
         arguments,
         json=False,
-        resume=_has_begun(folder / "journal"),
+        resume=_has_begun(folder / "journal") and one.arguments.changed_code is None,
         quiet=True,
         resume_command=resume_command,
     )

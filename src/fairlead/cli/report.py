@@ -14,6 +14,8 @@ from fairlead.cli.run_sources import (
 )
 from fairlead.errors import ConfigError
 
+_BEGINNING = b"<!doctype html>"
+
 
 def report(
     folders: FoldersArgument = None,
@@ -58,6 +60,14 @@ def report(
     if path.is_dir():
         raise ConfigError(f"--out: {path} is a folder, give the name of a file")
     make_out(path.parent)
+    if out is not None and path.exists() and not _is_page(path):
+        raise ConfigError(f"--out: {path} is there already and is no report; choose another name")
     with write_atomically(path) as partial:
         partial.write_text(page, encoding="utf-8")
     print(f"Report: {path}")
+
+
+def _is_page(path: Path) -> bool:
+    """Whether a file begins as a report does."""
+    with path.open("rb") as file:
+        return file.read(len(_BEGINNING)).lower() == _BEGINNING

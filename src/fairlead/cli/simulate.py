@@ -128,13 +128,16 @@ def _configured(policy: str, config: str) -> str:
 def run_arguments(
     given: SimulationInput, policy: str, profile: str, expect: Path | None = None
 ) -> dict[str, Any]:
-    """What ``--resume`` needs: the options, and a digest of every file that they name."""
+    """What ``--resume`` needs: the options, and a digest of every file that they name, and of those that the
+    policy is made of where it is not a built-in one."""
+    from fairlead.policies.registry import code_files
+
     name, _, argument = policy.partition(":")
     files = [given.trace, given.throughputs, given.cluster, argument or None, expect]
     digest = {}
     for text in files:
         if text is not None and Path(text).is_file():
-            digest[str(Path(text).resolve())] = hashlib.sha256(Path(text).read_bytes()).hexdigest()
+            digest[str(Path(text).resolve())] = _digest(Path(text))
 
     def absolute(text: str | None) -> str | None:
         known = text is not None and str(Path(text).resolve()) in digest
@@ -149,7 +152,20 @@ def run_arguments(
         "profile": profile,
         "expect_rounds": absolute(None if expect is None else str(expect)),
         "files": digest,
+        "code": {str(path.resolve()): _digest(path) for path in code_files(policy)},
     }
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _changed(digests: dict[str, str]) -> str | None:
+    """The first file that is not as it was when its digest was made; None = there is none."""
+    for name, digest in digests.items():
+        if not Path(name).is_file() or _digest(Path(name)) != digest:
+            return name
+    return None
 
 
 def execute(
@@ -279,16 +295,22 @@ class RunArguments(msgspec.Struct):
     expect_rounds: str | None
     files: dict[str, str]  # SHA-256 by path
     plugins: PluginNames = PluginNames()
+    code: dict[str, str] = {}  # the same of the files that a policy of the user's is made of
+
+    @property
+    def changed_code(self) -> str | None:
+        """The first file of the policy that has changed since; None = there is none."""
+        return _changed(self.code)
 
     def run(self, folder: Path) -> "SimulationRun":
         """The run that was begun in the folder. Raises RunError where a file of it has changed since."""
-        for name, digest in self.files.items():
-            path = Path(name)
-            if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-                raise RunError(
-                    f"{name}: has changed since the run in {folder} began, it cannot go on"
-                )
+        if (name := _changed(self.files)) is not None:
+            raise RunError(_has_changed(name, folder))
         return self.input.prepare(self.policy, self.profile)
+
+
+def _has_changed(name: str, folder: Path) -> str:
+    return f"{name}: has changed since the run in {folder} began, it cannot go on"
 
 
 class _ResumedRun(msgspec.Struct):
@@ -309,6 +331,8 @@ def _resume(folder: Path, json: bool) -> None:
     if resumed.status == "complete":
         raise RunError(f"{folder}: this run is complete, there is nothing to go on with")
     arguments = resumed.arguments
+    if (name := arguments.changed_code) is not None:
+        raise RunError(_has_changed(name, folder))
     run = arguments.run(folder)
     rounds = None if arguments.expect_rounds is None else Path(arguments.expect_rounds)
     again = msgspec.to_builtins(arguments)

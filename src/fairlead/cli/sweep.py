@@ -214,12 +214,22 @@ def _spec_and_folder(
     """What is swept, and where its results are: of a sweep that goes on, or of a new one."""
     if resume is None:
         spec = _spec(file, table)
+        if out is not None:
+            _check_holds_sweep(out)
         return spec, out or Path("runs") / f"sweep-{_name(spec)}"
     if table or file is not None or out is not None:
         raise ConfigError(
             "--resume goes on as the sweep began: it takes no option that says what is swept"
         )
     return _read_resumed(resume), resume
+
+
+def _check_holds_sweep(folder: Path) -> None:
+    """Raise ConfigError where a folder holds something, and no sweep: a report there would be replaced."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / SPEC).is_file():
+        raise ConfigError(
+            f"--out: {folder} is there already and holds no sweep; choose another folder"
+        )
 
 
 def _spec(file: Path | None, table: dict[str, Any]) -> Spec:

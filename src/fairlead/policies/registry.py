@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 
 from fairlead.errors import ConfigError, FairleadWarning
 from fairlead.model.plan import Planner, Policy
@@ -268,6 +270,32 @@ def make(spec: str, *, seed: int, profile: str) -> Policy | Planner:
         if point.name == name:
             return _from_plugin(point, request)
     raise ConfigError(_unknown(name))
+
+
+def code_files(spec: str) -> list[Path]:
+    """The files whose code an installed policy is made of: its module's, or all of its package's; none of a
+    built-in policy, whose code is Fairlead's own."""
+    name = re.split("[:=]", spec, maxsplit=1)[0]
+    if any(name in (entry.name, *entry.aliases) for entry in BUILT_IN):
+        return []
+    for point in _plugins():
+        if point.name == name:
+            return _files_of(point.module)
+    return []
+
+
+def _files_of(module: str) -> list[Path]:
+    try:
+        found = find_spec(module.partition(".")[0])
+    except (ImportError, ValueError):
+        return []
+    if found is None or not found.origin:
+        return []
+    if found.submodule_search_locations:
+        return sorted(
+            path for at in found.submodule_search_locations for path in Path(at).rglob("*.py")
+        )
+    return [Path(found.origin)]
 
 
 def listed_name(spec: str) -> str:

@@ -188,11 +188,20 @@ def _key(point: Point, version: str, files: dict[str, str]) -> str:
 
 
 def digests(point: Point) -> dict[str, str]:
-    """SHA-256 of each file that a point names: a trace that was changed is another trace."""
+    """SHA-256 of each file that a point names, and of those that a policy of the user's is made of: a trace
+    that was changed is another trace."""
     given = point.input
     texts = [value for value in vars(given).values() if isinstance(value, str)]
     texts.append(point.policy.partition(":")[2])
+    texts += _code_files(point.policy)
     return {text: _digest(text) for text in texts if text and Path(text).is_file()}
+
+
+@functools.cache
+def _code_files(policy: str) -> list[str]:
+    from fairlead.policies.registry import code_files  # with all policies: half a second
+
+    return [str(path) for path in code_files(policy)]
 
 
 def _digest(name: str) -> str:
