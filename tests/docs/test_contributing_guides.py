@@ -44,8 +44,6 @@ def code(task: str) -> dict[str, str]:
         name = re.match(r"# (\w+\.py)\n", block.text)
         if block.language == "python" and name and block.text in section(task):
             folder = tests if name[1].startswith("test_") else source
-            if name[1].startswith("up_"):
-                folder = "src/fairlead/cli"
             found[f"{folder}/{name[1]}"] = block.text
     return found
 

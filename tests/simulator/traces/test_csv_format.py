@@ -1,7 +1,9 @@
 """A format in CSV from one function."""
 
+import re
 from datetime import timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,3 +114,25 @@ def test_a_date_without_a_zone_is_of_the_zone_that_the_reader_names(tmp_path: Pa
     path.write_text("at\n2026-01-01 12:00\n2026-01-01T10:30Z\n")
     trace = csv_format("dates", ("at",), job).read(Source(path, TraceError), ReadRequest(RATES))
     assert [one.time_s for one in trace.arrivals] == [0.0, 1800.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"weight": 0.0}, "weight: must be > 0, got 0.0"),
+        ({"total_steps": 0.0}, "total_steps: must be > 0, got 0.0"),
+        ({"scale_factor": 0}, "scale_factor: must be >= 1, got 0"),
+        ({"slo_s": 0.0}, "slo_s: must be > 0, got 0.0"),
+        ({"duration_s": -1.0}, "duration_s: must be >= 0, got -1.0"),
+        ({"submitted_s": float("nan")}, "submitted_s: expected a finite number, got nan"),
+    ],
+)
+def test_what_no_job_may_be_is_named_with_its_line(
+    tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    good = {"submitted_s": 0.0, "family": MODEL, "scale_factor": 1, "total_steps": 1.0}
+    path = tmp_path / "t.csv"
+    path.write_text("at\n1\n")
+    made = csv_format("own", ("at",), lambda _: RowJob(**(good | changes)))
+    with pytest.raises(TraceError, match=f"t.csv:2: {re.escape(sentence)}"):
+        made.read(Source(path, TraceError), ReadRequest(RATES))

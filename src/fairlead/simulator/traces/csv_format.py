@@ -121,14 +121,29 @@ def _read(
         columns.check(line, row)
         cells = {column: row[i].strip() for column, i in columns.index.items()}
         try:
-            found.append((line, job(Row(line, cells, checks))))
+            made = job(Row(line, cells, checks))
         except SkipRowError as reason:
             skipped.append(Skipped(line, str(reason)))
+        else:
+            _check(source, line, made)
+            found.append((line, made))
     in_order = sorted(found, key=lambda one: one[1].submitted_s)
     notes = (*(() if in_order == found else (SORTED,)), *columns.notes())
     lines = tuple(line for line, _ in in_order)
     arrivals = _arrivals([one for _, one in in_order])
     return Trace(str(source.path), name, arrivals, tuple(skipped), notes, lines)
+
+
+def _check(source: Source, line: int, made: RowJob) -> None:
+    """Raise TraceError with the field that no job may have, whatever it was made of."""
+    fields.number(source, line, "submitted_s", made.submitted_s)
+    fields.whole(source, line, "scale_factor", made.scale_factor, 1)
+    fields.above_zero(source, line, "total_steps", made.total_steps)
+    fields.weight(source, line, "weight", made.weight)
+    if made.slo_s is not None:
+        fields.seconds_above_zero(source, line, "slo_s", made.slo_s)
+    if made.duration_s is not None:
+        fields.seconds(source, line, "duration_s", made.duration_s)
 
 
 def _arrivals(jobs: list[RowJob]) -> list[Arrival]:
