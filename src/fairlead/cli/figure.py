@@ -92,7 +92,11 @@ class StyleOptions:
     ] = None
     height: Annotated[
         float | None,
-        typer.Option("--height", metavar="INCHES", help="Default: 0.65 of the width, up to 3.2."),
+        typer.Option(
+            "--height",
+            metavar="INCHES",
+            help="Default: 0.65 of the width, up to 3.2, and what a long legend needs.",
+        ),
     ] = None
     font_size: Annotated[
         float | None,

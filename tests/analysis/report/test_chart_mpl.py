@@ -1,5 +1,6 @@
 """Charts as files and in pages: the same bytes each time, everything in its place."""
 
+import dataclasses
 import html.parser
 import itertools
 import re
@@ -202,6 +203,25 @@ def test_a_figure_for_a_paper_has_its_size(tmp_path: Path) -> None:
     assert re.search(rb"/MediaBox \[ ?0 0 527.76 144 ?\]", page.read_bytes())
     with pytest.raises(ConfigError, match="--font-size: must be from 4 to 24, got 40"):
         FigureStyle(font_pt=40.0).checked()
+
+
+def test_a_long_legend_makes_a_figure_higher_or_is_refused() -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    names = [f"finish_time_aware of seed {seed}" for seed in range(12)]
+    lines = dataclasses.replace(
+        MANY, series=tuple(dataclasses.replace(MANY.series[0], name=name) for name in names)
+    )
+    with matplotlib_style(COLUMN):
+        figure = draw_for_paper(lines, COLUMN)
+        FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
+    assert figure.get_figheight() > COLUMN.height
+    axes, legend = figure.axes[0].get_window_extent(), figure.legends[0].get_window_extent()
+    assert axes.height >= 0.3 * COLUMN.height * figure.dpi
+    assert not axes.overlaps(legend)
+    assert legend.y1 <= figure.bbox.y1 + 1
+    with pytest.raises(ConfigError, match=r"--height: must be at least .* for a legend of 12"):
+        draw_for_paper(lines, FigureStyle(height_in=2.0))
 
 
 def test_names_are_text() -> None:

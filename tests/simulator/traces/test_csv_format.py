@@ -130,7 +130,12 @@ def test_a_date_without_a_zone_is_of_the_zone_that_the_reader_names(tmp_path: Pa
 def test_what_no_job_may_be_is_named_with_its_line(
     tmp_path: Path, changes: dict[str, Any], sentence: str
 ) -> None:
-    good = {"submitted_s": 0.0, "family": MODEL, "scale_factor": 1, "total_steps": 1.0}
+    good: dict[str, Any] = {
+        "submitted_s": 0.0,
+        "family": MODEL,
+        "scale_factor": 1,
+        "total_steps": 1.0,
+    }
     path = tmp_path / "t.csv"
     path.write_text("at\n1\n")
     made = csv_format("own", ("at",), lambda _: RowJob(**(good | changes)))

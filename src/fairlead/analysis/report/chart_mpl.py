@@ -128,26 +128,29 @@ def _paper(style: FigureStyle) -> dict[str, Any]:
 
 
 def draw_for_paper(chart: Chart, style: FigureStyle) -> "Figure":
-    """The chart as a figure of matplotlib of the style's size, with its legend above the axes."""
+    """The chart as a figure of matplotlib of the style's size, with its legend above the axes. Raises
+    ConfigError where the legend leaves the axes too little of the height that is asked for."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(style.width, style.height), layout="constrained")
+    per_line = style.width * 72 / (0.55 * style.font_pt)  # characters that fit side by side
+    handles, names = _legend(chart, style)
+    longest = max(map(len, names), default=0) + 6  # the sign takes as much as some letters
+    columns = max(min(int(per_line / longest), len(names)), 1)
+    height = style.height_with_legend(math.ceil(len(names) / columns) if len(names) > 1 else 0)
+    figure = Figure(figsize=(style.width, height), layout="constrained")
     axes = figure.add_subplot()
     _fill_axes(axes, chart, style)
-    per_line = style.width * 72 / (0.55 * style.font_pt)  # characters that fit side by side
     if style.titles:
         axes.set_title(textwrap.fill(chart.title, int(0.9 * per_line)))
     axes.set_xlabel(textwrap.fill(chart.x_label, int(0.8 * per_line)))
-    high = style.height * 72 / (0.55 * style.font_pt)
+    high = height * 72 / (0.55 * style.font_pt)
     axes.set_ylabel(textwrap.fill(chart.y_label, max(int(0.55 * high), 12)))
-    handles, names = _legend(chart, style)
     if len(names) > 1:
-        longest = max(map(len, names)) + 6  # the sign takes as much as some letters
         figure.legend(
             handles,
             names,
             loc="outside upper center",
-            ncols=max(min(int(per_line / longest), len(names)), 1),
+            ncols=columns,
             columnspacing=1.0,
             handlelength=2.6,
         )
