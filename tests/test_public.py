@@ -43,6 +43,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "PolicyRequest",
         "RestartCosts",
         "Result",
+        "ResumeError",
         "RoundPlan",
         "RoundsOnlyPlanner",
         "RunError",
