@@ -255,3 +255,22 @@ def test_results_are_not_put_into_folders_of_others(capsys: pytest.CaptureFixtur
     assert Path("own.csv").read_text() == "mine"
     for _ in range(2):
         assert call("report", "run", "--out", "page.html") == 0
+
+
+@pytest.mark.parametrize(
+    ("times", "sentence"),
+    [("1.0", r"\w+: \d.\d+ devices shared out of 1"), ("np.nan", "job 0: .*nan")],
+)
+def test_solve_checks_what_a_policy_answers(
+    greedy: Path, capsys: pytest.CaptureFixture[str], times: str, sentence: str
+) -> None:
+    answer = "fairlead.allocation(snapshot, share, report)"
+    unchecked = GREEDY.replace(f"fairlead.check_allocation({answer}, snapshot)", answer)
+    greedy.write_text(unchecked.replace("TIMES", times))
+    jobs = [{"id": n, "job_type": "A3C", "scale_factor": 1} for n in range(3)]
+    problem = {"k": 1, "cluster_spec": {"v100": 1, "k80": 1}, "jobs": jobs}
+    Path("problem.jsonl").write_text(json.dumps(problem))
+    assert call("solve", "--instances", "problem.jsonl", "--policy", "greedy") == 1
+    message = capsys.readouterr()
+    assert message.out == ""
+    assert re.fullmatch(rf"fairlead: policy 'greedy' at 0 s: {sentence}.*", message.err.strip())

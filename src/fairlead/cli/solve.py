@@ -78,11 +78,12 @@ def _answers(
 ) -> Iterator[dict[str, Any]]:
     from fairlead.analysis.report.progress_bar import progress
     from fairlead.model import jit
+    from fairlead.scheduler.mechanism.checking import ask
 
     with progress(f"solving, {policy.name}", len(problems)) as update:
         for done, (k, snapshot) in enumerate(problems):
             begun, loading_s = time.perf_counter(), jit.loading_s
-            allocation = policy.allocate(snapshot)
+            allocation = ask(policy, snapshot)
             seconds = time.perf_counter() - begun - (jit.loading_s - loading_s)
             report = allocation.report
             answer: dict[str, Any] = {

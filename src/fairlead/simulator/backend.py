@@ -144,7 +144,8 @@ class SimBackend:
             named = ", ".join(str(j) for j in jobs[:5]) + (", ..." if len(jobs) > 5 else "")
             wait = f"job {named} waits" if len(jobs) == 1 else f"{len(jobs)} jobs wait"
             raise SimulationError(
-                f"at {self.now_s:.0f} s nothing runs, nothing is to come, and {wait} for ever"
+                f"at {self.now_s:.0f} s nothing runs, nothing is to come, and {wait} for ever: "
+                "policy and placement give devices to none of them"
                 + ("" if len(jobs) == 1 else f" (jobs {named})")
             )
         self._stalled = True
