@@ -20,7 +20,7 @@ _pack = _NUMBERS.pack
 
 
 class StepCount:
-    """Of the job whose checkpoints are in a folder. One process at a time has it open."""
+    """Counts the steps of the job whose checkpoints are in a folder. One process at a time has it open."""
 
     def __init__(self, directory: Path, job: int) -> None:
         self._path = directory / NAME
@@ -40,7 +40,7 @@ class StepCount:
         return self._lost
 
     def write(self, step: int) -> None:
-        """So many steps are done. Nothing is said where that cannot be written: it is a count."""
+        """Write down that so many steps are done. Errors are ignored: the count is for accounts alone."""
         if self._file < 0:
             return
         try:  # noqa: SIM105 - at every step: ``suppress`` would take half as long as the write

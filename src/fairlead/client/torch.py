@@ -172,7 +172,7 @@ def _parameters(objects: dict[str, Any]) -> dict[str, torch.nn.Parameter]:
 
 
 def _gradients(objects: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Of the parameters that have one."""
+    """Return the gradients of the parameters that have one, by the parameter's name."""
     named = _parameters(objects)
     return {name: weight.grad for name, weight in named.items() if weight.grad is not None}
 

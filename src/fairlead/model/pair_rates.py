@@ -72,7 +72,7 @@ class PairRates:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of the array that it stands for."""
+        """Shape of the dense array of rates that this record stands for: (job types, job types, slots)."""
         return len(self.row_class), len(self.row_class), self.rate.shape[2]
 
     def __len__(self) -> int:

@@ -35,7 +35,7 @@ class DivergenceDetector:
     measured: int = 0  # jobs up to the last one that is measured; 0 = no such job
     reason: str = ""  # in a sentence, once it is clear
     active: int = 0  # jobs in the system
-    _come: int = 0  # jobs
+    _arrived: int = 0  # jobs
     _time_s: list[float] = field(default_factory=list)  # of each submission
     _queue: list[int] = field(default_factory=list)  # jobs in the system then
 
@@ -50,7 +50,7 @@ class DivergenceDetector:
         self.active += len(event.jobs)
         self._time_s.append(event.time_s)
         self._queue.append(self.active)
-        self._come += len(event.jobs)
+        self._arrived += len(event.jobs)
         if len(self._queue) % CHECK_EVERY == 0:
             self._check()
 
@@ -64,13 +64,13 @@ class DivergenceDetector:
             self._check_queue()
         if (
             self.measured
-            and self._come >= max(MIN_SUBMISSIONS, MEASURED_MULTIPLE * self.measured)
+            and self._arrived >= max(MIN_SUBMISSIONS, MEASURED_MULTIPLE * self.measured)
             and not self.reason
         ):
             hours = self._time_s[-1] / 3600
             self.reason = (
                 f"jobs starve: of the first {self.measured:,} some have not ended after {hours:,.0f} hours, "
-                f"when {self._come:,} have come"
+                f"when {self._arrived:,} have come"
             )
 
     def _check_queue(self) -> None:

@@ -27,7 +27,10 @@ _DETAINING_STATES: frozenset[NodeState] = frozenset(("suspect", "unhealthy", "wa
 
 
 class Detention:
-    """On the driver's thread; ``reason`` may be called from any."""
+    """Holds jobs back in the core while an attempt of theirs may still run on a node that is given no jobs.
+
+    Used on the driver's thread; ``reason`` may be called from any.
+    """
 
     def __init__(
         self,

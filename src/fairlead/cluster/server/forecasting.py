@@ -55,6 +55,7 @@ from fairlead.cluster.server.present import (
     measured_table,
 )
 from fairlead.cluster.server.prospects import is_rate_unknown, prospects
+from fairlead.cluster.server.question_queue import QuestionQueue
 from fairlead.cluster.server.rates import (
     by_accelerator,
     extended,
@@ -69,7 +70,6 @@ from fairlead.cluster.server.rates import (
 )
 from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.server_loop import ServerLoop
-from fairlead.cluster.server.turns import QuestionQueue
 from fairlead.cluster.store.job_views import story
 from fairlead.cluster.store.rows import JobRow
 from fairlead.errors import ConfigError, StoreError
@@ -107,7 +107,7 @@ class Forecasting:
         self._outcomes = Outcomes(directory / "forecasts.db")
         self.forecaster = Forecaster(self._task, loop.state.options.profile.round_s, self._outcomes)
         self._questions = ForecastProcess("what-if", niceness=0)
-        self._turns = QuestionQueue()
+        self._questions_in_turn = QuestionQueue()
 
     def start(self) -> None:
         """Take up what is known of earlier jobs and forecasts; before the driver starts."""
@@ -189,7 +189,7 @@ class Forecasting:
         if self._state.setup is None:
             raise ConflictError(NO_NODES)
         asked_at = time.monotonic()
-        with self._turns.of(caller.user) as waiting:
+        with self._questions_in_turn.turn_of(caller.user) as waiting:
             self._questions.start()
             latest = self.forecaster.recent(asked_at + BASELINE_S)
             base = latest.task

@@ -21,7 +21,7 @@ class MeasuredJob:
     job_type: JobType
     accelerator: str
     rate: float  # steps/s
-    # Its type stands for nothing but that no rates were given: of others of it this says nothing.
+    # No rates are known of its job type, so its rate says nothing of other jobs of the type
     by_itself: bool
 
 
@@ -61,5 +61,5 @@ def measured_table(present: Present) -> Throughputs:
 
 
 def measured_factors(present: Present) -> dict[int, float]:
-    """Of measured jobs without rates: how many times as fast each is as is taken where nothing is known."""
+    """Return measured rate over ``UNKNOWN``, the rate that is assumed, of each job of unknown rates."""
     return {one.job: one.rate / UNKNOWN for one in present.measured if one.by_itself}

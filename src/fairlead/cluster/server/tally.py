@@ -79,7 +79,8 @@ class Tally:
             self._add(job, 1)
 
     def unsaved_s(self, now_s: float) -> float | None:
-        """For how long the first of the jobs that cannot save could not; None: all can."""
+        """Return for how many seconds saves have failed of the job that has been so for longest; None =
+        all jobs can save."""
         since_s = min(list(self.unsaved_since.values()), default=None)
         return None if since_s is None else max(now_s - since_s, 0.0)
 

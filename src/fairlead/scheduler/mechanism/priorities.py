@@ -32,14 +32,14 @@ class JobsToRun(NamedTuple):
 
 
 class DeficitRule(NamedTuple):
-    """What ``deficit_priorities`` goes by."""
+    """The parameters of ``deficit_priorities``: until when deficits count, and the preemption hysteresis."""
 
     until_s: float
     preemption_hysteresis: float
 
 
 class AvailableSlots(NamedTuple):
-    """What job groups are chosen for."""
+    """The devices that a round has to give, and the slot types on them."""
 
     capacity: Floats1  # (types,) devices
     accelerator_of_slot: Ints1  # (slots,)
@@ -103,8 +103,8 @@ def _enter_deficits(balances: GroupBalances, until_s: float, into: Priorities) -
 def _add_start_worth(
     balances: GroupBalances, jobs: JobsToRun, preemption_hysteresis: float, into: Priorities
 ) -> None:
-    """Add what the start of another job group is worth to what those that run are owed, and those of which a
-    member has done nothing yet."""
+    """Add the worth of a start, ``preemption_hysteresis`` times its device-seconds, to the deficits of job
+    groups that run, and to those of groups with a member that has not done a step."""
     members, rate, share = balances.members, balances.rate, balances.share
     running_on = balances.running_on
     restart_s, steps_left, total_steps = jobs

@@ -131,7 +131,7 @@ def _exchange(
 
 
 def _note_kept(assignment: DeviceAssignment, old: Mapping[int, SlotAndDevices]) -> None:
-    """Who changed places in a circle may be back by the turn of another."""
+    """Mark rows as kept that have their old devices again: swaps of others may bring them back."""
     for row, (_, devices) in old.items():
         assignment.kept[row] |= np.array_equal(np.sort(assignment.of(row)), np.sort(devices))
 

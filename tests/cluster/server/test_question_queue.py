@@ -6,7 +6,7 @@ import pytest
 from tests.cluster.cluster import until
 
 from fairlead.cluster.front.facade import ConflictError
-from fairlead.cluster.server.turns import WAITING, QuestionQueue
+from fairlead.cluster.server.question_queue import WAITING, QuestionQueue
 
 
 def test_one_who_asks_much_does_not_keep_others_waiting() -> None:
@@ -15,11 +15,11 @@ def test_one_who_asks_much_does_not_keep_others_waiting() -> None:
 
     def ask(user: str) -> None:
         asked.append(user)
-        with turns.of(user):
+        with turns.turn_of(user):
             order.append(user)
 
     def hold() -> None:
-        with turns.of("first"):
+        with turns.turn_of("first"):
             asked.append("first")
             go.wait(60.0)
 
@@ -38,14 +38,14 @@ def test_nobody_may_have_many_questions_waiting() -> None:
     turns, go = QuestionQueue(), threading.Event()
 
     def ask() -> None:
-        with turns.of("ann"):
+        with turns.turn_of("ann"):
             go.wait(60.0)
 
     threads = [threading.Thread(target=ask) for _ in range(WAITING + 1)]
     for thread in threads:
         thread.start()
     until(lambda: _waiting(turns) == WAITING)
-    with pytest.raises(ConflictError, match="4 questions of yours wait"), turns.of("ann"):
+    with pytest.raises(ConflictError, match="4 questions of yours wait"), turns.turn_of("ann"):
         pass
     go.set()
     for thread in threads:

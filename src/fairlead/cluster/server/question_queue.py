@@ -11,7 +11,7 @@ WAITING = 4  # questions of one person that may wait
 
 
 class QuestionQueue:
-    """Any thread may ask for one."""
+    """Gives questions of people their turns, one at a time; may be used from any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -19,7 +19,7 @@ class QuestionQueue:
         self._busy = False
 
     @contextmanager
-    def of(self, user: str) -> Iterator[int]:
+    def turn_of(self, user: str) -> Iterator[int]:
         """Wait for this person's turn, and have it for the block. Gives the number of others who wait.
         Raises ConflictError where they have too many questions waiting."""
         ticket = object()
