@@ -144,9 +144,9 @@ class SimBackend:
             named = ", ".join(str(j) for j in jobs[:5]) + (", ..." if len(jobs) > 5 else "")
             wait = f"job {named} waits" if len(jobs) == 1 else f"{len(jobs)} jobs wait"
             raise SimulationError(
-                f"at {self.now_s:.0f} s nothing runs, nothing is to come, and {wait} for ever: "
-                "policy and placement give devices to none of them"
+                f"at {self.now_s:.0f} s nothing runs, nothing is to come, and {wait} for ever"
                 + ("" if len(jobs) == 1 else f" (jobs {named})")
+                + f": policy and placement give {'it' if len(jobs) == 1 else 'them'} no devices"
             )
         self._stalled = True
         return Stalled(self.now_s)
