@@ -501,3 +501,13 @@ def test_devices_of_jobs_on_nodes_not_heard_of_since_a_restart_are_said_to_be_he
     state.start(OTHER, (0,))
     state.fleet.nodes["a"].observed.seen = 0.0
     assert "1 device held by job 2 on nodes that are silent" in state.told()
+
+
+def test_of_an_attempt_that_is_stopped_on_a_silent_node_the_silence_is_told() -> None:
+    state = State(a=1)
+    state.start(MINE, (0,), **TRAINS).stopping = "preempted"
+    assert "silent" not in state.told("preempted")
+    state.fleet.nodes["a"].suspect = True
+    told = state.told("preempted")
+    assert "Its attempt 1 is being stopped (preempted)" in told
+    assert "Node a has been silent for" in told

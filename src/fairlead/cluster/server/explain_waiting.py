@@ -22,6 +22,7 @@ from fairlead.cluster.server.explanation_source import (
     waits_for_devices,
 )
 from fairlead.cluster.server.node_condition import condition
+from fairlead.cluster.server.silence import silence_of_stopping
 from fairlead.model.duration_text import duration
 
 
@@ -31,6 +32,8 @@ def waiting(reader: Reader, job: JobView) -> Iterator[str]:
     live = list(source.state.registry.live.get(job.id, ()))
     if text := describe_stop(live, source.state.now_s()):
         yield f"Its {text}."
+    if quiet := silence_of_stopping(source.state, live):
+        yield f"{quiet[:1].upper()}{quiet[1:]}."
     usable = sorted(name for name, rate in job.rates.items() if rate > 0)
     own_reason = (
         job.id if source.state.registry.live.get(job.id) else -1

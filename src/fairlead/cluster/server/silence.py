@@ -1,6 +1,8 @@
 """What is known of an attempt while a node of it is silent."""
 
-from fairlead.cluster.server.attempts import Attempt
+from collections.abc import Sequence
+
+from fairlead.cluster.server.attempts import Attempt, holder
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_node import LiveNode
 
@@ -18,6 +20,13 @@ def silence(state: ClusterState, attempt: Attempt) -> str:
             text = f"node {name} has not registered since the server was started"
             return f"{text}; {_wait(state, node, now)}"
     return ""
+
+
+def silence_of_stopping(state: ClusterState, attempts: Sequence[Attempt]) -> str:
+    """The same of the attempt of a job that has devices and was told to stop: nobody knows whether it has
+    heard of that. attempts: of the job, oldest first."""
+    holds = holder(attempts)
+    return silence(state, holds) if holds is not None and holds.stopping else ""
 
 
 def _wait(state: ClusterState, node: LiveNode, now: float) -> str:

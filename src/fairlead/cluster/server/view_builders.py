@@ -34,7 +34,7 @@ from fairlead.cluster.server.prospects import prospects
 from fairlead.cluster.server.rates import rate_is_known
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.server.save_failures import last_save_failed
-from fairlead.cluster.server.silence import silence
+from fairlead.cluster.server.silence import silence, silence_of_stopping
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator
 from fairlead.cluster.server.storage_waits import StorageWaits
 from fairlead.cluster.server.tally import Tally, TenantTally
@@ -98,7 +98,9 @@ class ViewBuilder:
             steps = steps_by_now(cluster.fleet, reporting)
         state, ended_s, reason = self._displayed(row)
         if not cluster.halted:
-            reason = "; ".join(filter(None, [reason, describe_stop(live, self._now())]))
+            stop = describe_stop(live, self._now())
+            quiet = silence_of_stopping(cluster, live)
+            reason = "; ".join(filter(None, [reason, stop, quiet]))
         counted_s = (
             row.counted_s if reporting is not None and unheard(cluster.fleet, reporting) else None
         )
