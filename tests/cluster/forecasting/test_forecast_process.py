@@ -1,6 +1,8 @@
 """The process that makes forecasts, as the threads that use it see it."""
 
 import multiprocessing
+import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -8,7 +10,11 @@ from typing import Any
 import pytest
 
 from fairlead.cluster.forecasting import forecast_process
-from fairlead.cluster.forecasting.forecast_process import ForecastError, ForecastProcess
+from fairlead.cluster.forecasting.forecast_process import (
+    ForecastError,
+    ForecastProcess,
+    ForecastTask,
+)
 
 WAIT_S = 120.0
 
@@ -61,3 +67,22 @@ def test_whoever_asked_may_end_before_the_answer(
     ours.send((1, "a task"))
     forecast_process.answer_tasks(theirs)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("size", [0, 1 << 22], ids=["small", "too large for a pipe"])
+def test_a_process_that_is_stopped_is_replaced(size: int) -> None:
+    senseless: Any = bytes(size)
+    task = ForecastTask(senseless, senseless, senseless)
+    process = ForecastProcess("stopped-in-a-test")
+    try:
+        process.start()
+        before = process._process
+        assert before is not None
+        assert before.pid is not None
+        os.kill(before.pid, signal.SIGSTOP)
+        with pytest.raises(ForecastError, match="the forecast failed"):  # by the one after it
+            process.run(task)
+        assert process._process is not before
+        assert not before.is_alive()
+    finally:
+        process.close()

@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
+from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, compared, engine_nodes
+
+from fairlead.cluster.protocol.api_models import WhatIf
+from fairlead.cluster.protocol.messages import ORPHANED
 
 KEY = (0, 1)
 
@@ -102,3 +105,24 @@ def test_a_cancelled_job_waits_for_nothing_any_more(cluster: EngineNodes) -> Non
     node.say()
     cluster.until(lambda: cluster.service.attempts(ADMIN, KEY[0])[0].ended_s, "the end")
     assert cluster.job(KEY[0]).reason == ""
+
+
+def test_that_its_agent_ends_it_is_said_and_no_end_is_forecast(cluster: EngineNodes) -> None:
+    node = begin(cluster)
+    progress: dict[str, Any] = {"loaded_step": 0, "step": 100, "ran_s": 10.0, "step_age_s": 0.0}
+    node.run(*KEY, **progress)
+    node.say()
+    cluster.until(lambda: cluster.job(KEY[0]).steps == 100, "its steps")
+    assert cluster.job(KEY[0]).no_end == ""
+    node.stopping(*KEY, reason=ORPHANED, **progress)
+    node.say()
+    cluster.until(lambda: cluster.job(KEY[0]).no_end == "being ended", "the end")
+    view = cluster.job(KEY[0])
+    assert (view.state, view.reason) == (
+        "running",
+        f"is being ended, and starts again: {ORPHANED}",
+    )
+    told = cluster.service.explain(ADMIN, KEY[0])
+    assert (told.no_end, told.finish_s) == ("being ended", None)
+    notes = compared(cluster, WhatIf()).notes
+    assert any("is being ended, and starts again" in note for note in notes)

@@ -14,6 +14,7 @@ from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
+    ORPHANED,
     AttemptStatus,
     NodeReport,
     Register,
@@ -511,3 +512,14 @@ def test_of_an_attempt_that_is_stopped_on_a_silent_node_the_silence_is_told() ->
     told = state.told("preempted")
     assert "Its attempt 1 is being stopped (preempted)" in told
     assert "Node a has been silent for" in told
+
+
+def test_a_job_that_its_agent_ends_is_not_said_to_be_starting() -> None:
+    state = State(a=1)
+    state.start(MINE, (0,), **TRAINS | {"state": "stopping", "reason": ORPHANED})
+    told = state.told("running", node="a", accelerator="v100", devices=(0,))
+    assert told.startswith(
+        f"It is being ended on 1 x v100 of a: {ORPHANED}. It starts again when all of its processes have "
+        "ended."
+    )
+    assert "begun to train" not in told

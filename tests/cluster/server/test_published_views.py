@@ -3,7 +3,11 @@
 from types import SimpleNamespace
 from typing import Any
 
+from tests.cluster.server_parts import cluster_state
+
 from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
+from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.published_views import MAX_VIEWS_PER_COMMIT, PublishedViews
 
 
@@ -75,3 +79,31 @@ def test_jobs_that_end_are_counted_once_whenever_the_status_is_shown() -> None:
     assert views.tally.ended == {}, "its commit is not written yet, and it is still counted as open"
     views.publish([7], [], waits=False)
     assert views.tally.ended == {"completed": 1}
+
+
+def test_what_time_changes_is_shown_while_nothing_can_be_committed() -> None:
+    told: list[str] = []
+
+    class Viewer:
+        """Of nodes, one of which is well."""
+
+        def node(self, node: LiveNode, _now: float, _caller: object) -> Any:
+            reason = "" if node.name == "well" else "silent"
+            return SimpleNamespace(state="suspect" if reason else "up", reason=reason, jobs=())
+
+        def status(self, _caller: object, _tally: object) -> Any:
+            return None
+
+    def note(message: PublishedNodeView | PublishedStatus) -> None:
+        told.append(message.node if isinstance(message, PublishedNodeView) else "status")
+
+    fleet = Fleet(10.0, 0.01, lambda: 100.0, lambda _: None)
+    for name in ("well", "silent"):
+        fleet.add(name, "v100", 1)
+    views = PublishedViews(cluster_state(fleet, lambda: 100.0), Viewer(), note)  # type: ignore[arg-type]
+    views.publish((), (), waits=True)
+    assert sorted(told) == ["silent", "status", "well"]
+    told.clear()
+    fleet.nodes["well"].drained = True  # which is not durable yet
+    views.refresh()
+    assert told == ["silent", "status"]

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -34,6 +35,7 @@ _log = logging.getLogger(__name__)
 CPU_LIMIT_FACTOR = 3.0  # times its CPU time that a task may really take, and
 STARTING_CPU_S = 30.0  # seconds more: the process imports and compiles first
 POLL_S = 0.25  # between looks at the process
+STOPPED_S = 2.0  # for which it may be stopped (SIGSTOP, a tracer) before another takes its place
 WALL_S = 5.0  # for which rounds are simulated at most, on a busy machine too
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -85,17 +87,22 @@ class ForecastProcess:
     ) -> list[ForecastRun]:
         """One outcome for each seed that the time was enough for, one at least. timeout_s: after which the
         coarse forecast will do, as soon as there is one; early: told of that one. Raises ForecastError where
-        the process fails, and the task's own error where it cannot be answered."""
+        the process fails, and the task's own error where it cannot be answered. A process that somebody
+        stops is ended; another one does the task."""
         with self._turn:
-            process, connection = self._started()
             until = time.monotonic() + timeout_s
-            self._number += 1
-            try:
-                connection.send((self._number, task))
-                return self._answer(process, connection, task, until, early)
-            except (EOFError, OSError):
-                self._end()
-                raise ForecastError("the process that makes forecasts has ended") from None
+            while True:
+                process, connection = self._started()
+                self._number += 1
+                with _killed_when_stopped(process) as was_stopped:
+                    try:
+                        connection.send((self._number, task))
+                        return self._answer(process, connection, task, until, early)
+                    except (EOFError, OSError):
+                        self._end()
+                if not was_stopped.is_set():
+                    raise ForecastError("the process that makes forecasts has ended")
+                _log.warning("%s: the process was stopped, and is replaced", self.name)
 
     def close(self) -> None:
         """End it, whatever it computes, for good. Whoever waits for an answer gets a ForecastError."""
@@ -168,6 +175,31 @@ class ForecastProcess:
             connection.close()
 
 
+@contextmanager
+def _killed_when_stopped(process: BaseProcess) -> Iterator[threading.Event]:
+    """Kill the process if it is stopped for long during the block: it would answer nobody, and a large task
+    could not even be sent. Gives an event that is set when that has happened."""
+    over, was_stopped = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        since: float | None = None
+        while not over.wait(POLL_S):
+            now = time.monotonic()
+            since = (now if since is None else since) if _is_stopped(process.pid) else None
+            if since is not None and now - since >= STOPPED_S:
+                was_stopped.set()
+                process.kill()
+                return
+
+    watching = threading.Thread(target=watch, name="stopped forecasts", daemon=True)
+    watching.start()
+    try:
+        yield was_stopped
+    finally:
+        over.set()
+        watching.join()
+
+
 def _serve(connection: Connection, parent: int, niceness: int) -> None:
     """In the process."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -235,7 +267,20 @@ def _end_with(parent: int) -> None:
 def _cpu_s(pid: int | None) -> float:
     """CPU seconds that a process has taken so far; 0 where it cannot be told."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = _stat(pid)
         return (int(fields[11]) + int(fields[12])) / _TICKS
     except (OSError, IndexError, ValueError):
         return 0.0
+
+
+def _is_stopped(pid: int | None) -> bool:
+    """Whether a signal or a tracer keeps a process from running."""
+    try:
+        return _stat(pid)[0] in "Tt"
+    except (OSError, IndexError):
+        return False
+
+
+def _stat(pid: int | None) -> list[str]:
+    """The fields of /proc/PID/stat, from the state of the process on. Raises OSError."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -25,12 +25,19 @@ FORECAST_OUTCOMES = 20  # from fewer an interval of a forecast is assumed for th
 INTERVAL_WORDS = {True: "8 of 10 times", False: "probably"}
 # Why no end is forecast of a job that takes part; "" = one is.
 NoEnd: TypeAlias = Literal[
-    "", "finishing", "stands still", "node silent", "waits for storage", "rate unknown"
+    "",
+    "finishing",
+    "stands still",
+    "node silent",
+    "being ended",
+    "waits for storage",
+    "rate unknown",
 ]
 NO_END: dict[NoEnd, str] = {
     "finishing": "nobody knows how long its script takes after the last step",
     "stands still": "it stands still",
     "node silent": "its node is silent",
+    "being ended": "its processes are being ended, and it starts again",
     "waits for storage": "nobody knows when its checkpoints can be reached",
     "rate unknown": "its rate is not known, neither stated nor measured yet",
 }

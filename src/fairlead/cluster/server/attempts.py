@@ -306,8 +306,10 @@ class Attempt:
         leader = self.leader
         if leader is None or leader.state != "ended":
             return "it was never started"
-        return (
-            leader.reason or "it exited with 0 before its last step, without saying that it is done"
+        return leader.reason or (
+            "it exited with 0 before its last step, without saying that it is done"
+            if self.reports_steps
+            else "it exited with 0 without a step; a program without the iterator is one for --unmanaged"
         )
 
     @property
@@ -441,9 +443,8 @@ class Training:
 class JobRegistry:
     """The open jobs and live starts in memory; what changed since the last commit is marked."""
 
-    jobs: dict[int, JobRow] = field(
-        default_factory=dict
-    )  # open, or with an attempt that has not ended
+    # Open, or with an attempt that has not ended
+    jobs: dict[int, JobRow] = field(default_factory=dict)
     live: dict[int, list[Attempt]] = field(default_factory=dict)  # job -> its starts, oldest first
     on_node: dict[str, dict[AttemptKey, Attempt]] = field(default_factory=dict)
     dirty_jobs: set[int] = field(default_factory=set)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from fairlead.cluster.server.attempts import Attempt, holder
+from fairlead.cluster.server.fleet import Fleet
 from fairlead.model.duration_text import duration
 
 
@@ -10,6 +11,17 @@ def place(attempt: Attempt) -> str:
     """Its devices, in words."""
     record = attempt.record
     return f"{len(record.devices)} x {record.accelerator} of {record.node}"
+
+
+def ended_by_agent(fleet: Fleet, attempt: Attempt | None) -> str:
+    """Why an agent ends an attempt that the server has not told it to stop: its spawner has died, a rank has
+    failed; "" = it does not. The job starts again when all of its processes have ended."""
+    if attempt is None or attempt.stopping or attempt.lost:
+        return ""
+    status = fleet.status(attempt.first_node, attempt.key)
+    if status is None or status.state != "stopping":
+        return ""
+    return status.reason or "its processes are being ended"
 
 
 def describe_stop(attempts: Sequence[Attempt], now_s: float) -> str:

@@ -27,8 +27,8 @@ class Publisher(Protocol):
     def publish_remaining(self) -> None:
         """Show more."""
 
-    def show_status(self) -> None:
-        """Show how the cluster is now."""
+    def refresh(self) -> None:
+        """Show what time alone changes."""
 
 
 class Joining(Protocol):
@@ -139,7 +139,7 @@ class CommitLog:
                 self._refuse_joined(state.commit_error)  # nobody knows when it could be written
                 if self._is_stopping():
                     return False
-                self._publisher.show_status()
+                self._publisher.refresh()
                 time.sleep(RETRY_S)
         state.commit_error = ""
         state.segment_records += len(self._records)

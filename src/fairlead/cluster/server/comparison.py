@@ -28,11 +28,13 @@ _PLURALS = (
     ("stands", "stand"),
     ("is on a silent node", "are on silent nodes"),
     ("is past", "are past"),
+    ("is being ended, and starts", "are being ended, and start"),
     ("reach its", "reach their"),
 )
 _NO_END: tuple[tuple[NoEnd, str], ...] = (
     ("stands still", "stands still and may hang"),
     ("node silent", "is on a silent node"),
+    ("being ended", "is being ended, and starts again"),
     ("waits for storage", "cannot reach its checkpoints"),
     ("rate unknown", "has no rate yet, stated or measured"),
     ("finishing", "is past the last step and has not ended"),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.server.attempts import Attempt, holder
-from fairlead.cluster.server.being_stopped import describe_stop
+from fairlead.cluster.server.being_stopped import describe_stop, ended_by_agent
 from fairlead.cluster.server.being_stopped import place as place_of
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.explanation_source import (
@@ -49,6 +49,9 @@ def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
         ago = "" if since is None else f", for {duration(source.state.now_s() - since)}"
         yield f"All its steps are done; the code behind its training loop runs on {place}{ago}."
         yield "It is complete when that has ended with exit code 0."
+    elif why := ended_by_agent(source.state.fleet, attempt):
+        yield f"It is being ended on {place}: {why}."
+        yield "It starts again when all of its processes have ended."
     else:
         yield f"It is to run on {place}, and has not begun to train."
         yield _start_up(reader, attempt)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fairlead.cluster.protocol.api_models import JobState, NoEnd
+from fairlead.cluster.server.being_stopped import ended_by_agent
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.explain_placement import stands_still, waits_for_node
 from fairlead.cluster.server.least_times import newest_rate
@@ -18,6 +19,7 @@ class Prospects:
     finishing: bool
     stands_still: bool
     waits_for_node: bool
+    being_ended: bool  # by its agent
     waits_for_storage: bool
     rate_known: bool
 
@@ -30,6 +32,8 @@ class Prospects:
             return "stands still"
         if self.waits_for_node:
             return "node silent"
+        if self.being_ended:
+            return "being ended"
         if self.waits_for_storage:
             return "waits for storage"
         return "" if self.rate_known else "rate unknown"
@@ -42,6 +46,7 @@ def prospects(cluster: ClusterState, job: int, state: JobState) -> Prospects:
         finishing=state == "finishing",
         stands_still=stands_still(cluster, job),
         waits_for_node=waits_for_node(cluster, job),
+        being_ended=bool(ended_by_agent(cluster.fleet, newest)),
         waits_for_storage=row is not None and found_no_storage(row, newest),
         rate_known=row is None or not is_rate_unknown(cluster, row),
     )

@@ -78,6 +78,12 @@ class PublishedViews:
             del self._later[name]
             self._state.changed_nodes.add(name)
 
+    def refresh(self) -> None:
+        """Show what time alone changes, while nothing can be committed: the status, and nodes whose state has
+        a reason."""
+        self._show(list(self._nodes_with_reason), self._state.fleet.monotonic())
+        self.show_status()
+
     def show_status(self) -> None:
         """The cluster in one screen, as it is now."""
         self._published_s = self._state.fleet.monotonic()
@@ -102,7 +108,10 @@ class PublishedViews:
 
     def _show_nodes(self, now: float) -> None:
         touched, self._state.changed_nodes = self._state.changed_nodes, set()
-        for name in touched:
+        self._show(touched, now)
+
+    def _show(self, names: Iterable[str], now: float) -> None:
+        for name in names:
             node = self._state.fleet.nodes.get(name)
             if node is None:
                 self._nodes_with_reason.discard(name)

@@ -22,7 +22,7 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempt_statuses import measured_rate
 from fairlead.cluster.server.attempts import Attempt, holder
-from fairlead.cluster.server.being_stopped import describe_stop
+from fairlead.cluster.server.being_stopped import describe_stop, ended_by_agent
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.least_times import least_s
@@ -148,7 +148,9 @@ class ViewBuilder:
         reason = row.reason
         if row.state not in (*ON_DEVICES, "paused"):
             reason = self._admission.why_waits(row) or reason
-        reason = row.stall or self._obstacle(row) or self._directory(row) or reason
+        reason = (
+            row.stall or self._end(row) or self._obstacle(row) or self._directory(row) or reason
+        )
         reason = self._next_try(row, reason) or reason
         reason = _beginning(row, reason)
         detained = self._silence(row) or self._detention.reason(row.id)
@@ -181,6 +183,13 @@ class ViewBuilder:
         attempt = self._state.registry.newest(row.id)
         quiet = attempt is not None and not attempt.stopping and row.state in ON_DEVICES
         return silence(self._state, attempt) if quiet and attempt is not None else ""
+
+    def _end(self, row: JobRow) -> str:
+        """Why the agent of a job with devices ends its attempt."""
+        if row.state not in ON_DEVICES:
+            return ""
+        why = ended_by_agent(self._state.fleet, self._state.registry.newest(row.id))
+        return f"is being ended, and starts again: {why}" if why else ""
 
     def _obstacle(self, row: JobRow) -> str:
         """What of its node keeps a job from starting there."""
