@@ -62,9 +62,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         for number, one in enumerate(self.runs):
             at = folder / one.folder
             done = _read(one, at)
-            if (
-                done is None
-            ):  # an error in what is read here is one of them all, and ends the comparison
+            if done is None:
+                # An error in what is read here is one of them all, and ends the comparison.
                 run = prepared[number] if prepared else one.arguments.run(at)
             try:
                 done = done or _execute(one, at, run, command_to_resume(folder))
