@@ -87,3 +87,33 @@ def test_free_devices_need_not_be_taken_from_anybody() -> None:
     assert next_preemption(replace(waits, free=np.array([3, 2])), 0) == PreemptionTime(
         0, 0.0, 0.0, 100.0
     )
+
+
+@pytest.mark.parametrize("policy", ["las", "las_packed"])
+@pytest.mark.parametrize("slow", [1, 0], ids=["two types", "one type"])
+def test_turns_of_a_core_are_on_its_slots(policy: str, slow: int) -> None:
+    cluster = Cluster.of({"fast": 2} | ({"slow": slow} if slow else {}), 1)
+    what = Setup(
+        version="0", cluster=cluster, throughputs=TABLE, policy=policy,
+        settings=DEFAULT, seed=0, restart_costs=COSTS,
+    )  # fmt: skip
+    core = build(what)
+    jobs = [job(number, 0.0, 1e7, 1 + number % 2) for number in range(6)]
+    backend = SimBackend(
+        jobs, what.cluster, TABLE, core.data.planning.planner.solve, GroundTruth(COSTS)
+    )
+    seen = 0
+    while seen < 20 and (event := backend.next()) is not None:
+        for command in core.handle(event):
+            backend.perform(command)
+            if not isinstance(command, StartRound) or not len(command.job_groups):
+                continue
+            state = PreemptionState.of(core, command.time_s)
+            assert state is not None
+            slots = len(state.accelerator)
+            assert state.can_run.shape == state.share.shape == (len(state.scale), slots)
+            for group in range(len(state.scale)):
+                turn = next_preemption(state, group)
+                assert turn is None or 0 <= turn.slot < slots
+                seen += turn is not None
+    assert seen

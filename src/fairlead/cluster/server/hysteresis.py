@@ -56,7 +56,7 @@ class PreemptionState:
             free=_free(topology, groups.running_on, groups.scale),
             scale=groups.scale.copy(),
             share=groups.share.copy(),
-            can_run=np.asarray(groups.rate > 0),
+            can_run=np.asarray(((groups.rate > 0) | ~there[:, None, :]).all(axis=2)),
             owed_s=np.where(groups.share > 0, owed_s, 0.0) * groups.scale[:, None],
             start_s=start_s,
             running_on=groups.running_on.copy(),
