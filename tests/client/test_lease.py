@@ -371,3 +371,20 @@ def test_needs_nothing_but_the_standard_library() -> None:
         bare, capture_output=True, text=True, env={"PYTHONPATH": source}, check=False
     )
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+@pytest.mark.parametrize("own", [10, 20, None])
+def test_that_a_job_has_other_steps_than_its_script_is_said(
+    tmp_path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    own: int | None,
+) -> None:
+    with agent(tmp_path, monkeypatch):
+        monkeypatch.setenv("FAIRLEAD_TOTAL_STEPS", "20")
+        held = lease(Script(), folder, steps=own)
+        assert train(held) == 0
+        assert held.step == 20
+    told = "the job was submitted with 20 steps, its script has 10" in capfd.readouterr().err
+    assert told is (own == 10)

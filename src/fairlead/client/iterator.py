@@ -335,15 +335,9 @@ class Iterator(Generic[Batch]):
     def _enter(self) -> None:
         if self._entered:
             return
-        own_total = self._lease.total_steps
         self._lease.__enter__()
         self._entered = True
         self._restore_position()
-        total = self._lease.total_steps
-        if own_total is not None and total is not None and total < own_total:
-            print_to_log(
-                f"the job has {total} steps, its {self._epochs} epochs have {own_total}: it ends earlier"
-            )
 
     def _restore_position(self) -> None:
         """Where the checkpoint was saved."""

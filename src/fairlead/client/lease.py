@@ -19,6 +19,7 @@ from fairlead.client.rank_environment import (
     EXIT_MAY_NOT_RUN,
     RankEnvironment,
     leave,
+    print_to_log,
     read_rank_environment,
 )
 from fairlead.client.rank_sync import RankStatus
@@ -353,10 +354,22 @@ class Lease:
         if found is not None:
             self._state.read(found, self._environment)
             self.step = found.manifest.step
+        own_total = self.job_size.total_steps
         change = self.job_size.settle(self._environment, found.manifest if found else None)
+        self._tell_total(own_total)
         if found is not None and found.manifest.finished:  # of this total, not of one raised since
             self._no_more = found.manifest.total_steps == (self.job_size.total_steps or 0)
         role.loaded(self.step, monotonic() - opened if found else 0.0, change)
+
+    def _tell_total(self, own_total: int | None) -> None:
+        """Say so where the job was submitted with another number of steps than its script has."""
+        total = self.job_size.total_steps
+        if self._environment.rank or self.job_size.is_adapted or own_total in (None, total):
+            return
+        print_to_log(
+            f"warning: the job was submitted with {total} steps, its script has {own_total}: it ends when "
+            f"{total} are done, or its data end"
+        )
 
     def _has_parts(self) -> bool:
         """Whether each rank saves its own part."""

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
+from fairlead.cluster.protocol.messages import AttemptStatus
+
 LONG_S = 1000.0  # longer than a test waits
 
 
@@ -36,3 +38,53 @@ def test_a_paused_job_that_completes_is_complete_at_once(tmp_path: Path, state: 
         assert cluster.service.status(ADMIN).round == number + 1, "the round goes on"
         assert cluster.job(other).state == "running"
         assert cluster.service.attempts(ADMIN, job)[-1].why == "completed"
+
+
+def test_a_job_that_needed_fewer_steps_is_shown_with_those(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit(total_steps=300)
+        cluster.until(lambda: (job, 1) in node.statuses)
+        node.run(job, 1, loaded_step=0, step=50)
+        cluster.until(lambda: cluster.job(job).steps == 50)
+        node.end(job, 1, exit_code=0, completed=True, loaded_step=0, step=100, saved_step=100)
+        cluster.until(lambda: cluster.job(job).state == "completed")
+        view, attempt = cluster.job(job), cluster.service.attempts(ADMIN, job)[0]
+        assert (view.steps, view.total_steps) == (100, 100)
+        assert (attempt.to_step, attempt.end) == (100, "completed")
+    with engine_nodes(tmp_path) as cluster:
+        assert cluster.job(job).total_steps == 100
+
+
+def test_a_job_that_fits_nowhere_is_counted_when_it_is_cancelled(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        cluster.node("one").register()
+        jobs = [cluster.submit(rates={name: 1.0}) for name in ("a100", "v100")]
+        for job in jobs:
+            cluster.service.cancel(ADMIN, job)
+        cluster.until(lambda: all(cluster.job(job).state == "cancelled" for job in jobs))
+        assert cluster.service.status(ADMIN).jobs == {"cancelled": 2}
+
+
+def test_a_job_whose_devices_another_has_not_left_says_so(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, round_s=3600.0, lease_s=60.0, early_round_end=True) as cluster:
+        node = cluster.node("one")
+        node.register()
+        first = cluster.submit()
+        cluster.until(lambda: (first, 1) in node.statuses)
+        node.run(first, 1, loaded_step=0, step=50)
+        cluster.until(lambda: cluster.job(first).steps == 50)
+        second = cluster.submit()
+        cluster.silence(node)  # the first one goes on, whatever it is told
+        cluster.service.pause(ADMIN, first)
+        cluster.until(lambda: node.say() and cluster.job(second).state == "running")
+        assert (
+            cluster.job(second).reason
+            == "waits for its devices, which another job has not left yet"
+        )
+        node.end(first, 1, exit_code=0)
+        node.statuses[second, 1] = AttemptStatus(
+            job=second, attempt=1, state="starting", wait_s=0.1
+        )
+        cluster.until(lambda: node.say() and cluster.job(second).reason == "")

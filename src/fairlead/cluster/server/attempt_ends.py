@@ -102,7 +102,8 @@ class AttemptEnds:
                 ""  # it stood somewhere as it was to stop, and has ended well
             )
         row.reached_step = max(row.reached_step, attempt.reached())
-        # It may need fewer steps than announced.
+        if completed:
+            _take_over_total(attempt)
         keeps = row.total_steps if completed else attempt.resumable_steps()
         # Else the next one says what it goes on from
         timed = row.starts_over and not attempt.reports_steps
@@ -211,3 +212,11 @@ class AttemptEnds:
             ]
         if isolated_s > 0:
             row.rho = float((now - row.submitted_s) / isolated_s)
+
+
+def _take_over_total(attempt: Attempt) -> None:
+    """A job that has completed before its last step has needed fewer than announced: its row tells of these.
+    The core goes on by the number that it knows."""
+    leader, row = attempt.leader, attempt.row
+    if leader is not None and not row.spec.unmanaged and 0 < leader.step < row.total_steps:
+        row.total_steps = float(leader.step)

@@ -148,7 +148,7 @@ def _start_up(reader: Reader, attempt: Attempt) -> str:
         text = cannot_start(attempt.obstacles)
         return f"{text[0].upper()}{text[1:]}. It is tried again until it can be."
     others = _sharers(source, attempt)
-    if waits_for_devices(source, attempt) and others:
+    if waits_for_devices(source.state, attempt) and others:
         holders = enumerate_parts(
             allocated_to(reader, jobs, activity) for activity, jobs in others.items()
         )
@@ -159,12 +159,25 @@ def _start_up(reader: Reader, attempt: Attempt) -> str:
 def _sharers(source: ExplanationSource, attempt: Attempt) -> dict[Activity, list[int]]:
     """Other jobs that hold devices of an attempt, by what they do."""
     found: dict[Activity, list[int]] = {}
+    for other in _others_there(source.state, attempt):
+        found.setdefault(activity_of(source.state, other), []).append(other.row.id)
+    return found
+
+
+def _others_there(state: ClusterState, attempt: Attempt) -> Iterator[Attempt]:
+    """The attempts of other jobs that were ordered onto devices of this one; of each, once per node."""
     for node, devices in attempt.placement().items():
-        for other in list(source.state.registry.on_node.get(node, {}).values()):
+        for other in list(state.registry.on_node.get(node, {}).values()):
             mine = other.placement().get(node, ())
             if other.ordered and other.row.id != attempt.row.id and set(devices) & set(mine):
-                found.setdefault(activity_of(source.state, other), []).append(other.row.id)
-    return found
+                yield other
+
+
+def waits_for_others(state: ClusterState, attempt: Attempt) -> bool:
+    """Whether an attempt cannot begin yet, since another job has not left its devices."""
+    if attempt.stopping or attempt.lost or not attempt.ordered:
+        return False
+    return waits_for_devices(state, attempt) and any(_others_there(state, attempt))
 
 
 def _faster(job: JobView) -> str:

@@ -86,7 +86,7 @@ def _hold(source: ExplanationSource, found: DeviceUse, attempts: list[Attempt], 
     have = [
         attempt
         for attempt in attempts
-        if not waits_for_devices(source, attempt) or attempt.stopping
+        if not waits_for_devices(source.state, attempt) or attempt.stopping
     ]
     others = [attempt for attempt in have or attempts if attempt.row.id != job]
     passed = {

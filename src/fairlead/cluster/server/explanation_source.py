@@ -120,9 +120,9 @@ def last_activity(state: ClusterState, attempt: Attempt) -> Activity:
     return "training"
 
 
-def waits_for_devices(source: ExplanationSource, attempt: Attempt) -> bool:
+def waits_for_devices(state: ClusterState, attempt: Attempt) -> bool:
     """Whether the node of rank 0 has not confirmed yet that the devices of an attempt are free."""
-    status = source.state.fleet.status(attempt.first_node, attempt.key)
+    status = state.fleet.status(attempt.first_node, attempt.key)
     return status is None or (status.state == "starting" and status.wait_s < 0)
 
 

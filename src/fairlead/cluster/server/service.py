@@ -211,6 +211,9 @@ class Service:
             engine.parts.jobs.admission.unplaced.discard(row.id)
             row.state, row.ended_s, row.reason = "cancelled", now, ""
             engine.state.close_job(row)
+            engine.state.count_ended(
+                [row.state]
+            )  # the core, which counts all others, never knew it
             return
         engine.state.emit(JobsCancelled(now, (JobId(row.id),)))
 

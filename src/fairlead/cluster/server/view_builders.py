@@ -25,6 +25,7 @@ from fairlead.cluster.server.attempts import Attempt, holder
 from fairlead.cluster.server.being_stopped import describe_stop, ended_by_agent
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.detained import Detention
+from fairlead.cluster.server.explain_placement import waits_for_others
 from fairlead.cluster.server.least_times import least_s
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now, unheard
@@ -151,6 +152,7 @@ class ViewBuilder:
         reason = (
             row.stall or self._end(row) or self._obstacle(row) or self._directory(row) or reason
         )
+        reason = reason or self._handover(row)
         reason = self._next_try(row, reason) or reason
         reason = _beginning(row, reason)
         detained = self._silence(row) or self._detention.reason(row.id)
@@ -190,6 +192,14 @@ class ViewBuilder:
             return ""
         why = ended_by_agent(self._state.fleet, self._state.registry.newest(row.id))
         return f"is being ended, and starts again: {why}" if why else ""
+
+    def _handover(self, row: JobRow) -> str:
+        """Why a job that was given devices has not begun there."""
+        attempt = self._state.registry.newest(row.id)
+        if row.state not in ON_DEVICES or attempt is None:
+            return ""
+        waits = waits_for_others(self._state, attempt)
+        return "waits for its devices, which another job has not left yet" if waits else ""
 
     def _obstacle(self, row: JobRow) -> str:
         """What of its node keeps a job from starting there."""
