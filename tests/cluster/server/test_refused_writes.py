@@ -151,7 +151,8 @@ def _begins_before_it_is_waited_for(
 
     def tried(do: Callable[[], Any]) -> "Future[Any]":
         future = call(do)
-        assert disk.failed.wait(WAIT_S)
+        state = cluster.service.engine.state
+        cluster.until(lambda: state.commit_error, "the write to fail")
         return future
 
     monkeypatch.setattr(cluster.service.engine, "call", tried)
