@@ -70,6 +70,11 @@ COMMANDS = (
         "Forget nodes that are drained, offline or lost and will not come back.",
     ),
     LazyCommand(
+        "revoke-node",
+        "cluster:revoke_node",
+        "Refuse a node's token: its agent may hold nothing once its leases are over.",
+    ),
+    LazyCommand(
         "what-if", "cluster:what_if", "Ask when the jobs would end, as it is and with changes."
     ),
     LazyCommand("backup", "backup:backup", "Write the state of a live cluster to one file."),

@@ -103,6 +103,16 @@ def remove_node(
     each("node", nodes, client.remove_node, "removed")
 
 
+@asks_server
+def revoke_node(client: Client, node: NodeArgument) -> None:
+    """Refuse a node's token: its agent may hold nothing once its leases are over.
+
+    `fairlead undrain NODE` lets it be enrolled again, with the token of the user agent.
+    """
+    client.revoke_node(node)
+    print(f"node {node}: its token is revoked")
+
+
 @change.command("weight")
 @asks_server
 def set_weight(

@@ -173,6 +173,10 @@ class Client:
         """Forget a node that is drained, offline or lost. For admins."""
         self._call("DELETE", f"/v1/nodes/{_part(node)}")
 
+    def revoke_node(self, node: str) -> None:
+        """Refuse whatever a node says until it is put back into service. For admins."""
+        self._call("POST", f"/v1/nodes/{_part(node)}/revoke")
+
     def set_policy(self, policy: str) -> None:
         """Decide by another policy, ``NAME[:ARG]``, from the next round on. For admins."""
         self._call("PUT", "/v1/policy", body={"policy": policy})

@@ -54,6 +54,7 @@ class Server:
         self.newest: NodeReport | None = None
         self.check: StartCheck | None = None  # that the agent is to make
         self.registered: list[Register] = []
+        self.tokens: dict[str, str] = {}  # node -> its own
         self.statuses: dict[Key, AttemptStatus] = {}
         self.output: dict[tuple[int, int, int], bytes] = {}
         self.offsets: dict[tuple[int, int, int], list[int]] = {}
@@ -103,17 +104,27 @@ class Server:
 
     # --- calls of agents -------------------------------------------------------------------------
     def authenticate(self, token: str) -> Caller | None:
-        return Caller(user="a", tenant="", role="agent") if token == TOKEN else None
+        if token == TOKEN:
+            return Caller(user="agent", tenant="", role="agent")
+        owner = (node for node, own in self.tokens.items() if own == token)
+        return next((Caller(f"node {node}", "", "agent", node) for node in owner), None)
 
-    async def register(self, message: Register) -> Welcome:
+    def needs_own_token(self, node: str) -> bool:
+        return node in self.tokens
+
+    async def register(self, message: Register, *, enrols: bool) -> Welcome:
         self.registered.append(message)
         await self._wake()
+        token = f"{TOKEN}-{message.node}-{len(self.registered)}" if enrols else ""
+        if token:
+            self.tokens[message.node] = token
         return Welcome(
             heartbeat_s=self.heartbeat_s,
             lease_s=self.lease_s,
             rate_bound=0.01,
             orders=self.orders,
             wall_s=time.time() + self.ahead_s,
+            token=token,
         )
 
     async def report(self, message: NodeReport) -> Orders:

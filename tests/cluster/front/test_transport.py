@@ -48,16 +48,25 @@ class Handler:
     def __init__(self) -> None:
         self.seen: list[Any] = []
         self.watched = 0
+        self.enrolled: set[str] = set()
+        self.gives_tokens = False
         self.unwatched = asyncio.Event()
 
     def authenticate(self, token: str) -> Caller | None:
         role = ROLES.get(token)
+        if token.startswith("token-of-"):
+            node = token.removeprefix("token-of-")
+            return Caller(user=f"node {node}", tenant="", role="agent", node=node)
         return None if role is None else Caller(user="someone", tenant="t", role=role)
 
-    async def register(self, message: Register) -> Welcome:
+    def needs_own_token(self, node: str) -> bool:
+        return node in self.enrolled
+
+    async def register(self, message: Register, *, enrols: bool) -> Welcome:
         self.seen.append(message)
         orders = Orders(seq=0, desired=())
-        return Welcome(heartbeat_s=1.0, lease_s=3.0, rate_bound=0.01, orders=orders)
+        token = f"token-of-{message.node}" if enrols and self.gives_tokens else ""
+        return Welcome(heartbeat_s=1.0, lease_s=3.0, rate_bound=0.01, orders=orders, token=token)
 
     async def report(self, message: NodeReport) -> Orders:
         match message.node:
@@ -102,6 +111,7 @@ REGISTER = Register(
     holds=(AttemptStatus(job=1, attempt=2, state="running", step=7),),
 )
 WATCH = WatchRequest(node="n", incarnation="i")
+CHUNK = LogChunk(node="n", incarnation="i", job=1, attempt=1, rank=0, offset=3, data=b"\x00\xff")
 Scene = Callable[[Handler, AgentServer, AgentClient], Awaitable[None]]
 
 
@@ -132,14 +142,49 @@ def test_the_four_calls() -> None:
         assert (await client.register(REGISTER)).lease_s == 3.0
         assert await client.report(report(seq=5)) == Orders(seq=5, desired=(), leases={1: 2.5})
         assert handler.seen == [REGISTER, report(seq=5)]
-        chunk = LogChunk(
-            node="n", incarnation="i", job=1, attempt=1, rank=0, offset=3, data=b"\x00\xff"
-        )
-        assert await client.log(chunk) == LogOffset(offset=5)
+        assert await client.log(CHUNK) == LogOffset(offset=5)
         stream = client.watch(WATCH)
         assert [(await anext(stream)).seq for _ in range(4)] == [0, 1, 2, 3]
         await stream.aclose()
         await handler.unwatched.wait()  # the server notices
+
+    with_server(scene)
+
+
+def test_a_node_is_given_a_token_and_is_no_other_node_with_it() -> None:
+    async def scene(handler: Handler, _: AgentServer, client: AgentClient) -> None:
+        handler.gives_tokens = True
+        handler.enrolled.add("n")
+        with pytest.raises(RegisterAgainError, match="'n': has a token of its own"):
+            await client.report(report())
+        assert (await client.register(REGISTER)).token == "token-of-n"
+        assert (await client.report(report(seq=5))).seq == 5  # with that
+        of_other = "the token of node n is not one for node 'other'"
+        for call in (
+            client.report(report("other")),
+            client.register(msgspec.structs.replace(REGISTER, node="other")),
+            client.log(msgspec.structs.replace(CHUNK, node="other")),
+            anext(client.watch(msgspec.structs.replace(WATCH, node="other"))),
+        ):
+            with pytest.raises(RefusedError, match=of_other):
+                await call
+        assert [one.node for one in handler.seen] == ["n", "n"]
+
+    with_server(scene)
+
+
+def test_orders_are_not_pushed_to_a_node_whose_token_was_revoked() -> None:
+    async def scene(handler: Handler, _: AgentServer, client: AgentClient) -> None:
+        handler.gives_tokens = True
+        await client.register(REGISTER)
+        stream = client.watch(WATCH)
+        await anext(stream)
+        authenticate = handler.authenticate
+        handler.authenticate = lambda token: None  # type: ignore[method-assign]
+        with pytest.raises(RefusedError, match="no valid token"):
+            [one async for one in stream]
+        handler.authenticate = authenticate  # type: ignore[method-assign]
+        await handler.unwatched.wait()
 
     with_server(scene)
 

@@ -13,7 +13,8 @@ from fairlead.errors import ConfigError
 
 def test_a_token_finds_its_user_and_no_other_does() -> None:
     tokens = {name: make_token() for name in ("ann", "bob")}
-    table = TokenTable(
+    table = TokenTable()
+    table.set_users(
         UserRow(user=name, tenant="t", role="user", token_hash=hash_token(token))
         for name, token in tokens.items()
     )
@@ -22,6 +23,22 @@ def test_a_token_finds_its_user_and_no_other_does() -> None:
     ann = tokens["ann"]
     for wrong in ("", make_token(), ann[:-1], ann + " ", ann.upper(), "\udcff", "x" * 10**6):
         assert table.find(wrong) is None
+
+
+def test_the_newest_token_of_a_node_counts_until_it_is_revoked() -> None:
+    table, (first, second) = TokenTable(), (make_token(), make_token())
+    table.set_node("a", b"", revoked=False)
+    assert not table.is_enrolled("a")
+    table.set_node("a", hash_token(first), revoked=False)
+    assert table.find(first) == Caller(user="node a", tenant="", role="agent", node="a")
+    table.set_node("a", hash_token(second), revoked=False)
+    assert table.find(first) is None
+    assert table.find(second) is not None
+    table.set_node("a", b"", revoked=True)
+    assert table.find(second) is None
+    assert table.is_enrolled("a")  # so that nobody speaks for it with the token that enrols
+    table.remove_node("a")
+    assert not table.is_enrolled("a")
 
 
 def test_tokens_are_long_random_and_harmless_in_headers() -> None:

@@ -17,6 +17,7 @@ from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.machine import AgentFiles, record_of
 from fairlead.cluster.agent.node import NodeController
 from fairlead.cluster.agent.node_reports import NodeReports
+from fairlead.cluster.agent.node_token import NodeToken
 from fairlead.cluster.agent.options import AgentOptions
 from fairlead.cluster.agent.position_memory import PositionMemory
 from fairlead.cluster.agent.rank_server import RankConnections, RankServer
@@ -47,8 +48,9 @@ class Agent:
     def __init__(self, options: AgentOptions) -> None:
         self._options = options
         self._state_lock = StateLock(options.state)
+        self._token = NodeToken(options.state, options.token)
         self._client = AgentClient(
-            options.server, options.token, options.ca, devices=len(options.devices.indices)
+            options.server, self._token.current, options.ca, devices=len(options.devices.indices)
         )
         self._spawner = SpawnerLink(options.state, options.prefork, options.devices)
         self._record: AgentFiles | None = None  # of this run, on this machine
@@ -181,6 +183,7 @@ class Agent:
             logs=self._logs,
             record=record,
             cleared=self._spawner.cleared,
+            token=self._token,
         )
 
     async def _until_first_ends(self, session: ServerSession, record: AgentFiles) -> None:

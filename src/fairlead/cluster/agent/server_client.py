@@ -44,6 +44,10 @@ class RefusedError(FairleadError):
     """The server refuses, and would refuse again: bad message, token or version."""
 
 
+class UnknownTokenError(RefusedError):
+    """The server does not know the token."""
+
+
 class MalformedError(RefusedError):
     """The server cannot understand the message, or finds something in it that cannot be."""
 
@@ -79,15 +83,19 @@ class AgentClient:
         """address: host:port. ca: PEM file with the certificate to trust; None = without TLS.
         timeout_s: of a call with one answer. devices: of the node, by which its orders are bounded.
         ConfigError: the token cannot be one."""
-        if not (token.isascii() and token.isprintable()) or " " in token:
-            raise ConfigError("the token: must be of printable ASCII characters, without spaces")
         self.address = address
         self.ca = ca
         self.timeout_s = timeout_s
         self._options = [*_OPTIONS, ("grpc.max_receive_message_length", orders_bytes(devices))]
-        self._metadata = (("authorization", f"Bearer {token}"),)
+        self.use(token)
         self._channel: grpc.aio.Channel | None = None
         self._calls: dict[str, Any] = {}
+
+    def use(self, token: str) -> None:
+        """Call with this token from now on. ConfigError: it cannot be one."""
+        if not (token.isascii() and token.isprintable()) or " " in token:
+            raise ConfigError("the token: must be of printable ASCII characters, without spaces")
+        self._metadata = (("authorization", f"Bearer {token}"),)
 
     async def open(self) -> "AgentClient":
         """Make the channel, which connects with the first call. ConfigError: the CA file is no good."""
@@ -116,8 +124,11 @@ class AgentClient:
         await self.close()
 
     async def register(self, message: Register) -> Welcome:
-        """See ``protocol``, as for the others."""
-        return await self._unary("Register", message, _WELCOME)
+        """See ``protocol``, as for the others. A token of the node's own is used from now on."""
+        welcome = await self._unary("Register", message, _WELCOME)
+        if welcome.token:
+            self.use(welcome.token)
+        return welcome
 
     async def report(self, message: NodeReport) -> Orders:
         """Heartbeat and renewal."""
@@ -179,6 +190,8 @@ def _error(address: str, problem: grpc.aio.AioRpcError) -> FairleadError:
         code is grpc.StatusCode.RESOURCE_EXHAUSTED and "metadata" not in details
     ):  # which are the token
         return TooLargeError(f"{address}: {details}")
+    if code is grpc.StatusCode.UNAUTHENTICATED:
+        return UnknownTokenError(f"{address}: {details}")
     if code in _REFUSALS:
         return RefusedError(f"{address}: {details}")
     return ServerUnreachableError(f"{address}: {code.name.lower().replace('_', ' ')} ({details})")

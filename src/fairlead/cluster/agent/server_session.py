@@ -11,6 +11,7 @@ from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.machine import AgentFiles, remove_old
 from fairlead.cluster.agent.node import NodeController
 from fairlead.cluster.agent.node_reports import NodeReports
+from fairlead.cluster.agent.node_token import NodeToken
 from fairlead.cluster.agent.options import AgentOptions
 from fairlead.cluster.agent.position_memory import PositionMemory
 from fairlead.cluster.agent.report_pace import ReportPace
@@ -21,6 +22,7 @@ from fairlead.cluster.agent.server_client import (
     RegisterAgainError,
     ServerUnreachableError,
     TooLargeError,
+    UnknownTokenError,
 )
 from fairlead.cluster.agent.start_trials import StartTrials
 from fairlead.cluster.protocol.messages import Orders, WatchRequest, Welcome
@@ -50,6 +52,7 @@ class ServerSession:
         logs: Logs,
         record: AgentFiles,
         cleared: tuple[str, ...],
+        token: NodeToken,
     ) -> None:
         """record: of this run of the agent, on this machine; cleared: incarnations of earlier agents of the
         node of which nothing lives."""
@@ -65,6 +68,7 @@ class ServerSession:
         self._logs = logs
         self._record = record
         self._cleared = cleared
+        self._token = token
         self._registered = asyncio.Event()
 
     async def talk(self) -> None:
@@ -82,6 +86,10 @@ class ServerSession:
             except (ServerUnreachableError, TooLargeError) as problem:
                 await self._refused(problem, backoff)
             except RefusedError as problem:
+                if isinstance(problem, UnknownTokenError) and self._token.disown():
+                    _log.warning("the server does not know this node's token: enrolling again")
+                    self._client.use(self._token.current)
+                    continue
                 if not self._node.attempts.busy:
                     raise
                 await self._refused(problem, backoff)
@@ -98,6 +106,8 @@ class ServerSession:
     async def _register(self) -> None:
         asked = time.monotonic()
         welcome: Welcome = await self._client.register(self._reports.registration())
+        if welcome.token:
+            self._token.keep(welcome.token)
         self._note_halt(welcome.orders)
         if (
             not welcome.orders.halted

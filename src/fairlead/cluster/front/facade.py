@@ -114,6 +114,10 @@ class Facade(Protocol):
     def remove_node(self, caller: Caller, node: str) -> None:
         """Forget a node that is drained, offline or lost."""
 
+    def revoke_node(self, caller: Caller, node: str) -> None:
+        """Let the token of a node count no more, and give it no other until it is put back into service
+        (``undrain``): it is lost once its leases are over."""
+
     def set_policy(self, caller: Caller, policy: str) -> None:
         """Decide by another policy, ``NAME[:ARG]``, from the next round on."""
 

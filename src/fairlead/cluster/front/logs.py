@@ -6,30 +6,33 @@ import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from fairlead.cluster.front.facade import NotFoundError
 from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.protocol.messages import LogChunk, LogOffset
+from fairlead.cluster.protocol.messages import AttemptKey, LogChunk, LogOffset
 from fairlead.cluster.store.database import readable, reader
 from fairlead.cluster.store.log_store import LogStore
-from fairlead.cluster.store.rows import JobRow
-from fairlead.cluster.store.schema import JOBS
+from fairlead.cluster.store.rows import AttemptRow, JobRow
+from fairlead.cluster.store.schema import ATTEMPTS, JOBS, SqlTable
 from fairlead.cluster.store.verification import check_row
 from fairlead.errors import ConfigError
 
-MAX_KNOWN_OWNERS = 20_000  # jobs whose owners are remembered
-_ROW = msgspec.msgpack.Decoder(JobRow)
+MAX_REMEMBERED = 20_000  # jobs of which the tenant is remembered, and attempts whose nodes are
+_JOB = msgspec.msgpack.Decoder(JobRow)
+_ATTEMPT = msgspec.msgpack.Decoder(AttemptRow)
+_Found = TypeVar("_Found")
+_Key = TypeVar("_Key")
 
 
-class LoggedJob(NamedTuple):
-    """What has to be known of a job to keep its output, and to show it."""
+class LoggedAttempt(NamedTuple):
+    """What has to be known of an attempt to keep its output."""
 
-    tenant: str
-    log_bytes: int
-    attempt: int  # its newest attempt
+    nodes: frozenset[str]  # from which it comes
+    ranks: int
+    log_bytes: int  # of each rank, that are kept
 
 
 class LogService:
@@ -41,8 +44,9 @@ class LogService:
         self._path = directory / "state.db"
         self._thread = ThreadPoolExecutor(1, "logs")
         self._reader: sqlite3.Connection | None = None
-        self._lock = threading.Lock()  # of the connection, and of what is known
-        self._known: OrderedDict[int, LoggedJob] = OrderedDict()
+        self._lock = threading.Lock()  # of the connection, and of what is remembered
+        self._tenants: OrderedDict[int, str] = OrderedDict()
+        self._attempts: OrderedDict[AttemptKey, LoggedAttempt] = OrderedDict()
 
     def close(self) -> None:
         """What has come is written."""
@@ -53,43 +57,61 @@ class LogService:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._put, chunk)
 
     def _put(self, chunk: LogChunk) -> LogOffset:
-        """Output of jobs that are not here is not kept."""
-        job = self._job(chunk.job, chunk.attempt)
-        if job is None or not 0 < chunk.attempt <= job.attempt or chunk.rank < 0:
+        """Output of attempts that are not here is not kept, nor that of others than their nodes."""
+        attempt = self._attempt((chunk.job, chunk.attempt))
+        if attempt is None or chunk.node not in attempt.nodes or chunk.rank >= attempt.ranks:
             return LogOffset(offset=chunk.offset + len(chunk.data))
-        if not 0 <= chunk.offset < 1 << 60 or chunk.rank > 1 << 20:
+        if chunk.offset >= 1 << 60:
             raise ConfigError(f"offset: must be from 0 to 2^60, got {chunk.offset}")
-        return LogOffset(offset=self._store.put(chunk, job.log_bytes))
+        return LogOffset(offset=self._store.put(chunk, attempt.log_bytes))
 
     def read(self, caller: Caller, job: int, cursor: str, limit: int) -> tuple[str, str]:
         """Output behind the cursor, and the next cursor."""
-        known = self._job(job, 0)
-        if known is None or (caller.role != "admin" and known.tenant != caller.tenant):
+        tenant = self._tenant(job)
+        if tenant is None or (caller.role != "admin" and tenant != caller.tenant):
             raise NotFoundError(f"job {job}: there is none")
         return self._store.read(job, cursor, min(limit, 1 << 20))
 
-    def _job(self, number: int, attempt: int) -> LoggedJob | None:
-        """The job, as new as this attempt of it."""
+    def _tenant(self, job: int) -> str | None:
+        """Whose job it is; None = there is none."""
         with self._lock:
-            known = self._known.get(number)
-            if known is None or known.attempt < attempt:
-                known = self._find(number)
-                if known is not None:
-                    self._known[number] = known
-                if len(self._known) > MAX_KNOWN_OWNERS:
-                    self._known.popitem(last=False)
+            known = self._tenants.get(job)
+            if known is None and (row := self._row(JOBS, _JOB, job)) is not None:
+                known = row.tenant
+                _remember(self._tenants, job, known)
             return known
 
-    def _find(self, number: int) -> LoggedJob | None:
-        if not 0 <= number < 1 << 62:
+    def _attempt(self, key: AttemptKey) -> LoggedAttempt | None:
+        """An attempt; None = there is none."""
+        with self._lock:
+            known = self._attempts.get(key)
+            if known is None and (row := self._row(ATTEMPTS, _ATTEMPT, *key)) is not None:
+                job = self._row(JOBS, _JOB, key[0])
+                if job is not None:
+                    nodes = frozenset(row.nodes or row.node.split(","))
+                    known = LoggedAttempt(nodes, job.spec.scale_factor, job.spec.log_bytes)
+                    _remember(self._attempts, key, known)
+            return known
+
+    def _row(
+        self, table: SqlTable, decoder: "msgspec.msgpack.Decoder[_Found]", *key: int
+    ) -> _Found | None:
+        """The row with this key; None = there is none."""
+        if any(not 0 <= one < 1 << 62 for one in key):
             return None
         with readable(self._path):
             if self._reader is None:
                 self._reader = reader(self._path)
-            query = f"{JOBS.select} WHERE id = ?"
-            found = self._reader.execute(query, (number,)).fetchone()
+            where = " AND ".join(f"{column} = ?" for column in table.columns[: table.keys])
+            found = self._reader.execute(f"{table.select} WHERE {where}", key).fetchone()
         if found is None:
             return None
-        check_row(self._path, JOBS, found)
-        row = _ROW.decode(found[-2])
-        return LoggedJob(row.tenant, row.spec.log_bytes, row.attempt)
+        check_row(self._path, table, found)
+        return decoder.decode(found[-2])
+
+
+def _remember(known: OrderedDict[_Key, _Found], key: _Key, found: _Found) -> None:
+    """Note it, and forget the oldest of many."""
+    known[key] = found
+    if len(known) > MAX_REMEMBERED:
+        known.popitem(last=False)

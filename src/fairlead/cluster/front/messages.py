@@ -12,7 +12,7 @@ import msgspec
 
 from fairlead.cluster.protocol.api_models import NodeView, StatusView
 from fairlead.cluster.protocol.messages import StartCheck, StorePosition
-from fairlead.cluster.store.rows import UserRow
+from fairlead.cluster.store.rows import NodeRow, UserRow
 
 _HEADER = struct.Struct("!I")  # length of a frame
 _EMPTY_LIST = msgspec.Raw(msgspec.msgpack.encode(()))
@@ -74,6 +74,8 @@ class PublishedNode(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     round_end: float = 0.0  # monotonic; of the round that these orders follow, 0 = they follow none
     seen: float = 0.0  # monotonic seconds; as far as the driver knows
     lease_until: float = 0.0
+    token_hash: bytes = b""  # these two: as in ``NodeRow``
+    revoked: bool = False
 
     @property
     def key(self) -> str:
@@ -112,8 +114,19 @@ class LossQuery(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return f"loss {self.node}"
 
 
+class EnrolledNodes(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """The nodes of which the state knew when the server was started, as they were then."""
+
+    rows: tuple[NodeRow, ...]
+
+    @property
+    def key(self) -> str:
+        """All of them at once."""
+        return "enrolled"
+
+
 class UserList(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """Who may call."""
+    """Who may call. With the first one the front begins to listen: nodes are known by then."""
 
     rows: tuple[UserRow, ...]
 
@@ -206,6 +219,7 @@ ToFront: TypeAlias = (
     | PublishedNode
     | NodeRemoved
     | LossQuery
+    | EnrolledNodes
     | UserList
     | CallAnswer
     | StopFront

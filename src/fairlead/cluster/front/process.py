@@ -22,6 +22,7 @@ from fairlead.cluster.front.logs import LogService
 from fairlead.cluster.front.messages import (
     CallAnswer,
     Configure,
+    EnrolledNodes,
     FrontFrames,
     FrontListening,
     FrontRefused,
@@ -282,12 +283,15 @@ class Front:
 
     def take(self, message: Any) -> None:
         """What the driver says."""
+        tokens = self._facade.tokens
         match message:
             case PublishedNode():
+                tokens.set_node(message.node, message.token_hash, revoked=message.revoked)
                 renewal = self._table.publish(message)
                 if renewal is not None:
                     self._link.send(renewal)
             case NodeRemoved():
+                tokens.remove_node(message.node)
                 self._table.remove(message)
             case PublishedPosition():
                 self._table.move(message)
@@ -301,8 +305,11 @@ class Front:
                 self._calls.answer(message)
             case PublishedStatus() | PublishedNodeView():
                 self._facade.shown.take(message)
+            case EnrolledNodes():
+                for row in message.rows:
+                    tokens.set_node(row.name, row.token_hash, revoked=row.revoked)
             case UserList():
-                self._facade.learn_users(message)
+                tokens.set_users(message.rows)
                 self._knows_users.set()
             case StopFront():
                 self._ended.set()
@@ -313,10 +320,15 @@ class Front:
         """Whose token this is."""
         return self._facade.authenticate(token)
 
-    async def register(self, message: Register) -> Welcome:
+    def needs_own_token(self, node: str) -> bool:
+        """Whether a node has to come with a token of its own. A server that has halted, because its state is
+        older than what nodes know, may not have the newest ones: it lets all go on."""
+        return not self._table.halted and self._facade.tokens.is_enrolled(node)
+
+    async def register(self, message: Register, *, enrols: bool) -> Welcome:
         """A node comes up: the driver decides, and makes it durable."""
         contested = self._table.begin_contest(message)
-        number, future = self._calls.begin(REGISTER, message)
+        number, future = self._calls.begin(REGISTER, message, enrols)
         try:
             welcome: Welcome = await asyncio.wait_for(asyncio.wrap_future(future), REGISTER_S)
             return self._as_it_is(welcome)

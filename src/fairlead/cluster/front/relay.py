@@ -32,8 +32,8 @@ REGISTER = "register"  # a call of an agent, whose answer comes as a future
 class DriverInterface(Protocol):
     """What the front may ask of the driver's process, beside the methods of the facade."""
 
-    def register(self, message: Register) -> Future[Welcome]:
-        """A node comes up."""
+    def register(self, message: Register, enrols: bool) -> Future[Welcome]:
+        """A node comes up. enrols: without a token of its own, which it is given."""
 
     def metrics_text(self) -> str:
         """What the driver counts, as Prometheus reads it."""
@@ -115,8 +115,8 @@ class CallService:
                 self._send(_answer_of(call, future.result()))
 
         try:
-            (message,) = signature(REGISTER).arguments.decode(call.arguments)
-            self._driver.register(message).add_done_callback(answered)
+            message, enrols = signature(REGISTER).arguments.decode(call.arguments)
+            self._driver.register(message, enrols).add_done_callback(answered)
         except Exception as problem:
             self._refuse(call, problem)
 

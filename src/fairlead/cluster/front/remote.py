@@ -20,7 +20,6 @@ from fairlead.cluster.front.logs import LogService
 from fairlead.cluster.front.messages import (
     Call,
     CallAnswer,
-    UserList,
 )
 from fairlead.cluster.front.rate_limiter import RateLimiter
 from fairlead.cluster.front.relay import encode_arguments, signature
@@ -161,15 +160,11 @@ class RemoteFacade:
         self._local = TimeShare()  # for what is answered here of the driver's questions
         self._logs = logs
         self._driver_metrics = ""
-        self._tokens = TokenTable(())
-
-    def learn_users(self, message: UserList) -> None:
-        """Who may call from now on."""
-        self._tokens = TokenTable(message.rows)
+        self.tokens = TokenTable()
 
     def authenticate(self, token: str) -> Caller | None:
         """Whose token this is."""
-        return self._tokens.find(token)
+        return self.tokens.find(token)
 
     def log(
         self, caller: Caller, job: int, cursor: str = "", limit: int = 1 << 16

@@ -38,6 +38,7 @@ KEEPALIVE_TIMEOUT_MS = 5_000
 _Message = TypeVar("_Message")
 _Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 _Handle: TypeAlias = Callable[[Any], Awaitable[Any]]
+_CalledBy: TypeAlias = Callable[[Any, Caller], Awaitable[Any]]
 _log = logging.getLogger(__name__)
 
 
@@ -50,8 +51,12 @@ class AgentHandler(Protocol):
     def authenticate(self, token: str) -> Caller | None:
         """Return whose token this is; None = nobody's."""
 
-    async def register(self, message: Register) -> Welcome:
-        """Take in a node. Returns what its agent is to know before its first report."""
+    def needs_own_token(self, node: str) -> bool:
+        """Return whether only the token of this node is good for its calls."""
+
+    async def register(self, message: Register, *, enrols: bool) -> Welcome:
+        """Take in a node. Returns what its agent is to know before its first report. enrols: it comes
+        without a token of its own, and is given one."""
 
     async def report(self, message: NodeReport) -> Orders | PublishedOrders:
         """Take over what a node reports. Returns its newest orders, and renews its lease."""
@@ -139,41 +144,62 @@ class AgentServer:
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
-                "Register": unary(self._unary(Register, handler.register)),
-                "Report": unary(self._unary(NodeReport, handler.report)),
-                "Log": unary(self._unary(LogChunk, handler.log)),
+                "Register": unary(self._unary(Register, self._register)),
+                "Report": unary(self._unary(NodeReport, self._of_node(handler.report))),
+                "Log": unary(self._unary(LogChunk, self._of_node(handler.log))),
                 "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
             },
         )
 
-    def _unary(self, kind: type[Any], handle: _Handle) -> Any:
+    def _unary(self, kind: type[Any], handle: _CalledBy) -> Any:
         """The handler of a call with one answer."""
         decoder = msgspec.msgpack.Decoder(kind)
 
         async def call(data: bytes, context: _Context) -> bytes:
             try:
-                self._admit(context)
-                return msgspec.msgpack.encode(await handle(decode(decoder, data)))
+                caller = self._admit(context)
+                message = decode(decoder, data)
+                return msgspec.msgpack.encode(await handle(message, caller))
             except Exception as problem:
                 refusal = _refusal(problem)
             return await _abort(context, refusal)
 
         return call
 
+    async def _register(self, message: Register, caller: Caller) -> Welcome:
+        _check_own(message.node, caller)
+        return await self.handler.register(message, enrols=not caller.node)
+
+    def _of_node(self, handle: _Handle) -> _CalledBy:
+        """The handler of a call that a node makes once it is enrolled."""
+
+        async def checked(message: Any, caller: Caller) -> Any:
+            self._check_enrolled(message.node, caller)
+            return await handle(message)
+
+        return checked
+
     async def _watch(self, data: bytes, context: _Context) -> AsyncIterator[bytes]:
         decoder = msgspec.msgpack.Decoder(WatchRequest)
         try:
-            self._admit(context)
-            async with aclosing(self.handler.watch(decode(decoder, data))) as stream:
+            caller, message = self._admit(context), decode(decoder, data)
+            self._check_enrolled(message.node, caller)
+            async with aclosing(self.handler.watch(message)) as stream:
                 async for orders in stream:
+                    self._check_enrolled(message.node, self._admit(context))  # not revoked since
                     yield msgspec.msgpack.encode(orders)
             return
         except Exception as problem:
             refusal = _refusal(problem)
         await _abort(context, refusal)
 
-    def _admit(self, context: _Context) -> None:
-        """Only agents, and admins, may call."""
+    def _check_enrolled(self, node: str, caller: Caller) -> None:
+        _check_own(node, caller)
+        if not caller.node and self.handler.needs_own_token(node):
+            raise StaleError(f"node {node!r}: has a token of its own; register again")
+
+    def _admit(self, context: _Context) -> Caller:
+        """Return who calls. Only agents, and admins, may."""
         given = dict(context.invocation_metadata() or ()).get("authorization", "")
         scheme, _, token = given.partition(" ") if isinstance(given, str) else ("", "", "")
         caller = self.handler.authenticate(token) if scheme.lower() == "bearer" else None
@@ -181,6 +207,12 @@ class AgentServer:
             raise _UnknownAgentError("no valid token came with the call")
         if caller.role == "user":
             raise _NotAllowedError(f"the token of user {caller.user!r} is not one for agents")
+        return caller
+
+
+def _check_own(node: str, caller: Caller) -> None:
+    if caller.node not in ("", node):
+        raise _NotAllowedError(f"the token of {caller.user} is not one for node {node!r}")
 
 
 class _UnknownAgentError(Exception):

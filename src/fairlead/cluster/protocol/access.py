@@ -13,3 +13,4 @@ class Caller(msgspec.Struct, frozen=True):
     user: str
     tenant: str
     role: Role
+    node: str = ""  # of an agent with a token of its own; "" = it has that which enrols nodes

@@ -5,7 +5,9 @@ Both directions are *states*, not deltas: a report says all that the node holds,
 shall hold. So a message may be lost, doubled, late or out of order without harm: ``seq`` tells which is
 newest, and ``incarnation`` tells a restarted agent from its predecessor.
 
-Calls of the service ``fairlead.Agents``, all with the metadata ``authorization: Bearer TOKEN``:
+Calls of the service ``fairlead.Agents``, all with the metadata ``authorization: Bearer TOKEN``. The token of
+the user ``agent`` enrols nodes: an agent registers with it once, and is given a token of its node, which the
+other calls need.
 
 - ``Register(Register) -> Welcome``
 - ``NodeReport(Report) -> Orders``: heartbeat, progress and renewal of leases in one. Sent every
@@ -29,7 +31,7 @@ from msgspec import Meta
 
 from fairlead.cluster.protocol.runtime import Runtime
 
-PROTOCOL = 3  # of both sides; they must be equal
+PROTOCOL = 4  # of both sides; they must be equal
 SERVICE = "fairlead.Agents"
 EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
 AGENT_LEAVES = "agent leaves"
@@ -102,6 +104,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     orders: "Orders"
     wall_s: float = 0.0  # the server's clock, seconds since 1970; 0 = not told
     wait_s: float = 0.0  # no jobs for so long: the agent before this one may still run some
+    token: str = ""  # of the node, for all calls from now on; "" = it has one
 
 
 # What is the matter with a checkpoint directory that cannot be made: its path, or the storage that it is on.

@@ -240,6 +240,11 @@ class Fleet:
         with self.lock:
             return self.nodes[name].agent.drop_expired(self.monotonic())
 
+    def mark_changed(self, name: str) -> None:
+        """The front shall hear of a node, with the next publication."""
+        with self.lock:
+            self._changed[name] = None
+
     def desire(self, name: str, assignment: Assignment) -> None:
         """The node shall hold this, from the next publication on."""
         with self.lock:
@@ -317,6 +322,8 @@ class Fleet:
             round_end=self._round_end if pushed else 0.0,
             seen=node.observed.seen,
             lease_until=node.leases.until,
+            token_hash=node.agent.token_hash,
+            revoked=node.agent.revoked,
         )
         self.send_to_front(node.desired.sent)
 

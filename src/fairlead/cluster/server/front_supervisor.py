@@ -17,6 +17,7 @@ import msgspec
 from fairlead.cluster.front.messages import (
     Call,
     Configure,
+    EnrolledNodes,
     FrontListening,
     FrontRefused,
     NodeRenewal,
@@ -40,6 +41,7 @@ MAX_FIRST_STARTS = 5  # of fronts of which none has come to listen, before the s
 FRONT = ("fairlead.cluster.front",)  # the module that is run, and what its arguments begin with
 END_S = 10.0  # for it to end when it is told to
 _RESENT_MESSAGES = (
+    EnrolledNodes,
     UserList,
     PublishedStatus,
     PublishedNodeView,
@@ -159,10 +161,14 @@ class FrontSupervisor:
     def _open(self, link: DriverLink) -> None:
         """All that is published goes through it, from what was published before."""
         with self.fleet.lock, self._lock:
+            users = [one for one in self._greeting.values() if isinstance(one, UserList)]
             for message in self._greeting.values():
-                link.put(message)
+                if message not in users:
+                    link.put(message)
             for state in self.fleet.again():
                 link.put(state)
+            for message in users:  # last: see ``UserList``
+                link.put(message)
             self._link = link
 
     def _spawn(self, fd: int) -> "subprocess.Popen[bytes]":

@@ -13,6 +13,7 @@ from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.restored import learn_jobs
 from fairlead.cluster.server.witnesses import Witnesses
+from fairlead.cluster.store.tokens import hash_token, make_token
 from fairlead.errors import ConfigError
 
 
@@ -36,8 +37,8 @@ class Membership:
         self._ends = ends
         self._witnesses = witnesses
 
-    def register(self, message: Register) -> Welcome:
-        """A node comes up, or back."""
+    def register(self, message: Register, *, enrols: bool = False) -> Welcome:
+        """A node comes up, or back. enrols: without a token of its own, which it is given."""
         name, state, fleet = message.node, self._state, self._state.fleet
         self._check_node(message)
         if name in fleet.nodes:
@@ -52,12 +53,15 @@ class Membership:
         ):
             state.rebuild_due = True
         self._take_over(node, message)
+        token = make_token() if enrols else ""
+        if token:
+            node.agent.token_hash = hash_token(token)
         self._service.keep(node)
         self._service.settle(node)
         self._inbox.mark(name)
-        return self._welcome(node.desired.published, self._wait_s(node))
+        return self._welcome(node.desired.published, self._wait_s(node), token)
 
-    def _welcome(self, orders: Orders, wait_s: float = 0.0) -> Welcome:
+    def _welcome(self, orders: Orders, wait_s: float = 0.0, token: str = "") -> Welcome:
         options = self._state.options
         return Welcome(
             heartbeat_s=self._state.fleet.heartbeat_s,
@@ -66,6 +70,7 @@ class Membership:
             orders=orders,
             wait_s=wait_s,
             wall_s=time.time(),
+            token=token,
         )
 
     def _take_over(self, node: LiveNode, message: Register) -> None:
@@ -103,6 +108,13 @@ class Membership:
             raise ConflictError(f"node {name!r}: is in the cluster file; take it out there")
         state.remove_node(name)
 
+    def revoke(self, name: str) -> None:
+        """No token of a node counts from now on: it is lost once its leases are over."""
+        node = self._state.fleet.nodes[name]
+        node.agent.revoked, node.agent.token_hash = True, b""
+        self._state.fleet.mark_changed(name)
+        self._service.keep(node)
+
     def _wait_s(self, node: LiveNode) -> float:
         """Seconds until nothing of earlier agents of the node can live."""
         until = max((left.until for left in node.agent.inherited.values()), default=0.0)
@@ -110,7 +122,13 @@ class Membership:
 
     def _check_alone(self, node: LiveNode, message: Register) -> None:
         """Raises ConfigError for another agent than the one that holds the node and is alive. An agent that
-        was started anew has the same state directory, hence the same first part of its incarnation."""
+        was started anew has the same state directory, hence the same first part of its incarnation,
+        which nobody else is told."""
+        if node.agent.revoked:
+            raise ConfigError(
+                f"node {node.name!r}: its token was revoked; `fairlead undrain {node.name}` lets it be "
+                "enrolled again"
+            )
         if message.incarnation in node.agent.superseded:
             raise ConfigError(
                 f"node {node.name!r}: another agent has registered under this name since"

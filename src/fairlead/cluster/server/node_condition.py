@@ -17,6 +17,9 @@ class NodeCondition:
 
 def condition(node: LiveNode, now: float) -> NodeCondition:
     """The state of a node. now: monotonic seconds of the fleet. What forbids its use for longest wins."""
+    if node.agent.revoked:
+        how = "" if node.lost else "; " + _silence(node, now)
+        return NodeCondition("lost" if node.lost else "suspect", f"its token was revoked{how}")
     if not node.agent.newest:
         return NodeCondition("never seen", "no agent has registered under this name")
     if node.leaving:

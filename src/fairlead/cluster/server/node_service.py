@@ -34,6 +34,8 @@ class NodeService:
             left_s=node.agent.left_s,
             superseded=tuple(node.agent.superseded),
             inherited=tuple((*key, left.incarnation) for key, left in node.agent.inherited.items()),
+            token_hash=node.agent.token_hash,
+            revoked=node.agent.revoked,
         )
         self._state.write(lambda t: t.put_node(row))
 
@@ -43,6 +45,8 @@ class NodeService:
         node.drained = drained
         if not drained:
             node.health.cordoned = ""  # whoever takes it back into use takes it back from everybody
+            node.agent.revoked = False
+            self._state.fleet.mark_changed(name)
             self.recovery.trust(node)
         self.keep(node)
         if drained:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.cluster.end_signals import EndSignals
-from fairlead.cluster.front.messages import Configure, UserList
+from fairlead.cluster.front.messages import Configure, EnrolledNodes, UserList
 from fairlead.cluster.front.relay import CallService
 from fairlead.cluster.front.transport import Tls
 from fairlead.cluster.log_lines import log_with_times
 from fairlead.cluster.server.front_supervisor import FrontSupervisor
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.service import Service
-from fairlead.cluster.store.rows import UserRow
+from fairlead.cluster.store.rows import NodeRow, UserRow
 from fairlead.errors import ConfigError
 from fairlead.policies import registry
 
@@ -50,6 +50,7 @@ class Server:
             directory,
             options,
             users_changed=self._send_users,
+            nodes_known=self._send_nodes,
             send_to_front=self._send_to_front,
             failed=self._fail_soon,
         )
@@ -120,6 +121,9 @@ class Server:
 
     def _send_users(self, rows: list[UserRow]) -> None:
         self.front.send(UserList(rows=tuple(rows)))
+
+    def _send_nodes(self, rows: list[NodeRow]) -> None:
+        self.front.send(EnrolledNodes(rows=tuple(rows)))
 
     def _fail_soon(self, problem: BaseException) -> None:
         """The driver cannot go on (its thread)."""

@@ -42,6 +42,7 @@ from fairlead.cluster.server.submissions import Submission, SubmissionQueue
 from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
+    NodeRow,
     UserRow,
 )
 from fairlead.cluster.store.store import Store, Transaction
@@ -74,10 +75,11 @@ class Service:
         options: LiveOptions,
         *,
         users_changed: Callable[[list[UserRow]], None] | None = None,
+        nodes_known: Callable[[list[NodeRow]], None] | None = None,
         **loop: Unpack[LoopArguments],
     ) -> None:
-        """users_changed: told of all users, whenever one comes or goes; loop: further arguments of
-        ``ServerLoop``."""
+        """users_changed: told of all users, whenever one comes or goes; nodes_known: told of the nodes that
+        there are at the start; loop: further arguments of ``ServerLoop``."""
         self.store = Store(directory, options.keep_segments)
         self.engine = ServerLoop(self.store, options, **loop)
         self.counters = self.engine.state.counters
@@ -92,11 +94,13 @@ class Service:
         )
         self.engine.parts.commits.join(self.submissions)
         self._users_changed = users_changed or _ignore
+        self._nodes_known = nodes_known or _ignore
 
     def start(self, opened: Callable[[], None] = lambda: None) -> None:
         """Open the state directory, recover what is in it, and drive. opened: called when it is ours."""
         self.store.open()
         opened()
+        self._nodes_known(self.store.nodes())
         self._users_changed(self.store.users())
         self.forecasting.start()
         self.engine.start()
@@ -371,6 +375,11 @@ class Service:
         """Forget a node that is drained, offline or lost."""
         self._on_node(caller, node, lambda: self.engine.parts.nodes.membership.remove(node))
 
+    def revoke_node(self, caller: Caller, node: str) -> None:
+        """Nothing that a node says counts any more; it is lost."""
+        membership = self.engine.parts.nodes.membership
+        self._on_node(caller, node, lambda: membership.revoke(node))
+
     def _on_node(self, caller: Caller, node: str, do: Callable[[], _Result]) -> _Result:
         _admin(caller)
 
@@ -405,13 +414,14 @@ class Service:
 
     # --- agents ----------------------------------------------------------------------------------
 
-    def register(self, message: Register) -> "Future[Welcome]":
-        """A node comes up."""
+    def register(self, message: Register, enrols: bool = False) -> "Future[Welcome]":
+        """A node comes up. enrols: without a token of its own, which it is given."""
         check_name("node", message.node)
         check_name("accelerator", message.accelerator)
         if not 1 <= message.devices <= 1024:
             raise ConfigError(f"devices: must be from 1 to 1024, got {message.devices}")
-        return self.engine.call(lambda: self.engine.parts.nodes.membership.register(message))
+        membership = self.engine.parts.nodes.membership
+        return self.engine.call(lambda: membership.register(message, enrols=enrols))
 
     def metrics_text(self) -> str:
         """What the driver counts, as Prometheus reads it."""
@@ -459,7 +469,7 @@ def _matches_state(state: JobState, requested: str) -> bool:
     return requested in ("", state)
 
 
-def _ignore(rows: list[UserRow]) -> None:
+def _ignore(rows: list[UserRow] | list[NodeRow]) -> None:
     del rows
 
 

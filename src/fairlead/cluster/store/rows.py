@@ -182,6 +182,8 @@ class NodeRow(msgspec.Struct, kw_only=True):
     superseded: tuple[str, ...] = ()  # incarnations before it, the newest ones
     # (job, attempt, incarnation) that may still run
     inherited: tuple[tuple[int, int, str], ...] = ()
+    token_hash: bytes = b""  # of the node's own token; b"" = it has none yet
+    revoked: bool = False  # by an administrator: no token of it counts, and it gets none
 
 
 class UserRow(msgspec.Struct, kw_only=True):

@@ -1,7 +1,6 @@
 """Tokens, by which callers are known, and the names that users, tenants and nodes may have."""
 
 import hashlib
-import hmac
 import re
 import secrets
 from collections.abc import Iterable
@@ -30,24 +29,50 @@ def hash_token(token: str) -> bytes:
 
 
 class TokenTable:
-    """Whose token is it? Replaced as a whole when users change, so any thread may look up."""
+    """Whose token is it? One thread changes it, any may look up."""
 
-    def __init__(self, users: Iterable[UserRow]) -> None:
-        self._by_hash = {row.token_hash: row for row in users}
+    def __init__(self) -> None:
+        self._users: dict[bytes, Caller] = {}
+        self._nodes: dict[bytes, Caller] = {}
+        self._hash_of: dict[str, bytes] = {}  # of the token of a node; b"" = none, it is revoked
+
+    def set_users(self, users: Iterable[UserRow]) -> None:
+        """These are the users, and no others."""
+        self._users = {row.token_hash: Caller(row.user, row.tenant, row.role) for row in users}
+
+    def set_node(self, node: str, token_hash: bytes, *, revoked: bool) -> None:
+        """A node has this token alone. token_hash: b"" = none yet."""
+        known = b"" if revoked else token_hash or None
+        before = self._hash_of.get(node)
+        if before == known:
+            return
+        if known is None:
+            del self._hash_of[node]
+        else:
+            self._hash_of[node] = known
+        if known:
+            self._nodes[known] = Caller(user=f"node {node}", tenant="", role="agent", node=node)
+        if before:
+            del self._nodes[before]
+
+    def remove_node(self, node: str) -> None:
+        """A node is there no more."""
+        self.set_node(node, b"", revoked=False)
+
+    def is_enrolled(self, node: str) -> bool:
+        """Whether a node has had a token of its own."""
+        return node in self._hash_of
 
     def find(self, token: str) -> Caller | None:
         """The caller whose token this is; None = nobody's.
 
-        The time that it takes tells nothing: what is looked up is the hash, whose bits a stranger cannot
-        choose, and the hashes are then compared in constant time.
+        The time that it takes tells nothing of use: what is looked up is the hash, whose bits a stranger
+        cannot choose.
         """
         if len(token) > _MAX_TOKEN:
             return None
         mine = hash_token(token)
-        row = self._by_hash.get(mine)
-        if row is None or not hmac.compare_digest(row.token_hash, mine):
-            return None
-        return Caller(user=row.user, tenant=row.tenant, role=row.role)
+        return self._users.get(mine) or self._nodes.get(mine)
 
 
 def check_name(what: str, name: str) -> str:

@@ -77,6 +77,19 @@ def undrain(context: Context, name: NodePath) -> Response:
     return Response(status_code=204)
 
 
+@router.post(
+    "/nodes/{name}/revoke",
+    summary="Revoke a node's token",
+    dependencies=_changes,
+    **no_content(404, 409),
+)
+def revoke_node(context: Context, name: NodePath) -> Response:
+    """Refuse whatever a node says, until it is used again (undrain) and has enrolled anew. Its jobs move
+    elsewhere once its leases are over. For admins."""
+    context.facade.revoke_node(context.caller, name)
+    return Response(status_code=204)
+
+
 @router.delete(
     "/nodes/{name}",
     summary="Forget a node",

@@ -1,0 +1,66 @@
+"""Each node has a token of its own, which it is given when it enrols."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster.server_nodes import ADMIN, WAIT_S, EngineNodes, engine_nodes
+
+from fairlead.cluster.front.facade import ForbiddenError
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.messages import PROTOCOL, Register, Welcome
+from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.store.tokens import hash_token
+from fairlead.errors import ConfigError
+
+
+def enrol(cluster: EngineNodes, name: str, incarnation: str = "one.1", **more: Any) -> Welcome:
+    message = Register(
+        protocol=PROTOCOL, version="0", node=name, incarnation=incarnation, host="h",
+        accelerator="v100", devices=1, **more,
+    )  # fmt: skip
+    return cluster.service.register(message, enrols=True).result(WAIT_S)
+
+
+def published(fleet: Fleet, name: str) -> tuple[bytes, bool]:
+    sent = fleet.nodes[name].desired.sent
+    assert sent is not None
+    return sent.token_hash, sent.revoked
+
+
+def test_a_node_that_enrols_is_given_a_token_that_outlives_the_server(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        token = enrol(cluster, "a").token
+        assert token
+        assert published(cluster.service.engine.state.fleet, "a") == (hash_token(token), False)
+        node = cluster.node("a")
+        assert node.register().token == ""  # with its own
+    with engine_nodes(tmp_path) as cluster:
+        assert [row.token_hash for row in cluster.service.store.nodes()] == [hash_token(token)]
+        assert enrol(cluster, "a", "one.2").token != token  # its agent has lost it
+
+
+def test_nobody_takes_over_a_node_that_lives_with_the_token_that_enrols(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        token = enrol(cluster, "a").token
+        with pytest.raises(ConfigError, match="'a': another agent has this name, and is alive"):
+            enrol(cluster, "a", "two.1")
+        assert published(cluster.service.engine.state.fleet, "a") == (hash_token(token), False)
+
+
+def test_a_revoked_node_is_lost_and_enrols_again_once_it_is_put_back(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        enrol(cluster, "a")
+        with pytest.raises(ForbiddenError):
+            cluster.service.revoke_node(Caller("u", "t", "user"), "a")
+        cluster.service.revoke_node(ADMIN, "a")
+        assert published(cluster.service.engine.state.fleet, "a") == (b"", True)
+        assert cluster.view("a").reason.startswith("its token was revoked")
+        with pytest.raises(ConfigError, match="'a': its token was revoked; `fairlead undrain a`"):
+            enrol(cluster, "a")
+        cluster.until(lambda: cluster.view("a").state == "lost", "its loss")
+    with engine_nodes(tmp_path) as cluster:  # that outlives the server
+        with pytest.raises(ConfigError, match="its token was revoked"):
+            enrol(cluster, "a")
+        cluster.service.undrain(ADMIN, "a")
+        assert enrol(cluster, "a").token
