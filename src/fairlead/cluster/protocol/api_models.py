@@ -360,7 +360,7 @@ class ForecastSummary(msgspec.Struct, frozen=True, kw_only=True):
         return self._of_those_that_end(duration(self.mean_left_s))
 
     def _of_those_that_end(self, words: str) -> str:
-        n = len(self.finish_s)
+        n = self.n_finished  # ``finish_s`` has those alone that whoever asks may see
         if not self.is_partial:
             return words
         return f"{words} (the {n:,} that end)" if n else "none ends"

@@ -278,11 +278,11 @@ class Attempt:
         return bool(self.stopping) and self.stop_end in PREEMPTIONS and not self.completed()
 
     def over_s(self, now: float) -> float:
-        """When it was over, cluster's time: as its nodes told, or else ``now``, or when it was known of last;
-        never before it trained."""
-        known = max(self.ended_s.values()) if len(self.ended_s) == len(self.nodes) else now
+        """When it was over, cluster's time: as its nodes told, or at the latest. Not before it trained."""
+        told = len(self.ended_s) == len(self.nodes)
+        known = max(self.ended_s.values()) if told else self.known_until_s
         began_s = max(self.record.since_s, self.record.trained_s or 0.0)
-        return max(min(known, now, self.known_until_s), began_s)
+        return max(min(known, now), began_s)
 
     def stop(self, end: AttemptEnd, reason: str = "") -> None:
         """Note that it was told to stop. reason: for people; "" = what ``end`` says."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.fleet import RETURN_S
 from fairlead.cluster.store.replaced import ReplacedError
 from fairlead.cluster.store.store import Transaction
 from fairlead.errors import StoreError
@@ -126,7 +127,7 @@ class CommitLog:
 
     def _write_until_done(self) -> bool:
         """Is it written? If not, the server ends."""
-        state = self._state
+        state, failed = self._state, False
         while True:
             try:
                 with state.counters.commit_seconds.time(), state.store.transaction() as t:
@@ -141,6 +142,9 @@ class CommitLog:
                     return False
                 self._publisher.refresh()
                 time.sleep(RETRY_S)
+                failed = True
+        if failed:  # no agent could register meanwhile
+            state.fleet.await_reports(RETURN_S)
         state.commit_error = ""
         state.segment_records += len(self._records)
         state.journal_records += len(self._records)

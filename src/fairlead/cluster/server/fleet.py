@@ -39,6 +39,7 @@ from fairlead.cluster.server.live_node import Hold, Inherited, LiveNode
 NodeNotices: TypeAlias = (
     PublishedNode | NodeRemoved | LossQuery | PublishedPosition | SchedulingHalted
 )
+RETURN_S = 3.0  # for agents to register with a server that was started anew: they try every 2 s
 RECONNECT_S = 6.0  # for agents to find a front that was started anew
 BROKEN_S = 0.5  # for an agent whose connection broke to come back
 _encode = msgspec.msgpack.Encoder().encode
@@ -442,6 +443,8 @@ class Fleet:
                 self.nodes[name].lost = True
         for node in list(self.nodes.values()):
             if node.lost or now <= node.idle_since:  # mostly so
+                continue
+            if not node.observed.seen and now <= self._awaited:
                 continue
             limit_s = timeout_s(node)
             if now - limit_s > node.idle_since:

@@ -9,6 +9,7 @@ from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.checkpoint_directories import settle_checkpoints
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.collaborators import Collaborators
+from fairlead.cluster.server.fleet import RETURN_S
 from fairlead.cluster.server.live_node import Inherited
 from fairlead.cluster.server.options import DEFAULT_POLICY
 from fairlead.cluster.server.restored import reserve
@@ -21,8 +22,6 @@ from fairlead.cluster.store.rows import (
 )
 from fairlead.model.job import JobId
 from fairlead.scheduler import journal
-
-RETURN_S = 3.0  # for agents to register with a server that was started anew: they try every 2 s
 
 
 def recover(state: ClusterState, parts: Collaborators) -> None:

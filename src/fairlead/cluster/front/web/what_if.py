@@ -106,7 +106,7 @@ def _nodes(text: str) -> dict[str, int]:
 
 def form(ask: PageRequest, policies: Sequence[str]) -> Section:
     """What can be asked; it keeps what was written."""
-    given = ask.form
+    given = {name: value.replace("\r\n", "\n") for name, value in ask.form.items()}
     names = (tag("option", value=name) for name in policies)
     job = tag(
         "textarea", given.get("job", ""), name="job", spellcheck="false", placeholder=_EXAMPLE
