@@ -29,10 +29,11 @@ from fairlead.cluster.server.explain_placement import waits_for_others
 from fairlead.cluster.server.least_times import least_s
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now, unheard
-from fairlead.cluster.server.node_condition import NodeCondition, condition
+from fairlead.cluster.server.node_condition import NodeCondition, condition, usable
 from fairlead.cluster.server.origins import acceptance
 from fairlead.cluster.server.prospects import prospects
 from fairlead.cluster.server.rates import rate_is_known
+from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.server.save_failures import last_save_failed
 from fairlead.cluster.server.silence import silence, silence_of_stopping
@@ -79,6 +80,7 @@ class ViewBuilder:
         self._solves = solves
         self._storage = storage
         self._usage = RoundUsage()
+        self._usable: RecentResults[dict[str, int]] = RecentResults(state.fleet.monotonic)
 
     def jobs(self, rows: list[JobRow]) -> list[JobView]:
         """Many of them."""
@@ -152,7 +154,7 @@ class ViewBuilder:
         reason = (
             row.stall or self._end(row) or self._obstacle(row) or self._directory(row) or reason
         )
-        reason = reason or self._handover(row)
+        reason = reason or self._handover(row) or self._out_of_use(row)
         reason = self._next_try(row, reason) or reason
         reason = _beginning(row, reason)
         detained = self._silence(row) or self._detention.reason(row.id)
@@ -200,6 +202,29 @@ class ViewBuilder:
             return ""
         waits = waits_for_others(self._state, attempt)
         return "waits for its devices, which another job has not left yet" if waits else ""
+
+    def _out_of_use(self, row: JobRow) -> str:
+        """Why a job that waits could not run even if nobody else did."""
+        if row.state in (*ON_DEVICES, "paused") or self._state.setup is None:
+            return ""
+        count = row.spec.scale_factor
+        devices = self._usable.of("", self._usable_devices)
+        types = sorted(name for name, rate in self._admission.rates(row).items() if rate > 0)
+        if not types or any(devices.get(name, 0) >= count for name in types):
+            return ""
+        names = " or ".join(types)
+        if count == 1:
+            return f"waits for a node: none with {names} is in use now"
+        return f"waits for nodes: no {count} devices of {names} are in use now"
+
+    def _usable_devices(self) -> dict[str, int]:
+        """Accelerator type -> devices on nodes that may be given jobs."""
+        found: dict[str, int] = {}
+        now = self._state.fleet.monotonic()
+        for node in list(self._state.fleet.nodes.values()):
+            if usable(node, now):
+                found[node.accelerator] = found.get(node.accelerator, 0) + node.devices
+        return found
 
     def _obstacle(self, row: JobRow) -> str:
         """What of its node keeps a job from starting there."""
