@@ -28,7 +28,7 @@ def check_ready_fd(fd: int) -> None:
     try:
         os.set_inheritable(fd, False)
     except (OSError, OverflowError):
-        raise ConfigError(f"ready-fd: {fd} is not an open file descriptor") from None
+        raise ConfigError(f"--ready-fd: {fd} is not an open file descriptor") from None
 
 
 def report_ready(fd: int, ready: ReadyServer) -> None:

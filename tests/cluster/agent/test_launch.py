@@ -112,7 +112,11 @@ def test_a_job_that_has_saved_begins_only_where_its_checkpoints_are_or_its_owner
     assert env["FAIRLEAD_ACCEPT_LOSS"] == "1"
     (mine / ".step-000000000232.replaced").mkdir()  # it was killed between two renames
     try_it(232)
+    shutil.rmtree(mine / ".step-000000000232.replaced")
+    try_it(232, unmanaged=True)  # what it keeps there nobody else knows
     shutil.rmtree(mine)
+    with pytest.raises(DirectoryError, match="is gone, with 232 steps"):
+        try_it(232, unmanaged=True)
     with pytest.raises(DirectoryError, match=r"is gone, with 40 steps \(put it back, or `fairlead"):
         try_it(40)
     assert not mine.exists()

@@ -347,7 +347,7 @@ class Attempt:
             env=spec.env,
             cwd=spec.cwd,
             checkpoint_dir=self.row.checkpoint_dir,
-            kept_steps=0 if spec.unmanaged else min(int(self.from_step), self.row.saved_step),
+            kept_steps=self.row.kept_steps(self.from_step),
             kept_by=self.row.saved_by,
             accept_loss=bool(self.record.loss_accepted),
             ranks=self.nodes[node],

@@ -135,7 +135,7 @@ class CommitLog:
                 break
             except StoreError as problem:
                 if not state.commit_error:
-                    _log.error("%s; leases go on being renewed", problem)
+                    _log.error("%s; %s", problem, self._renewals())
                 state.commit_error = str(problem)
                 self._refuse_joined(state.commit_error)  # nobody knows when it could be written
                 if self._is_stopping():
@@ -151,6 +151,12 @@ class CommitLog:
         self._records, state.writes = [], []
         state.registry.tenants_changed = False
         return True
+
+    def _renewals(self) -> str:
+        """What becomes of leases while nothing can be written."""
+        if any(node.registered for node in self._state.fleet.nodes.values()):
+            return "leases go on being renewed"
+        return "no agent can register, so no lease is renewed"
 
     def _write_all(self, t: Transaction) -> None:
         state, registry = self._state, self._state.registry

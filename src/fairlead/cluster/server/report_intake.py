@@ -120,6 +120,8 @@ class ReportIntake:
         # Of a job with the iterator rank 0 alone runs only once it has seen the checkpoints.
         if begins and (node == attempt.first_node or attempt.row.spec.unmanaged):
             self._training.runs(attempt)
+            if attempt.row.spec.unmanaged and attempt.record.loss_accepted:
+                attempt.row.loss_accepted = ""  # that was for this attempt
         self._apply_stall(attempt, node, status)
         if status.obstacle != ("" if before is None else before.obstacle):
             self._obstacles.obstructed(node, attempt.row.id, status.obstacle)
@@ -216,7 +218,7 @@ class ReportIntake:
             self._steps.count_lost_steps(attempt, more)
         attempt.record.origin = row.origin = origin_of(attempt, status)
         if attempt.record.loss_accepted:
-            row.loss_accepted = ""  # that was for this attempt
+            row.loss_accepted, row.save_failure = "", None  # that was for this attempt
         row.reached_step, row.saved_step, row.saved_by = step, status.loaded_step, attempt.key[1]
         self._steps.correct(row, step)
         if row.state in ON_DEVICES and not attempt.stopping:

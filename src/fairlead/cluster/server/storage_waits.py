@@ -158,6 +158,12 @@ def waits_for_checkpoints(row: JobRow) -> bool:
     return _waits(row) and row.recent_failures[-1].of_checkpoints
 
 
+def tries_for_checkpoints(row: JobRow, newest: Attempt | None) -> bool:
+    """Whether an attempt of a job that waited for its own checkpoints looks whether they are back. newest:
+    its newest attempt that has not ended."""
+    return found_no_storage(row, newest) and row.recent_failures[-1].of_checkpoints
+
+
 def found_no_storage(row: JobRow, newest: Attempt | None) -> bool:
     """Whether a job waits for the storage of its checkpoints, or tries whether it is back. newest: its newest
     attempt that has not ended."""

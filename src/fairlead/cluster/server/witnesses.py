@@ -179,7 +179,11 @@ class Witnesses:
         commits = self._history.abandoned_commits(seen) if seen is not None else 0
         unknown = self._unknown_attempts(message) if self._state.fleet.is_on_hold else ""
         if commits or unknown:
-            text = f"{commits:,} commits that were given up" if commits else "what was given up"
+            text = (
+                f"at least {commits:,} commits that were given up"
+                if commits
+                else "what was given up"
+            )
             stop = ", and is told to stop that" if unknown else ""
             self._report(message.node, f"node {message.node} knows of {text}{unknown}{stop}")
 

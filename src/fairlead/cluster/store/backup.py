@@ -59,7 +59,7 @@ _SQLITE_MAGIC = b"SQLite format 3\0"  # the first bytes of every database
 class LastBackup(msgspec.Struct, frozen=True, kw_only=True):
     """The newest backup of a state directory."""
 
-    time_s: float  # wall clock
+    time_s: float  # wall clock; when it was made
     commit: int  # that it ends with
 
 
@@ -343,7 +343,7 @@ def _owned(directory: Path) -> Iterator[None]:
 
 def note(directory: Path, commit: Commit) -> None:
     """For whoever asks how old the last backup is."""
-    known = LastBackup(time_s=commit.time_s, commit=commit.number)
+    known = LastBackup(time_s=time.time(), commit=commit.number)
     partial = directory / f"{LAST_BACKUP_FILE}.{os.getpid()}"
     try:
         partial.write_bytes(msgspec.json.encode(known))

@@ -103,7 +103,8 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def abandoned_commits(self, seen: StorePosition) -> int:
-        """How many commits that somebody has seen were given up when this timeline began."""
+        """How many commits that somebody has seen were given up when this timeline began, at the least: a
+        copy that went on by itself before may have made others under the same numbers."""
         if seen.cluster != self.cluster or seen.timeline != self.parent:
             return 0
         return max(seen.commit - self.parent_commit, 0)

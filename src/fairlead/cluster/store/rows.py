@@ -118,6 +118,10 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
         """Whether, as far as is known, each attempt starts from zero."""
         return self.spec.starts_over and not self.tells_saved
 
+    def kept_steps(self, from_step: float) -> int:
+        """How many steps its checkpoints hold, as far as is known, where an attempt begins with so many."""
+        return int(from_step if self.spec.unmanaged else min(from_step, self.saved_step))
+
     def countable(self, steps: float) -> float:
         """How many of these the core may count of a job that is not complete: one is kept back, for a job
         without steps left would have ended."""
