@@ -164,7 +164,12 @@ def what_if(
 def add_user(
     client: Client,
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose jobs the user sees.")] = "",
+    tenant: Annotated[
+        str,
+        typer.Option(
+            "--tenant", help="Whose jobs the user sees. Needed unless --role says otherwise."
+        ),
+    ] = "",
     role: Annotated[
         str, typer.Option("--role", metavar="|".join(get_args(Role)), help="What the user may do.")
     ] = "user",
@@ -175,6 +180,8 @@ def add_user(
     known = next((one for one in roles if one == role), None)
     if known is None:
         raise ConfigError(f"--role: expected one of {', '.join(roles)}, got {role!r}")
+    if known == "user" and not tenant:
+        raise ConfigError("--tenant: is needed for a user, who sees and submits its jobs")
     token = client.add_user(name, tenant, known)
     if json:
         print_json({"token": token})
