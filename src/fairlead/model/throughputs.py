@@ -199,7 +199,7 @@ class Throughputs:
             return grown
         return grown._with_colocated(rows, columns, with_job_types, colocated)
 
-    def by_class(self) -> PairRates:
+    def pair_rates_by_class(self) -> PairRates:
         """Rates of pairs by class; as they are stated, each job type is a class of its own."""
         if self.classed is not None:
             return self.classed
@@ -218,7 +218,7 @@ class Throughputs:
                 f"rates of classes of pairs have shapes {pairs.rate.shape} and {pairs.factor.shape}, "
                 f"expected {expected} and {(len(rows), len(columns))}"
             )
-        before = self.by_class().grown(more)
+        before = self.pair_rates_by_class().grown(more)
         for numbers in (pairs.rate, pairs.factor):
             bad = ~((numbers >= 0) & (numbers < np.inf))
             if bad.any():

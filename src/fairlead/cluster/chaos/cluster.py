@@ -24,7 +24,7 @@ SERVER_S = 1800.0  # for a server, which may compile kernels; one that has ended
 MTBF_H = 50 / 3600  # of a node: checkpoints are saved often
 _SERVE = (
     *("--round", f"{ROUND_S:g}", "--heartbeat", "0.3"),
-    *("--solve-limit", f"{SOLVE_S:g}", "--mtbf", f"{MTBF_H:g}"),
+    *("--solve-limit", f"{SOLVE_S:g}", "--mtbf-hours", f"{MTBF_H:g}"),
 )
 
 

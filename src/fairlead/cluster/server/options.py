@@ -77,7 +77,7 @@ def live_options(
     _check("lease", lease_s, 1.0, 3600.0)
     _check("heartbeat", heartbeat_s, 0.05, lease_s / 3, "seconds (a third of --lease)")
     _check("solve-limit", solve_limit_s, 0.1, 3600.0)
-    _check("mtbf", mtbf_h, 1 / 3600, 1e5, "hours")
+    _check("mtbf-hours", mtbf_h, 1 / 3600, 1e5, "hours")
     _check("restart-cost", restart_s, 0.0, 86_400.0)
     check_spec(estimator)
     for name in ignored_witnesses:

@@ -13,8 +13,8 @@ from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.checkpoint_directories import note_used
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.death_judge import DeathDecision
-from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.node_condition import usable
+from fairlead.cluster.server.pinned_jobs import PinnedJobs
 from fairlead.cluster.server.retry_waits import RetryWaits
 from fairlead.cluster.server.start_facts import is_node_fault, program_run, reached, waited_s
 from fairlead.cluster.server.storage_waits import StorageWaits, directory_trouble
@@ -62,13 +62,13 @@ class Retries:
         state: ClusterState,
         *,
         admission: Admission,
-        detained: DetainedJobs,
+        pinned: PinnedJobs,
         status: RetryWaits,
         cordons: NodeCordons,
     ) -> None:
         self._state = state
         self._admission = admission
-        self._detained = detained
+        self._pinned = pinned
         self._retry_waits = status
         self._cordons = cordons
         self.nodes = NodeJudge()
@@ -441,10 +441,10 @@ class Retries:
         was_held = row.id in self._retry_waits.waiting and row.id not in self._retry_waits.to_hold
         self.forget(row.id)
         self._state.capacity_changed = True
-        detained = (
-            row.id in self._detained.nodes
+        pinned = (
+            row.id in self._pinned.nodes
         )  # one that was let go the core has held since for this
-        if was_held and not (detained or self._admission.awaits_fitting_cluster(row.id)):
+        if was_held and not (pinned or self._admission.awaits_fitting_cluster(row.id)):
             now = self._state.now_s()
             self._state.emit(JobsPaused(now, np.array([row.id]), False))
 

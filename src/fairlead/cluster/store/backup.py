@@ -30,7 +30,7 @@ from fairlead.cluster.store.history import CLAIMED, HALTED, HISTORY, StoreHistor
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import Mark, Marker, MarkerContent
 from fairlead.cluster.store.replay import replay_newest
-from fairlead.cluster.store.restore_note import RESTORED, Restored
+from fairlead.cluster.store.restore_note import RESTORED, RestoreNote
 from fairlead.cluster.store.schema import Commit, newest_commit
 from fairlead.cluster.store.store import (
     NAME,
@@ -277,7 +277,7 @@ def _begin_anew(path: Path, *, loss_accepted: bool = False) -> Commit:
         connection.execute("BEGIN IMMEDIATE")
         transaction = Transaction(connection, keep_segments=2)
         newest = newest_commit(connection)
-        restored = Restored(
+        restored = RestoreNote(
             time_s=time.time(),
             commit=0 if newest is None else newest.number,
             backup_s=0.0 if newest is None else newest.time_s,

@@ -26,10 +26,10 @@ from fairlead.scheduler.placement.records import (
 from fairlead.scheduler.placement.rule import BUILT_IN, PlacementRequest, PlacementRule, ask
 from fairlead.scheduler.placement.undo_moves import (
     SlotAndDevices,
-    exchange_back,
-    move_back,
     rates_equal,
-    swap_back,
+    undo_group_swaps,
+    undo_moves,
+    undo_swaps,
 )
 
 RATE_TOLERANCE = 0.01  # relative difference of rates that are taken for equal
@@ -228,16 +228,16 @@ class ActiveRound:
 
         waiting, result, kept = self._waiting(group), assignment, -1
         while kept < (kept := int(np.count_nonzero(result.kept))):  # one makes room for another
-            result = swap_back(result, back, fits)
+            result = undo_swaps(result, back, fits)
             pairs = self._as_cheap(group, result, back)
             if len(waiting):
-                result = exchange_back(result, back, self.topology, fits)
-                result = move_back(result, self._of_no_use(result, pairs, waiting))
+                result = undo_group_swaps(result, back, self.topology, fits)
+                result = undo_moves(result, self._of_no_use(result, pairs, waiting))
             else:
-                result = move_back(result, pairs)
+                result = undo_moves(result, pairs)
                 free = usable.copy()
                 free[result.devices] = False
-                result = exchange_back(result, back, self.topology, fits, free=free)
+                result = undo_group_swaps(result, back, self.topology, fits, free=free)
         return result
 
     def _as_cheap(

@@ -12,13 +12,13 @@ from fairlead.scheduler.placement.records import Topology
 SlotAndDevices = tuple[int, Ints]  # slot and devices of a row in the round before
 
 
-def swap_back(
+def undo_swaps(
     assignment: DeviceAssignment,
     old: Mapping[int, SlotAndDevices],
     fits: Callable[[int, int, int], bool],
 ) -> DeviceAssignment:
     """The placement with rows on the devices that they had, where one other row, alone, is placed on just
-    these: it takes the row's place in return. old: as in ``move_back``; fits: (row, one slot, another)
+    these: it takes the row's place in return. old: as in ``undo_moves``; fits: (row, one slot, another)
     whether the row runs as fast on one as on the other."""
     result = assignment.copied()
     holder = _holders(assignment)
@@ -49,7 +49,7 @@ class _Exchange:
     others: set[int] = field(default_factory=set)
 
 
-def exchange_back(
+def undo_group_swaps(
     assignment: DeviceAssignment,
     old: Mapping[int, SlotAndDevices],
     topology: Topology,
@@ -59,7 +59,7 @@ def exchange_back(
 ) -> DeviceAssignment:
     """The placement with rows on the devices that they had, where rows of other sizes are placed on these:
     those take the devices of the rows that go back in return, all of one slot. old, fits: as in
-    ``swap_back``; free: (devices,) that may be taken besides. None: none, and of each type as many are used
+    ``undo_swaps``; free: (devices,) that may be taken besides. None: none, and of each type as many are used
     afterwards as before.
 
     Only between slots without another locality: the locality of who changes places does not matter there."""
@@ -143,7 +143,7 @@ def _holders(assignment: DeviceAssignment) -> dict[int, int]:
     }
 
 
-def move_back(assignment: DeviceAssignment, old: Mapping[int, SlotAndDevices]) -> DeviceAssignment:
+def undo_moves(assignment: DeviceAssignment, old: Mapping[int, SlotAndDevices]) -> DeviceAssignment:
     """The placement with rows on the devices that they had, as far as no other row is placed on them, or
     only rows that go back themselves. old: row -> where it was; no two rows were on one device."""
     holder = _holders(assignment)

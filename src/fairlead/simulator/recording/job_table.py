@@ -32,7 +32,7 @@ class JobTableInputs:
     devices: float  # of the cluster
     exclusive_time: ExclusiveTime  # running time alone of jobs that adapt
     contention: Floats  # (jobs,) mean number of jobs in the system per device, and at least 1
-    served: Floats  # (jobs,) part of the rounds that it might have run in in which it ran
+    served_fraction: Floats  # (jobs,) part of the rounds that it might have run in in which it ran
 
 
 def job_table(records: JobRecords, inputs: JobTableInputs) -> pl.DataFrame:
@@ -67,7 +67,7 @@ def job_table(records: JobRecords, inputs: JobTableInputs) -> pl.DataFrame:
             "restart_lost_s": col.restart_lost_s[:n],
             **_rho(jct_s, col.isolated_s[:n], exclusive_s, inputs),
             "exclusive_s": exclusive_s,
-            "served": inputs.served,
+            "served_fraction": inputs.served_fraction,
             "slo_s": [job.slo_s for job in jobs],
         },
         schema_overrides=_TYPES,
