@@ -200,7 +200,7 @@ class Throughputs:
         return grown._with_colocated(rows, columns, with_job_types, colocated)
 
     def pair_rates_by_class(self) -> PairRates:
-        """Rates of pairs by class; as they are stated, each job type is a class of its own."""
+        """Return rates of pairs by class; if they are stated by job type, each job type is its own class."""
         if self.classed is not None:
             return self.classed
         n = len(self.job_types)

@@ -41,13 +41,15 @@ def next_attempt(attempt: int, now_s: float) -> int:
 
 
 def next_job(last: int, taken: int) -> int:
-    """Return the next job id. last: the newest that is known; taken: the newest that left a trace elsewhere."""
+    """Return the next job id. last: the newest that is known; taken: the newest that left a trace
+    elsewhere."""
     most = max(last + JOBS, taken)
     return (most // JOBS + 1) * JOBS
 
 
 def newest_trace(*folders: Path) -> int:
-    """Return the largest job id that a folder of checkpoints or output is named after; -1 if there is none."""
+    """Return the largest job id that a folder of checkpoints or output is named after; -1 if there is
+    none."""
     newest = -1
     for folder in folders:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []

@@ -52,7 +52,8 @@ class JobPinning:
         self._retry_waits = retry_waits
 
     def update(self) -> None:
-        """Find the pinned jobs anew; pause newly pinned ones in the core and resume those no longer pinned."""
+        """Find the pinned jobs anew; pause newly pinned ones in the core and resume those no longer
+        pinned."""
         state = self._state
         found: dict[int, str] = {}
         for name in sorted(state.lost_nodes):
@@ -72,8 +73,8 @@ class JobPinning:
         )
 
     def _stays_pinned(self, node: LiveNode, attempt: Attempt) -> bool:
-        """Whether an attempt may still run on the node, so that its job has to wait for it. An attempt that has
-        not begun is withdrawn; one that also runs on a healthy node is told to stop."""
+        """Whether an attempt may still run on the node, so that its job has to wait for it. An attempt that
+        has not begun is withdrawn; one that also runs on a healthy node is told to stop."""
         row = attempt.row
         if not attempt.ordered or node.name in attempt.gone or not row.open:
             return False

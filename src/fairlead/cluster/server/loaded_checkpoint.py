@@ -24,8 +24,8 @@ def describe_loaded_checkpoint(attempt: Attempt, status: AttemptStatus) -> str:
 
 
 def describe_accepted_loss(row: JobRow) -> str:
-    """Return a clause that says who has accepted the loss of the job's checkpoints, until an attempt has begun
-    without them; "" if nobody has."""
+    """Return a clause that says who has accepted the loss of the job's checkpoints, until an attempt has
+    begun without them; "" if nobody has."""
     return (
         f"the loss of its checkpoints is accepted by {row.loss_accepted}"
         if row.loss_accepted

@@ -44,8 +44,8 @@ class PinnedJobs:
         self._resumed.update(self._releasing.intersection(jobs))
 
     def decided(self, jobs: Collection[int], solving: bool) -> None:
-        """Note that the core has decided on a round with these jobs. solving: with shares from before the last
-        changes, as a solve is under way."""
+        """Note that the core has decided on a round with these jobs. solving: with shares from before the
+        last changes, as a solve is under way."""
         self._releasing.difference_update(jobs)
         if not solving:
             self._releasing -= self._resumed

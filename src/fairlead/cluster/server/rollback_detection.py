@@ -93,8 +93,8 @@ class RollbackDetector:
         return self._foreign_order(message)
 
     def _foreign_order(self, message: Register) -> _Contradiction | None:
-        """Return a contradiction if a node holds attempts ordered in this timeline, but not by this state. The
-        copy that ordered them may have been replaced before it published its position."""
+        """Return a contradiction if a node holds attempts ordered in this timeline, but not by this state.
+        The copy that ordered them may have been replaced before it published its position."""
         foreign = [
             status
             for status in message.holds
@@ -109,8 +109,8 @@ class RollbackDetector:
         return _Contradiction(order, claim, "this state has never ordered that")
 
     def publish(self) -> None:
-        """Publish the newest commit to agents. Called after each commit. Publishes at once if all nodes of the
-        state have registered, as a copy that turns out to be old should not be published; otherwise after
+        """Publish the newest commit to agents. Called after each commit. Publishes at once if all nodes of
+        the state have registered, as a copy that turns out to be old should not be published; otherwise after
         ``PUBLISH_AFTER_S``, as a node may never come back."""
         newest, fleet = self._state.store.newest, self._state.fleet
         if newest is None or newest.number == self._published_commit or self._state.halted:
@@ -160,7 +160,8 @@ class RollbackDetector:
         return f"; {jobs} new in this directory, and would be missing in the newer one"
 
     def _unknown_attempts(self, message: Register) -> str:
-        """Return a clause that names attempts on the node that this state does not know; "" if there are none."""
+        """Return a clause that names attempts on the node that this state does not know; "" if there are
+        none."""
         running = [status for status in message.holds if status.state != "ended"]
         unknown = [status for status in running if not self._has_ordered(status)]
         return f"; it runs {_attempts(unknown)}, unknown here" if unknown else ""

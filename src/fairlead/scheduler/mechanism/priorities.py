@@ -1,4 +1,4 @@
-"""How urgent each (group, slot) is: the keys by which a round is filled, largest first."""
+"""Priorities of (group, slot) entries: the keys by which a round is filled, largest first."""
 
 from typing import NamedTuple
 
@@ -161,7 +161,7 @@ def deficit_priorities(
 def fill_by_deficit(
     accounts: GroupAccounts, jobs: JobsToRun, rule: DeficitRule, available: AvailableSlots
 ) -> tuple[Ints, Ints]:
-    """The job groups that run and their slots: ``select`` by ``deficit_priorities``."""
+    """Return the job groups that run and their slots: ``select`` by ``deficit_priorities``."""
     priorities = deficit_priorities(accounts, jobs, rule.until_s, rule.preemption_hysteresis)
     candidates = Candidates(accounts.members, accounts.scale, available.accelerator_of_slot)
     free = available.capacity.astype(np.int64)

@@ -121,7 +121,8 @@ def _enqueue(
     candidates: Candidates,
     selection: Selection,
 ) -> int:
-    """Fill the heap with the entries on slots of ``slot_order`` that have enough devices. Returns their number."""
+    """Fill the heap with the entries on slots of ``slot_order`` that have enough devices; return their
+    count."""
     heap, group, slot, key, tie, last, waiting = queue
     primary, secondary, tertiary, eligible = priorities
     members, scale, accelerator_of_slot = candidates
