@@ -40,7 +40,7 @@ class SchedulingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ListenOptions:
-    """Where the server listens."""
+    """Addresses on which the server listens."""
 
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, typer.Option(help="For people and tools (HTTP); 0 = any.")] = 8470

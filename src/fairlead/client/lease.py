@@ -112,7 +112,7 @@ class Lease:
 
     @property
     def total_steps(self) -> int | None:
-        """Of the whole job, all starts together; None = until ``complete`` is called."""
+        """Total steps of the job over all its attempts; None = until ``complete`` is called."""
         return self.job_size.total_steps
 
     @property
@@ -142,7 +142,7 @@ class Lease:
 
     @property
     def rank(self) -> int:
-        """Of this process, among ``world_size``."""
+        """Rank of this process, below ``world_size``."""
         return self._environment.rank if self._role else read_rank_environment(os.environ).rank
 
     @property

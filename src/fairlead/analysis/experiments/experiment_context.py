@@ -1,4 +1,5 @@
-"""Where experiments run: a store of results and an executor, behind the interface that experiments use."""
+"""Environment of experiments: a store of results and an executor, behind the interface that experiments
+use."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

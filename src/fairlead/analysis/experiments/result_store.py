@@ -1,9 +1,4 @@
-"""Where results are kept: by what was run and by the code that ran it.
-
-For each point there are ``KEY.json`` (point, status, metrics), ``KEY.parquet`` (the measured jobs) and
-``KEY.timing.json`` (what differs from run to run). The first is written last, so a point is there or it is
-not. It and the table are equal, byte for byte, whoever runs the point; no two processes disturb each other.
-"""
+"""A store of results, with the run and the code version as the key."""
 
 import functools
 import hashlib

@@ -29,7 +29,7 @@ class StepProgress:
 
     @property
     def loaded_step(self) -> int:
-        """Where this attempt went on from."""
+        """Step from which this attempt went on."""
         return self._first_reported_step if self.loaded is None else self.loaded.step
 
     @property

@@ -91,7 +91,7 @@ class NodeAttempt:
 
     @property
     def watched(self) -> bool:
-        """Are its steps awaited? Not once all are done, and not while it stops."""
+        """Whether steps of the attempt are expected: not once all are done, and not while it stops."""
         return self._in_question and not self.steps.all_done
 
     def should_end_soon(self, now: float) -> bool:

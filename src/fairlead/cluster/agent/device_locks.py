@@ -12,7 +12,7 @@ from fairlead.cluster.agent import locks
 
 
 class DeviceLocks:
-    """Of one spawner. path: device -> its lock file."""
+    """Device locks of one spawner. path: device -> its lock file."""
 
     def __init__(self, path: Callable[[int], Path]) -> None:
         self.path = path

@@ -92,7 +92,7 @@ class NodeAttempts:
         return [f"job {attempt.key[0]} cannot start: {attempt.reason}" for attempt in waits]
 
     def checkpoint_directories(self) -> set[Path]:
-        """Where jobs that were named a directory save. They may be absent, or hang."""
+        """Return the checkpoint directories that jobs named. They may be absent, or hang."""
         named = {attempt.assignment.checkpoint_dir for attempt in self if not attempt.ended}
         return {Path(name) for name in named if name}
 

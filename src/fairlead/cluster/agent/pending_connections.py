@@ -78,7 +78,8 @@ def allowed() -> int:
 
 
 def process_group(peer: socket.socket) -> int:
-    """Of the process that connected; its own number where it has gone, 0 = not known."""
+    """Return the process group of the process that connected; its process id if it has ended, 0 if
+    unknown."""
     found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid = int(_CREDENTIALS.unpack(found)[0])
     try:

@@ -23,8 +23,8 @@ _INTERPRETERS = ("python", "pypy")
 
 
 def trees_of(leaders: Iterable[int]) -> dict[int, list[Process]]:
-    """Of each of these ranks the process that it began as, and all its descendants. One that trains under a
-    lease stands for itself: its descendants do not matter."""
+    """Return for each of these ranks its first process and all descendants. A rank that trains under a lease
+    stands for itself: its descendants are left out."""
     by_parent: dict[int, list[Process]] = {}
     grown = {}
     for leader in leaders:
@@ -42,7 +42,7 @@ def trees_of(leaders: Iterable[int]) -> dict[int, list[Process]]:
 
 
 def trees(found: Iterable[Process]) -> list[list[Process]]:
-    """The same processes, each with its descendants among them."""
+    """Return for each process itself and its descendants among the given ones."""
     by_pid = {one.pid: one for one in found}
     grown: dict[Process, list[Process]] = {}
     for one in by_pid.values():

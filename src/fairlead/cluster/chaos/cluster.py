@@ -143,7 +143,7 @@ class ChaosCluster:
         return ", ".join(bad)
 
     def _use_again(self, client: Client, nodes: Iterable[NodeView]) -> None:
-        """As an operator does with nodes that were cordoned for what was done to them here."""
+        """Uncordon, as an operator would, nodes that were cordoned because of faults injected here."""
         for node in nodes:
             if node.state == "unhealthy":
                 client.undrain(node.name)

@@ -129,7 +129,7 @@ def freeze_spawner(cluster: ChaosCluster, node: str, _: random.Random) -> Inject
 
 
 def freeze_node(cluster: ChaosCluster, node: str, _: random.Random) -> Injection | None:
-    """As a virtual machine that is paused: its jobs wake up long after they were started elsewhere."""
+    """Suspend a node like a virtual machine: its jobs resume long after they were started elsewhere."""
     running = len(ranks_of(cluster, node))
     if not running:
         return None

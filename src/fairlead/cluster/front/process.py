@@ -310,7 +310,7 @@ class Front:
     # --- transport.AgentHandler ----------------------------------------------------------------------
 
     def authenticate(self, token: str) -> Caller | None:
-        """Whose token this is."""
+        """Return the caller with this token; None if there is none."""
         return self._facade.authenticate(token)
 
     async def register(self, message: Register) -> Welcome:

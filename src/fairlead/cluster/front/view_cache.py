@@ -47,7 +47,8 @@ class ViewCache:
 
     @property
     def status_age_s(self) -> float | None:
-        """The same for people, None = the driver answers, or has never published anything."""
+        """Age of the status as shown to people, s; None if the driver answers, or has never published
+        anything."""
         return self.age_s if STATUS_TIMEOUT_S < self.age_s < math.inf else None
 
     @property
