@@ -47,7 +47,7 @@ class Requirements:
         return self.level(rate, can)
 
     def measure_agnostic(self, snapshot: Snapshot, made: Allocation, rate: Floats) -> float:
-        """As ``measure``, at one rate of each job on every slot type. rate: (jobs, slots)."""
+        """Return ``measure`` with one rate of each job on all slot types. rate: (jobs, slots)."""
         throughput = rate.max(axis=1, initial=0.0) * job_times(made, snapshot)
         can = rate.any(axis=1) & (self.steps > 0)
         return self.level(throughput, can) if (throughput[can] > 0).all() else float("inf")

@@ -50,7 +50,7 @@ class CommittedState:
     def jobs(
         self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
     ) -> list[JobView]:
-        """As of the facade; rates that are believed are not known here."""
+        """Return the jobs as the facade does; believed rates are not known here."""
         if caller.role != "admin":
             if tenant not in ("", caller.tenant):
                 return []

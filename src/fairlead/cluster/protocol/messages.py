@@ -330,6 +330,6 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the server would have the next piece begin: behind what it holds."""
+    """Offset at which the next piece is to begin: the end of what the server holds."""
 
     offset: int

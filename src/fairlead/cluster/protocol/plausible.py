@@ -40,7 +40,8 @@ def sanitise(message: _Message) -> _Message:
 
 
 def within(status: AttemptStatus, since_s: float) -> AttemptStatus:
-    """The same with no time longer than is possible of an attempt that was ordered so many seconds ago."""
+    """Return the status with every time cut to what is possible for an attempt ordered that many seconds
+    ago."""
     most = max(since_s, 0.0) + CLOCK_SLACK_S
     implausible = {name: most for name in _TIMES if getattr(status, name) > most}
     return msgspec.structs.replace(status, **implausible) if implausible else status

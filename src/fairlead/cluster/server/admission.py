@@ -73,8 +73,8 @@ class Admission:
         return False
 
     def _wants_devices(self, row: JobRow) -> bool:
-        """Is it without devices, and for the next round to place? That its attempt has ended in the round in
-        force is in its row only when that is reported."""
+        """Whether the job has no devices and the next round is to place it. The row shows only when it is
+        reported that its attempt has ended in the round in force."""
         current = self._state.round
         over = None if current is None else current.ended.get(row.id)
         lost = row.state in ON_DEVICES and over is not None and not over.completed
@@ -238,8 +238,8 @@ class Admission:
         return list(dict.fromkeys((*filter(None, known), *self._learning_classes)))
 
     def learn_batch(self, row: JobRow) -> None:
-        """Where the table does not have a family at the batch size that a job now uses: as many samples a
-        second as before."""
+        """Add rates for the batch size that a job now uses, at the old number of samples per second, if the
+        table lacks its family at that batch size."""
         assert self._state.scheduler is not None
         before = job_type_of_row(row)
         job_type = before.with_batch_size(row.batch)

@@ -58,7 +58,7 @@ class AttemptParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeParts:
-    """Who comes and goes, and what the core may use of it."""
+    """Parts that handle nodes that come and go, and the capacity that the core may use."""
 
     service: NodeService
     pinning: JobPinning

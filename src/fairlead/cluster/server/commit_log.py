@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Publisher(Protocol):
-    """Who shows what was committed: see ``published_views``."""
+    """Publishes what was committed: see ``published_views``."""
 
     def publish(self, jobs: Collection[int], nodes: Iterable[str], *, waits: bool) -> None:
         """Show what a commit has changed. waits: somebody is answered next."""
@@ -125,7 +125,7 @@ class CommitLog:
         return bool(self._records or self._state.writes or changed)
 
     def _write_until_done(self) -> bool:
-        """Is it written? If not, the server ends."""
+        """Write until it succeeds. Returns False if the server ends first."""
         state = self._state
         while True:
             try:

@@ -82,7 +82,7 @@ class AbsentJobs:
         return self.now - self.then
 
     def joining(self, unplaced: Collection[int]) -> list[Job]:
-        """Of these, those that the core has never heard of. unplaced: all such jobs."""
+        """Return those of the jobs that the core has never heard of. unplaced: all such jobs."""
         return [job_of(self.rows[job]) for job in sorted(self.freed) if job in unplaced]
 
     def notes(self, visible: VisibleJobs) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ def coarse_note(now: ForecastRun, then: ForecastRun) -> tuple[str, ...]:
 
 
 def _no_end_notes(jobs: Mapping[int, NoEnd], visible: VisibleJobs) -> tuple[str, ...]:
-    """Of which jobs no end is forecast. jobs: why, of each."""
+    """Return notes on jobs whose end is not forecast. jobs: job -> reason."""
     by_reason: dict[NoEnd, list[int]] = {}
     for job, why in jobs.items():
         by_reason.setdefault(why, []).append(job)

@@ -38,7 +38,7 @@ class DecidedShares:
 
     @staticmethod
     def of(s: Scheduler, now_s: float) -> "DecidedShares":
-        """As it is now."""
+        """Return the shares as of now."""
         jobs, groups = s.data.ledger.jobs, s.data.ledger.groups
         return DecidedShares(
             time_s=now_s,

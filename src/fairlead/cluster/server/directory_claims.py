@@ -14,7 +14,8 @@ _WHY = "they would take each other's checkpoints; name another one"
 
 
 class DirectoryClaims:
-    """Of all jobs that have not ended, from the moment at which their rows are made. One thread at a time."""
+    """Checkpoint directories of all jobs that have not ended, from the moment when their rows are made. Used
+    by one thread at a time."""
 
     def __init__(self, has_ended: Callable[[JobRow], bool]) -> None:
         """has_ended: as people are told, which may be before its row says so."""

@@ -107,7 +107,7 @@ def _hold(source: ExplanationSource, found: DeviceUse, attempts: list[Attempt], 
 
 
 def _occupied(reader: Reader, found: DeviceUse, usable: list[str]) -> str:
-    """Who holds the devices, and what they do."""
+    """Return a sentence on the jobs that hold the devices and what they do."""
     names = (
         " and ".join(usable) if len(usable) <= 2 else f"{', '.join(usable[:-1])} and {usable[-1]}"
     )
@@ -172,8 +172,8 @@ def _early_round_end(reader: Reader, job: JobView, found: DeviceUse) -> str:
 
 
 def _may_delay_round(source: ExplanationSource, job: int, activity: Activity) -> bool:
-    """May a round wait for its attempt? The policy would take its devices, and it has not begun to train,
-    whether it still starts or hangs in doing so."""
+    """Whether a round may wait for the job's attempt: the policy would take its devices, and it has not begun
+    to train, as it still starts or hangs while starting."""
     if source.costs.is_applied():
         return False
     attempt = source.state.registry.newest(job)

@@ -162,7 +162,7 @@ class Forecasting:
         )
 
     def with_deadlines(self, jobs: Iterable[JobView]) -> list[JobView]:
-        """The same jobs; of those with a deadline, whether the forecast that there is meets it."""
+        """Return the jobs; those with a deadline also say whether their present forecast meets it."""
         nodes_s = nodes_changed_s(self._state)
         return [
             with_deadline(job, self._forecast_at_once(job, nodes_s))

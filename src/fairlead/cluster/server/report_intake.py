@@ -21,7 +21,7 @@ MAX_REASON = 4000  # characters of one
 
 
 class TrainingListener(Protocol):
-    """Who is told of attempts that run and train: see ``retries``."""
+    """Receives attempts that run and train: see ``retries``."""
 
     def runs(self, attempt: Attempt) -> None:
         """Ranks of an attempt run; of a managed one, they have loaded."""
@@ -34,7 +34,7 @@ class TrainingListener(Protocol):
 
 
 class ObstacleListener(Protocol):
-    """Who is told of nodes that cannot start something: see ``node_service``."""
+    """Receives nodes that cannot start something: see ``node_service``."""
 
     def obstructed(self, node: str, job: int, obstacle: str) -> None:
         """A node says what of it keeps an attempt from beginning there; "" = nothing any more."""

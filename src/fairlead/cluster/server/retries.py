@@ -48,7 +48,7 @@ SIGNALS = 128  # a death by signal n counts as exit code 128 + n, as in shells
 
 
 class NodeCordons(Protocol):
-    """Who takes nodes out of service: see ``node_service``."""
+    """Takes nodes out of service: see ``node_service``."""
 
     def cordon(self, name: str, reason: str) -> None:
         """Give a node no more jobs. reason: a sentence without a full stop."""
@@ -173,7 +173,7 @@ class Retries:
         return attempt.record.began_s if trained_s is None else trained_s
 
     def _ended_well(self, attempt: Attempt) -> bool:
-        """Of an attempt that has ended, and did not fail."""
+        """Whether an attempt that has ended did not fail."""
         if attempt.lost or attempt.interrupted or not attempt.statuses or attempt.unsaved:
             return False
         return self._has_started_well(attempt) or attempt.record.end is AttemptEnd.COMPLETED
@@ -194,9 +194,9 @@ class Retries:
         return 0.0 if status is None else status.ran_s
 
     def _progressed(self, attempt: Attempt) -> bool:
-        """Of an attempt that has ended: whether it trained for a round, or its job keeps more than when it
-        failed last. Which start saved that, and how that one ended, does not matter: of one that was lost it
-        may be known only since the next one was loaded."""
+        """Whether an attempt that has ended trained for a round, or its job has more saved than at its last
+        failure. It does not matter which attempt saved that and how it ended: after a loss it may be known
+        only since the next one was loaded."""
         row, record = attempt.row, attempt.record
         failed_at = row.recent_failures[-1].kept_step if row.recent_failures else -1.0
         before = record.from_step if failed_at < 0 else min(failed_at, record.from_step)

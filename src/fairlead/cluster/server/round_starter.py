@@ -156,7 +156,7 @@ class RoundStarter:
 
 
 def _places(cluster: Cluster, devices: Ints) -> list[tuple[str, int]]:
-    """Of each device the name of its node, and its index there."""
+    """Return for each device the name of its node and its index there."""
     nodes = cluster.device_node[devices]
     index = devices - np.searchsorted(cluster.device_node, nodes)
     names = [cluster.nodes[node].name for node in nodes.tolist()]

@@ -235,7 +235,7 @@ class _TimedCore:
         self._state = state
 
     def handle(self, event: Event) -> list[Command]:
-        """As the core does it."""
+        """Let the core handle an event; return its commands."""
         state = self._state
         assert state.scheduler is not None
         began = time.perf_counter()

@@ -115,7 +115,7 @@ class Solver:
 
     @property
     def pid(self) -> int | None:
-        """Of the child; None while there is none."""
+        """Process id of the child; None while there is none."""
         child = self._child
         return None if child is None else child.process.pid
 

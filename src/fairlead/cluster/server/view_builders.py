@@ -229,7 +229,7 @@ class ViewBuilder:
         return row.measured_rate
 
     def _measured_on(self, row: JobRow, running: Attempt | None) -> str:
-        """Where the rate was measured that ``_measured`` gives, "" = beside another job."""
+        """Return where the rate that ``_measured`` gives was measured; "" = co-located with another job."""
         if running is None or self._measured(row, running) == row.measured_rate:
             return row.measured_on
         return "" if running.is_colocated else running.record.accelerator

@@ -31,7 +31,7 @@ class ServerRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one state. runs: the newest ones of this timeline, in order."""
+    """History of one state. runs: the newest ones of this timeline, in order."""
 
     cluster: str
     timeline: int = 1
@@ -41,7 +41,7 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def decode(text: str | None) -> "StoreHistory":
-        """As the table meta has it; None: the history of another cluster begins."""
+        """Decode a history from the table meta; None begins the history of a new cluster."""
         if text is None:
             return StoreHistory(cluster=secrets.token_hex(8))
         return msgspec.json.decode(text, type=StoreHistory)

@@ -130,7 +130,7 @@ def analytic_centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
 def _centre_of_part(
     some: Bools, there: Bools, classes: MaxMinClasses, tolerance: float
 ) -> tuple[Floats, Floats, Floats, int]:
-    """As ``max_min``, of those classes that can run and the types that have devices; 0 for the others."""
+    """Solve ``max_min`` for the classes that can run and the types that have devices; 0 for the others."""
     usable = there[classes.accelerator_of_slot]
     class_share = np.zeros(classes.worth.shape)
     weight, price = np.zeros(len(some)), np.zeros(len(there))

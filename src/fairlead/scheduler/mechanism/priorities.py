@@ -75,7 +75,7 @@ def can_run(members: Ints, rate: Floats, u: int, t: int) -> bool:
 
 @kernel("void(GroupAccounts, f8, Priorities)")
 def _enter_deficits(accounts: GroupAccounts, until_s: float, into: Priorities) -> None:
-    """Where job groups can run, the device-seconds that they are owed there, and their relative speeds.
+    """Enter where job groups can run, the device-seconds that they are owed there, and their relative speeds.
     until_s: from the last settling of accounts to the end of the round."""
     members, scale, rate, share, received_s, deficit_s, _ = accounts
     primary, _, relative, eligible = into

@@ -54,7 +54,7 @@ class _EntryQueue(NamedTuple):
 
 @kernel("b1(i8, i8, f8[::1], f8[::1], f8[::1])", inline="always")
 def _before(a: int, b: int, primary: Floats, secondary: Floats, tertiary: Floats) -> bool:
-    """Does entry a come before entry b? Larger keys first, then the lower entry number."""
+    """Whether entry a comes before entry b: larger keys first, then the lower entry number."""
     if primary[a] != primary[b]:
         return primary[a] > primary[b]  # type: ignore[no-any-return]
     if secondary[a] != secondary[b]:
