@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ContentOptions:
-    """Which figures, and what they show."""
+    """Figures to draw, and their content."""
 
     names: Annotated[
         list[str] | None,

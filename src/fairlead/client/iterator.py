@@ -204,7 +204,7 @@ class Iterator(Generic[Batch]):
         return self._lease.checkpoint()
 
     def complete(self) -> None:
-        """No more steps are needed after this one (see ``Lease.complete``)."""
+        """Note that no steps are needed after this one (see ``Lease.complete``)."""
         self._lease.complete()
 
     def adapt(self, batch_size: int, total_steps: int) -> None:
@@ -346,7 +346,7 @@ class Iterator(Generic[Batch]):
             self._saved = self.loaded_state
 
     def _make_position(self) -> Position:
-        """For the checkpoint."""
+        """Return the position for a checkpoint."""
         if self._epoch == self._epochs:
             return Position(
                 self._epoch, 0, encode_state(self.rank_state(), "the state of the rank")

@@ -63,7 +63,7 @@ class Limits:
         return self
 
     def shared_by(self, workers: int) -> "Limits":
-        """With the memory that each of so many on this machine may have."""
+        """Return the limits with the memory that each of so many executors on this machine may use."""
         if self.memory_mib is not None:
             return self
         whole = psutil.virtual_memory().total * MEMORY_SHARE

@@ -215,7 +215,7 @@ def _text(content: object) -> bytes:
 
 
 def _decoded(path: Path, kind: type[T]) -> T | None:
-    """None if there is no such file, or none that this version can read."""
+    """Return the content of a file; None if there is none, or this version cannot read it."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:

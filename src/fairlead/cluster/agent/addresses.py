@@ -44,7 +44,7 @@ class GivenAddresses:
 
     @property
     def ports(self) -> set[int]:
-        """Those of this node, whether the attempt listens there yet or not."""
+        """Ports on this node, whether the attempt listens there yet or not."""
         known = set() if self.here is None else {self.here.port, self.here.rank_sync_port}
         return known | {self.progress_port}
 

@@ -47,5 +47,5 @@ class DeviceLocks:
                 os.close(self._open.pop(device))
 
     def descriptor(self, device: int) -> int:
-        """For a rank to inherit; the device is taken."""
+        """Return the file descriptor of a taken device's lock, for a rank to inherit."""
         return self._open[device]

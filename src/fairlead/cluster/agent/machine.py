@@ -72,7 +72,7 @@ class AgentFiles:
         return (node if simulated_devices else node.parent.parent) / "devices" / f"{device}.lock"
 
     def all_device_locks(self) -> list[Path]:
-        """Those that starts of this node may hold."""
+        """Return the device locks that attempts on this node may hold."""
         return [path for folder in self._lock_folders() for path in folder.glob("*.lock")]
 
     def make(self) -> int:

@@ -65,7 +65,7 @@ class PendingConnections:
         return True
 
     def discard(self, writer: asyncio.StreamWriter) -> None:
-        """It has said who it is, or has gone."""
+        """Drop a connection that has identified itself, or has gone."""
         self._groups.pop(writer, None)
 
 

@@ -66,7 +66,7 @@ class PreparedProcesses:
         return next((zygote for zygote in self.all() if zygote.pid == pid), None)
 
     def all(self) -> list[Zygote]:
-        """Those that there are."""
+        """Return the prepared processes."""
         return [*([self.named] if self.named else []), *self._by_modules.values()]
 
     def drop(self, zygote: Zygote, *, evicted: bool = False) -> None:

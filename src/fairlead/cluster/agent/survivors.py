@@ -85,7 +85,7 @@ def write_record(folder: Path, record: AttemptRecord) -> None:
 
 
 def remove_record(folder: Path, job: int, attempt: int) -> None:
-    """No error if it is not there."""
+    """Remove a record; no error if it is not there."""
     _remove(_path(folder, job, attempt))
 
 

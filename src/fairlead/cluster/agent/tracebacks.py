@@ -72,7 +72,7 @@ def _block(lines: Sequence[str], head: int) -> tuple[int, int] | None:
 
 
 def _bare(line: str) -> str:
-    """Without the margin that exception groups have."""
+    """Return a line without the margin that exception groups have."""
     return re.sub(r"^\s*\|\s?", "", line) if _GROUP.match(line) else line
 
 

@@ -186,7 +186,7 @@ class Zygote:
         return True
 
     def answers(self) -> list[Forked] | None:
-        """Those that have arrived; None when the zygote has gone."""
+        """Return the answers that have arrived; None when the zygote has gone."""
         found: list[Forked] = []
         while self.peer is not None:
             try:

@@ -118,7 +118,7 @@ class ChaosCluster:
         return Client(self._url, token, timeout_s=10.0)
 
     def await_nodes(self, limit_s: float) -> None:
-        """Until the server answers and no node is lost. Raises CheckError."""
+        """Wait until the server answers and no node is lost. Raises CheckError."""
         until = time.monotonic() + limit_s
         while (left := self.missing()) and time.monotonic() < until:
             time.sleep(0.1)

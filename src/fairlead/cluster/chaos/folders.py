@@ -24,7 +24,7 @@ class ClusterFolders:
 
     @property
     def bin(self) -> Path:
-        """On the PATH of agents."""
+        """Folder on the PATH of agents."""
         return self.root / "bin"
 
     @property

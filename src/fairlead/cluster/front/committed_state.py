@@ -109,7 +109,7 @@ class CommittedState:
         )
 
     def samples(self, since_s: float) -> list[Sample]:
-        """Those from this time on, oldest first."""
+        """Return the samples from this time on, oldest first."""
         with self._lock, readable(self._samples_path):
             if self._samples is None:
                 self._samples = reader(self._samples_path)

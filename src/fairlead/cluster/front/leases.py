@@ -66,7 +66,7 @@ class LeasedNode:
 
     @property
     def idle_since(self) -> float:
-        """Since when it has neither been heard of nor had a lease."""
+        """Return since when the node has neither reported nor had a lease."""
         return max(self.seen, self.lease_until)
 
 

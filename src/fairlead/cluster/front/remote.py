@@ -82,7 +82,7 @@ class DriverCalls:
         return number, future
 
     def forget(self, number: int) -> None:
-        """Nobody waits for this answer any more."""
+        """Drop a question for whose answer nobody waits any more."""
         self._waiting.pop(number, None)
 
     def answer(self, answer: CallAnswer) -> None:
@@ -203,7 +203,7 @@ class RemoteFacade:
     def jobs(
         self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
     ) -> list[JobView]:
-        """In order of id."""
+        """Return the jobs in order of id."""
         jobs: list[JobView] = self._best("jobs", caller, state, tenant, after, limit)
         return jobs
 

@@ -42,7 +42,7 @@ class ViewCache:
 
     @property
     def age_s(self) -> float:
-        """Since the driver has published its status; infinite before the first time."""
+        """Seconds since the driver published its status; infinite before the first time."""
         return float("inf") if self._status is None else self._monotonic() - self._status.at
 
     @property

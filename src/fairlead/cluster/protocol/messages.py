@@ -68,7 +68,7 @@ class StorePosition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """By which the later of two positions in one cluster is the larger."""
+        """Sort key by which the later of two positions in one cluster is the larger."""
         return self.timeline, self.run, self.commit
 
 

@@ -48,7 +48,7 @@ def within(status: AttemptStatus, since_s: float) -> AttemptStatus:
 
 
 def one_line(text: str) -> str:
-    """Without control characters."""
+    """Return a text without control characters."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -35,7 +35,7 @@ _NO_PLACE = "no node, or nodes together, with"
 
 
 class Admission:
-    """On the driver's thread; ``rates`` may be called from any."""
+    """Admits jobs to the core. Used on the driver's thread; ``rates`` may be called from any."""
 
     def __init__(self, state: ClusterState, pinned: PinnedJobs, retry_waits: RetryWaits) -> None:
         self._state = state

@@ -63,7 +63,7 @@ class AttemptOrphaner(Protocol):
     """Ends attempts whose processes are gone; ``attempt_ends`` has it."""
 
     def orphan(self, node: str, attempts: list[Attempt], reason: str) -> None:
-        """These attempts no longer exist on a node."""
+        """End these attempts, which no longer exist on a node."""
 
 
 def continue_numbering(state: ClusterState, ends: AttemptOrphaner) -> None:

@@ -28,7 +28,7 @@ class EndListener(Protocol):
 
 
 class AttemptEnds:
-    """On the driver's thread."""
+    """Books the ends of attempts. Used on the driver's thread."""
 
     def __init__(
         self,

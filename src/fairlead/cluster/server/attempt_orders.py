@@ -32,7 +32,7 @@ class OrderListener(Protocol):
 
 
 class AttemptOrders:
-    """On the driver's thread."""
+    """Orders attempts, and stops them. Used on the driver's thread."""
 
     def __init__(
         self,

@@ -171,9 +171,8 @@ class Attempt:
         return float(leader.step) if leader is not None and leader.loaded_step >= 0 else 0.0
 
     def is_young(self, now: float, limit_s: float) -> bool:
-        """Whether the attempt still starts, or has trained for less time than its start took. For a job
-        without the iterator it is unknown when it trains. limit_s: seconds since its order after which it is
-        not young."""
+        """Whether it still starts, or has trained for less time than its start took. Unknown for a job
+        without the iterator. limit_s: seconds since its order after which it is not young."""
         ordered_s, trained_s = self.record.began_s, self.record.trained_s
         if self.row.spec.unmanaged or now >= ordered_s + limit_s:
             return False
@@ -208,13 +207,13 @@ class Attempt:
 
     @property
     def broken(self) -> bool:
-        """Have ranks on some node ended before their time? No other can go on without them."""
+        """Whether ranks on some node ended before their time, so that no other can go on."""
         return any(h.state == "ended" and h.exit_code != 0 for h in self.statuses.values())
 
     @property
     def cut_short(self) -> bool:
-        """Did it lose its node or its agent before it was seen to train? How long a start takes it does not
-        say."""
+        """Whether it lost its node or agent before it was seen to train, so that its start time is
+        unknown."""
         begun = self.row.spec.unmanaged or self.reports_steps
         return (self.lost or self.interrupted) and not begun
 
@@ -380,8 +379,7 @@ class Attempt:
 
 
 def holder(attempts: Iterable[Attempt]) -> Attempt | None:
-    """Return the one of a job's attempts, oldest first, that its nodes know of: it alone can have
-    processes."""
+    """Return the attempt, of one job and oldest first, that its nodes know: it alone can have processes."""
     return next((attempt for attempt in attempts if attempt.ordered), None)
 
 

@@ -48,7 +48,7 @@ class Joining(Protocol):
 
 
 class CommitLog:
-    """On the driver's thread."""
+    """Commits what a batch of events changed. Used on the driver's thread."""
 
     def __init__(
         self,

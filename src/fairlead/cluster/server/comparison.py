@@ -146,7 +146,7 @@ def _changed_most(
 
 
 def _unfinished_notes(now: ForecastRun, then: ForecastRun, visible: VisibleJobs) -> tuple[str, ...]:
-    """Which jobs do not end within the horizon."""
+    """Return notes on jobs that do not end within the horizon."""
     before, after = set(now.unfinished), set(then.unfinished)
     days = f"{HORIZON_S / 86400:.0f} days"
     notes = (
@@ -158,7 +158,7 @@ def _unfinished_notes(now: ForecastRun, then: ForecastRun, visible: VisibleJobs)
 
 
 def _sentence(visible: VisibleJobs, jobs: Collection[int], words: str) -> str:
-    """On these jobs, in words for one."""
+    """Return a sentence on these jobs."""
     if len(jobs) > 1:
         for one, many in _PLURALS:
             words = words.replace(one, many)

@@ -47,7 +47,7 @@ class DirectoryClaims:
             named[path] = position
 
     def add(self, rows: Iterable[JobRow]) -> None:
-        """These jobs have theirs from now on."""
+        """Claim the directories of these jobs."""
         for row in rows:
             if row.checkpoint_dir and row.open:
                 self._rows[_normal(row.checkpoint_dir)] = row
@@ -56,7 +56,7 @@ class DirectoryClaims:
             self._prune_at = 2 * len(self._rows) + _ENOUGH
 
     def remove(self, rows: Iterable[JobRow]) -> None:
-        """These jobs could not be written, and never were."""
+        """Withdraw the claims of jobs that could not be written."""
         for row in rows:
             path = _normal(row.checkpoint_dir)
             if self._rows.get(path) is row:

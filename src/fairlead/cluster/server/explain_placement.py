@@ -66,7 +66,7 @@ def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
 
 
 def _moving(source: ExplanationSource, before: Attempt, job: JobView) -> Iterator[str]:
-    """It is to go on elsewhere, once its attempt before this one has ended."""
+    """Yield sentences on a job that goes on elsewhere once its previous attempt has ended."""
     if before.lost:
         yield from cannot_go_on(source, before)
     else:
@@ -75,7 +75,7 @@ def _moving(source: ExplanationSource, before: Attempt, job: JobView) -> Iterato
 
 
 def cannot_go_on(source: ExplanationSource, attempt: Attempt) -> Iterator[str]:
-    """It cannot go on, though some of it may still run."""
+    """Yield sentences on a job that cannot go on, though some of it may still run."""
     yield f"Its attempt {attempt.record.attempt} on {place_of(attempt)} cannot go on: {attempt.row.reason}."
     now = source.state.fleet.monotonic()
     for name in attempt.nodes:

@@ -92,7 +92,7 @@ class Fleet:
 
     @property
     def silence_s(self) -> float:
-        """Without a report for so long is no accident."""
+        """Return the seconds without a report after which a silence is no accident."""
         return silence_s(self.heartbeat_s)
 
     # --- what the front says -----------------------------------------------------------------------

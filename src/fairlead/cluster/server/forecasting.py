@@ -279,7 +279,7 @@ class Forecasting:
         return found
 
     def _open_of(self, jobs: Collection[int]) -> frozenset[int]:
-        """Those of these jobs that have not ended."""
+        """Return those of these jobs that have not ended."""
         rows = [self._state.registry.jobs.get(job) for job in jobs]
         return frozenset(row.id for row in rows if row is not None and self._is_open(row))
 

@@ -225,7 +225,7 @@ class LiveNode:
 
     @property
     def idle_since(self) -> float:
-        """Since when it has neither been heard of nor had a lease."""
+        """Return since when the node has neither reported nor had a lease."""
         return max(self.observed.seen, self.leases.until)
 
     @property

@@ -17,7 +17,7 @@ from fairlead.errors import ConfigError
 
 
 class Membership:
-    """On the driver's thread."""
+    """Handles nodes that register and leave. Used on the driver's thread."""
 
     def __init__(
         self,

@@ -108,7 +108,8 @@ def _check(name: str, value: float, least: float, most: float, unit: str = "seco
 
 
 def tls_of(certificate: Path | None, key: Path | None) -> Tls | None:
-    """Both or none. Raises ConfigError for files that cannot be used."""
+    """Return the TLS options; None if neither file is given. Raises ConfigError for files that cannot be
+    used."""
     if (certificate is None) != (key is None):
         raise ConfigError("--tls-cert and --tls-key: give both or none")
     if certificate is None or key is None:

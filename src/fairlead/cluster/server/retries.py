@@ -449,7 +449,7 @@ class Retries:
             self._state.emit(JobsPaused(now, np.array([row.id]), False))
 
     def forget(self, job: int) -> None:
-        """It waits no more, for another reason than that its time has come."""
+        """Forget the wait of a job, for another reason than that its time has come."""
         self._retry_waits.discard(job)
         self._waiting_as_suspects.discard(job)
         row = self._state.registry.jobs.get(job)

@@ -241,7 +241,7 @@ class Service:
         self._on_open(caller, job, lambda row: resume(self.engine, row, accepted_by))
 
     def set_weight(self, caller: Caller, job: int, weight: float) -> None:
-        """It counts for more or less from the next round on."""
+        """Set the weight of a job, from the next round on."""
         check_weight(weight)
         self._on_open(caller, job, lambda row: self._reweight(row, weight))
 
@@ -280,7 +280,7 @@ class Service:
         after: int = -1,
         limit: int = 1000,
     ) -> list[JobView]:
-        """In order of id."""
+        """Return the jobs in order of id."""
         if caller.role != "admin":
             if tenant not in ("", caller.tenant):
                 return []

@@ -109,7 +109,7 @@ class Solver:
 
     @property
     def busy_s(self) -> float | None:
-        """For how long the solve under way has been; None = there is none."""
+        """Seconds since the solve under way began; None if there is none."""
         since = self._since
         return None if since is None else time.monotonic() - since
 

@@ -147,7 +147,7 @@ class StorageWaits:
         return f"{said}; {jobs} for it"
 
     def _shared(self) -> list[_Waiting]:
-        """Those that do not wait for their own folder alone."""
+        """Return the waits that are not for a job's own folder alone."""
         return [
             one
             for one in list(self._waiting.values())

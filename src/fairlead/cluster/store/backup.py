@@ -87,7 +87,7 @@ def back_up(directory: Path, out: Path) -> Verified:
 
 
 def last_backup(directory: Path) -> LastBackup | None:
-    """None where there was none, or nobody knows."""
+    """Return the last backup; None if there was none, or it is unknown."""
     try:
         return msgspec.json.decode((directory / LAST_BACKUP_FILE).read_bytes(), type=LastBackup)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -329,7 +329,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _owned(directory: Path) -> Iterator[None]:
-    """No server uses the directory meanwhile."""
+    """Keep servers from using the directory meanwhile."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:

@@ -47,11 +47,11 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(text, type=StoreHistory)
 
     def encode(self) -> str:
-        """For the table meta."""
+        """Encode the history for the table meta."""
         return msgspec.json.encode(self).decode()
 
     def begin_run(self, number: int, base: int) -> "StoreHistory":
-        """With a run of the server that begins now. base: the newest commit."""
+        """Return the history with a run of the server that begins now. base: the newest commit."""
         run = ServerRun(number=number, id=secrets.token_hex(8), base=base)
         return msgspec.structs.replace(self, runs=(*self.runs, run)[-MAX_RUNS:])
 

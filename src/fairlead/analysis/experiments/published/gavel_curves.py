@@ -292,5 +292,5 @@ def _number(value: float) -> float | None:
 
 
 def ratio(above: float | None, below: float | None) -> float | None:
-    """None where one of them is not known, or is 0."""
+    """Return the ratio; None if one of the numbers is unknown or 0."""
     return above / below if above is not None and below else None

@@ -104,7 +104,7 @@ def _entity(job: int) -> str:
 
 
 def exact(setting: Setting) -> Totals:
-    """By our policies, whose levels are the only ones that water filling has."""
+    """Return the totals by our policies, whose levels are the only ones that water filling has."""
     heterogeneity_aware, agnostic = [], []
     tree = entities(setting)
     for jobs in range(1, JOBS + 1):
