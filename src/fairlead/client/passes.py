@@ -57,7 +57,12 @@ class Passes(Protocol):
 
 
 class IterablePasses:
-    """Passes over an object that can be iterated repeatedly, or over a function of (epoch, batch size)."""
+    """Passes over an object that can be iterated repeatedly, or over a function of (epoch, batch size).
+
+    Batches that are done are skipped by loading them. Where the loader draws random numbers of this process
+    when its pass is opened, it is given a stream of its own for the rest of the pass, so that it can be put
+    back; one that draws only later is refused when it is put back.
+    """
 
     knows_its_end = True
 

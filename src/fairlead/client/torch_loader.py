@@ -169,7 +169,10 @@ class SampledPasses:
 
 class StreamedPasses:
     """Passes over a DataLoader with an IterableDataset: batches that are done are loaded again and
-    dropped."""
+    dropped.
+
+    Without workers the data set draws its random numbers from a stream of its own.
+    """
 
     knows_its_end = True
 

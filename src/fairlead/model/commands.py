@@ -31,7 +31,10 @@ class Solve:
 
 class StartRound(msgspec.Struct, frozen=True, kw_only=True, rename={"offsets": "first"}):
     """The job groups that run from now on, and their devices. Running job groups that are not named here
-    stop."""
+    stop.
+
+    A Struct because journals call the offsets ``first``.
+    """
 
     time_s: float
     round: int

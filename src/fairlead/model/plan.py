@@ -17,7 +17,12 @@ PlannerState: TypeAlias = Any  # whatever a planner threads from one call to the
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
     """The job groups that run in one round, before devices are chosen; their order is the order of
-    placement."""
+    placement.
+
+    job_group: (running,) rows of the snapshot's job groups. slot: (running,) columns of the snapshot's slots.
+    wake_s: if nothing runs, when the planner is to be asked again at the latest, in seconds since the
+    beginning; inf = when something has happened.
+    """
 
     job_group: Ints
     slot: Ints
@@ -52,7 +57,12 @@ class Change(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Time that job groups have received and are owed, in seconds, as in ``Snapshot``."""
+    """Time that job groups have received and are owed, in seconds, as in ``Snapshot``.
+
+    received_s: (groups, slots) run time since the accounts were settled. deficit_s: (groups, slots) time owed
+    from before that. allocated_s: (slots,) the sum of received_s over all job groups, those that have left
+    included.
+    """
 
     received_s: Floats
     deficit_s: Floats

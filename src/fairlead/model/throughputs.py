@@ -160,7 +160,14 @@ class Throughputs:
         pairs: LearnedPairs | None = None,
     ) -> "Throughputs":
         """Return the table with these rows, added or replaced. Raises ThroughputError for a slot type that it
-        lacks."""
+        lacks.
+
+        rate: (job_types, slots) steps/s. Columns that are not named stay as they are, 0 for new job types;
+        so are the rates of new job types beside others, but for those in ``colocated``: (job_types, beside,
+        slots, 2) steps/s of a job type beside one of ``with_job_types``, and of that one beside it; or as the
+        classes in ``pairs`` are.
+        ThroughputError names what cannot be a rate.
+        """
         have = {slot: i for i, slot in enumerate(self.slots)}
         for slot in slots:
             if slot not in have:

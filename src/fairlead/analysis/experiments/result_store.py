@@ -1,4 +1,9 @@
-"""A store of results, with the run and the code version as the key."""
+"""A store of results, with the run and the code version as the key.
+
+For each point there are ``KEY.json`` (point, status, metrics), ``KEY.parquet`` (the measured jobs) and
+``KEY.timing.json`` (what differs from run to run). The first is written last, so a point is there or it is
+not. It and the table are equal, byte for byte, whoever runs the point; no two processes disturb each other.
+"""
 
 import functools
 import hashlib

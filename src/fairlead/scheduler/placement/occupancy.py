@@ -1,5 +1,7 @@
-"""Holders of devices while job groups are placed, and the steps that change them. A device id is a position;
-the devices of a node, and the nodes of a type, are contiguous."""
+"""Holders of devices while job groups are placed, and the steps that change them.
+
+A device id is a position; the devices of a node, and the nodes of a type, are contiguous.
+"""
 
 from typing import NamedTuple
 

@@ -49,10 +49,12 @@ class MoveTradeoffs(NamedTuple):
 
 class Placement(NamedTuple):
     """Devices of each job group: the answer of a rule of placement. Row order[k] gets
-    devices[offsets[k]:offsets[k + 1]]. order: (placed,) rows of the plan that run, each once. offsets:
-    (placed + 1,). devices: (devices of all of them,) ids. kept: (placed,) whether they are the devices of the
-    round before. slot: (placed,) slot types of the devices: of the planned accelerator type, with the
-    locality that the devices have."""
+    devices[offsets[k]:offsets[k + 1]].
+
+    order: (placed,) rows of the plan that run, each once. offsets: (placed + 1,). devices: (devices of all of
+    them,) ids. kept: (placed,) whether they are the devices of the round before. slot: (placed,) slot types
+    of the devices: of the planned accelerator type, with the locality that the devices have.
+    """
 
     order: Ints1
     offsets: Ints1
