@@ -44,10 +44,13 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
             ("--solve-interval", "1e308"),
             "--solve-interval: must be from 0 to 1e+10 seconds",
         ),
-        (("--mtbf", "1e-300"), "--mtbf: the mean time between failures must be from 1 to 1e+10 s"),
         (
-            ("--mtbf", "1", "--mttr", "1e-300"),
-            "--mttr: the mean time to repair must be from 1 to 1e+10 s",
+            ("--mtbf-hours", "1e-300"),
+            "--mtbf-hours: the mean time between failures must be from 1 to 1e+10 s",
+        ),
+        (
+            ("--mtbf-hours", "1", "--mttr-hours", "1e-300"),
+            "--mttr-hours: the mean time to repair must be from 1 to 1e+10 s",
         ),
         (("--prices", "v100=1e308"), "price of 'v100': must be a number from 0 to 1e+15"),
         (("--window", "0:" + "9" * 5000), "--window: at most 2000000 jobs"),

@@ -286,7 +286,7 @@ BAD = [
     (["--policy", "las", "--restart-cost", "x=y"], "--restart-cost: expected a number"),
     (["--policy", "las", "--restart-cost", "GPT-9=5"], "restart cost: 'GPT-9' is not in"),
     (
-        ["--policy", "las", "--mtbf", "0"],
+        ["--policy", "las", "--mtbf-hours", "0"],
         "mean time between failures must be from 1 to 1e+10 s, got 0",
     ),
     (

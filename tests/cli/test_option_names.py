@@ -118,8 +118,8 @@ def test_what_if_names_the_option(value: str, capsys: pytest.CaptureFixture[str]
         ("--preemption-hysteresis", TIMES),
         ("--rate-noise", TIMES),
         ("--rate-bias", TIMES),
-        ("--mtbf", NUMBERS),
-        ("--mttr", NUMBERS),
+        ("--mtbf-hours", NUMBERS),
+        ("--mttr-hours", NUMBERS),
         ("--early-termination", TIMES),
         ("--window", ("5:2", "0:99", "x", "")),
         ("--seed", ("-3", "1.5", "nan", "9" * 30, "abc", "")),
@@ -129,7 +129,7 @@ def test_simulate_names_the_option(
     option: str, values: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ("simulate", "--policy", "las", "--generate", "gavel,jobs=2")
-    more = ("--mtbf", "1") if option == "--mttr" else ()
+    more = ("--mtbf-hours", "1") if option == "--mttr-hours" else ()
     for value in values:
         said = refused(capsys, *given, *more, f"{option}={value}")
         assert said.startswith(option), (value, said)

@@ -101,7 +101,7 @@ def _named(files: list[str], given: Collection[str]) -> Iterator[None]:
 
 
 def _name(files: list[str], position: int) -> str:
-    """Of a job of this submission: its file, if it has one."""
+    """Return a name for a job of this submission: its file if it has one, else its position."""
     return files[position] if position < len(files) else f"{SPECS}[{position}]"
 
 

@@ -131,7 +131,7 @@ def _report(
 
 
 def name_of(kind: type[BaseException]) -> str:
-    """As a traceback has it."""
+    """Return the name of an exception type as a traceback shows it."""
     module = kind.__module__
     return (
         kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"

@@ -25,7 +25,7 @@ CANNOT_SAVE = (OSError, RuntimeError)  # the second is what PyTorch raises for a
 
 
 class Position(NamedTuple):
-    """Where a loop is in its data."""
+    """Position of a loop in its data."""
 
     loader_epoch: int = 0  # passes that are done
     batches: int = 0  # of the present pass that are done
@@ -96,12 +96,12 @@ def write_loader_state(partial: Path, rank: int, state: bytes) -> Saved:
 
 
 def part_name(rank: int) -> str:
-    """Of a rank's file or folder in a checkpoint."""
+    """Return the name of a rank's file or folder in a checkpoint."""
     return f"rank-{rank}"
 
 
 def _loader_name(rank: int) -> str:
-    """Of the file in a checkpoint with the state of a rank's loader."""
+    """Return the name of the file in a checkpoint with the state of a rank's loader."""
     return f"loader-{rank}"
 
 

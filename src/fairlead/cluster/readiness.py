@@ -15,7 +15,7 @@ _LINE = 1 << 16  # bytes that the line is shorter than
 
 
 class ReadyServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a server listens."""
+    """Addresses on which a server listens."""
 
     url: str  # for people and tools
     agents: str  # host:port for agents

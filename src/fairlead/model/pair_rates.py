@@ -125,7 +125,7 @@ class PairRates:
 
     @cached_property
     def table(self) -> PairTable:
-        """As kernels take it: with arrays that could be written."""
+        """Return the arrays that kernels take, with memory that could be written."""
         return PairTable(
             self.row_class.astype(np.int64),
             np.array(self.factor, np.float64, order="C"),
@@ -167,7 +167,7 @@ class PairRates:
         )
 
     def rows(self, rows: Ints) -> "PairRates":
-        """Of these job types alone, in this order; -1 = one that runs beside no other."""
+        """Return the rates of these job types, in this order; -1 = one that is never co-located."""
         there = rows >= 0
         return replace(
             self,
@@ -235,7 +235,7 @@ class PairRates:
         return not self.classes[self.row_class[row]]
 
     def _as_own_classes(self, rows: Ints) -> "PairRates":
-        """The same, with these job types in classes of their own."""
+        """Return the rates with these job types in classes of their own."""
         n, more = len(self.classes), len(rows)
         if not more:
             return self

@@ -59,7 +59,7 @@ def _sentence(problem: Exception) -> str:
 
 
 def read_only(record: T) -> T:
-    """The same record with views of its arrays, and of those of records in it, that cannot be written to."""
+    """Return the record with read-only views of its arrays and of those of records in it."""
     if isinstance(record, np.ndarray):
         view: Any = record.view()
         view.flags.writeable = False

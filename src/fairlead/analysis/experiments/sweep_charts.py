@@ -265,7 +265,8 @@ def _drawn(
 
 
 def _values(figure: LoadFigure, line: SweepCurve) -> list[list[float | None]]:
-    """Of each load, the values of its seeds; None where one is not complete or does not know."""
+    """Return for each load the values of its seeds; None for a run that is not complete or lacks the
+    value."""
     return [
         [figure.of(one.metrics) if one.status is Status.COMPLETE else None for one in outcomes]
         for outcomes in line.outcomes
@@ -275,7 +276,7 @@ def _values(figure: LoadFigure, line: SweepCurve) -> list[list[float | None]]:
 def _by_seed(
     figure: LoadFigure, line: SweepCurve
 ) -> list[dict[tuple[float | None, int], float | None]]:
-    """Of each load, the values by load and seed."""
+    """Return for each outcome its values by load and seed."""
     return [
         {(load, one.point.input.seed): value for one, value in zip(outcomes, values, strict=True)}
         for load, outcomes, values in zip(

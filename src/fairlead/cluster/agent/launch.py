@@ -58,7 +58,7 @@ class DirectoryError(ConfigError):
 
 @dataclass(frozen=True)
 class LaunchSite:
-    """Where ranks run: what does not change while the agent lives."""
+    """Settings of launches on this node that do not change while the agent lives."""
 
     state: Path
     host: str  # where other nodes reach the ranks
@@ -89,17 +89,17 @@ def logs_path(state: Path) -> Path:
 
 
 def log_path(state: Path, job: int, attempt: int, rank: int) -> Path:
-    """Where the output of a rank goes."""
+    """Return the file with the output of a rank."""
     return logs_path(state) / str(job) / f"{attempt}-{rank}.log"
 
 
 def failure_path(state: Path, job: int, attempt: int, rank: int) -> Path:
-    """Where a rank leaves the exception that it dies of, beside its output."""
+    """Return the file, next to its output, in which a rank leaves the exception that ends it."""
     return logs_path(state) / str(job) / f"{attempt}-{rank}.failure"
 
 
 def progress_path(state: Path, job: int, attempt: int) -> Path:
-    """Where an unmanaged job says how far it is."""
+    """Return the file in which an unmanaged job reports its progress."""
     return failure_path(state, job, attempt, 0).with_suffix(".progress")
 
 
@@ -277,7 +277,7 @@ def _identity(place: LaunchSite, attempt: NodeAttempt, checkpoints: str) -> dict
 
 
 def _progress(state: Path, attempt: NodeAttempt, rank: Rank) -> dict[str, str]:
-    """Where an unmanaged job may say how far it is; one rank speaks for all."""
+    """Return the variables by which an unmanaged job may report its progress; one rank reports for all."""
     if not attempt.may_report_progress or rank.rank != 0:
         return {}
     env = {"FAIRLEAD_PROGRESS_FILE": str(progress_path(state, *attempt.key))}
@@ -287,8 +287,9 @@ def _progress(state: Path, attempt: NodeAttempt, rank: Rank) -> dict[str, str]:
 
 
 def _devices(devices: NodeDevices, ranks: tuple[Rank, ...], rank: Rank) -> dict[str, str]:
-    """As torchrun has it, each rank sees the devices of all the job's ranks here, and ``LOCAL_RANK`` is the
-    index of its own. NVML counts in the order of the PCI bus; CUDA does so only when asked to."""
+    """Return the variables that name devices. As under torchrun, each rank sees the devices of all ranks of
+    the job on this node, and ``LOCAL_RANK`` is the index of its own. NVML counts in the order of the PCI bus;
+    CUDA does so only on request."""
     here = (
         []
         if devices.simulated_devices

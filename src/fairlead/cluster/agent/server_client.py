@@ -54,7 +54,7 @@ class TooLargeError(FairleadError):
 
 
 class ServerUnreachableError(FairleadError):
-    """No answer: the server is away, too slow or in trouble. Try again."""
+    """There was no answer: the server is away, too slow or in trouble. Try again."""
 
 
 class RegisterAgainError(FairleadError):

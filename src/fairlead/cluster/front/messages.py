@@ -100,7 +100,8 @@ class NodeRemoved(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 class LossQuery(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """May the driver give up this node? Only if it has been quiet for ``timeout_s``."""
+    """Question whether the driver may give up this node. It may only if the node has been silent for
+    ``timeout_s``."""
 
     node: str
     registration: int
@@ -113,7 +114,7 @@ class LossQuery(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 class UserList(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """Who may call."""
+    """The users who may call."""
 
     rows: tuple[UserRow, ...]
 
@@ -180,7 +181,7 @@ class CallProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallAnswer(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """Of a ``Call``."""
+    """Answer to a ``Call``."""
 
     number: int
     result: msgspec.Raw = NIL

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Publisher(Protocol):
-    """Who shows what was committed: see ``published_views``."""
+    """Publishes what was committed: see ``published_views``."""
 
     def publish(self, jobs: Collection[int], nodes: Iterable[str], *, waits: bool) -> None:
         """Show what a commit has changed. waits: somebody is answered next."""
@@ -49,7 +49,7 @@ class Joining(Protocol):
 
 
 class CommitLog:
-    """On the driver's thread."""
+    """Commits what a batch of events changed. Used on the driver's thread."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class CommitLog:
         return bool(self._records or self._state.writes or changed)
 
     def _write_until_done(self) -> bool:
-        """Is it written? If not, the server ends."""
+        """Write until it succeeds. Returns False if the server ends first."""
         state, failed = self._state, False
         while True:
             try:

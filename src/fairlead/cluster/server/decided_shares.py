@@ -39,7 +39,7 @@ class DecidedShares:
 
     @staticmethod
     def of(s: Scheduler, now_s: float) -> "DecidedShares":
-        """As it is now."""
+        """Return the shares as of now."""
         jobs, groups = s.data.ledger.jobs, s.data.ledger.groups
         # The core keeps the shares of the policy before one that plans rounds without any.
         has_shares = not isinstance(s.data.planning.planner, RoundsOnlyPlanner)

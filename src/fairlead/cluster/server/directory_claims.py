@@ -14,7 +14,8 @@ _WHY = "they would take each other's checkpoints; name another one"
 
 
 class DirectoryClaims:
-    """Of all jobs that have not ended, from the moment at which their rows are made. One thread at a time."""
+    """Checkpoint directories of all jobs that have not ended, from the moment when their rows are made. Used
+    by one thread at a time."""
 
     def __init__(self, has_ended: Callable[[JobRow], bool]) -> None:
         """has_ended: as people are told, which may be before its row says so."""
@@ -46,7 +47,7 @@ class DirectoryClaims:
             named[path] = position
 
     def add(self, rows: Iterable[JobRow]) -> None:
-        """These jobs have theirs from now on."""
+        """Claim the directories of these jobs."""
         for row in rows:
             if row.checkpoint_dir and row.open:
                 self._rows[_normal(row.checkpoint_dir)] = row
@@ -55,7 +56,7 @@ class DirectoryClaims:
             self._prune_at = 2 * len(self._rows) + _ENOUGH
 
     def remove(self, rows: Iterable[JobRow]) -> None:
-        """These jobs could not be written, and never were."""
+        """Withdraw the claims of jobs that could not be written."""
         for row in rows:
             path = _normal(row.checkpoint_dir)
             if self._rows.get(path) is row:

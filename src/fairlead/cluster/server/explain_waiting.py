@@ -105,7 +105,7 @@ def _hold(source: ExplanationSource, found: DeviceUse, attempts: list[Attempt], 
 
 
 def _occupied(reader: Reader, found: DeviceUse, usable: list[str], needed: int) -> str:
-    """Who holds the devices, and what they do. needed: devices of one type."""
+    """Return a sentence on the jobs that hold the devices and what they do. needed: devices of one type."""
     names = enumerate_parts(usable or ["its types"])
     free = _free(found, needed)
     if not found.allocated:
@@ -173,8 +173,8 @@ def _early_round_end(reader: Reader, job: JobView, found: DeviceUse) -> str:
 
 
 def _may_delay_round(source: ExplanationSource, job: int, activity: Activity) -> bool:
-    """May a round wait for its attempt? The policy would take its devices, and it has not begun to train,
-    whether it still starts or hangs in doing so."""
+    """Whether a round may wait for the job's attempt: the policy would take its devices, and it has not begun
+    to train, as it still starts or hangs while starting."""
     if source.costs.is_applied():
         return False
     attempt = source.state.registry.newest(job)

@@ -93,7 +93,7 @@ class Fleet:
 
     @property
     def silence_s(self) -> float:
-        """Without a report for so long is no accident."""
+        """Return the seconds without a report after which a silence is no accident."""
         return silence_s(self.heartbeat_s)
 
     # --- what the front says -----------------------------------------------------------------------
@@ -355,8 +355,8 @@ class Fleet:
         return [key for key, status in self.holds(name).items() if status.state == "ended"]
 
     def will_never_begin(self, name: str, key: AttemptKey) -> bool:
-        """Does the node follow the newest orders and not hold the attempt? Then it never will: what it wants
-        to begin it holds at once, and what it has begun before it does not begin again."""
+        """Whether the node follows the newest orders and does not hold the attempt. Then it never will: it
+        holds at once what it is about to begin, and never begins again what it has begun before."""
         with self.lock:
             node = self.nodes.get(name)
             if node is None:
@@ -373,9 +373,9 @@ class Fleet:
             self._changed[name] = None
 
     def cannot_begin(self, name: str, key: AttemptKey) -> bool:
-        """Is an attempt that was taken back known not to run, and never to? Nothing is started without a
-        lease, and the front grants one only for what the orders have that it knows. It is asked until it says
-        so."""
+        """Whether an attempt whose order was withdrawn is known not to run, now or later. Nothing starts
+        without a lease, and the front grants one only for orders that it knows. The front is asked until it
+        confirms."""
         with self.lock:
             node = self.nodes[name]
             wanted = {

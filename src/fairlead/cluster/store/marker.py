@@ -83,7 +83,7 @@ class Marker:
         os.fdatasync(self._file)
 
     def reset(self, mark: Mark) -> None:
-        """As ``write``, to both records: neither is one of the past. Raises OSError."""
+        """Write the mark to both records, so that neither is an old one. Raises OSError."""
         for slot in range(_SLOTS):
             os.pwrite(self._file, _encode(mark).ljust(_SLOT, b"\0"), slot * _SLOT)
             os.fsync(self._file)

@@ -92,7 +92,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
 
     @property
     def checkpoint_folder(self) -> str:
-        """Of its checkpoints, in the directory where they are."""
+        """Folder of the job's checkpoints, in its checkpoint directory."""
         return self.folder or str(self.id)
 
     @property
@@ -189,7 +189,7 @@ class NodeRow(msgspec.Struct, kw_only=True):
 
 
 class UserRow(msgspec.Struct, kw_only=True):
-    """Who may call. The token itself is not kept, only its hash (``tokens.hash_token``)."""
+    """A user who may call. The token itself is not kept, only its hash (``tokens.hash_token``)."""
 
     user: str
     tenant: str

@@ -30,7 +30,7 @@ def hash_token(token: str) -> bytes:
 
 
 class TokenTable:
-    """Whose token is it? Replaced as a whole when users change, so any thread may look up."""
+    """Finds the user of a token. Replaced as a whole when users change, so any thread may look up."""
 
     def __init__(self, users: Iterable[UserRow]) -> None:
         self._by_hash = {row.token_hash: row for row in users}

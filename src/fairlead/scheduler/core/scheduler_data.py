@@ -88,7 +88,7 @@ class SchedulerData:
 
     @property
     def undominated(self) -> Throughputs:
-        """The same rates as policies and mechanism see them: without slots that another dominates."""
+        """Return the rates that policies and mechanism see: without slots that another dominates."""
         return self.beliefs.undominated
 
     @property

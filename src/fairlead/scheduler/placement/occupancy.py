@@ -1,6 +1,6 @@
-"""Who holds which devices while job groups are placed, and the steps that change it.
+"""Holders of devices while job groups are placed, and the steps that change them.
 
-A device id is a position; the devices of a node, and the nodes of a type, are neighbours.
+A device id is a position; the devices of a node, and the nodes of a type, are contiguous.
 """
 
 from typing import NamedTuple
@@ -18,8 +18,8 @@ UNPLACED, PLACED, KEPT, EVICTED = 0, 1, 2, 3
 
 
 class Occupancy(NamedTuple):
-    """Who holds which devices. A row is a job group of the plan; row i holds
-    devices[offsets[i]:offsets[i + 1]] unless its state is UNPLACED."""
+    """Holders of devices. A row is a job group of the plan; row i holds devices[offsets[i]:offsets[i + 1]]
+    unless its state is UNPLACED."""
 
     offsets: Ints1  # (rows + 1,)
     devices: Ints1  # (devices of all rows,)
@@ -100,7 +100,7 @@ def needs_of(plan: PlannedGroups, topology: Topology) -> RowNeeds:
 
 @kernel("Occupancy(Occupancy)")
 def copied(at: Occupancy) -> Occupancy:
-    """The same, to try something on."""
+    """Return a copy, to try a step on."""
     return Occupancy(
         offsets=at.offsets,
         devices=at.devices.copy(),

@@ -103,7 +103,7 @@ def measure(
             "isolated": _rho(done["rho_isolated"].drop_nulls().to_numpy()),
             "themis": _rho(done["rho_themis"].drop_nulls().to_numpy()),
         },
-        "envy": envy(measured["served"].drop_nulls().to_numpy()),
+        "envy": envy(measured["served_fraction"].drop_nulls().to_numpy()),
         "preemptions": int(sum(recorder.rounds["preempted"])),
         **_starts(jobs),
         **_slo(measured, recorder.now_s),

@@ -1,4 +1,4 @@
-"""Who runs, from one round to the next: starts, moves, placement intervals, device-seconds."""
+"""Job groups that run from one round to the next: starts, moves, placement intervals, device-seconds."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -133,7 +133,7 @@ def header_names(head: bytes) -> set[str]:
 
 
 class HeaderColumns:
-    """Where the columns of a CSV file stand, by name; the values in columns with other names are counted."""
+    """Positions of the columns of a CSV file, by name; the values in columns with other names are counted."""
 
     def __init__(
         self,

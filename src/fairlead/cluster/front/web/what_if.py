@@ -142,7 +142,7 @@ _CHANGED = (
 
 
 def answer(found: Comparison) -> Section:
-    """Both outlooks, and the jobs that it matters to."""
+    """Return the section with both forecasts, and the jobs for which they differ."""
     shown = found.changed[:CHANGED]
     notes = (tag("p", words, class_="banner cool") for words in found.notes)
     rows = (_changed(*change) for change in shown)
