@@ -1,6 +1,5 @@
 """Several policies with several seeds from Python, with the statistics and figures of sweeps."""
 
-import difflib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,9 +28,9 @@ from fairlead.model.argument_checks import check_arguments as check_types
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival
 from fairlead.model.limits import check_seed
+from fairlead.model.near_names import did_you_mean
 from fairlead.model.plan import Planner, Policy
 from fairlead.model.third_party import third_party_call
-from fairlead.policies.registry import NEAR_MISS
 from fairlead.simulator.argument_types import ARGUMENTS, check_arguments, make_options
 from fairlead.simulator.options import SimulationOptions
 from fairlead.simulator.recording.metrics import Result
@@ -127,9 +126,8 @@ class PolicyComparison:
         known = {".".join(map(str, metric.path)): metric for metric in metrics_of(runs)}
         if name in known:
             return known[name]
-        near = difflib.get_close_matches(name, known, n=1, cutoff=NEAR_MISS)
-        choice = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
-        raise ConfigError(f"{call}(): metric {name!r}: there is no such number; {choice}")
+        choice = did_you_mean(name, known) or f" (choose from {', '.join(known)})"
+        raise ConfigError(f"{call}(): metric {name!r}: there is no such number{choice}")
 
     def _line(self, call: str, curves: Sequence[SweepCurve], name: str) -> SweepCurve:
         for curve in curves:
