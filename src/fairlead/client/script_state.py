@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from fairlead.client import crash
 from fairlead.client.checkpoint import Checkpoint, Part, sync_parts
 from fairlead.client.rank_environment import RankEnvironment
 from fairlead.client.rank_sync import Saved
@@ -71,7 +72,7 @@ class ScriptState:
         self.loaded = Position(
             manifest.loader_epoch, manifest.position, loader_state, manifest.world_size
         )
-        with scripts_access(directory, environment):
+        with scripts_access(directory, environment), crash.loading(manifest.step):
             self._load(found.path / part_name(environment.rank if self.sharded else 0))
 
     def read_again(self, environment: RankEnvironment) -> int | None:

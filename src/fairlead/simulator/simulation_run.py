@@ -17,6 +17,7 @@ from fairlead.estimation.registry import make_estimator
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, RestartCosts
+from fairlead.model.near_names import did_you_mean
 from fairlead.model.plan import Planner, PlannerAnswer, PlannerState, Policy, Specified
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
@@ -90,7 +91,10 @@ def _check_costs(costs: RestartCosts, rates: Throughputs, jobs: SimulationJobs) 
     """ConfigError names a family or a job that there is not. Of a stream nobody knows the jobs."""
     for family in costs.by_family:
         if family not in rates.families:
-            raise ConfigError(f"restart cost: {family!r} is not in the throughput table")
+            raise ConfigError(
+                f"restart cost: {family!r} is not in the throughput table"
+                f"{did_you_mean(family, rates.families)}"
+            )
     if not costs.by_job or jobs.n is None:
         return
     known = {arrival.job.id for arrival in jobs.arrivals} | {row.job for row in jobs.skipped}

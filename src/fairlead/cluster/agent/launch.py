@@ -37,6 +37,9 @@ _PASSING_ERRORS = STORAGE_ERRORS | {
 }
 
 
+TRIAL_JOB = 10**12  # the largest number that a rank may name, and no job's
+
+
 class DirectoryError(ConfigError):
     """A checkpoint directory cannot be made."""
 
@@ -228,12 +231,23 @@ def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess
         if assignment.checkpoint_root and (away := enter(root, known=assignment.root_is_known)):
             what = directory_sentence(str(root), away)
             raise DirectoryError(what, "out_of_order", str(root))
+        if is_of_agent(path, state, assignment):
+            what = f"checkpoint directory {str(path)!r} is in the agent's state directory; name another one"
+            raise DirectoryError(what, "wrong_path", str(path))
         if assignment.checkpoint_dir and assignment.kept_steps and not assignment.accept_loss:
             _check_not_away(path, assignment)
         path.mkdir(parents=not assignment.checkpoint_root, exist_ok=True)
     except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder
         raise _directory_error(path, problem) from None
     return path
+
+
+def is_of_agent(path: Path, state: Path, assignment: Assignment) -> bool:
+    """Whether the checkpoint directory ``path`` was named by the job and is within the agent's own."""
+    is_named = os.path.isabs(assignment.checkpoint_dir) and not assignment.checkpoint_root
+    if not is_named or assignment.job == TRIAL_JOB:
+        return False
+    return Path(os.path.normpath(path)).is_relative_to(Path(os.path.abspath(state)))
 
 
 def _directory_error(path: Path, problem: Exception) -> DirectoryError:

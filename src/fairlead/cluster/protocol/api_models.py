@@ -20,6 +20,7 @@ JobState = Literal[
     "killed",
     "cancelled",
 ]
+MAX_ADDED_DEVICES = 100_000  # of a type, in a question
 FORECAST_OUTCOMES = 20  # from fewer an interval of a forecast is assumed for the most part
 # How often an end comes within the interval of its forecast, by whether that rests on checked forecasts.
 INTERVAL_WORDS = {True: "8 of 10 times", False: "probably"}

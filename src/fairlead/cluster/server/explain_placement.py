@@ -186,6 +186,8 @@ def _faster(job: JobView) -> str:
     if not others or here <= 0:
         return ""
     name, rate = max(others.items(), key=lambda item: item[1])
+    if f"{max(here, rate) / min(here, rate):.1f}" == "1.0":  # or nothing is known of either
+        return ""
     if here >= rate:
         return f", where it is {here / rate:.1f} times as fast as on {name}"
     return f", though {name} would be {rate / here:.1f} times as fast"

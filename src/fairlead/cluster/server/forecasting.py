@@ -23,6 +23,7 @@ from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     ENDED_STATES,
+    MAX_ADDED_DEVICES,
     AttemptView,
     Comparison,
     Explanation,
@@ -405,9 +406,9 @@ class Forecasting:
                 raise ConfigError(f"there is no node {name[:80]!r} to remove")
         nodes = [node for node in nodes if node.name not in question.remove_nodes]
         for number, (accelerator, devices) in enumerate(question.add_nodes.items()):
-            if not 1 <= devices <= 100_000 or not 0 < len(accelerator) <= 64:
+            if not 1 <= devices <= MAX_ADDED_DEVICES or not 0 < len(accelerator) <= 64:
                 raise ConfigError(
-                    f"to add {accelerator[:80]!r}: from 1 to 100000 devices, got {devices}"
+                    f"to add {accelerator[:80]!r}: from 1 to {MAX_ADDED_DEVICES:,} devices, got {devices}"
                 )
             nodes.append(Node(f"what-if-{number}", accelerator, devices))
         if not nodes:
