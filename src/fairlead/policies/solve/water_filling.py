@@ -44,7 +44,7 @@ class LevelCut(Protocol):
 
     @property
     def budget(self) -> float:
-        """What there is to spend, > 0."""
+        """Budget of all heights, > 0."""
 
     @property
     def price(self) -> Floats:
