@@ -51,7 +51,7 @@ class LevelCut(Protocol):
         """(types,) of a device."""
 
     def cost(self, height: Floats) -> float:
-        """What heights cost."""
+        """Return the cost of heights."""
 
     def slack_at_price(self, height: Floats) -> tuple[Floats, Floats]:
         """(rows,) the largest height that costs no more than this, and what one height beyond that costs,
