@@ -66,7 +66,7 @@ class WakeAt:
 
 @dataclass(frozen=True, slots=True)
 class EndJobs:
-    """These jobs have left."""
+    """Jobs that have left."""
 
     time_s: float
     jobs: Ints  # (jobs,) ids

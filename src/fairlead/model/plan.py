@@ -79,7 +79,7 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports and errors call it."""
+        """Name in reports and errors."""
 
     @property
     def heterogeneity_aware(self) -> bool:
@@ -152,7 +152,7 @@ class Planner(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports and errors call it."""
+        """Name in reports and errors."""
 
     @property
     def space_sharing(self) -> bool:

@@ -53,7 +53,7 @@ class Partition:
 
     @property
     def name(self) -> str:
-        """With the number of parts and the inner policy."""
+        """Name with the number of parts and the inner policy."""
         return f"partition:{self.parts}:{self.inner.name}"
 
     @property

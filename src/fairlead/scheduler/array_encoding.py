@@ -61,7 +61,7 @@ _ENDED = (_INT, 1), (_INT, 1), (_FLOAT, 1)
 
 
 class _Shape(NamedTuple):
-    """What an array is, apart from its values."""
+    """Type and shape of an array, without its values."""
 
     ndim: int  # 1 or 2
     rows: int

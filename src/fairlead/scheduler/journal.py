@@ -282,7 +282,7 @@ def records(path: Path) -> Iterator[bytes]:
 
 
 def _no_journal(start: bytes) -> str:
-    """What a file is that begins with other bytes than a journal."""
+    """Describe a file that does not begin like a journal."""
     name, _, number = MAGIC.rpartition(b" ")
     if start.startswith(name + b" ") and start.endswith(b"\n"):
         version = start.removeprefix(name).strip().decode(errors="replace")

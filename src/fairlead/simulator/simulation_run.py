@@ -77,7 +77,7 @@ class _Tables(NamedTuple):
 
     @staticmethod
     def of(recorder: Recorder) -> "_Tables":
-        """What was recorded."""
+        """Return the recorded tables."""
         return _Tables(recorder.job_table(), recorder.round_table(), recorder.interval_table())
 
     def write(self, out: Path) -> None:
@@ -252,7 +252,7 @@ class SimulationRun:
         return (*summarise(self.jobs.skipped), *([] if unfinished is None else [unfinished]))
 
     def _notes(self, log: RunLog | None, complete: bool) -> tuple[str, ...]:
-        """What people are to know of the run."""
+        """Return notes on the run, for people."""
         notes = (*self.jobs.notes, *summarise(self.jobs.skipped))
         if log is None or complete or log.caught_up:
             return notes
@@ -262,7 +262,7 @@ class SimulationRun:
         )
 
     def setup(self) -> Setup:
-        """What the scheduler is made of."""
+        """Setup of the scheduler."""
         options, ground_truth = self.options, self.ground_truth
         costs = options.assumed_costs
         return Setup(
@@ -346,7 +346,7 @@ class SimulationRun:
         return map(partial(as_released, rates=here), self.jobs.arrivals)
 
     def config(self) -> dict[str, Any]:
-        """What was run, for people and for ``run.json``."""
+        """Configuration of the run, for people and for ``run.json``."""
         options = self.options
         counts = dict(zip(self.cluster.accelerators, map(int, self.cluster.capacity), strict=True))
         return {

@@ -66,7 +66,7 @@ class UserEstimates:
         return UserEstimates(**numbers, types=types, users=int(users), seed=seed)  # type: ignore[arg-type]
 
     def signed(self, arrival: Arrival) -> Arrival:
-        """With a user, where the trace names none."""
+        """Return the arrival with a user, if the trace names none."""
         if arrival.job.tenant:
             return arrival
         user = np.random.default_rng((self.seed, 21, arrival.job.id)).integers(self.users)

@@ -342,7 +342,7 @@ def _owned(directory: Path) -> Iterator[None]:
 
 
 def note(directory: Path, commit: Commit) -> None:
-    """For whoever asks how old the last backup is."""
+    """Record a backup, for questions about the age of the last one."""
     known = LastBackup(time_s=time.time(), commit=commit.number)
     partial = directory / f"{LAST_BACKUP_FILE}.{os.getpid()}"
     try:

@@ -101,7 +101,7 @@ def _encode(mark: Mark) -> bytes:
 
 
 def _decode(slot: bytes) -> Mark | None:
-    """None for what is not a whole record."""
+    """Return the mark of a record; None if the record is not whole."""
     fields, checksum = slot[: _FIELDS.size], slot[_FIELDS.size :]
     if len(checksum) != SIZE or blake2b(fields, digest_size=SIZE).digest() != checksum:
         return None

@@ -58,7 +58,7 @@ class Parties:
     )
 
     def of(self, record: FailureRecord) -> str:
-        """To which a failed job belongs."""
+        """Return the group to which a failed job belongs."""
         return record.tenant if self.by_tenant else record.user
 
 

@@ -109,7 +109,7 @@ class Samples:
             self._thin(connection, added.lastrowid or 0)
 
     def _thin(self, connection: sqlite3.Connection, newest: int) -> None:
-        """At most two rows go for one that comes."""
+        """Thin out old rows: at most two go for one that comes."""
         old = newest - self.raw
         oldest = old - (self.rows - self.raw) * self.every
         if old % self.every:
@@ -117,7 +117,7 @@ class Samples:
         connection.execute("DELETE FROM samples WHERE number <= ?", (oldest,))
 
     def since(self, since_s: float) -> list[Sample]:
-        """Those from this time on, oldest first. Raises StoreError."""
+        """Return the samples from this time on, oldest first. Raises StoreError."""
         with self._lock:
             return self._despite_damage(lambda: self._since(since_s))
 

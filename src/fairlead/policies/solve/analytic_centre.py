@@ -154,7 +154,7 @@ class _BarrierPoint(NamedTuple):
 
 
 class _Residuals(NamedTuple):
-    """By how much a point misses the linear conditions."""
+    """Residuals of a point in the linear conditions."""
 
     primal: Floats1  # (rows,) of A x + s = b
     dual: Floats1  # (columns,) of A' y - w = c

@@ -28,7 +28,7 @@ class CarriedBasis:
     def basis(
         self, configurations: Configurations, problem: ShareProblem, throughput: bool, front: int
     ) -> Basis | None:
-        """For these configurations: those of jobs alone, then ``pairs``."""
+        """Return the basis for these configurations: those of single jobs, then ``pairs``."""
         n = configurations.solo_count
         solo_status = self.status[configurations.first[:n], configurations.slot[:n]]
         slots = problem.rate.shape[1]

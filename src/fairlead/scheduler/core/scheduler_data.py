@@ -23,7 +23,7 @@ from fairlead.scheduler.placement.rule import PlacementRule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerOptions:
-    """What stays the same as long as a scheduler lives."""
+    """Options that stay the same as long as a scheduler lives."""
 
     settings: MechanismSettings
     restart_costs: RestartCosts

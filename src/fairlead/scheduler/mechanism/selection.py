@@ -23,7 +23,7 @@ class Priorities(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """What the job groups need, and where their devices come from."""
+    """Devices that the job groups need, and the accelerator types that provide them."""
 
     members: Ints2  # (groups, width) rows of jobs, -1 = none
     scale: Ints1  # (groups,) devices
@@ -31,7 +31,7 @@ class Candidates(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What has been chosen so far, and what is left. Filled in place."""
+    """The entries chosen so far, and the devices that are left. Filled in place."""
 
     free: Ints1  # (types,) devices
     taken: Bools1  # (jobs,) is the job in a job group that runs?

@@ -34,7 +34,7 @@ class DeviceAssignment:
 
 @dataclass(frozen=True, slots=True)
 class AlternativeTypes:
-    """What rows could do on other accelerator types, and what they had before."""
+    """Alternatives of rows on other accelerator types, and their devices before."""
 
     speed: Floats  # (rows, slots) steps/s, 0 = the row cannot run there
     before: Mapping[int, tuple[int, Ints]]  # row -> slot and devices of the round before

@@ -38,7 +38,7 @@ class Topology(NamedTuple):
 
 
 class MoveTradeoffs(NamedTuple):
-    """What each row of the plan wins and loses by a move."""
+    """Gains and costs of a move, for each row of the plan."""
 
     fallback_rate: (
         Floats1  # (running,) rate with the other locality over rate on the slot, 0 = cannot run so

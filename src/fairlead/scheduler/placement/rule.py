@@ -156,7 +156,7 @@ class PlacementRule(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports and errors call it."""
+        """Name in reports and errors."""
 
     def place(self, request: PlacementRequest) -> Placement:
         """Return devices for rows of the request, made by ``PlacementRequest.placement``; rows without do not

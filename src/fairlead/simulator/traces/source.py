@@ -98,7 +98,7 @@ class Source:
         return data
 
     def json_fault(self, problem: Exception, data: bytes) -> InputError:
-        """What msgspec found wrong, with the line where it says so."""
+        """Return the error that msgspec found, with its line."""
         message = str(problem) or type(problem).__name__
         if isinstance(problem, msgspec.ValidationError):
             return self.fault(None, message)

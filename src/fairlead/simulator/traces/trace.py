@@ -132,7 +132,7 @@ def _check(arrival: Arrival, number: int, after_s: float, seen: set[int]) -> Non
 
 
 def _no_number(arrival: Arrival) -> str:
-    """Which field is no number, though it has to be one."""
+    """Return a sentence on the first field that has to be a number and is none."""
     for name in ("time_s", "id", "total_steps", "scale_factor", "weight", "slo_s", "duration_s"):
         value = getattr(arrival if name == "time_s" else arrival.job, name)
         if not isinstance(value, Real | None):

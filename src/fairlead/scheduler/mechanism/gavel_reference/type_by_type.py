@@ -30,7 +30,7 @@ class _Received(NamedTuple):
 
 
 class _Devices(NamedTuple):
-    """What job groups need, and where it comes from."""
+    """Devices that job groups need, and the slots that provide them."""
 
     scale: Ints1  # (groups,) devices
     capacity: Floats1  # (types,)
