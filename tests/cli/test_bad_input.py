@@ -38,6 +38,14 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
         (("--cluster", "9" * 5000), "cluster: expected NAME=NUMBER"),
         (("--restart-cost", "1e308"), "--restart-cost: expected a number of seconds from 0 to"),
         (("--restart-cost", "A3C=1e308"), "--restart-cost: expected a number of seconds from 0 to"),
+        (
+            ("--restart-cost", "5", "--restart-cost", "6"),
+            "--restart-cost: that of all families is given",
+        ),
+        (
+            ("--restart-cost", "A3C=5", "--restart-cost", "A3C=6"),
+            "--restart-cost: 'A3C' is given twice, got 'A3C=6'",
+        ),
         (("--round", "1e308"), "--round: must be from 10 to 1e+10 seconds, got 1e+308"),
         (("--solve-time", "1e308"), "--solve-time: must be from 0 to 1e+10 seconds"),
         (

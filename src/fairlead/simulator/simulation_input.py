@@ -101,16 +101,19 @@ class SimulationInput:
         from fairlead.model.job import RestartCosts
         from fairlead.simulator.ground_truth import GroundTruth
 
-        default, by_family = 0.0, {}
+        default, by_family = None, dict[str, float]()
         for text in self.restart_cost or ():
             first, second = split_option(text)
             value = _seconds("--restart-cost", first if second is None else second)
+            if (default is not None) if second is None else (first in by_family):
+                whose = "that of all families" if second is None else repr(first)
+                raise ConfigError(f"--restart-cost: {whose} is given twice, got {text!r}")
             if second is None:
                 default = value
             else:
                 by_family[first] = value
         return GroundTruth(
-            restart_costs=RestartCosts(default, by_family),
+            restart_costs=RestartCosts(default or 0.0, by_family),
             rate_noise=self.rate_noise,
             rate_bias=self.rate_bias,
             mtbf_s=None if self.mtbf_h is None else _hours_as_s("--mtbf-hours", self.mtbf_h),

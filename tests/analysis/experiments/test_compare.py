@@ -182,7 +182,7 @@ def test_jobs_that_are_left_out_are_warned_of_once_for_all_seeds() -> None:
         ({"trace": iter(jobs_of(0))}, "trace: an iterator yields its arrivals once"),
         ({"trace": lambda seed: None}, "trace(0): expected a path"),
         ({"trace": 5}, "trace: expected a path"),
-        ({"round": 5}, "compare(): 'round' is not an option"),
+        ({"round": 5}, "compare(): 'round' is not an option; did you mean 'round_s'?"),
     ],
 )
 def test_what_cannot_be_used_is_one_sentence(changed: dict[str, Any], message: str) -> None:
