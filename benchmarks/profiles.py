@@ -30,13 +30,13 @@ def ladder() -> list[tuple[str, MechanismSettings]]:
     steps: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("no charge for idle gaps", {}, {"charge_idle_gaps": False}),
         ("steps need not be whole", {}, {"whole_steps": False}),
-        ("place whoever is chosen", {}, {"place_unallocated": True, "allow_undersized": False}),
+        ("place all chosen groups", {}, {"place_unallocated": True, "allow_undersized": False}),
         (
             "optimum with most total gain",
             {"name": "ladder"},
             {},
         ),  # the name picks the policy's form
-        ("most owed first, for ever", {}, {"type_by_type": False, "reset_accounts": False}),
+        ("most owed first, never reset", {}, {"type_by_type": False, "reset_accounts": False}),
         ("solve at every event", {"solve_interval_s": 0.0}, {}),
         ("fewest servers, keep devices", {"scattered": True}, {"place_by_device_id": False}),
     ]

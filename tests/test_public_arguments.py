@@ -79,6 +79,10 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         fairlead.PlacementRequest,
         dict.fromkeys(("plan", "before", "topology", "tradeoffs")),
     ),
+    "PolicyComparison": (
+        fairlead.PolicyComparison,
+        {"seeds": (0,), "results": {"seen": (RESULT,)}},
+    ),
     "PolicyRequest": (fairlead.PolicyRequest, {"argument": None, "seed": 0, "profile": "default"}),
     "RestartCosts": (
         fairlead.RestartCosts,
@@ -96,6 +100,13 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "check_allocation": (
         fairlead.check_allocation,
         {"allocation": ALLOCATION, "snapshot": Seen.snapshot},
+    ),
+    "compare": (
+        fairlead.compare,
+        {
+            **{"policies": ["las"], "trace": [job(0, 0.0, 1.0)], "cluster": CLUSTER},
+            **{"seeds": [0], "throughputs": TABLE},
+        },
     ),
     "effective_throughput": (
         fairlead.effective_throughput,

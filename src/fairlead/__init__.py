@@ -26,6 +26,7 @@ TYPE_CHECKING = False  # that of typing takes longer to import than all else her
 if TYPE_CHECKING:
     from typing import Any
 
+    from fairlead.analysis.experiments.compare import PolicyComparison, compare
     from fairlead.analysis.simulate import simulate
     from fairlead.client.iterator import Iterator
     from fairlead.client.lease import Lease
@@ -117,6 +118,7 @@ __all__ = [
     "PlacementRule",
     "Planner",
     "Policy",
+    "PolicyComparison",
     "PolicyRequest",
     "RestartCosts",
     "Result",
@@ -141,6 +143,7 @@ __all__ = [
     "__version__",
     "allocation",
     "check_allocation",
+    "compare",
     "effective_throughput",
     "generate",
     "inverse_rate",
@@ -185,6 +188,7 @@ _MODULE = {
     "PlacementRule": "scheduler.placement.rule",
     "Planner": "model.plan",
     "Policy": "model.plan",
+    "PolicyComparison": "analysis.experiments.compare",
     "PolicyRequest": "policies.request",
     "RestartCosts": "model.job",
     "Result": "simulator.recording.metrics",
@@ -207,6 +211,7 @@ _MODULE = {
     "UserEstimates": "simulator.user_estimates",
     "allocation": "policies.common",
     "check_allocation": "model.allocation_checks",
+    "compare": "analysis.experiments.compare",
     "effective_throughput": "model.allocation_checks",
     "inverse_rate": "model.rates",
     "generate": "simulator.generate",

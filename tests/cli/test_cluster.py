@@ -282,6 +282,11 @@ def test_the_cluster_is_shown_and_changed(capsys: pytest.CaptureFixture[str]) ->
     ]
     assert call("what-if", "--add-node", "v100") == 2
     assert "--add-node: expected TYPE=N" in capsys.readouterr().err
+    for number in ("0", "999999999", "9" * 5000):
+        assert call("what-if", "--add-node", f"v100={number}") == 2
+        message = capsys.readouterr().err
+        assert "--add-node: from 1 to 100,000 devices of a type can be added, got 'v100=" in message
+        assert len(message) < 200
 
 
 def test_users_come_and_go(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ BAD: dict[str, tuple[str, ...]] = {
     "--progress-url": ("abc",),
     "--rate": ("v100", "v100=x", "v100=-1", "v100=nan", "v100=0", "=3", ""),
     "--env": ("A", "1=2", "RANK=0", ""),
-    "--key": ("\u00e9", "a\x01"),
+    "--key": ("", "\u00e9", "a\x01"),
     "--tenant": ("",),
 }
 
@@ -118,8 +118,8 @@ def test_what_if_names_the_option(value: str, capsys: pytest.CaptureFixture[str]
         ("--preemption-hysteresis", TIMES),
         ("--rate-noise", TIMES),
         ("--rate-bias", TIMES),
-        ("--mtbf", NUMBERS),
-        ("--mttr", NUMBERS),
+        ("--mtbf-hours", NUMBERS),
+        ("--mttr-hours", NUMBERS),
         ("--early-termination", TIMES),
         ("--window", ("5:2", "0:99", "x", "")),
         ("--seed", ("-3", "1.5", "nan", "9" * 30, "abc", "")),
@@ -129,7 +129,7 @@ def test_simulate_names_the_option(
     option: str, values: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ("simulate", "--policy", "las", "--generate", "gavel,jobs=2")
-    more = ("--mtbf", "1") if option == "--mttr" else ()
+    more = ("--mtbf-hours", "1") if option == "--mttr-hours" else ()
     for value in values:
         said = refused(capsys, *given, *more, f"{option}={value}")
         assert said.startswith(option), (value, said)

@@ -27,6 +27,15 @@ from tests.call_command import call
             ("--policy", "options of simulate come after its name (fairlead simulate --help)"),
         ),
         (("--polcy", "las"), ("--polcy", "(fairlead --help)")),
+        (
+            ("simulate", "--cluster", "v100=1", "--seed", "1", "--cluster", "k80=2"),
+            ("--cluster: is given twice, and takes one value, got 'k80=2'",),
+        ),
+        (("compare", "--trace=a.csv", "--trace", "b.csv"), ("--trace: is given twice",)),
+        (
+            ("jobs", "--server", "http://a:1", "--server", "http://b:1"),
+            ("--server: is given twice",),
+        ),
     ],
 )
 def test_what_cannot_be_parsed_is_said_in_one_sentence(
@@ -76,3 +85,12 @@ def test_policies_with_spaces_between_them_are_explained(
     message = capsys.readouterr().err
     assert "--policies fifo,las,isolated" in message
     assert message.count("\n") == 1
+
+
+def test_what_may_be_given_several_times_still_may(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ("--restart-cost", "x", "--restart-cost", "A3C=5", "--json", "--json")
+    assert call("simulate", "--policy", "las", "--generate", "gavel,jobs=2", *given) == 2
+    assert "--restart-cost: expected a number of seconds" in capsys.readouterr().err

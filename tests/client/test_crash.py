@@ -40,6 +40,32 @@ def test_an_exception_is_written_down_and_printed_as_ever(tmp_path: Path) -> Non
     assert "in <module>" in report["traceback"]
 
 
+def test_a_load_that_raises_is_said_to_be_one_of_that_step(tmp_path: Path) -> None:
+    script, path = tmp_path / "train.py", tmp_path / "failure"
+    script.write_text(
+        "import fairlead, sys\n"
+        "def save(path): path.write_text('x')\n"
+        "def load(path):\n"
+        "    try: int(path.read_text())\n"
+        "    except ValueError as error: raise RuntimeError('size mismatch') from error\n"
+        "with fairlead.Lease(load=load, save=save, total_steps=int(sys.argv[1]), "
+        f"checkpoint_dir={str(tmp_path / 'kept')!r}) as lease:\n"
+        "    while lease.next(): pass\n"
+    )
+    environment = {**os.environ, "FAIRLEAD_FAILURE_FILE": str(path)}
+    codes = [
+        subprocess.run(
+            [sys.executable, script, steps], env=environment, capture_output=True, check=False
+        ).returncode
+        for steps in ("3", "9")
+    ]
+    assert codes == [0, 1]
+    report = json.loads(path.read_text())
+    message = "loading the checkpoint of step 3 failed: size mismatch"
+    assert (report["type"], report["message"], report["step"]) == ("RuntimeError", message, -1)
+    assert (report["function"], report["line"]) == ("load", 5)
+
+
 def test_handlers_of_the_script_are_still_called(tmp_path: Path) -> None:
     hook = "import sys\nsys.excepthook = lambda *a: print('mine', a[0].__name__, file=sys.stderr)\n"
     report, printed = report_of(tmp_path, "json = __import__('json'); json.loads('{')", hook)

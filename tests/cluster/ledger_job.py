@@ -28,7 +28,7 @@ STEPS = 3_000  # more than there is time for, until a job may hurry
 SHORT_GRACE = (
     sys.executable,
     "-c",
-    "import fairlead.cluster.server.restored as r; r.MIN_GRACE_S = 3.0; "
+    "import fairlead.cluster.server.after_restore as r; r.MIN_GRACE_S = 3.0; "
     "from fairlead.cli.main import main; main()",
 )
 

@@ -91,7 +91,7 @@ class AttemptParts:
         )
         nothing: Any = None
         self.nodes = _Nodes(
-            state, service=nothing, detention=nothing, intake=self.intake, ends=self.ends
+            state, service=nothing, pinning=nothing, intake=self.intake, ends=self.ends
         )
         self.clock = RoundClock(
             state,

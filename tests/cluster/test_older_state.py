@@ -9,7 +9,7 @@ from tests.call_command import call
 from tests.cluster.cluster import Running, running, until
 from tests.cluster.ledger_job import SHORT_GRACE, STEPS, ledger, ledger_job
 
-from fairlead.cluster.server.restored import JOBS
+from fairlead.cluster.server.after_restore import JOBS
 from fairlead.errors import FairleadError
 
 NODES = {"one": "v100=1", "two": "v100=1"}

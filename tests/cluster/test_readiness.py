@@ -53,5 +53,5 @@ def test_a_descriptor_that_is_not_open_is_refused() -> None:
     os.close(read)
     os.close(write)
     for fd in (write, 1 << 40):
-        with pytest.raises(ConfigError, match=f"ready-fd: {fd} is not an open file descriptor"):
+        with pytest.raises(ConfigError, match=f"--ready-fd: {fd} is not an open file descriptor"):
             check_ready_fd(fd)

@@ -209,8 +209,8 @@ def test_all_jobs_of_a_node_that_was_silent_for_a_while_run_on(tmp_path: Path) -
             cluster.begin(one, job)
         cluster.silence(one)
         cluster.until(lambda: "one" in cluster.service.engine.state.lost_nodes)
-        detained = cluster.service.engine.parts.jobs.detained
-        cluster.until(lambda: set(detained.nodes) == set(jobs))
+        pinned = cluster.service.engine.parts.jobs.pinned
+        cluster.until(lambda: set(pinned.nodes) == set(jobs))
         cluster.nodes.append(one)
         cluster.until(_state(cluster, "one", "up"))
         rounds = cluster.service.status(ADMIN).round
@@ -263,8 +263,8 @@ def test_a_job_that_fails_on_a_cordoned_node_is_tried_on_another(tmp_path: Path)
         cluster.begin(two, other)
         engine.parts.jobs.retries.backoff = Backoff(2.0, 2.0)
         cluster.do(lambda: engine.parts.nodes.service.cordon("one", "it eats jobs"))
-        detained = engine.parts.jobs.detained
-        cluster.until(lambda: job in detained.nodes)
+        pinned = engine.parts.jobs.pinned
+        cluster.until(lambda: job in pinned.nodes)
         one.end(job, 1, exit_code=1, reason="exit code 1")
         cluster.until(lambda: cluster.job(job).retry_in_s is not None)
         cluster.until(lambda: job in two.jobs, "the next try")

@@ -19,7 +19,7 @@ TO_BE_MADE = re.compile(r"NAME|ENGINE|\*")  # of the guides, patterns
 
 
 @cache
-def wings() -> frozenset[str]:
+def packages() -> frozenset[str]:
     return frozenset(path.name for path in PACKAGE.iterdir() if path.is_dir())
 
 
@@ -27,7 +27,7 @@ def paths(text: str) -> Iterator[str]:
     """Spans of code that are a path from the root of the repository or from src/fairlead."""
     for span in re.findall(r"`([\w./-]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)):
         top, slash, rest = span.partition("/")
-        if slash and (top in TOPS or (top in wings() and rest)) and not TO_BE_MADE.search(span):
+        if slash and (top in TOPS or (top in packages() and rest)) and not TO_BE_MADE.search(span):
             yield span
 
 
@@ -82,11 +82,11 @@ def test_the_architecture_has_every_wing() -> None:
     assert shown == there
 
 
-def test_the_wings_stand_in_the_order_of_the_layers() -> None:
+def test_the_table_has_the_order_of_the_layers() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     shown = re.findall(r"^\| `(\w+)/?(?:\.py)?` \|", text, re.MULTILINE)
     contract = (ROOT / ".importlinter").read_text(encoding="utf-8")
-    layers = re.search(r"contract:wings\][\s\S]*?^layers =\n((?:    .+\n)+)", contract, re.M)
+    layers = re.search(r"contract:packages\][\s\S]*?^layers =\n((?:    .+\n)+)", contract, re.M)
     assert layers is not None
     assert shown == layers[1].split()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import ConfigError, FairleadWarning
+from fairlead.errors import ConfigError, FairleadWarning, SolveError
 from fairlead.model.plan import Planner, Policy
 from fairlead.policies import registry
 from fairlead.policies.fifo import FastestFirstFifo, FifoPlanner, FifoShares
@@ -86,6 +86,14 @@ class Broken:
 
     def __init__(self, request):
         pass
+
+
+def ends(request):
+    raise SystemExit(3)
+
+
+def raises(request):
+    raise ValueError("no weights")
 '''
 
 
@@ -93,6 +101,7 @@ class Broken:
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another package on the path, with entry points of its own."""
     (tmp_path / "some_policies.py").write_text(PLUGIN)
+    (tmp_path / "some_raising_policies.py").write_text("raise RuntimeError('no GPU')\n")
     info = tmp_path / "some_policies-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-policies\nVersion: 1.0\n")
@@ -101,6 +110,9 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "mine = some_policies:Mine\n"
         "broken = some_policies:Broken\n"
         "gone = some_policies:Gone\n"
+        "ends = some_policies:ends\n"
+        "raises = some_policies:raises\n"
+        "late = some_raising_policies:Late\n"
         "las = some_policies:Mine\n"
         "sjf = some_policies:Mine\n"
     )
@@ -114,10 +126,16 @@ def test_another_package_can_bring_policies() -> None:
     assert isinstance(mine, Policy)
     assert mine.name == "mine"
     assert getattr(mine, "seed", None) == 4
-    with pytest.raises(ConfigError, match="made a Broken, which is neither"):
+    with pytest.raises(ConfigError, match=r"returned <.*Broken object.*, which is neither"):
         make("broken")
     with pytest.raises(ConfigError, match="cannot be loaded"):
         make("gone")
+    with pytest.raises(SolveError, match=r"'ends': entry point .*: ended the process .*, got 3 \("):
+        make("ends")
+    with pytest.raises(SolveError, match=r"'raises': entry point .*: ValueError: no weights \("):
+        make("raises")
+    with pytest.raises(ConfigError, match=r"'late': entry point .*: RuntimeError: no GPU \("):
+        make("late")
     with pytest.raises(ConfigError, match="did you mean 'mine'"):
         make("mime")
 

@@ -38,7 +38,7 @@ def test_jobs_on_one_device_share_its_time() -> None:
     assert result.rounds["time_s"].to_list() == pytest.approx([0.0, 50.0, 170.0, 240.0])
     assert result.rounds["active"].to_list() == [2, 3, 2, 0]
     assert result.jobs["run_s"].to_list() == pytest.approx([100.0, 100.0, 40.0])
-    assert result.jobs["served"].to_list() == pytest.approx([100 / 240, 100 / 240, 1 / 3])
+    assert result.jobs["served_fraction"].to_list() == pytest.approx([100 / 240, 100 / 240, 1 / 3])
     themis = [240.0 / (100.0 * (2 * 50 + 3 * 120 + 2 * 70) / 240), 120.0 / (40.0 * 3)]
     assert result.jobs["rho_themis"].to_list() == pytest.approx([themis[0], themis[0], themis[1]])
     assert result.metrics["preemptions"] == result.metrics["restarts"] == 0

@@ -50,7 +50,7 @@ def test_a_stream_is_checked_as_it_is_read() -> None:
 
 
 def test_an_unknown_option_is_named() -> None:
-    with pytest.raises(InputError, match=r"'rounds' is not an option \(there are throughputs"):
+    with pytest.raises(InputError, match=r"'rounds' is not an option; did you mean 'round_s'"):
         run([job(0, 0.0, 5.0)], rounds=3)
 
 

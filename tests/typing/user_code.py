@@ -1,8 +1,10 @@
 """What a user of the library writes, for mypy to check: nothing here is run."""
 
+from pathlib import Path
 from typing import Any, assert_type
 
 import numpy as np
+import polars as pl
 
 import fairlead
 from fairlead import (
@@ -16,6 +18,7 @@ from fairlead import (
     JobSpec,
     Observer,
     Policy,
+    PolicyComparison,
     PolicyRequest,
     Result,
     Snapshot,
@@ -75,6 +78,12 @@ def use() -> None:
         trace, cluster, Mine(), throughputs=rates, observers=[observer], admission=admission
     )
     assert_type(found, Result)
+    compared = fairlead.compare(["las", Mine, Mine(), Mine], trace, cluster, seeds=range(3))
+    assert_type(compared, PolicyComparison)
+    assert_type(compared.results["las"][0], Result)
+    assert_type(compared.table("avg_jct_s", relative_to="las"), pl.DataFrame)
+    assert_type(compared.figure("jct.png"), Path)
+    fairlead.compare({"mine": Mine}, lambda seed: "jobs.csv", "v100=2", throughputs=rates)
     env = Environment(trace, cluster, throughputs=rates)
     seen, info = env.reset(seed=1)
     assert_type(seen, Snapshot)

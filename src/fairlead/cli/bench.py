@@ -47,7 +47,7 @@ def _bench() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SolveOptions:
-    """Which problems are solved, and by which policies."""
+    """Problems to solve, and policies that solve them."""
 
     jobs: Annotated[
         str | None,

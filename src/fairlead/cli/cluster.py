@@ -26,10 +26,11 @@ from fairlead.cli.terminal_views import (
 )
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.access import Role
-from fairlead.cluster.protocol.api_models import WhatIf
+from fairlead.cluster.protocol.api_models import MAX_ADDED_DEVICES, WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import check_weight, read_spec
 from fairlead.errors import ConfigError
+from fairlead.model.argument_checks import brief_repr
 from fairlead.model.option_text import split_option
 
 WATCH_S = 1.0  # between two looks
@@ -174,7 +175,12 @@ def what_if(
 def add_user(
     client: Client,
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose jobs the user sees.")] = "",
+    tenant: Annotated[
+        str,
+        typer.Option(
+            "--tenant", help="Whose jobs the user sees. Needed unless --role says otherwise."
+        ),
+    ] = "",
     role: Annotated[
         str, typer.Option("--role", metavar="|".join(get_args(Role)), help="What the user may do.")
     ] = "user",
@@ -185,6 +191,8 @@ def add_user(
     known = next((one for one in roles if one == role), None)
     if known is None:
         raise ConfigError(f"--role: expected one of {', '.join(roles)}, got {role!r}")
+    if known == "user" and not tenant:
+        raise ConfigError("--tenant: is needed for a user, who sees and submits its jobs")
     token = client.add_user(name, tenant, known)
     if json:
         print_json({"token": token})
@@ -223,9 +231,14 @@ def _devices(texts: list[str]) -> dict[str, int]:
     devices: dict[str, int] = {}
     for text in texts:
         name, number = split_option(text)
-        if not (
-            name and number and number.isascii() and number.isdecimal() and 0 < int(number) < 10**6
-        ):
+        if not (name and number and number.isascii() and number.isdecimal()):
             raise ConfigError(f"--add-node: expected TYPE=N, for example v100=4, got {text!r}")
-        devices[name] = devices.get(name, 0) + int(number)
+        # Python reads no number of thousands of digits.
+        whole = int(number) if len(number) < 19 else MAX_ADDED_DEVICES + 1
+        devices[name] = devices.get(name, 0) + whole
+        if not 1 <= whole <= devices[name] <= MAX_ADDED_DEVICES:
+            raise ConfigError(
+                f"--add-node: from 1 to {MAX_ADDED_DEVICES:,} devices of a type can be added, got "
+                f"{brief_repr(text)}"
+            )
     return devices

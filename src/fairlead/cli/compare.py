@@ -30,7 +30,7 @@ JOBS = "gavel,jobs=200,interarrival=3000"
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """Which policies are compared, and how they are shown."""
+    """Policies to compare, and how they are shown."""
 
     policy: Annotated[
         list[str] | None,

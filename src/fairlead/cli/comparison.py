@@ -38,7 +38,7 @@ class ComparedRuns:
     errors: dict[str, FairleadError]  # of the runs that have not, by label
 
     def reference(self, position: int | None) -> int | None:
-        """Where the run at this position is among ``plotted``; None where it is not."""
+        """Return the index of the run at this position in ``plotted``; None if it is not there."""
         return self.positions.index(position) if position in self.positions else None
 
 

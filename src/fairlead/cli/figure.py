@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ContentOptions:
-    """Which figures, and what they show."""
+    """Figures to draw, and their content."""
 
     names: Annotated[
         list[str] | None,
@@ -114,7 +114,7 @@ class StyleOptions:
     ] = False
 
     def style(self) -> FigureStyle | None:
-        """Of a figure for a paper; None where nothing of it is asked for. Raises ConfigError."""
+        """Return the style of a figure for a paper; None if no option asks for one. Raises ConfigError."""
         if self == StyleOptions():
             return None
         defaults = FigureStyle()

@@ -54,7 +54,7 @@ def take_lost() -> bool:
 
 
 def _bring_back(problem: "Any") -> None:
-    """Of exceptions that nobody can catch: an interrupt comes again, where somebody can."""
+    """Handle an exception that could not be raised: send an interrupt again, so that it can be caught."""
     global _lost
     if not issubclass(problem.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(problem)

@@ -28,10 +28,20 @@ class Command(TyperCommand):
             self.make_parser(ctx).parse_args(args=without_negative)
             ctx.ignore_unknown_options = True
         try:
+            self._check_given_once(ctx, words)
             return super().parse_args(ctx, list(words))
         except typer.BadParameter as problem:
             problem.message = self._with_value(problem, ctx, words)
             raise
+
+    def _check_given_once(self, ctx: Any, words: list[str]) -> None:
+        """Raise BadParameter where an option that has one value is given several times: the last would
+        silently win."""
+        order: list[Any] = self.make_parser(ctx).parse_args(args=list(words))[2]
+        for param in order:
+            takes_one = param.param_type_name == "option" and not (param.multiple or param.is_flag)
+            if takes_one and not param.count and order.count(param) > 1:
+                raise typer.BadParameter("is given twice, and takes one value", ctx, param)
 
     def _with_value(self, problem: Any, ctx: Any, words: list[str]) -> str:
         """The message of a problem, with the value that is wrong."""

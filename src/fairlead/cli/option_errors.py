@@ -13,8 +13,8 @@ _OPTIONS = {
     "measured_jobs": "--window",
     "rate_noise": "--rate-noise",
     "rate_bias": "--rate-bias",
-    "mtbf_s": "--mtbf",
-    "mttr_s": "--mttr",
+    "mtbf_s": "--mtbf-hours",
+    "mttr_s": "--mttr-hours",
     "early_termination": "--early-termination",
 }
 # What errors call a text that one option alone gives -> option.

@@ -109,11 +109,13 @@ BiasOption = Annotated[
 MtbfOption = Annotated[
     float | None,
     typer.Option(
-        "--mtbf", metavar="HOURS", help="Mean time between failures of a node. Default: never."
+        "--mtbf-hours",
+        metavar="HOURS",
+        help="Mean time between failures of a node. Default: never.",
     ),
 ]
 MttrOption = Annotated[
-    float, typer.Option("--mttr", metavar="HOURS", help="Mean time to repair a node.")
+    float, typer.Option("--mttr-hours", metavar="HOURS", help="Mean time to repair a node.")
 ]
 EarlyEndOption = Annotated[
     float,

@@ -40,7 +40,7 @@ class SchedulingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ListenOptions:
-    """Where the server listens."""
+    """Addresses on which the server listens."""
 
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, typer.Option(help="For people and tools (HTTP); 0 = any.")] = 8470
@@ -59,7 +59,7 @@ class TimingOptions:
         typer.Option(help="Seconds between reports of an agent; longer with very many nodes."),
     ] = 2.0
     solve_limit: Annotated[float, typer.Option(help="Seconds that a solve may take.")] = 60.0
-    mtbf: Annotated[
+    mtbf_hours: Annotated[
         float,
         typer.Option(
             metavar="HOURS",
@@ -148,7 +148,7 @@ def serve(
         lease_s=timing.lease,
         heartbeat_s=timing.heartbeat,
         solve_limit_s=timing.solve_limit,
-        mtbf_h=timing.mtbf,
+        mtbf_h=timing.mtbf_hours,
         restart_s=timing.restart_cost,
         early_round_end=not timing.no_early_round_end,
         checkpoints=timing.checkpoints,

@@ -53,9 +53,9 @@ def submit(
         str | None, typer.Option("--tenant", help="For admins: on behalf of this tenant.")
     ] = None,
     key: Annotated[
-        str,
+        str | None,
         typer.Option("--key", help="The same key again submits nothing and prints the same ids."),
-    ] = "",
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until all have ended.")] = False,
     json: JsonOption = False,
 ) -> None:
@@ -67,12 +67,14 @@ def submit(
     if tenant == "":
         raise ConfigError("--tenant: must not be empty; leave it out for your own")
     command = context.meta.get(AFTER_DASHES, [])
+    if key == "":
+        raise ConfigError("--key: must not be empty; leave it out for a submission without one")
     if key and not (key.isascii() and key.isprintable()):
         raise ConfigError(f"--key: must be of printable ASCII characters, got {key!r}")
     given, variables = given_fields(work, start, failure)
     specs = _specs(words, command, given, variables)
     with _named([] if command else words, {*given, *(["env"] if variables else [])}):
-        ids = client.submit(specs, tenant or "", key)
+        ids = client.submit(specs, tenant or "", key or "")
     if json:
         print_json({"ids": ids})
     else:
@@ -101,7 +103,7 @@ def _named(files: list[str], given: Collection[str]) -> Iterator[None]:
 
 
 def _name(files: list[str], position: int) -> str:
-    """Of a job of this submission: its file, if it has one."""
+    """Return a name for a job of this submission: its file if it has one, else its position."""
     return files[position] if position < len(files) else f"{SPECS}[{position}]"
 
 

@@ -144,7 +144,7 @@ def convert_command(
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorOptions:
-    """Which jobs are drawn."""
+    """Options of generated jobs."""
 
     kind: Annotated[
         GeneratorKind,

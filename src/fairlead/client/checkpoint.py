@@ -159,7 +159,7 @@ class Checkpoints:
         print_to_log(f"{path}: is {aside.name} now: its loss is accepted")
 
     def steps(self) -> list[int]:
-        """Of the checkpoints that are there, newest first, whether they are whole or not. Raises OSError."""
+        """Return the steps of the existing checkpoints, newest first, whole or not. Raises OSError."""
         self._check_mounted()
         return [int(path.name.rpartition("-")[2]) for path in self._list()]
 

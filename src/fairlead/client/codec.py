@@ -199,6 +199,6 @@ def _mismatch(where: str, expected: str, value: object) -> DecodeError:
 
 
 def _shown(value: object) -> str:
-    """In ASCII, and never longer than fits a sentence."""
+    """Return a text in ASCII, cut to fit a sentence."""
     text = ascii(value) if not isinstance(value, (dict, list)) else f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."

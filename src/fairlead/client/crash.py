@@ -12,12 +12,16 @@ import sysconfig
 import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Callable
+from typing import Any
 
 VARIABLE = "FAIRLEAD_FAILURE_FILE"
 MAX_TRACEBACK = 60_000  # characters; what is between is left out
 MAX_MESSAGE = 2_000
+MAX_CAUSES = 20  # exceptions that others came of
+_LOADED_STEP = "_fairlead_loaded_step"  # attribute of an exception that a script's load has raised
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -94,6 +98,29 @@ def report_damaged(error: Exception) -> None:
     _reporter.write_damaged(error)
 
 
+@contextmanager
+def loading(step: int) -> Iterator[None]:
+    """Have the report of an exception of the block say that a checkpoint could not be loaded. step: of it."""
+    try:
+        yield
+    except Exception as error:
+        with suppress(AttributeError):  # of a class that lets nothing be set
+            setattr(error, _LOADED_STEP, step)
+        raise
+
+
+def _loaded_step(error: BaseException | None) -> int | None:
+    """The step of the checkpoint whose loading an exception comes of; None: it does not."""
+    for _ in range(MAX_CAUSES):
+        if error is None:
+            break
+        step = getattr(error, _LOADED_STEP, None)
+        if isinstance(step, int):
+            return step
+        error = error.__cause__ or error.__context__
+    return None
+
+
 def _chain() -> None:
     before, before_in_thread = sys.excepthook, threading.excepthook
 
@@ -115,23 +142,28 @@ def _report(
     kind: type[BaseException], error: Any, trace: TracebackType | None, step: int
 ) -> dict[str, Any]:
     file, line, function = _location(error, trace)
+    message, loaded = _message(error), _loaded_step(error)
+    if loaded is not None:
+        message = f"loading the checkpoint of step {loaded} failed: {message}"
     text = "".join(traceback.format_exception(kind, error, trace))
     if len(text) > MAX_TRACEBACK:
         text = text[: MAX_TRACEBACK // 3] + "\n...\n" + text[-2 * MAX_TRACEBACK // 3 :]
     return {
         "type": name_of(kind),
-        "message": _message(error)[:MAX_MESSAGE],
+        "message": message[:MAX_MESSAGE],
         "file": file,
         "line": line,
         "function": function,
-        "step": step,
+        "step": step
+        if loaded is None
+        else _unknown(),  # it has done none, and may be of another job
         "time_s": time.time(),
         "traceback": text,
     }
 
 
 def name_of(kind: type[BaseException]) -> str:
-    """As a traceback has it."""
+    """Return the name of an exception type as a traceback shows it."""
     module = kind.__module__
     return (
         kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"

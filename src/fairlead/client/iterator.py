@@ -166,7 +166,7 @@ class Iterator(Generic[Batch]):
 
     @property
     def total_steps(self) -> int | None:
-        """Of the whole job; None = one pass over the data."""
+        """Total steps of the job; None for one pass over the data."""
         return self._lease.total_steps
 
     @property
@@ -176,7 +176,7 @@ class Iterator(Generic[Batch]):
 
     @property
     def rank(self) -> int:
-        """Of this process, among ``world_size``."""
+        """Rank of this process, below ``world_size``."""
         return self._lease.rank
 
     @property
@@ -204,7 +204,7 @@ class Iterator(Generic[Batch]):
         return self._lease.checkpoint()
 
     def complete(self) -> None:
-        """No more steps are needed after this one (see ``Lease.complete``)."""
+        """Note that no steps are needed after this one (see ``Lease.complete``)."""
         self._lease.complete()
 
     def adapt(self, batch_size: int, total_steps: int) -> None:
@@ -340,13 +340,13 @@ class Iterator(Generic[Batch]):
         self._restore_position()
 
     def _restore_position(self) -> None:
-        """Where the checkpoint was saved."""
+        """Set the position to that of the checkpoint."""
         self._epoch, self._position, *_ = self._lease.loaded
         if self._lease.step or self._position:
             self._saved = self.loaded_state
 
     def _make_position(self) -> Position:
-        """For the checkpoint."""
+        """Return the position for a checkpoint."""
         if self._epoch == self._epochs:
             return Position(
                 self._epoch, 0, encode_state(self.rank_state(), "the state of the rank")
@@ -382,8 +382,8 @@ class Iterator(Generic[Batch]):
         return batch
 
     def _turns(self) -> bool:
-        """Does the next pass begin as soon as the last batch of this one is done? Unless the loader keeps
-        books itself, and says when a pass is over."""
+        """Whether the next pass begins as soon as the last batch of this one is done. It does not if the
+        loader keeps account itself and reports when a pass is over."""
         return self._passes.knows_its_end and self._lease.total_steps is not None
 
     def _turn(self, epoch: int) -> None:
@@ -401,7 +401,7 @@ class Iterator(Generic[Batch]):
 
 
 def _total_steps(length: int | None, total_steps: int | None, epochs: int | None) -> int | None:
-    """Of the whole job. Raises ConfigError where the options contradict each other."""
+    """Return the total steps of the job. Raises ConfigError if the options contradict each other."""
     if epochs is None:
         return total_steps
     if total_steps is not None:

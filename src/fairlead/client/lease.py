@@ -112,7 +112,7 @@ class Lease:
 
     @property
     def total_steps(self) -> int | None:
-        """Of the whole job, all starts together; None = until ``complete`` is called."""
+        """Total steps of the job over all its attempts; None = until ``complete`` is called."""
         return self.job_size.total_steps
 
     @property
@@ -142,7 +142,7 @@ class Lease:
 
     @property
     def rank(self) -> int:
-        """Of this process, among ``world_size``."""
+        """Rank of this process, below ``world_size``."""
         return self._environment.rank if self._role else read_rank_environment(os.environ).rank
 
     @property
@@ -226,7 +226,7 @@ class Lease:
         """No more steps are needed after the one under way. With several ranks the loop ends at the next
         step on which they agree, within about half a second."""
         self._no_more = True
-        self._schedule.at_once()
+        self._schedule.poll_at_once()
 
     @property
     def finished(self) -> bool:
@@ -243,7 +243,7 @@ class Lease:
         """
         if self._role is not None:
             self._role.request_checkpoint()
-            self._schedule.at_once()
+            self._schedule.poll_at_once()
             return True
         if self._finishing_role is None:
             return not self.preempted
@@ -267,7 +267,7 @@ class Lease:
         total_steps: of the whole job, those done included. All ranks have to call this on the same step.
         """
         self.job_size.adapt(batch_size, total_steps, self.step + self._running)
-        self._schedule.at_next_step()
+        self._schedule.poll_at_next_step()
 
     def end_of_data(self) -> None:
         """The data have ended, for all ranks on this step."""
@@ -303,7 +303,7 @@ class Lease:
             return self._end(role, Ending(decision.do == "finish", decision.reason))
         self._schedule.plan(*role.proceed(decision, self.step), last)
         if self._sigterm.is_received and not several:
-            self._schedule.at_once()
+            self._schedule.poll_at_once()
         return True
 
     def _end(self, role: RankRole, ending: Ending) -> bool:
@@ -390,7 +390,7 @@ class Lease:
         if not self._sigterm.may_wait and self._environment.socket:
             leave(EXIT_MAY_NOT_RUN, "told to stop before the first step: there is nothing to save")
         if self._environment.world_size == 1:
-            self._schedule.at_once()
+            self._schedule.poll_at_once()
 
     def _release(self) -> None:
         if self._role is not None:

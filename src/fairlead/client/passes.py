@@ -57,7 +57,7 @@ class Passes(Protocol):
 
 
 class IterablePasses:
-    """Of anything that can be iterated over again and again, or of a function of (epoch, batch size).
+    """Passes over an object that can be iterated repeatedly, or over a function of (epoch, batch size).
 
     Batches that are done are skipped by loading them. Where the loader draws random numbers of this process
     when its pass is opened, it is given a stream of its own for the rest of the pass, so that it can be put
@@ -121,7 +121,8 @@ class IterablePasses:
 
 
 class StatefulPasses:
-    """Of a loader with ``state_dict`` and ``load_state_dict``, which is put back without skipping."""
+    """Passes over a loader with ``state_dict`` and ``load_state_dict``, which is restored without
+    skipping."""
 
     knows_its_end = False
 

@@ -64,7 +64,7 @@ def derive_seed(*parts: Any) -> int:
 
 
 def fingerprint(states: Any) -> str:
-    """The same for the same states only."""
+    """Return a digest that is equal only for equal states."""
     digest = hashlib.sha256()
     waiting = [states]
     while waiting:
@@ -146,7 +146,7 @@ def is_generator(one: Any) -> bool:
 
 
 def generator_states(generators: Sequence[Any]) -> list[Any]:
-    """As plain data."""
+    """Return the states of generators as plain data."""
     return [_state_of(one) for one in generators]
 
 

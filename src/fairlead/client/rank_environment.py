@@ -17,7 +17,7 @@ EXIT_RANK_SYNC = 76  # another rank is gone
 
 @dataclass(frozen=True)
 class RankEnvironment:
-    """Where this process stands. The defaults are those of a script that somebody runs by hand."""
+    """Identity of this rank within its job. The defaults are those of a script that is run by hand."""
 
     socket: str = ""  # of the agent, "" = not under Fairlead
     job: int = 0
@@ -56,7 +56,8 @@ def read_rank_environment(environ: Mapping[str, str]) -> RankEnvironment:
 
 
 def _rank_sync(environ: Mapping[str, str]) -> tuple[str, int]:
-    """Where rank 0 listens. Under another launcher (torchrun): the port behind that of its rendezvous."""
+    """Return the address on which rank 0 listens. Under another launcher (torchrun) the port is the one after
+    that of its rendezvous."""
     if not environ.get("FAIRLEAD_RANK_SYNC"):
         port = _whole(environ, "MASTER_PORT", 29500, least=1)
         return environ.get("MASTER_ADDR", "127.0.0.1"), port + 1

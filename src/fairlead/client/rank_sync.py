@@ -290,7 +290,7 @@ class OtherRankSync:
 
 
 class CheckStepPace:
-    """Where the next check step is: about ``CHECK_S`` ahead, at most twice as far as the one before."""
+    """Chooses the next check step: about ``CHECK_S`` ahead, at most twice as far as the one before."""
 
     def __init__(self) -> None:
         self._stride = 1

@@ -229,7 +229,7 @@ class RankZero:
         leave(EXIT_IO, f"{lost} lost" + (f"; {left}" if left.endswith(_UNSEEN) else ""))
 
     def request_checkpoint(self) -> None:
-        """At the next step."""
+        """Request a checkpoint at the next step."""
         self._link.save_requested = True
 
     def save_finishing(self, manifest: Manifest, terminated: bool) -> str:

@@ -120,7 +120,7 @@ class _Size(NamedTuple):
 
 
 def _size(folder: Path) -> _Size:
-    """Of all that is in a folder. Raises OSError."""
+    """Return the size of all files in a folder. Raises OSError."""
     size = files = 0
     for above, _, names in os.walk(folder):
         files += len(names)

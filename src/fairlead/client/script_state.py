@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from fairlead.client import crash
 from fairlead.client.checkpoint import Checkpoint, Part, sync_parts
 from fairlead.client.rank_environment import RankEnvironment
 from fairlead.client.rank_sync import Saved
@@ -25,7 +26,7 @@ CANNOT_SAVE = (OSError, RuntimeError)  # the second is what PyTorch raises for a
 
 
 class Position(NamedTuple):
-    """Where a loop is in its data."""
+    """Position of a loop in its data."""
 
     loader_epoch: int = 0  # passes that are done
     batches: int = 0  # of the present pass that are done
@@ -71,7 +72,7 @@ class ScriptState:
         self.loaded = Position(
             manifest.loader_epoch, manifest.position, loader_state, manifest.world_size
         )
-        with scripts_access(directory, environment):
+        with scripts_access(directory, environment), crash.loading(manifest.step):
             self._load(found.path / part_name(environment.rank if self.sharded else 0))
 
     def read_again(self, environment: RankEnvironment) -> int | None:
@@ -96,12 +97,12 @@ def write_loader_state(partial: Path, rank: int, state: bytes) -> Saved:
 
 
 def part_name(rank: int) -> str:
-    """Of a rank's file or folder in a checkpoint."""
+    """Return the name of a rank's file or folder in a checkpoint."""
     return f"rank-{rank}"
 
 
 def _loader_name(rank: int) -> str:
-    """Of the file in a checkpoint with the state of a rank's loader."""
+    """Return the name of the file in a checkpoint with the state of a rank's loader."""
     return f"loader-{rank}"
 
 

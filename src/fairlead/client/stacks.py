@@ -1,4 +1,4 @@
-"""Where a rank stands, should it hang: on a signal of its agent it writes the stacks of all its threads.
+"""Stacks of a rank that hangs: on a signal of its agent it writes the stacks of all its threads.
 
 The interpreter's own ``faulthandler`` does that without the interpreter's lock, so it works inside a
 collective that never returns. The file is named by ``FAIRLEAD_STACKS_FILE``; its first line says which

@@ -247,7 +247,8 @@ SAFE_TYPES = (
 
 
 def _safe(value: Any, path: str) -> Any:
-    """The same in types that PyTorch reads without pickle. Raises ConfigError where there are none."""
+    """Return the state in types that PyTorch reads without pickle. Raises ConfigError if that is
+    impossible."""
     kind = type(value)
     if kind in SAFE_TYPES or isinstance(value, torch.Tensor):
         return value

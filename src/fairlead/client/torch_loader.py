@@ -60,7 +60,7 @@ def torch_passes(loader: Any) -> Passes:
 
 
 class SampledPasses:
-    """Of a DataLoader with a map-style data set, by the indices that its sampler gives."""
+    """Passes over a DataLoader with a map-style data set, by the indices that its sampler gives."""
 
     knows_its_end = True
 
@@ -128,7 +128,7 @@ class SampledPasses:
         return batches
 
     def _late(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Of a loader that opens its pass when its first batch is asked for."""
+        """Yield batches of a loader that opens its pass when its first batch is requested."""
         with self._installed():
             first = next(batches, END)
         if not self._order.is_open:
@@ -168,7 +168,8 @@ class SampledPasses:
 
 
 class StreamedPasses:
-    """Of a DataLoader with an IterableDataset: batches that are done are loaded again, and dropped.
+    """Passes over a DataLoader with an IterableDataset: batches that are done are loaded again and
+    dropped.
 
     Without workers the data set draws its random numbers from a stream of its own.
     """
@@ -252,7 +253,7 @@ class StatefulSeededDataset(SeededDataset):
 
 
 class StatefulLoaderPasses(StatefulPasses):
-    """Of torchdata's StatefulDataLoader."""
+    """Passes over torchdata's StatefulDataLoader."""
 
     def expected_length(self) -> int | None:
         iterable = isinstance(self._loader.dataset, torch_data.IterableDataset)

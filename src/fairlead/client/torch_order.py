@@ -107,7 +107,7 @@ class SampleOrder:
             vars(owner).update(attributes)
 
     def state(self, position: int) -> dict[str, Any]:
-        """For a checkpoint after so many batches of the pass."""
+        """Return the state for a checkpoint after so many batches of the pass."""
         for done in [done for done in self.digests if done < position]:
             del self.digests[done]
         start = self.start if position else self.snapshot()

@@ -118,7 +118,7 @@ class FairleadCallback(TrainerCallback):  # type: ignore[misc]
             self.lease.end_of_data()
 
     def _save(self, path: Path) -> None:
-        """As the Trainer saves, but below ``path``."""
+        """Save as the Trainer does, but below ``path``."""
         trainer = self._trainer
         attributes = {"output_dir": os.fspath(path), "save_only_model": False, "push_to_hub": False}
         before = {name: getattr(trainer.args, name) for name in attributes}

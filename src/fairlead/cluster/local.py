@@ -50,11 +50,11 @@ class LocalCluster:
 
     @property
     def token_file(self) -> Path:
-        """With the token of the user admin."""
+        """Return the file with the token of the user admin."""
         return self.state / "admin.token"
 
     def client(self) -> Client:
-        """For the HTTP API, as admin. Close it."""
+        """Return a client of the HTTP API, as admin. The caller closes it."""
         return Client(self.url, self.token_file.read_text().strip())
 
     def start(self) -> None:

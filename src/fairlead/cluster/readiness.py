@@ -15,7 +15,7 @@ _LINE = 1 << 16  # bytes that the line is shorter than
 
 
 class ReadyServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a server listens."""
+    """Addresses on which a server listens."""
 
     url: str  # for people and tools
     agents: str  # host:port for agents
@@ -28,7 +28,7 @@ def check_ready_fd(fd: int) -> None:
     try:
         os.set_inheritable(fd, False)
     except (OSError, OverflowError):
-        raise ConfigError(f"ready-fd: {fd} is not an open file descriptor") from None
+        raise ConfigError(f"--ready-fd: {fd} is not an open file descriptor") from None
 
 
 def report_ready(fd: int, ready: ReadyServer) -> None:

@@ -32,7 +32,7 @@ class Regression(NamedTuple):
     residual: Floats  # (rows, slots, slots) covariance
 
     def with_row(self, coefficients: Floats, residual: Floats) -> "Regression":
-        """The same with one more row."""
+        """Return the regression with one more row."""
         return Regression(
             _append_row(self.coefficients, coefficients), _append_row(self.residual, residual)
         )

@@ -132,7 +132,7 @@ class _Job:
     measured_in_pair: bool = False  # has it been measured in a pair?
 
     def name(self, job: int) -> int:
-        """Of its belief: jobs of one job type that are taken for the same reference share one."""
+        """Number of the belief: jobs of one job type with the same reference share one."""
         return (
             2 * job + 1 if self.measured_in_pair else 2 * (self.table_row * _KEY_STRIDE + self.like)
         )

@@ -36,7 +36,7 @@ def job_posterior(
 ) -> tuple[Floats, Floats]:
     """Return (rows, slots) means and standard deviations of log rates of jobs. The tree is settled."""
     job_type = evidence.job_type[rows]
-    at, cov = posterior(
+    deviation, cov = posterior(
         tree.deviations.outside[job_type],
         tree.deviations.outside_cov[job_type],
         tree.info[job_type] - evidence.info[rows],
@@ -49,7 +49,7 @@ def job_posterior(
     wide[:n, :n] = cov.transpose(1, 2, 0) + JOB_COMMON**2
     wide[range(n), range(n)] += JOB_SLOT**2
     wide[n, n], error = users.variance(user)
-    mean = np.vstack([(tree.mean[job_type] + at).T, users.bias(user)])
+    mean = np.vstack([(tree.mean[job_type] + deviation).T, users.bias(user)])
     estimate = np.where(evidence.doubted[rows, None], np.nan, evidence.user_estimate[rows])
     for slot in range(n):
         weight = evidence.weight[rows, slot]

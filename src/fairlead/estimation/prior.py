@@ -132,7 +132,7 @@ class Prior:
         return self._whitened, self._factor
 
     def job_type(self, job_type: JobType) -> JobTypePrior:
-        """What is known of a job type, in the table or not."""
+        """Return the prior of a job type, in the table or not."""
         mine = self._cells([(job_type.measured, slot) for slot in self.slots])
         its = self._cells([(JobType(job_type.family), slot) for slot in self.slots])
         n = len(self.slots)

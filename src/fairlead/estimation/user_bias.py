@@ -104,7 +104,7 @@ class TrustingEstimator:
         self._rate: list[Floats] = []
 
     def table(self, throughputs: Throughputs) -> None:
-        """Where no user gives an estimate, the table holds."""
+        """Set the table whose rates hold for jobs without a user's estimate."""
         self._table = throughputs
 
     def submitted(self, jobs: Sequence[Job], user_estimates: Floats | None) -> None:

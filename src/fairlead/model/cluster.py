@@ -24,7 +24,7 @@ from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
 
 
 class Locality(Enum):
-    """Where the devices of one job sit."""
+    """Locality of the devices of one job."""
 
     CONSOLIDATED = "consolidated"  # on as few servers as could hold them if all were empty
     SCATTERED = "spread"  # on more

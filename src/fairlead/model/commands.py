@@ -30,7 +30,8 @@ class Solve:
 
 
 class StartRound(msgspec.Struct, frozen=True, kw_only=True, rename={"offsets": "first"}):
-    """Who runs from now on, and where. Job groups that run and are not named here stop.
+    """The job groups that run from now on, and their devices. Running job groups that are not named here
+    stop.
 
     A Struct because journals call the offsets ``first``.
     """
@@ -65,7 +66,7 @@ class WakeAt:
 
 @dataclass(frozen=True, slots=True)
 class EndJobs:
-    """These jobs have left."""
+    """Jobs that have left."""
 
     time_s: float
     jobs: Ints  # (jobs,) ids

@@ -54,7 +54,7 @@ class _Kernel:
 
     @property
     def dispatcher(self) -> Any:
-        """What numba makes of the function; nothing is compiled by asking for it."""
+        """The numba dispatcher of the function; asking for it compiles nothing."""
         if self._dispatcher is None:
             import numba  # a second of CPU time, which most commands can do without
 
@@ -218,7 +218,7 @@ def modules_with_kernels() -> list[str]:
 
 
 def _renew_lock() -> None:
-    """In a process just forked: whoever held the lock stayed behind."""
+    """Renew the lock in a process that was just forked: its holder is not in this process."""
     global _lock
     _lock = threading.RLock()
 

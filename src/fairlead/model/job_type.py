@@ -27,7 +27,7 @@ _FIELDS = ("family", "batch_size", "scale_factor", "accelerators", "source", "va
 
 
 class RateSource(StrEnum):
-    """Where the rates of a job type come from."""
+    """Source of the rates of a job type."""
 
     MEASURED = "measured"  # the throughput table
     DECLARED = "declared"  # the owner of the job
@@ -132,14 +132,14 @@ class JobType:
             raise
 
     def with_batch_size(self, batch_size: int) -> "JobType":
-        """The same at another batch size; itself where its name states none, or where its rates are those
-        that an owner declared, which hold at any."""
+        """Return the job type at another batch size; unchanged if its name states none, or if its rates were
+        declared by an owner, as these hold at any batch size."""
         if self.batch_size is None or self.source is not RateSource.MEASURED:
             return self
         return self._replace(batch_size=batch_size)
 
     def with_source(self, source: RateSource, variant: str) -> "JobType":
-        """The same with rates from elsewhere."""
+        """Return the job type with rates from another source."""
         return self._replace(source=source, variant=variant)
 
     @property

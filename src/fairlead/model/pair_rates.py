@@ -125,7 +125,7 @@ class PairRates:
 
     @cached_property
     def table(self) -> PairTable:
-        """As kernels take it: with arrays that could be written."""
+        """Return the arrays that kernels take, with memory that could be written."""
         return PairTable(
             self.row_class.astype(np.int64),
             np.array(self.factor, np.float64, order="C"),
@@ -140,7 +140,7 @@ class PairRates:
     # --- others like it -----------------------------------------------------------------------------
 
     def columns(self, index: Sequence[int]) -> "PairRates":
-        """With these slots, in this order."""
+        """Return the rates on these slots, in this order."""
         at = np.array(index, np.int64)
         return replace(
             self,
@@ -150,7 +150,7 @@ class PairRates:
         )
 
     def widened(self, more: int) -> "PairRates":
-        """With more slots, on which there are no pairs."""
+        """Return the rates with more slots, on which there are no pairs."""
         return replace(
             self,
             factor=np.pad(self.factor, ((0, 0), (0, more))),
@@ -159,7 +159,7 @@ class PairRates:
         )
 
     def grown(self, more: int) -> "PairRates":
-        """With more job types, which run beside no other."""
+        """Return the rates with more job types, which have no pairs."""
         return replace(
             self,
             row_class=np.pad(self.row_class, (0, more)),
@@ -167,7 +167,7 @@ class PairRates:
         )
 
     def rows(self, rows: Ints) -> "PairRates":
-        """Of these job types alone, in this order; -1 = one that runs beside no other."""
+        """Return the rates of these job types, in this order; -1 = one that is never co-located."""
         there = rows >= 0
         return replace(
             self,
@@ -180,7 +180,7 @@ class PairRates:
         )._compacted()
 
     def without(self, rows: Bools) -> "PairRates":
-        """Without pairs on these, (job_types, slots)."""
+        """Return the rates without pairs on these (job_types, slots)."""
         return replace(self, factor=np.where(rows, 0.0, self.factor)) if rows.any() else self
 
     def with_alternatives(self, alternative: Ints) -> "PairRates":
@@ -235,7 +235,7 @@ class PairRates:
         return not self.classes[self.row_class[row]]
 
     def _as_own_classes(self, rows: Ints) -> "PairRates":
-        """The same, with these job types in classes of their own."""
+        """Return the rates with these job types in classes of their own."""
         n, more = len(self.classes), len(rows)
         if not more:
             return self

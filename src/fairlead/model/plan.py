@@ -16,7 +16,8 @@ PlannerState: TypeAlias = Any  # whatever a planner threads from one call to the
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """Who runs in one round, before devices are chosen; the order is the order of placement.
+    """The job groups that run in one round, before devices are chosen; their order is the order of
+    placement.
 
     job_group: (running,) rows of the snapshot's job groups. slot: (running,) columns of the snapshot's slots.
     wake_s: if nothing runs, when the planner is to be asked again at the latest, in seconds since the
@@ -56,7 +57,7 @@ class Change(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Who has had how much time, in seconds, as in ``Snapshot``.
+    """Time that job groups have received and are owed, in seconds, as in ``Snapshot``.
 
     received_s: (groups, slots) run time since the accounts were settled. deficit_s: (groups, slots) time owed
     from before that. allocated_s: (slots,) the sum of received_s over all job groups, those that have left
@@ -78,7 +79,7 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports and errors call it."""
+        """Name in reports and errors."""
 
     @property
     def heterogeneity_aware(self) -> bool:
@@ -151,7 +152,7 @@ class Planner(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports and errors call it."""
+        """Name in reports and errors."""
 
     @property
     def space_sharing(self) -> bool:

@@ -85,7 +85,7 @@ class Snapshot:
     previous: Allocation | None  # the answer in force, for warm starts
 
     def copied(self) -> "Snapshot":
-        """The same with arrays of its own, to be kept while the scheduler goes on."""
+        """Return a copy with arrays of its own, which stays valid while the scheduler goes on."""
         arrays = {
             field.name: getattr(self, field.name).copy()
             for field in fields(self)
@@ -94,7 +94,7 @@ class Snapshot:
         return replace(self, **arrays)
 
     def without_pairs(self) -> "Snapshot":
-        """The same with each job alone, and without rates side by side."""
+        """Return the snapshot with single jobs only, and without co-located rates."""
         if self.space_sharing:
             alone = self.group_members[:, 1] < 0
             changes = {name: getattr(self, name)[alone] for name in _BY_GROUP}

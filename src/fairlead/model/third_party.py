@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from fairlead.errors import FairleadError, SolveError
+from fairlead.model.argument_checks import brief_repr
 
 T = TypeVar("T")
 
@@ -36,19 +37,21 @@ def errors_prefixed(where: str) -> Iterator[None]:
 @contextmanager
 def third_party_call(where: str, error: type[FairleadError] = SolveError) -> Iterator[None]:
     """Make one sentence that begins with ``where`` of whatever is raised in the block. An exception that is
-    not Fairlead's becomes ``error``, and the sentence ends with the line of code."""
+    not Fairlead's, ``SystemExit`` too, becomes ``error``, and the sentence ends with the line of code."""
     with errors_prefixed(where):
         try:
             yield
         except FairleadError:
             raise
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             raise error(f"{where}: {_sentence(problem)}") from problem
 
 
-def _sentence(problem: Exception) -> str:
+def _sentence(problem: Exception | SystemExit) -> str:
     """What was raised, and the last line of others' code that led to it, if it got that far."""
     what = " ".join(f"{type(problem).__name__}: {problem}".split())
+    if isinstance(problem, SystemExit):
+        what = f"ended the process (sys.exit), got {brief_repr(problem.code)}"
     # Methods that Python makes itself, as those of dataclasses, have no file but "<string>".
     theirs = [
         frame
@@ -59,7 +62,7 @@ def _sentence(problem: Exception) -> str:
 
 
 def read_only(record: T) -> T:
-    """The same record with views of its arrays, and of those of records in it, that cannot be written to."""
+    """Return the record with read-only views of its arrays and of those of records in it."""
     if isinstance(record, np.ndarray):
         view: Any = record.view()
         view.flags.writeable = False

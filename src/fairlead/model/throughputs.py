@@ -106,7 +106,7 @@ class Throughputs:
         return self.colocated_rate if self.classed is None else cast(Floats, self.classed)
 
     def without_pairs(self) -> "Throughputs":
-        """The same without rates of pairs."""
+        """Return the table without rates of pairs."""
         if self.pair_rates is None:
             return self
         return replace(self, colocated_rate=None, classed=None)
@@ -129,7 +129,8 @@ class Throughputs:
         return frozen(rate.max(axis=1, initial=0.0))
 
     def columns(self, slots: tuple[SlotType, ...]) -> "Throughputs":
-        """The same table with these columns in this order; a slot type that it lacks raises."""
+        """Return the table with these columns in this order. Raises ThroughputError for a slot type that it
+        lacks."""
         check_arguments("Throughputs.columns", {"slots": slots}, _TYPES, ThroughputError)
         have = {slot: i for i, slot in enumerate(self.slots)}
         for slot in slots:
@@ -158,7 +159,8 @@ class Throughputs:
         colocated: Floats | None = None,
         pairs: LearnedPairs | None = None,
     ) -> "Throughputs":
-        """The same with these rows, new or in place of what they had; a slot type that it lacks raises.
+        """Return the table with these rows, added or replaced. Raises ThroughputError for a slot type that it
+        lacks.
 
         rate: (job_types, slots) steps/s. Columns that are not named stay as they are, 0 for new job types;
         so are the rates of new job types beside others, but for those in ``colocated``: (job_types, beside,
@@ -199,8 +201,8 @@ class Throughputs:
             return grown
         return grown._with_colocated(rows, columns, with_job_types, colocated)
 
-    def by_class(self) -> PairRates:
-        """Rates of pairs by class; as they are stated, each job type is a class of its own."""
+    def pair_rates_by_class(self) -> PairRates:
+        """Return rates of pairs by class; if they are stated by job type, each job type is its own class."""
         if self.classed is not None:
             return self.classed
         n = len(self.job_types)
@@ -218,7 +220,7 @@ class Throughputs:
                 f"rates of classes of pairs have shapes {pairs.rate.shape} and {pairs.factor.shape}, "
                 f"expected {expected} and {(len(rows), len(columns))}"
             )
-        before = self.by_class().grown(more)
+        before = self.pair_rates_by_class().grown(more)
         for numbers in (pairs.rate, pairs.factor):
             bad = ~((numbers >= 0) & (numbers < np.inf))
             if bad.any():
@@ -230,7 +232,7 @@ class Throughputs:
     def _with_colocated(
         self, rows: Ints, columns: Ints, with_job_types: tuple[JobType, ...], colocated: Floats
     ) -> "Throughputs":
-        """The same with these rates of pairs."""
+        """Return the table with these rates of pairs."""
         expected = (len(rows), len(with_job_types), len(columns), 2)
         if colocated.shape != expected:
             raise ThroughputError(
@@ -256,7 +258,7 @@ class Throughputs:
     def _with_measured(
         self, rows: Ints, columns: Ints, other: Ints, colocated: Floats
     ) -> "Throughputs":
-        """The same with these rates of pairs, by class."""
+        """Return the table with these rates of pairs, by class."""
         assert self.classed is not None
         one, two = (part.ravel() for part in np.meshgrid(rows, other, indexing="ij"))
         mine, yours = self.classed[one, two], self.classed[two, one]
@@ -280,8 +282,8 @@ class Throughputs:
         return table._barred(table._denied(), with_partners=True)
 
     def _barred(self, barred: Bools, *, with_partners: bool) -> "Throughputs":
-        """The same with rate 0 at these (job_types, slots), alone and beside others. with_partners: the
-        others have none beside them either."""
+        """Return the table with rate 0 at these (job_types, slots), alone and co-located. with_partners:
+        their partners have rate 0 beside them too."""
         if self.classed is not None:
             return replace(self._without(barred, None), classed=self.classed.without(barred))
         if self.colocated_rate is None:
@@ -314,8 +316,9 @@ class Throughputs:
         return frozen(np.array(found, np.int64))
 
     def undominated(self) -> "Throughputs":
-        """The same with rate 0 where no job gains by being scattered: with a scattered rate that is not above
-        the consolidated one, for both draw on the same devices. Policies need to look no further."""
+        """Return the table with rate 0 where no job gains by being scattered: where a scattered rate does not
+        exceed the consolidated one, as both draw on the same devices. Policies need not consider the
+        others."""
         is_scattered = np.array([s.locality is Locality.SCATTERED for s in self.slots]) & (
             self.other_locality >= 0
         )
@@ -337,7 +340,7 @@ class Throughputs:
         return self._without(idle, lower & lower.transpose(1, 0, 2))
 
     def _without(self, solo: Bools, with_job_types: Bools | None) -> "Throughputs":
-        """The same with rate 0 at these (job_types, slots) and (job_types, job_types, slots)."""
+        """Return the table with rate 0 at these (job_types, slots) and (job_types, job_types, slots)."""
         if not (solo.any() or (with_job_types is not None and with_job_types.any())):
             return self
         pair = (

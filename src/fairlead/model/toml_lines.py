@@ -86,7 +86,7 @@ def _with_line(sentence: str, path: Path) -> str:
 
 
 def _keys(sentence: str, table: Any) -> list[_Key]:
-    """As much of the field that a sentence names as there is in the table."""
+    """Return as much of the field that a sentence names as the table contains."""
     found: list[_Key] = []
     for words in sentence.split(": "):
         if words == "the file":

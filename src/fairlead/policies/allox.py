@@ -11,7 +11,7 @@ from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
-from fairlead.policies.ranked import best_slot, kept_slot, time_left
+from fairlead.policies.ranked import allocated_slot_that_fits, best_slot, time_left
 from fairlead.policies.solve.assignment import assign
 
 
@@ -52,7 +52,7 @@ class AlloX:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares: 1 for the jobs that run, 0 for those that wait."""
-        slot = kept_slot(snapshot)
+        slot = allocated_slot_that_fits(snapshot)
         free = snapshot.capacity - _used(snapshot, slot)
         waiting = np.flatnonzero(slot < 0)
         waiting = waiting[np.argsort(-snapshot.age_s[waiting], kind="stable")]

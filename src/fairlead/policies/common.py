@@ -48,7 +48,7 @@ def allocation(
     return Allocation(groups, np.concatenate([share, pair_share]), report)
 
 
-def by_class(
+def allocation_by_class(
     snapshot: Snapshot, problem: ShareProblem, solution: ProgramSolution, report: SolveReport
 ) -> Allocation:
     """An allocation from an answer by classes, with pairs if it has any: every job of a class alike.

@@ -8,7 +8,7 @@ from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import check_allocation, effective_throughput, group_members
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import by_class
+from fairlead.policies.common import allocation_by_class
 from fairlead.policies.linear_objectives import (
     SHORTFALL_TOLERANCE,
     InteriorShares,
@@ -232,7 +232,7 @@ def _best_ratio_allocation(
     value = np.tile(worth[:, None], len(price))
     ratio, proof = best_ratio(problem, value, price, demand)
     solution = at_ratio(problem, value, price, demand, ratio)
-    made = by_class(snapshot, problem, solution, SolveReport("optimal"))
+    made = allocation_by_class(snapshot, problem, solution, SolveReport("optimal"))
     reached = _cost_efficiency(snapshot, made, price)
     jobs = JobRates(snapshot.solo_rate, snapshot.job_scale)
     return check_allocation(

@@ -15,7 +15,7 @@ from fairlead.model.plan import PlannerState, RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
 from fairlead.policies.hash_random import hash_choice
-from fairlead.policies.ranked import slot_in_force
+from fairlead.policies.ranked import allocated_slot
 from fairlead.policies.rounds_only import RoundsOnlyPlanner
 
 
@@ -75,7 +75,7 @@ class FifoShares:
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
         queue = _Queue(snapshot, heterogeneity_aware=False, seed=self.seed)
-        job, slot = queue.fill(slot_in_force(snapshot))
+        job, slot = queue.fill(allocated_slot(snapshot))
         share = np.zeros((len(snapshot.jobs), len(snapshot.slots)))
         share[job, slot] = 1.0
         return check_allocation(allocation(snapshot, share, SolveReport("closed-form")), snapshot)

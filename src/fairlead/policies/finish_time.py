@@ -44,7 +44,7 @@ class FinishTime:
         return self.demand(snapshot).measure(snapshot, made)
 
     def demand(self, snapshot: Snapshot) -> Requirements:
-        """What each job needs for rho = 1."""
+        """Return what each job needs for rho = 1."""
         return _requirements(snapshot, isolated_rate(snapshot, self.weighted))
 
 
@@ -104,7 +104,7 @@ class SpaceSharingFinishTime:
         return self.demand(snapshot).measure(snapshot, made)
 
     def demand(self, snapshot: Snapshot) -> Requirements:
-        """What each job needs for rho = 1."""
+        """Return what each job needs for rho = 1."""
         demand = _requirements(snapshot, isolated_rate(snapshot, self.weighted))
         if self.weighted:
             return demand

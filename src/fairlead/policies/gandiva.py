@@ -70,7 +70,7 @@ class Gandiva:
 
 
 def _position(snapshot: Snapshot) -> int:
-    """Where the random stream stands."""
+    """Return the position of the random stream."""
     basis = () if snapshot.previous is None else snapshot.previous.report.basis
     return int.from_bytes(basis[0], "little") if basis else 0
 

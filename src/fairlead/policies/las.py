@@ -11,7 +11,7 @@ from fairlead.model.rates import inverse_rate, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
-    by_class,
+    allocation_by_class,
     by_slot,
     violation,
 )
@@ -195,7 +195,7 @@ def space_sharing_shares(
     snapshot: Snapshot, problem: ShareProblem, found: LevelSolution, worth: Floats
 ) -> Allocation:
     """The shares of jobs and pairs that were found, with their report. worth: (jobs,)."""
-    made = by_class(snapshot, problem, found.solution, SolveReport("optimal"))
+    made = allocation_by_class(snapshot, problem, found.solution, SolveReport("optimal"))
     report = SolveReport(
         "optimal",
         objective=lowest_level(effective_throughput(made, snapshot), worth),

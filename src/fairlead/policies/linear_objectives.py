@@ -16,7 +16,7 @@ from fairlead.model.allocation_checks import (
 )
 from fairlead.model.arrays import Floats
 from fairlead.model.snapshot import Snapshot
-from fairlead.policies.common import allocation, by_class
+from fairlead.policies.common import allocation, allocation_by_class
 from fairlead.policies.solve.linear_objectives import (
     JobRates,
     RateDemand,
@@ -52,7 +52,7 @@ def maximise_sum(
     value = worth[problem.classes.representative][:, None] * per_step
     previous = () if snapshot.previous is None else snapshot.previous.report.basis
     best = largest_sum(problem, value, demand, previous)
-    made = by_class(snapshot, problem, best.solution, SolveReport("optimal"))
+    made = allocation_by_class(snapshot, problem, best.solution, SolveReport("optimal"))
     if interior and problem.colocated_rate is None and demand.shortfall < SHORTFALL_TOLERANCE:
         inner = interior(problem, value, demand)
         if inner is not None:

@@ -13,7 +13,7 @@ from fairlead.model.rates import inverse_rate, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
-    by_class,
+    allocation_by_class,
 )
 from fairlead.policies.migration_penalty import OBJECTIVE_TOLERANCE, least_migration
 from fairlead.policies.solve.level_problem import ParametricDemand
@@ -47,7 +47,7 @@ class Requirements:
         return self.level(rate, can)
 
     def measure_agnostic(self, snapshot: Snapshot, made: Allocation, rate: Floats) -> float:
-        """As ``measure``, at one rate of each job on every slot type. rate: (jobs, slots)."""
+        """Return ``measure`` with one rate of each job on all slot types. rate: (jobs, slots)."""
         throughput = rate.max(axis=1, initial=0.0) * job_times(made, snapshot)
         can = rate.any(axis=1) & (self.steps > 0)
         return self.level(throughput, can) if (throughput[can] > 0).all() else float("inf")
@@ -113,7 +113,7 @@ def parametric_pairs(
         without_pairs = min_level(single, steps, age, isolated, gain, 0.0)
         if without_pairs.level <= found.level * (1 + MIN_PAIR_GAIN):
             problem, found = single, replace(without_pairs, bound=found.bound)
-        made = by_class(snapshot, problem, found.solution, SolveReport("optimal"))
+        made = allocation_by_class(snapshot, problem, found.solution, SolveReport("optimal"))
     reached = (
         found.level if from_interior else need.level(effective_throughput(made, snapshot), counted)
     )

@@ -53,22 +53,22 @@ class Partition:
 
     @property
     def name(self) -> str:
-        """With the number of parts and the inner policy."""
+        """Name with the number of parts and the inner policy."""
         return f"partition:{self.parts}:{self.inner.name}"
 
     @property
     def heterogeneity_aware(self) -> bool:
-        """As the inner policy."""
+        """Whether the inner policy is."""
         return self.inner.heterogeneity_aware
 
     @property
     def space_sharing(self) -> bool:
-        """As the inner policy; pairs are of jobs in one part."""
+        """Whether the inner policy is; pairs are of jobs in one part."""
         return self.inner.space_sharing
 
     @property
     def work_conserving(self) -> bool:
-        """As the inner policy."""
+        """Whether the inner policy is."""
         return self.inner.work_conserving
 
     def allocate(self, snapshot: Snapshot) -> Allocation:

@@ -1,4 +1,4 @@
-"""What policies have in common that serve jobs in an order, each on one accelerator type."""
+"""Shared by policies that serve jobs in an order, each job on one accelerator type."""
 
 from collections.abc import Callable
 
@@ -25,8 +25,8 @@ def best_slot(snapshot: Snapshot) -> Ints:
     return best
 
 
-def slot_in_force(snapshot: Snapshot) -> Ints:
-    """(jobs,) slot where the job has the largest share of the allocation in force, -1 = it has none."""
+def allocated_slot(snapshot: Snapshot) -> Ints:
+    """(jobs,) slot where each job has the largest share of the allocation in force; -1 if it has none."""
     share = (
         snapshot.share[snapshot.group_members[:, 1] < 0]
         if snapshot.space_sharing
@@ -35,10 +35,10 @@ def slot_in_force(snapshot: Snapshot) -> Ints:
     return np.where(share.max(axis=1, initial=0.0) > 0, share.argmax(axis=1), -1)
 
 
-def kept_slot(snapshot: Snapshot) -> Ints:
-    """(jobs,) slot of each job that has a share and keeps it, -1 = none. Where devices were lost, jobs
-    give way from the last id on."""
-    previous = slot_in_force(snapshot)
+def allocated_slot_that_fits(snapshot: Snapshot) -> Ints:
+    """(jobs,) ``allocated_slot`` of each job for which there still are devices; -1 for the others. If devices
+    were lost, the jobs with the smallest ids keep theirs."""
+    previous = allocated_slot(snapshot)
     free = snapshot.capacity.copy()
     slot = np.full(len(previous), -1, np.int64)
     for job in np.flatnonzero(previous >= 0).tolist():

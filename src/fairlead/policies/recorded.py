@@ -29,7 +29,7 @@ _GROUP = re.compile(r"^\(?(\d+)(?:, (\d+)\))?$")  # "7", or "(3, 7)" for a pair
 
 @dataclass(frozen=True, slots=True)
 class RecordedTraits:
-    """What the mechanism needs to know about the policy that made the recording."""
+    """Traits, needed by the mechanism, of the policy that made the recording."""
 
     heterogeneity_aware: bool
     space_sharing: bool

@@ -4,7 +4,6 @@ Adding a policy is one file and one line of ``BUILT_IN`` in this one; or, in ano
 in the group ``fairlead.policies`` whose name is the policy's and whose value is a ``PolicyFactory``.
 """
 
-import difflib
 import inspect
 import re
 import warnings
@@ -15,7 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fairlead.errors import ConfigError, FairleadWarning
+from fairlead.model.argument_checks import brief_repr
+from fairlead.model.near_names import did_you_mean
 from fairlead.model.plan import Planner, Policy
+from fairlead.model.third_party import third_party_call
 from fairlead.policies import recorded
 from fairlead.policies.allox import AlloX
 from fairlead.policies.cost import (
@@ -59,9 +61,6 @@ from fairlead.policies.water_filling import (
 )
 
 GROUP = "fairlead.policies"
-NEAR_MISS = (
-    0.65  # similarity from which on a name is suggested for another: two of three letters swapped
-)
 # profile -> name of a policy -> makes it as the release does that the profile reproduces
 RELEASES: dict[str, Mapping[str, PolicyFactory]] = {
     "gavel": gavel_reference.FACTORIES,
@@ -353,12 +352,13 @@ def _source(point: EntryPoint) -> str:
 
 
 def _load(point: EntryPoint) -> PolicyFactory:
-    try:
-        maker: PolicyFactory = point.load()
-    except (ImportError, AttributeError) as problem:
-        raise ConfigError(
-            f"policy {point.name!r}: entry point {point.value!r} cannot be loaded ({problem})"
-        ) from None
+    with third_party_call(f"policy {point.name!r}: entry point {point.value!r}", ConfigError):
+        try:
+            maker: PolicyFactory = point.load()
+        except (ImportError, AttributeError) as problem:
+            raise ConfigError(
+                f"policy {point.name!r}: entry point {point.value!r} cannot be loaded ({problem})"
+            ) from None
     return maker
 
 
@@ -373,10 +373,12 @@ def _describe_plugin(point: EntryPoint) -> PolicyDescription:
 
 
 def _from_plugin(point: EntryPoint, request: PolicyRequest) -> Policy | Planner:
-    made = _load(point)(request)
+    maker = _load(point)
+    with third_party_call(f"policy {point.name!r}: entry point {point.value!r}"):
+        made = maker(request)
     if not isinstance(made, Policy | Planner):
         raise ConfigError(
-            f"policy {point.name!r}: entry point {point.value!r} made a {type(made).__name__}, "
+            f"policy {point.name!r}: entry point {point.value!r} returned {brief_repr(made)}, "
             "which is neither a policy nor a planner"
         )
     return made
@@ -384,9 +386,9 @@ def _from_plugin(point: EntryPoint, request: PolicyRequest) -> Policy | Planner:
 
 def _unknown(name: str) -> str:
     names = [n for e in BUILT_IN for n in (e.name, *e.aliases)] + [p.name for p in _plugins()]
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=NEAR_MISS)
-    if nearest:
-        return f"policy {name!r}: no such policy; did you mean {nearest[0]!r}? (fairlead policies)"
+    meant = did_you_mean(name, names)
+    if meant:
+        return f"policy {name!r}: no such policy{meant} (fairlead policies)"
     known = ", ".join(entry.name for entry in BUILT_IN)
     return f"policy {name!r}: no such policy, there are {known}"
 

@@ -10,7 +10,12 @@ from fairlead.model.allocation_checks import check_allocation
 from fairlead.model.arrays import Bools, Floats, Ints
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation
-from fairlead.policies.ranked import assign_in_order, kept_slot, slot_in_force, time_left
+from fairlead.policies.ranked import (
+    allocated_slot,
+    allocated_slot_that_fits,
+    assign_in_order,
+    time_left,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class ShortestJobFirst:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
-        slot = kept_slot(snapshot)
+        slot = allocated_slot_that_fits(snapshot)
         length = snapshot.total_steps / np.maximum(_fastest_rate(snapshot), 1e-300)
         order = np.argsort(length, kind="stable")
         assign_in_order(
@@ -58,7 +63,7 @@ class ShortestRemainingTimeFirst:
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares; they have no objective."""
-        left, previous = time_left(snapshot), slot_in_force(snapshot)
+        left, previous = time_left(snapshot), allocated_slot(snapshot)
 
         def choose(job: int, fits: Bools, _: Floats) -> int:
             best, here = _fastest_slot(snapshot.solo_rate[job], fits), int(previous[job])

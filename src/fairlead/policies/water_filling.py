@@ -17,7 +17,7 @@ from fairlead.model.rates import inverse_rate, proportional_rate
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import (
     allocation,
-    by_class,
+    allocation_by_class,
     by_slot,
 )
 from fairlead.policies.entities import Entities
@@ -164,7 +164,7 @@ class SpaceSharingWaterFilling:
         report = SolveReport(
             "optimal", iterations=oracle.iterations, warm=oracle.warm, basis=oracle.basis
         )
-        made = by_class(snapshot, problem, solution, report)
+        made = allocation_by_class(snapshot, problem, solution, report)
         height, of = (
             effective_throughput(made, snapshot) * inverse_rate(per_height),
             problem.classes.of,

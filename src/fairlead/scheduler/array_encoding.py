@@ -61,7 +61,7 @@ _ENDED = (_INT, 1), (_INT, 1), (_FLOAT, 1)
 
 
 class _Shape(NamedTuple):
-    """What an array is, apart from its values."""
+    """Type and shape of an array, without its values."""
 
     ndim: int  # 1 or 2
     rows: int
@@ -122,7 +122,7 @@ def pack_report(event: RoundEnded, keys: NDArray[np.uint8]) -> bytes | None:
 
 
 def pack_start(command: StartRound, keys: NDArray[np.uint8]) -> bytes | None:
-    """As ``pack_report``, of a round that begins."""
+    """Return the packed start of a round; None for arrays that ``pack_report`` refuses, too."""
     arrays = _Started(
         command.job_groups, command.slot, command.devices, command.offsets, command.kept
     )
@@ -134,7 +134,7 @@ def pack_start(command: StartRound, keys: NDArray[np.uint8]) -> bytes | None:
 
 
 def pack_ends(command: EndJobs, keys: NDArray[np.uint8]) -> bytes | None:
-    """As ``pack_report``, of jobs that have left."""
+    """Return the packed ends of jobs; None for arrays that ``pack_report`` refuses, too."""
     arrays = _Ended(command.jobs, command.end, command.end_s)
     if not _are_plain(arrays, _ENDED):
         return None

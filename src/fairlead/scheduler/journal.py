@@ -142,7 +142,7 @@ def encode(record: Record) -> bytes:
 
 
 def encode_any(record: Record) -> bytes:
-    """As ``encode``, field by field; what comes each round takes a shorter way there."""
+    """Encode a record field by field; ``encode`` has a shorter way for those of every round."""
     thing = _digest_of_solve(record) if isinstance(record, c.Solve) else record
     return _CODE[type(thing)] + _encoder.encode(thing)
 
@@ -282,7 +282,7 @@ def records(path: Path) -> Iterator[bytes]:
 
 
 def _no_journal(start: bytes) -> str:
-    """What a file is that begins with other bytes than a journal."""
+    """Describe a file that does not begin like a journal."""
     name, _, number = MAGIC.rpartition(b" ")
     if start.startswith(name + b" ") and start.endswith(b"\n"):
         version = start.removeprefix(name).strip().decode(errors="replace")
@@ -387,7 +387,7 @@ def read_beginning(
 
 @dataclass(slots=True)
 class Recovered:
-    """Where a scheduler that was driven through the records of a segment stands."""
+    """State of a scheduler that was driven through the records of a segment."""
 
     scheduler: Scheduler
     number: int  # of the next record

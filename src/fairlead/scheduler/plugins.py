@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from fairlead.errors import ConfigError, FairleadWarning
+from fairlead.model.third_party import third_party_call
 from fairlead.scheduler.placement.rule import BUILT_IN, PlacementRule
 
 PLACEMENT = "fairlead.placement"
@@ -57,13 +58,16 @@ def make_plugin(group: str, name: str) -> Any:
     if name not in points:
         known = ", ".join(sorted(points)) or "none"
         raise ConfigError(f"{name!r}: no such entry point in the group {group} (there are {known})")
-    return _load(points[name])()
+    maker = _load(points[name])
+    with third_party_call(f"{name!r}: entry point {points[name].value!r}", ConfigError):
+        return maker()
 
 
 def _load(point: EntryPoint) -> Any:
-    try:
-        return point.load()
-    except (ImportError, AttributeError) as problem:
-        raise ConfigError(
-            f"{point.name!r}: entry point {point.value!r} cannot be loaded ({problem})"
-        ) from None
+    with third_party_call(f"{point.name!r}: entry point {point.value!r}", ConfigError):
+        try:
+            return point.load()
+        except (ImportError, AttributeError) as problem:
+            raise ConfigError(
+                f"{point.name!r}: entry point {point.value!r} cannot be loaded ({problem})"
+            ) from None

@@ -36,7 +36,7 @@ class AdmissionRule(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports and errors call it."""
+        """Name in reports and errors."""
 
     def admit(self, job: Job, state: AdmissionState) -> bool:
         """Return whether the job is let in; False refuses it for good. Jobs that arrive at one time are asked

@@ -23,6 +23,7 @@ from fairlead.model.argument_checks import (
 )
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import RestartCosts
+from fairlead.model.near_names import did_you_mean
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.simulator.ground_truth import GroundTruth
@@ -109,9 +110,8 @@ def make_options(function: str, given: Mapping[str, Any]) -> SimulationOptions:
     known = [field.name for field in fields(SimulationOptions)]
     for name in given:
         if name not in known:
-            raise ConfigError(
-                f"{function}(): {name!r} is not an option (there are {', '.join(known)})"
-            )
+            choice = did_you_mean(name, known) or f" (there are {', '.join(known)})"
+            raise ConfigError(f"{function}(): {name!r} is not an option{choice}")
     check_arguments(function, given)
     return SimulationOptions(**{name: to_builtin(value) for name, value in given.items()})
 

@@ -181,7 +181,7 @@ def _gavel_stream(
 
 
 def first(arrivals: Iterator[Arrival], jobs: int) -> Iterator[Arrival]:
-    """As many of them; the stream behind them is not touched."""
+    """Yield the first ``jobs`` arrivals; the rest of the stream is not consumed."""
     for _, arrival in zip(range(jobs), arrivals, strict=False):
         yield arrival
 

@@ -72,7 +72,7 @@ class FluidBackend(SimBackend):
         return super()._earliest()
 
     def _end_round(self, time_s: float) -> Event:
-        """What has been done by then."""
+        """Return the end of the round, with the work done by then."""
         flow = self._flow
         assert flow is not None
         flow.reported_s = time_s

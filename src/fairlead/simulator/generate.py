@@ -40,7 +40,7 @@ _TYPES = {
 
 @dataclass(slots=True)
 class _Given:
-    """What a description says, by key."""
+    """Values of a description, by key."""
 
     kind: str
     numbers: dict[str, float] = field(default_factory=dict)

@@ -33,7 +33,7 @@ class NodeFailures:
         return self._to_come[0][0] if self._to_come else np.inf
 
     def take(self) -> NodeLost | NodeRecovered:
-        """What happens next, made so."""
+        """Carry out the next failure or recovery, and return it."""
         time_s, node, is_up = heapq.heappop(self._to_come)
         self._set(node, time_s, is_up=is_up)
         self.lost[self._cluster.device_node == node] = not is_up

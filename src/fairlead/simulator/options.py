@@ -109,7 +109,7 @@ def check_options(options: SimulationOptions, n_jobs: int | None) -> None:
 
 
 def _check_ideal(options: SimulationOptions) -> None:
-    """What is about rounds and starts has no meaning without them."""
+    """Refuse options about rounds and starts for a run without them."""
     ground_truth = options.ground_truth or GroundTruth()
     given = {
         "a length of rounds": options.round_s is not None,

@@ -22,7 +22,7 @@ ADMISSION = "fairlead.admission"
 
 @dataclass(frozen=True, kw_only=True)
 class Plugins:
-    """What a run takes from outside."""
+    """Objects that a run gets from third parties."""
 
     placement: PlacementRule | None = None  # None: that of the profile
     admission: AdmissionRule | None = None

@@ -16,7 +16,7 @@ _FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(R
 
 
 class RoundGroups(NamedTuple):
-    """What runs in a round: single jobs and packed pairs."""
+    """Job groups of a round: single jobs and pairs."""
 
     job: Ints2  # (groups, width) positions of jobs, -1 = none
     slot: Ints1  # (groups,) column of the throughput table

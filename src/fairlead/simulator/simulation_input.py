@@ -101,20 +101,23 @@ class SimulationInput:
         from fairlead.model.job import RestartCosts
         from fairlead.simulator.ground_truth import GroundTruth
 
-        default, by_family = 0.0, {}
+        default, by_family = None, dict[str, float]()
         for text in self.restart_cost or ():
             first, second = split_option(text)
             value = _seconds("--restart-cost", first if second is None else second)
+            if (default is not None) if second is None else (first in by_family):
+                whose = "that of all families" if second is None else repr(first)
+                raise ConfigError(f"--restart-cost: {whose} is given twice, got {text!r}")
             if second is None:
                 default = value
             else:
                 by_family[first] = value
         return GroundTruth(
-            restart_costs=RestartCosts(default, by_family),
+            restart_costs=RestartCosts(default or 0.0, by_family),
             rate_noise=self.rate_noise,
             rate_bias=self.rate_bias,
-            mtbf_s=None if self.mtbf_h is None else self.mtbf_h * 3600,
-            mttr_s=self.mttr_h * 3600,
+            mtbf_s=None if self.mtbf_h is None else _hours_as_s("--mtbf-hours", self.mtbf_h),
+            mttr_s=_hours_as_s("--mttr-hours", self.mttr_h),
             early_termination=self.early_termination,
             seed=self.seed,
         )
@@ -130,6 +133,15 @@ def _seconds(option: str, text: str) -> float:
             f"{option}: expected a number of seconds from 0 to {MAX_SECONDS:g}, got {text!r}"
         )
     return value
+
+
+def _hours_as_s(option: str, hours: float) -> float:
+    """Hours that are at least a second, in seconds."""
+    if not 1 <= hours * 3600 <= MAX_SECONDS:
+        raise ConfigError(
+            f"{option}: must be from {1 / 3600:.6f} (a second) to {MAX_SECONDS / 3600:g} hours, got {hours:g}"
+        )
+    return hours * 3600
 
 
 def _window(text: str | None) -> tuple[int, int] | None:

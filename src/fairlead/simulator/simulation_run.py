@@ -17,6 +17,7 @@ from fairlead.estimation.registry import make_estimator
 from fairlead.model.allocation import Allocation
 from fairlead.model.cluster import Cluster
 from fairlead.model.job import Arrival, RestartCosts
+from fairlead.model.near_names import did_you_mean
 from fairlead.model.plan import Planner, PlannerAnswer, PlannerState, Policy, Specified
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
@@ -76,7 +77,7 @@ class _Tables(NamedTuple):
 
     @staticmethod
     def of(recorder: Recorder) -> "_Tables":
-        """What was recorded."""
+        """Return the recorded tables."""
         return _Tables(recorder.job_table(), recorder.round_table(), recorder.interval_table())
 
     def write(self, out: Path) -> None:
@@ -90,7 +91,10 @@ def _check_costs(costs: RestartCosts, rates: Throughputs, jobs: SimulationJobs) 
     """ConfigError names a family or a job that there is not. Of a stream nobody knows the jobs."""
     for family in costs.by_family:
         if family not in rates.families:
-            raise ConfigError(f"restart cost: {family!r} is not in the throughput table")
+            raise ConfigError(
+                f"restart cost: {family!r} is not in the throughput table"
+                f"{did_you_mean(family, rates.families)}"
+            )
     if not costs.by_job or jobs.n is None:
         return
     known = {arrival.job.id for arrival in jobs.arrivals} | {row.job for row in jobs.skipped}
@@ -248,7 +252,7 @@ class SimulationRun:
         return (*summarise(self.jobs.skipped), *([] if unfinished is None else [unfinished]))
 
     def _notes(self, log: RunLog | None, complete: bool) -> tuple[str, ...]:
-        """What people are to know of the run."""
+        """Return notes on the run, for people."""
         notes = (*self.jobs.notes, *summarise(self.jobs.skipped))
         if log is None or complete or log.caught_up:
             return notes
@@ -258,7 +262,7 @@ class SimulationRun:
         )
 
     def setup(self) -> Setup:
-        """What the scheduler is made of."""
+        """Setup of the scheduler."""
         options, ground_truth = self.options, self.ground_truth
         costs = options.assumed_costs
         return Setup(
@@ -342,7 +346,7 @@ class SimulationRun:
         return map(partial(as_released, rates=here), self.jobs.arrivals)
 
     def config(self) -> dict[str, Any]:
-        """What was run, for people and for ``run.json``."""
+        """Configuration of the run, for people and for ``run.json``."""
         options = self.options
         counts = dict(zip(self.cluster.accelerators, map(int, self.cluster.capacity), strict=True))
         return {

@@ -66,14 +66,14 @@ class UserEstimates:
         return UserEstimates(**numbers, types=types, users=int(users), seed=seed)  # type: ignore[arg-type]
 
     def signed(self, arrival: Arrival) -> Arrival:
-        """With a user, where the trace names none."""
+        """Return the arrival with a user, if the trace names none."""
         if arrival.job.tenant:
             return arrival
         user = np.random.default_rng((self.seed, 21, arrival.job.id)).integers(self.users)
         return replace(arrival, job=replace(arrival.job, tenant=f"user-{user}"))
 
     def exaggerates(self, user: str) -> bool:
-        """Does this user exaggerate? Of the users made here, exactly the part that is asked for."""
+        """Whether this user exaggerates. Of the users generated here, exactly the requested fraction does."""
         name, _, number = user.partition("-")
         if name == "user" and number.isdecimal() and int(number) < self.users:
             order = np.random.default_rng((self.seed, 22)).permutation(self.users)

@@ -40,6 +40,20 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
+def test_a_folder_with_a_run_that_is_not_complete_says_how_to_go_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run(JOBS, out=folder, stop=lambda: True)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(
+        RunError, match=f"go on with the run there: --resume {folder} .*resume=True"
+    ):
+        run(JOBS, out=folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    run(JOBS, out=folder, resume=True)
+    with pytest.raises(RunError, match=r"choose another folder$"):
+        run(JOBS, out=folder)
+
+
 def test_a_run_that_fails_and_one_that_is_stopped_say_so(tmp_path: Path) -> None:
     class Nothing:
         name, heterogeneity_aware, space_sharing, work_conserving = "nothing", True, False, True

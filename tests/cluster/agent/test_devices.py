@@ -45,6 +45,13 @@ def test_bad_devices_are_named(text: str) -> None:
         find_devices(text, simulated_devices=True)
 
 
+def test_two_types_are_two_agents() -> None:
+    with pytest.raises(
+        ConfigError, match=r"one type, got 'v100=1,k80=1'; start one agent per type"
+    ):
+        find_devices("v100=1,k80=1", simulated_devices=True)
+
+
 def test_fake_devices_must_be_named() -> None:
     with pytest.raises(ConfigError, match="--simulated-devices needs to know"):
         find_devices("nvml", simulated_devices=True)

@@ -80,6 +80,16 @@ def test_torch_connects_a_job_of_one_rank(play: Play) -> None:
     play(scenario)
 
 
+def test_the_agents_own_directory_is_no_jobs(tmp_path: Path) -> None:
+    state = tmp_path / "agent"
+    for path in (state, state / "logs" / "7", f"{state}/logs/../checkpoints/9"):
+        with pytest.raises(DirectoryError, match="is in the agent's state directory; name another"):
+            environments(state, job(1, checkpoint_dir=str(path)))
+    assert not state.exists()
+    environments(state, job(1))  # the agent's own choice for it
+    environments(state, job(1, checkpoint_dir=str(tmp_path / "agent2")))
+
+
 def test_a_job_that_has_saved_begins_only_where_its_checkpoints_are_or_its_owner_says_so(
     tmp_path: Path,
 ) -> None:
@@ -89,7 +99,7 @@ def test_a_job_that_has_saved_begins_only_where_its_checkpoints_are_or_its_owner
 
     def try_it(kept_steps: int, **more: Any) -> list[dict[str, str]]:
         known: dict[str, Any] = {"checkpoint_dir": str(mine), "kept_steps": kept_steps}
-        return environments(tmp_path, job(1, **known, **more))
+        return environments(tmp_path / "agent", job(1, **known, **more))
 
     try_it(0)  # it has never saved
     (mine / "lost+found").mkdir()
@@ -112,7 +122,11 @@ def test_a_job_that_has_saved_begins_only_where_its_checkpoints_are_or_its_owner
     assert env["FAIRLEAD_ACCEPT_LOSS"] == "1"
     (mine / ".step-000000000232.replaced").mkdir()  # it was killed between two renames
     try_it(232)
+    shutil.rmtree(mine / ".step-000000000232.replaced")
+    try_it(232, unmanaged=True)  # what it keeps there nobody else knows
     shutil.rmtree(mine)
+    with pytest.raises(DirectoryError, match="is gone, with 232 steps"):
+        try_it(232, unmanaged=True)
     with pytest.raises(DirectoryError, match=r"is gone, with 40 steps \(put it back, or `fairlead"):
         try_it(40)
     assert not mine.exists()
@@ -137,7 +151,7 @@ def test_a_job_goes_on_from_fewer_steps_where_a_later_attempt_of_it_saved_these(
             "kept_by": kept_by,
         }
         try:
-            environments(tmp_path, job(1, **known))
+            environments(tmp_path / "agent", job(1, **known))
         except DirectoryError:
             return True
         return False
@@ -150,4 +164,6 @@ def test_a_job_goes_on_from_fewer_steps_where_a_later_attempt_of_it_saved_these(
     assert waits((1, 3), kept_by=0), "an earlier version did not note who kept them"
     (newest / MANIFEST).unlink()
     with pytest.raises(DirectoryError, match="60 steps were kept"):
-        environments(tmp_path, job(1, checkpoint_dir=str(tmp_path), kept_steps=60, kept_by=2))
+        environments(
+            tmp_path / "agent", job(1, checkpoint_dir=str(tmp_path), kept_steps=60, kept_by=2)
+        )

@@ -41,7 +41,7 @@ from fairlead.cluster.agent.untrusted_files import (
     write_anew,
 )
 from fairlead.cluster.protocol.messages import AttemptStatus, Failure
-from fairlead.cluster.server.restored import newest_trace
+from fairlead.cluster.server.after_restore import newest_trace
 
 PYTHON = sys.executable
 LIMIT_S = 300.0  # for one test with an agent that does nothing any more

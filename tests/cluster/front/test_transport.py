@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import os
 import random
 import socket
 import subprocess
@@ -492,7 +493,7 @@ def test_calls_over_tls_and_no_others(tls: Tls) -> None:
             async with AgentClient(address, "agent-token", ca=tls.certificate) as client:
                 assert (await client.report(report())).seq == 1
             async with AgentClient(address, "agent-token", timeout_s=2.0) as plain:
-                with pytest.raises(ServerUnreachableError):
+                with pytest.raises(ServerUnreachableError, match="does it speak TLS"):
                     await plain.report(report())
 
     run(scene())
@@ -506,7 +507,7 @@ def test_a_server_with_another_certificate_is_not_trusted(tls: Tls, tmp_path: Pa
             AgentServer(Handler(), tls=tls) as server,
             AgentClient(f"localhost:{server.port}", "agent-token", ca=trusted) as client,
         ):
-            with pytest.raises(ServerUnreachableError):
+            with pytest.raises(ServerUnreachableError, match="--ca has to be the certificate of"):
                 await client.report(report())
 
     run(scene())
@@ -519,5 +520,8 @@ def test_files_for_tls_that_cannot_be_used_are_refused(tls: Tls, tmp_path: Path)
                 await AgentServer(Handler(), tls=pair).start()
         with pytest.raises(ConfigError, match="none: cannot be read"):
             await AgentClient("localhost:1", "t", ca=tmp_path / "none").open()
+        for wrong in (tls.key, Path(os.devnull)):
+            with pytest.raises(ConfigError, match=f"--ca {wrong}: has no certificate"):
+                await AgentClient("localhost:1", "t", ca=wrong).open()
 
     run(scene())

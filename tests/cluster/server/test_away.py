@@ -9,6 +9,29 @@ AWAY_S = 6.0  # longer than a lease, its grace and the silence that is allowed
 BUSY_S = 1.5  # that a machine may take between two lines of a test
 
 
+def test_an_attempt_that_ran_on_for_longer_than_was_written_down_is_billed_until_its_node_says(
+    tmp_path: Path,
+) -> None:
+    """Its leases were renewed, which is not written: the disk was full, and then the server was killed."""
+    with engine_nodes(tmp_path) as cluster:
+        node, job = cluster.node("one", "one.1"), cluster.submit()
+        node.register()
+        cluster.until(lambda: node.statuses.keys() & node.leased)
+        (key,) = node.statuses
+        node.run(*key, loaded_step=0, step=5, ran_s=1.0)
+        cluster.until(lambda: cluster.job(job).steps >= 5)
+    began = cluster.service.engine.state.now_s()
+    time.sleep(AWAY_S)
+    with engine_nodes(tmp_path) as cluster:
+        again = cluster.node("one", "one.1")
+        again.end(*key, exit_code=1, loaded_step=0, step=50, ended_age_s=0.0)
+        again.register()
+        cluster.until(lambda: cluster.service.attempts(ADMIN, job)[0].ended_s)
+        ended = cluster.service.attempts(ADMIN, job)[0].ended_s
+        assert ended is not None
+        assert ended - began > AWAY_S - BUSY_S
+
+
 def test_attempts_that_ended_while_the_server_was_away_are_billed_until_then(
     tmp_path: Path,
 ) -> None:

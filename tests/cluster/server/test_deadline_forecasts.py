@@ -41,9 +41,9 @@ def test_a_question_names_the_jobs_that_it_moves_over_their_deadlines() -> None:
     left = {1: 100.0, 2: 100.0, 3: 100.0, 4: 100.0, 5: 100.0, 6: 100.0, 9: 100.0}
     assert deadline_notes(now, then, left) == (
         "job 1 would miss its deadline by 2 min then, which it meets as it is",
-        "job 2 would meet its deadline then, which it misses as it is",
+        "job 2 would meet its deadline by 10 s then (at risk), which it misses as it is",
         "job 4 would miss its deadline then, which it meets as it is",
-        "job 5 would meet its deadline then",
+        "job 5 would meet its deadline by 1 min then",
         "job 6 would miss its deadline by 5 min then",
     )
     assert deadline_notes(now, now, left) == ()

@@ -47,6 +47,19 @@ def test_the_one_of_all_other_jobs_is_not_that_of_one(tmp_path: Path) -> None:
         assert cluster.service.submit(ADMIN, [spec(f"{root}/mine")])
 
 
+def test_the_servers_own_directory_is_no_jobs(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        state = cluster.service.store.directory.absolute()
+        for path in (state, state / "logs", f"{state}//samples.db/./x"):
+            with pytest.raises(InputError) as refused:
+                cluster.service.submit(ADMIN, [spec(str(path))])
+            assert str(refused.value) == (
+                f"job: checkpoint_dir: '{path}' is in the server's state directory; name another one, "
+                "or none"
+            )
+        assert cluster.service.submit(ADMIN, [spec(f"{state}/checkpoints/mine"), spec(f"{state}2")])
+
+
 def test_it_is_free_again_once_its_job_has_ended(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         node = cluster.node("n")

@@ -123,7 +123,8 @@ class State:
 
     def told(self, state: str = "waiting", tenant: str | None = None, **fields: Any) -> str:
         """All that is said of the job."""
-        job = view(id=MINE, state=state, rates={"v100": 1.0}, user_estimates={}, **fields)
+        known = {"rates": {"v100": 1.0}, "user_estimates": {}}
+        job = view(id=MINE, state=state, **(known | fields))
         return " ".join(explanation_facts(self, job, (), tenant))  # type: ignore[arg-type]
 
 
@@ -382,6 +383,9 @@ def test_a_job_with_devices_is_said_to_do_what_it_does() -> None:
     state = State()
     state.start(MINE, (0,), **TRAINS)
     assert "It runs on 1 x v100 of a." in state.told("running", **place)
+    for k80, told in ((1.0, ""), (1.04, ""), (0.5, ", where it is 2.0 times as fast as on k80")):
+        rates = {"v100": 1.0, "k80": k80}  # equal ones are also what stands for rates not known
+        assert f"It runs on 1 x v100 of a{told}." in state.told("running", **place, rates=rates)
     state.fleet.nodes["a"].suspect = True
     told = state.told("running", **place)
     assert told.startswith(

@@ -11,7 +11,7 @@ from fairlead.cli.job_history import overhead_s
 from fairlead.cluster.protocol.api_models import AttemptView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Failure
-from fairlead.cluster.server.restored import next_attempt
+from fairlead.cluster.server.after_restore import next_attempt
 from fairlead.cluster.store.job_views import attempt_views
 from fairlead.cluster.store.rows import AttemptRow
 from fairlead.errors import ConfigError

@@ -41,7 +41,7 @@ def told(cluster: EngineNodes) -> list[float]:
         explained.job.steps,
         explained.attempts[-1].to_step,
         cluster.service.attempts(ADMIN, KEY[0])[-1].to_step,
-        cluster.service.forecasting.present().steps_done[KEY[0]],
+        cluster.service.forecasting.forecast_input().steps_done[KEY[0]],
     ]
 
 

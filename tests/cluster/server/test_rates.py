@@ -183,5 +183,5 @@ def test_what_is_kept_of_pairs_does_not_grow_with_their_number() -> None:
         specs = [
             _spec(name=f"j{k}", rates={"v100": 1.0 + k}, colocated_fraction=0.7) for k in range(n)
         ]
-        sizes.append(table_for(PAIRED, MIXED, _rows(*specs)).by_class().rate.shape)
+        sizes.append(table_for(PAIRED, MIXED, _rows(*specs)).pair_rates_by_class().rate.shape)
     assert sizes[0] == sizes[1]

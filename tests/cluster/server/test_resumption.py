@@ -105,11 +105,50 @@ def test_a_paused_job_is_resumed_with_the_loss_accepted(tmp_path: Path) -> None:
         assert ordered(cluster, node, job).accept_loss
 
 
+def test_a_loss_is_accepted_also_while_the_job_tries_whether_they_are_back(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit()
+        loses_its_checkpoints(cluster, node, job)
+        order = ordered(cluster, node, job)
+        assert cluster.job(job).state == "running"
+        assert not order.accept_loss
+        accept(cluster, job)
+        ends_without_checkpoints(cluster, node, order)
+        assert ordered(cluster, node, job).accept_loss
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_an_unmanaged_job_waits_for_the_directory_of_what_it_has_kept(
+    tmp_path: Path, tells: bool
+) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit(unmanaged=True, keeps_progress=not tells, total_steps=1000)
+        order = ordered(cluster, node, job)
+        assert order.kept_steps == 0
+        progress = {"loaded_step": 0, "step": 50, "saved_step": 40} if tells else {"ran_s": 40.0}
+        node.run(job, order.attempt, **progress)
+        cluster.until(lambda: cluster.job(job).steps >= 40)
+        node.end(job, order.attempt, exit_code=1, reason="x", **progress)
+        second = away(cluster, node, job)
+        assert second.kept_steps == 40
+        assert cluster.job(job).reason.startswith("waits for its checkpoints, tried again")
+        accept(cluster, job)
+        third = ordered(cluster, node, job)
+        assert third.accept_loss
+        node.run(job, third.attempt, ran_s=0.0)
+        node.say()
+        cluster.until(lambda: "accepted" not in cluster.job(job).reason, "its beginning")
+
+
 @pytest.mark.parametrize(
     ("more", "pause", "why"),
     [
         ({}, False, "is not paused, and does not wait for its checkpoints, it is"),
-        ({"unmanaged": True}, True, "is unmanaged and keeps its own checkpoints"),
+        ({"unmanaged": True}, True, "is unmanaged, and has not said that it keeps any checkpoints"),
     ],
 )
 def test_there_must_be_a_loss_to_accept(

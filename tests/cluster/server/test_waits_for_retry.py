@@ -290,7 +290,7 @@ def test_a_job_that_kills_what_owns_it_and_saves_before_is_dropped(tmp_path: Pat
 
 
 def test_a_job_that_a_node_has_let_go_and_that_fails_then_is_tried_again(tmp_path: Path) -> None:
-    """It fails before the core has decided since: that it was detained keeps it from nothing any more."""
+    """It fails before the core has decided since: that it was pinned keeps it from nothing any more."""
     with engine_nodes(tmp_path) as cluster:
         parts = cluster.service.engine.parts.jobs
         parts.retries.backoff = Backoff(0.1, 0.2)
@@ -301,7 +301,7 @@ def test_a_job_that_a_node_has_let_go_and_that_fails_then_is_tried_again(tmp_pat
         failure = Failure(exit_code=3, message="exit code 3")
         node.end(job, 1, exit_code=3, reason="exit code 3", failure=failure)
         cluster.until(lambda: job in parts.retry_waits.waiting - parts.retry_waits.to_hold)
-        cluster.do(lambda: parts.detained.release([job]))
+        cluster.do(lambda: parts.pinned.release([job]))
         cluster.until(lambda: job not in parts.retry_waits.waiting)
         assert _is_let_go(cluster, job)
 

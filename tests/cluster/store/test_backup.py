@@ -26,7 +26,7 @@ from tests.cluster.store.test_damage import Content, content, fill
 from tests.cluster.store.test_store import row
 
 from fairlead.cluster.forecasting.forecast_outcomes import Outcomes
-from fairlead.cluster.server.restored import (
+from fairlead.cluster.server.after_restore import (
     JOBS,
     newest_trace,
     next_attempt,

@@ -45,7 +45,7 @@ NET = (JobType("net"),)
 def pairs_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever way the table keeps rates of pairs, what is believed is the same."""
     if request.param == "by class":
-        by_class = replace(TWO, colocated_rate=None, classed=TWO.by_class())
+        by_class = replace(TWO, colocated_rate=None, classed=TWO.pair_rates_by_class())
         monkeypatch.setattr(sys.modules[__name__], "TWO", by_class)
         monkeypatch.setattr(test_checkpoint, "TWO", by_class)
 

@@ -1,5 +1,6 @@
 """Policies from outside: what they may not answer, and state that lasts."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -239,6 +240,24 @@ def test_state_lasts_from_solve_to_solve_and_through_a_resumed_run(tmp_path: Pat
     assert first.seen + second.seen == whole.seen
     assert resumed.metrics["journal_sha256"] == expected.metrics["journal_sha256"]
     assert replay(tmp_path / "b" / "journal")[1] == 0
+
+
+@pytest.mark.parametrize("method", ["get_state", "set_state"])
+def test_what_is_no_method_of_a_policy_that_remembers_is_said(method: str) -> None:
+    policy = Counting(equal)
+    setattr(policy, method, None)
+    with pytest.raises(ConfigError, match=f"policy Counting: {method} must be a method, got None"):
+        run(JOBS, policy=policy)
+
+
+def test_a_policy_that_calls_sys_exit_ends_its_run_with_a_sentence() -> None:
+    def leave(snapshot: Snapshot) -> Allocation:
+        sys.exit("give up")
+
+    with pytest.raises(
+        SolveError, match=r"ended the process .*'give up' \(.*test_checking.py:\d+\)"
+    ):
+        run(JOBS, policy=Mine(leave))
 
 
 @pytest.mark.parametrize("method", ["get_state", "set_state"])

@@ -5,7 +5,7 @@ from tests.scheduler.placement.places import placed, rows
 
 from fairlead.scheduler.placement.avoid_nodes import DeviceAssignment
 from fairlead.scheduler.placement.records import Topology
-from fairlead.scheduler.placement.undo_moves import exchange_back, move_back, swap_back
+from fairlead.scheduler.placement.undo_moves import undo_group_swaps, undo_moves, undo_swaps
 
 
 def old(*devices: int) -> tuple[int, np.ndarray]:
@@ -14,42 +14,45 @@ def old(*devices: int) -> tuple[int, np.ndarray]:
 
 def test_a_row_goes_back_to_devices_that_are_free() -> None:
     before = placed([0], [1])
-    result = move_back(before, {1: old(5)})
+    result = undo_moves(before, {1: old(5)})
     assert rows(result) == [[0], [5]]
     assert (result.kept.tolist(), result.slot.tolist()) == ([False, True], [0, 1])
     assert rows(before) == [[0], [1]]
 
 
 def test_rows_that_change_places_both_go_back() -> None:
-    assert rows(move_back(placed([0, 1], [2, 3]), {0: old(2, 3), 1: old(0, 1)})) == [[2, 3], [0, 1]]
+    assert rows(undo_moves(placed([0, 1], [2, 3]), {0: old(2, 3), 1: old(0, 1)})) == [
+        [2, 3],
+        [0, 1],
+    ]
 
 
 def test_a_row_on_whose_devices_another_is_placed_does_not_and_neither_does_who_waits_for_it() -> (
     None
 ):
     before = placed([0], [1], [2])
-    assert move_back(before, {1: old(0), 2: old(1)}) is before
+    assert undo_moves(before, {1: old(0), 2: old(1)}) is before
 
 
 def test_a_row_changes_places_with_one_that_is_as_fast_there() -> None:
     before = placed([0], [5], [7, 8])
-    result = swap_back(before, {0: old(5), 2: old(9, 10)}, lambda *_: True)
+    result = undo_swaps(before, {0: old(5), 2: old(9, 10)}, lambda *_: True)
     assert rows(result) == [[5], [0], [7, 8]]
     assert (result.kept.tolist(), result.slot.tolist()) == ([True, False, False], [1, 0, 0])
-    assert rows(swap_back(before, {0: old(5)}, lambda *_: False)) == rows(before)
+    assert rows(undo_swaps(before, {0: old(5)}, lambda *_: False)) == rows(before)
     wider = placed([0], [5, 6])
-    assert rows(swap_back(wider, {0: old(5)}, lambda *_: True)) == rows(wider)
+    assert rows(undo_swaps(wider, {0: old(5)}, lambda *_: True)) == rows(wider)
 
 
 def test_rows_that_move_in_a_circle_all_go_back() -> None:
     moved = placed([1], [2], [0])
     back = {row: old(row) for row in range(3)}
-    assert rows(swap_back(moved, back, lambda *_: True)) == [[0], [1], [2]]
+    assert rows(undo_swaps(moved, back, lambda *_: True)) == [[0], [1], [2]]
 
 
 def test_a_row_that_was_the_third_of_a_circle_is_known_to_be_back() -> None:
     moved = placed([1], [2], [0])
-    result = swap_back(moved, {row: old(row) for row in range(3)}, lambda *_: True)
+    result = undo_swaps(moved, {row: old(row) for row in range(3)}, lambda *_: True)
     assert result.kept.all()
 
 
@@ -72,38 +75,40 @@ def on(assignment: DeviceAssignment, *slots: int) -> DeviceAssignment:
 
 def test_a_row_changes_places_with_smaller_ones() -> None:
     before = on(placed([0, 1], [4], [5]), 0, 1, 1)
-    result = exchange_back(before, {0: old(4, 5)}, TOPOLOGY, lambda *_: True)
+    result = undo_group_swaps(before, {0: old(4, 5)}, TOPOLOGY, lambda *_: True)
     assert rows(result) == [[4, 5], [0], [1]]
     assert (result.slot.tolist(), result.kept.tolist()) == ([1, 0, 0], [True, False, False])
-    assert rows(exchange_back(before, {0: old(4, 5)}, TOPOLOGY, lambda row, *_: row != 2)) == rows(
-        before
-    )
+    assert rows(
+        undo_group_swaps(before, {0: old(4, 5)}, TOPOLOGY, lambda row, *_: row != 2)
+    ) == rows(before)
 
 
 def test_rows_change_places_with_a_larger_one() -> None:
     before = on(placed([0], [2], [4, 5]), 0, 0, 1)
     back = {0: old(4), 1: old(5)}
-    assert rows(exchange_back(before, back, TOPOLOGY, lambda *_: True)) == [[4], [5], [0, 2]]
+    assert rows(undo_group_swaps(before, back, TOPOLOGY, lambda *_: True)) == [[4], [5], [0, 2]]
 
 
 def test_a_row_goes_back_for_a_larger_one_only_where_that_finds_free_devices() -> None:
     before = on(placed([0], [4, 5]), 0, 1)
     back, free = {0: old(4)}, np.ones(8, np.bool_)
     free[[0, 4, 5]] = False
-    assert rows(exchange_back(before, back, TOPOLOGY, lambda *_: True)) == rows(before)
-    found = exchange_back(before, back, TOPOLOGY, lambda *_: True, free=free)
+    assert rows(undo_group_swaps(before, back, TOPOLOGY, lambda *_: True)) == rows(before)
+    found = undo_group_swaps(before, back, TOPOLOGY, lambda *_: True, free=free)
     assert rows(found) == [[4], [0, 1]]
     free[1:4] = False
-    assert rows(exchange_back(before, back, TOPOLOGY, lambda *_: True, free=free)) == rows(before)
+    assert rows(undo_group_swaps(before, back, TOPOLOGY, lambda *_: True, free=free)) == rows(
+        before
+    )
 
 
 def test_who_shares_devices_with_a_row_that_stays_keeps_them() -> None:
     before = on(placed([0, 1], [4], [6]), 0, 1, 1)
-    result = exchange_back(before, {0: old(4, 5)}, TOPOLOGY, lambda *_: True)
+    result = undo_group_swaps(before, {0: old(4, 5)}, TOPOLOGY, lambda *_: True)
     assert rows(result) == rows(before), "of slot 1 there would be one device less in use"
 
 
 def test_where_locality_matters_rows_of_other_sizes_do_not_change_places() -> None:
     before = on(placed([0, 1], [4], [5]), 0, 1, 1)
     topology = TOPOLOGY._replace(other_locality=np.array([2, -1, 0]))
-    assert rows(exchange_back(before, {0: old(4, 5)}, topology, lambda *_: True)) == rows(before)
+    assert rows(undo_group_swaps(before, {0: old(4, 5)}, topology, lambda *_: True)) == rows(before)

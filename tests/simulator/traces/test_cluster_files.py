@@ -117,7 +117,7 @@ def test_bad_devices_per_server(per_server: str, message: str) -> None:
         ("[[node]]\nname = 3", ": node 1: name: expected a name, got 3"),
         (TOML.replace("devices = 4", "devices = 0"), ": node 2: devices: expected a whole number"),
         (TOML.replace("devices = 4", "devices = true"), ": node 2: devices: expected a whole"),
-        (TOML.replace("count", "cuont"), ": node 1: unknown key 'cuont'"),
+        (TOML.replace("count", "cuont"), ": node 1: unknown key 'cuont'; did you mean 'count'?"),
         (TOML.replace("h100 = 4", 'h100 = "4"'), ": [prices] h100: expected a number, got '4'"),
     ],
 )

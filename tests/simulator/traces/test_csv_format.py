@@ -93,7 +93,7 @@ def test_rows_without_anything_to_run_are_counted(tmp_path: Path) -> None:
         (f"1960-01-01T10:00Z,1,9,{MODEL}", "submit: must not be before 1970"),
         (f"2026-01-01T10:00Z,x,9,{MODEL}", "gpus: expected a whole number, got 'x'"),
         (f"2026-01-01T10:00Z,1,-9,{MODEL}", "secs: must be >= 0, got '-9'"),
-        ("2026-01-01T10:00Z,1,9,GPT-7", "model 'GPT-7' is not in the throughput table"),
+        ("2026-01-01T10:00Z,1,9,GPT-7", "model: 'GPT-7' is not in the throughput table"),
         ("2026-01-01T10:00Z,1,9", "expected 4 columns, got 3"),
     ],
 )

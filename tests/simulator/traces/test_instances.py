@@ -85,7 +85,10 @@ def test_alike_jobs_are_one_class_and_gzip_is_recognised(tmp_path: Path) -> None
         (problem(job(priority=0)), r"jobs\[0\]\.priority: must be > 0"),
         (problem(job(num_steps_remaining=-1)), r"num_steps_remaining: must be > 0"),
         (problem(job(time_since_start=-1)), r"time_since_start: must be >= 0"),
-        (problem(job(job_type="GPT")), r"rates\.csv has no rates for job_type 'GPT'"),
+        (
+            problem(job(job_type="GPT")),
+            r"job 0: job_type: 'GPT' at scale_factor 1 has no rates in .*rates\.csv",
+        ),
         (problem(job(scale_factor=8)), "at scale_factor 8"),
         (problem(job(), cluster_spec={"tpu": 2}), "'tpu'"),
         (problem(job(), prices={"p100": 1.0}), "prices: 'p100' is not in the cluster"),

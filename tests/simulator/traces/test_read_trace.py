@@ -243,12 +243,31 @@ BAD = {
     "eight columns": ("a\tb\tc\td\te\tf\tg\th", ":1: expected 7, 10 or 12 tab-separated columns, "),
     "ragged tabs": (ten() + "LM\tcmd\n", ":2: expected 10 tab-separated columns, got 2"),
     "ragged csv": (own("0,0,LM,1"), ":2: expected 5 columns, got 4"),
-    "open quote": (own('0,0,"LM,1,5'), ":2: not valid CSV: "),
+    "open quote": (
+        own('0,0,"LM,1,5\n1,0,LM,1,5\n2,0,LM,1,5'),
+        ':2: not valid CSV: a quote (") that begins in this row is never closed',
+    ),
+    "open quote, closed below": (
+        own('0,0,"LM,1,5\n\n1,0,"LM",1,5'),
+        ':2: not valid CSV: a quote (") that begins in this row is open until line 4: ',
+    ),
+    "quote over two lines": (own('0,0,"L\nM",1,5'), ":2: family: 'L\\nM' is not in"),
+    "misspelt column": (
+        OWN.replace("arrival_s", "arival_s") + "0,0,LM,1,5\n",
+        ":1: column 'arrival_s' is missing (did you mean it by 'arival_s'?); a trace in the format",
+    ),
+    "misspelt columns": (
+        "job,arival_s,famly,scalefactor,total_steps\n0,0,LM,1,5\n",
+        ":1: column 'arrival_s' is missing (did you mean it by 'arival_s'?); a trace in the format",
+    ),
     "unknown family": (
         ten().replace("LM", "Foo"),
-        ":1: job_type 'Foo' is not in the throughput table (small table)",
+        ":1: job_type: 'Foo' is not in the throughput table (small table)",
     ),
-    "unknown family, csv": (own("0,0,Foo,1,5"), ":2: family 'Foo' is not in the throughput table"),
+    "unknown family, csv": (own("0,0,Foo,1,5"), ":2: family: 'Foo' is not in the throughput table"),
+    "misspelt family": (own("0,0,ResNt,1,5"), "(small table); did you mean 'ResNet'?"),
+    "no id": (own(",0,LM,1,5"), ":2: job: must not be empty"),
+    "no family": (own("0,0,,1,5"), ":2: family: must not be empty"),
     "negative steps": (ten(steps=-5), ":1: total_steps: must be > 0, got '-5'"),
     "zero steps": (own("0,0,LM,1,0"), ":2: total_steps: must be > 0, got '0'"),
     "zero scale factor": (ten(scale=0), ":1: scale_factor: must be >= 1, got '0'"),
@@ -383,7 +402,7 @@ def test_parquet_with_a_column_missing_or_empty(
     with pytest.raises(TraceError, match=f"column '{column}' is missing"):
         read_trace(path, table)
     pl.DataFrame([row | {column: None}]).write_parquet(path)
-    with pytest.raises(TraceError, match=f":1: {column}.*None"):
+    with pytest.raises(TraceError, match=rf":1: {column}: .*(None|must not be empty)"):
         read_trace(path, table)
 
 

@@ -14,12 +14,18 @@ measured ones, have come.
 
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairlead.model.arrays import Floats
 from fairlead.model.commands import Command, EndJobs
 from fairlead.model.events import Event, JobsSubmitted
+
+if TYPE_CHECKING:
+    from fairlead.simulator.progress import Watch
+    from fairlead.simulator.recording.metrics import Result
+    from fairlead.simulator.simulation_run import SimulationRun
 
 CROWDED = 10.0  # jobs in the system for each device
 SPANS = 5
@@ -89,6 +95,21 @@ class DivergenceDetector:
             f"{hours:,.0f} hours, {self.active / spans[0].mean():.1f} times as many as after "
             f"{hours * (0.5 + 0.25 / SPANS):,.0f} hours"
         )
+
+
+def run_until_diverged(run: "SimulationRun", watch: "Watch | None" = None) -> tuple["Result", str]:
+    """Execute a run without its table of placement intervals; the result, and why the run was ended early,
+    "" where it was not. Only a run that measures jobs of an endless stream is."""
+    window = run.options.measured_jobs
+    divergence = DivergenceDetector(int(run.cluster.capacity.sum()), window[1] if window else 0)
+    endless = run.jobs.n is None and window is not None
+    result = run.execute(
+        stop=divergence,
+        watch=watch,
+        keep_intervals=False,
+        observers=[divergence] if endless else [],
+    )
+    return result, divergence.reason if not result.complete else ""
 
 
 def _grows(spans: list[Floats]) -> bool:

@@ -63,7 +63,7 @@ class Limits:
         return self
 
     def shared_by(self, workers: int) -> "Limits":
-        """With the memory that each of so many on this machine may have."""
+        """Return the limits with the memory that each of so many executors on this machine may use."""
         if self.memory_mib is not None:
             return self
         whole = psutil.virtual_memory().total * MEMORY_SHARE
@@ -200,7 +200,7 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Of the child; None while there is none."""
+        """Process id of the child; None while there is none."""
         child = self._child
         return None if child is None else child.process.pid
 

@@ -1,4 +1,5 @@
-"""Where experiments run: a store of results and an executor, behind the interface that experiments use."""
+"""Environment of experiments: a store of results and an executor, behind the interface that experiments
+use."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -56,7 +57,7 @@ class RunContext:
         return [replace(one, point=point) for one, point in zip(found, points, strict=True)]
 
     def _placed(self, point: Point) -> Point:
-        """With the table where it lies here."""
+        """Return the point with the path of its table on this machine."""
         table = point.input.throughputs
         name = MEASURED.get(table, table.removeprefix(DATA))
         if name == table:

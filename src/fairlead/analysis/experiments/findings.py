@@ -47,7 +47,7 @@ class Findings:
 
 
 class ExperimentContext(Protocol):
-    """Where an experiment runs: it keeps results, so that what is stopped goes on."""
+    """Environment of an experiment. It keeps results, so that an interrupted experiment goes on from them."""
 
     scale: Scale
     folder: Path  # for what an experiment writes besides

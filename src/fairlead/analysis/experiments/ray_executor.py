@@ -36,7 +36,7 @@ class Remote:
         self.worker = Worker(msgspec.msgpack.decode(limits, type=Limits))
 
     def version(self) -> str:
-        """Of the code on this node."""
+        """Return the version of the code on this node."""
         return code_version()
 
     def run(self, point: bytes) -> bytes:

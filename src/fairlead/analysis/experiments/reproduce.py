@@ -57,7 +57,7 @@ def reproductions() -> dict[str, Reproduction]:
 
 
 def select_reproductions(names: Sequence[str]) -> list[Reproduction]:
-    """Those of these names; "all" is every one."""
+    """Return the reproductions with these names; "all" selects every one."""
     known = reproductions()
     for name in names:
         if name not in known and name != "all":
@@ -173,7 +173,7 @@ def _figures(findings: Findings, folder: Path) -> Iterable[str]:
 
 
 def number(value: float | None) -> str:
-    """For people: four digits, or all before the point."""
+    """Format a number for people: four digits, or all before the point."""
     if value is None or not np.isfinite(value):
         return "–"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

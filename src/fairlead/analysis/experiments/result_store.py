@@ -1,4 +1,4 @@
-"""Where results are kept: by what was run and by the code that ran it.
+"""A store of results, with the run and the code version as the key.
 
 For each point there are ``KEY.json`` (point, status, metrics), ``KEY.parquet`` (the measured jobs) and
 ``KEY.timing.json`` (what differs from run to run). The first is written last, so a point is there or it is
@@ -220,7 +220,7 @@ def _text(content: object) -> bytes:
 
 
 def _decoded(path: Path, kind: type[T]) -> T | None:
-    """None if there is no such file, or none that this version can read."""
+    """Return the content of a file; None if there is none, or this version cannot read it."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:

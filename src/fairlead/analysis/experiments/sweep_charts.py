@@ -202,7 +202,7 @@ def load_chart(
 ) -> Chart | None:
     """The mean over the seeds, with their spread as error bars. There is no point where a seed is not
     complete: the mean of the others would flatter."""
-    values = [_over_seeds(_values(figure, line), interval) for line in lines]
+    values = [over_seeds(seed_values(figure, line), interval) for line in lines]
     known = np.concatenate([v[0] for v in values] or [np.empty(0)])
     known = known[np.isfinite(known)]
     if not known.size or not known.any():
@@ -223,17 +223,8 @@ def difference_chart(
     load and seed, with its 95 % confidence interval. The same seed gives all lines the same jobs, so what
     the jobs of a seed do to all of them cancels."""
     others = [line for line in lines if line is not reference]
-    known = {
-        key: value for at_load in _by_seed(figure, reference) for key, value in at_load.items()
-    }
     values = [
-        _over_seeds(
-            [
-                [_less(value, known.get(key)) for key, value in at_load.items()]
-                for at_load in _by_seed(figure, line)
-            ],
-            SeedInterval.CONFIDENCE,
-        )
+        over_seeds(paired_differences(figure, line, reference), SeedInterval.CONFIDENCE)
         for line in others
     ]
     means = np.concatenate([value[0] for value in values] or [np.empty(0)])
@@ -244,6 +235,20 @@ def difference_chart(
     label = f"{label} ({unit.name})" if unit.name else label
     title = f"{figure.title}, compared with {reference.name}"
     return _drawn(title, label, others, values, unit, axis)
+
+
+def paired_differences(
+    figure: LoadFigure, line: SweepCurve, reference: SweepCurve
+) -> list[list[float | None]]:
+    """Of each load of a line, by seed, how far it is from the reference at the same load and seed; None
+    where one of the two has no value."""
+    known = {
+        key: value for at_load in _by_seed(figure, reference) for key, value in at_load.items()
+    }
+    return [
+        [_less(value, known.get(key)) for key, value in at_load.items()]
+        for at_load in _by_seed(figure, line)
+    ]
 
 
 def _drawn(
@@ -264,8 +269,9 @@ def _drawn(
     return Chart(title, AXES[axis], label, series, y_max=y_max)
 
 
-def _values(figure: LoadFigure, line: SweepCurve) -> list[list[float | None]]:
-    """Of each load, the values of its seeds; None where one is not complete or does not know."""
+def seed_values(figure: LoadFigure, line: SweepCurve) -> list[list[float | None]]:
+    """Return for each load the values of its seeds; None for a run that is not complete or lacks the
+    value."""
     return [
         [figure.of(one.metrics) if one.status is Status.COMPLETE else None for one in outcomes]
         for outcomes in line.outcomes
@@ -275,11 +281,11 @@ def _values(figure: LoadFigure, line: SweepCurve) -> list[list[float | None]]:
 def _by_seed(
     figure: LoadFigure, line: SweepCurve
 ) -> list[dict[tuple[float | None, int], float | None]]:
-    """Of each load, the values by load and seed."""
+    """Return for each outcome its values by load and seed."""
     return [
         {(load, one.point.input.seed): value for one, value in zip(outcomes, values, strict=True)}
         for load, outcomes, values in zip(
-            line.loads, line.outcomes, _values(figure, line), strict=True
+            line.loads, line.outcomes, seed_values(figure, line), strict=True
         )
     ]
 
@@ -288,7 +294,7 @@ def _less(value: float | None, other: float | None) -> float | None:
     return None if value is None or other is None else value - other
 
 
-def _over_seeds(values: Sequence[Sequence[float | None]], interval: SeedInterval) -> Floats:
+def over_seeds(values: Sequence[Sequence[float | None]], interval: SeedInterval) -> Floats:
     """(3, loads) mean over the seeds, and the ends of the error bars; nan where a seed has no value.
 
     values: (loads, seeds).

@@ -11,6 +11,7 @@ import msgspec
 from fairlead.analysis.experiments.sweep import Automatic, Spec
 from fairlead.analysis.experiments.sweep_loads import loads
 from fairlead.errors import ClusterError, ConfigError, InputError
+from fairlead.model.near_names import did_you_mean
 from fairlead.model.toml import read_toml
 from fairlead.policies import registry
 from fairlead.simulator.simulation_input import SimulationInput
@@ -42,7 +43,8 @@ class _Reader:
         keys = [*SWEEP_KEYS, *(key for field, key in self.names.items() if field != "seed")]
         for key in self.table:
             if key not in keys:
-                raise self._error(key, f"is not a key of a sweep (known: {', '.join(keys)})")
+                choice = did_you_mean(key, keys) or f" (known: {', '.join(keys)})"
+                raise self._error(key, f"is not a key of a sweep{choice}")
         given = self._input()
         fixed = {name: values[0] for name, values in given.items() if len(values) == 1}
         vary = {name: values for name, values in given.items() if len(values) > 1}

@@ -76,7 +76,7 @@ def answer_for(point: Point, report: ReportProgress) -> PointAnswer:
 
 
 def _measured(point: Point, report: ReportProgress) -> PointAnswer:
-    from fairlead.analysis.experiments.divergence import DivergenceDetector
+    from fairlead.analysis.experiments.divergence import run_until_diverged
 
     run = point.input.prepare(point.policy, point.profile)
     total = run.n_measured
@@ -84,17 +84,9 @@ def _measured(point: Point, report: ReportProgress) -> PointAnswer:
     def watch(done: float, note: str = "") -> None:
         report(done / total if total else nan, note)
 
-    window = run.options.measured_jobs
-    divergence = DivergenceDetector(int(run.cluster.capacity.sum()), window[1] if window else 0)
-    endless = run.jobs.n is None and window is not None
-    result = run.execute(
-        stop=divergence,
-        watch=watch,
-        keep_intervals=False,
-        observers=[divergence] if endless else [],
-    )
+    result, reason = run_until_diverged(run, watch)
     if not result.complete:
-        return PointAnswer(Status.DIVERGED, reason=divergence.reason)
+        return PointAnswer(Status.DIVERGED, reason=reason)
     metrics = {k: v for k, v in result.metrics.items() if k not in TIMING_METRICS}
     return PointAnswer(Status.COMPLETE, metrics, jobs=_parquet(_of_window(run, result.jobs)))
 

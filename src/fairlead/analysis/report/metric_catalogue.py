@@ -20,7 +20,7 @@ class MetricKind(Enum):
 
 
 class Direction(Enum):
-    """Which of two values of a metric is better."""
+    """Direction in which a metric is better."""
 
     LOWER = -1
     NEITHER = 0

@@ -26,11 +26,27 @@ def make_folder(folder: Path) -> Path:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise RunError(
                 f"{folder}: is there already and not an empty folder; choose another folder"
+                f"{_to_go_on(folder)}"
             )
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise RunError(f"{folder}: cannot be made ({problem.strerror})") from None
     return folder
+
+
+def _to_go_on(folder: Path) -> str:
+    """How to go on with what was begun in a folder, where that is not complete."""
+    if (folder / "run.json").is_file():
+        try:
+            record = read_json_file(folder / "run.json")
+        except RunError:
+            return ""
+        if isinstance(record, dict) and record.get("status") == "complete":
+            return ""
+        return f", or go on with the run there: --resume {folder} (from Python: resume=True)"
+    if (folder / "compare.json").is_file() and not (folder / "report.html").is_file():
+        return f", or go on with the comparison there: --resume {folder}"
+    return ""
 
 
 def write_json(path: Path, content: Any) -> None:

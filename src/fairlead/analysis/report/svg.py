@@ -65,11 +65,11 @@ class Axis:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Where a value stands, px."""
+        """Return the position of a value, px."""
         return float(self.all(np.array([value]))[0])
 
     def all(self, values: Floats) -> Floats:
-        """Where values stand, px."""
+        """Return the positions of values, px."""
         low, high = self.low, self.high
         if self.log:
             low, high, values = math.log(low), math.log(high), np.log(np.maximum(values, low))
@@ -133,7 +133,7 @@ def empty(words: str, size: tuple[int, int]) -> Html:
 
 
 def fit(label: str, width: float) -> str:
-    """As much of a label as there is room for, px."""
+    """Return a label, cut to the available width in px."""
     most = max(int(width / CHARACTER), 2)
     return label if len(label) <= most else label[: most - 1] + "…"
 

@@ -1,4 +1,4 @@
-"""Where the ranks of an attempt find its rank 0, and the ports that an attempt is given on its node."""
+"""Addresses at which ranks of an attempt find its rank 0, and the ports that an attempt gets on its node."""
 
 import secrets
 from collections.abc import Set as AbstractSet
@@ -23,7 +23,7 @@ class RankZeroAddress:
 
     @classmethod
     def parse(cls, text: str, job: int) -> "RankZeroAddress":
-        """As the orders for a job have it. Raises ConfigError."""
+        """Parse an address as orders contain it. Raises ConfigError."""
         parts = text.rsplit(":", 3)
         if len(parts) != 4 or not (parts[1].isdecimal() and parts[2].isdecimal()):
             raise ConfigError(f"job {job}: master: expected host:port:gang_port:secret")
@@ -36,7 +36,7 @@ class RankZeroAddress:
 
 @dataclass(frozen=True)
 class GivenAddresses:
-    """Of one attempt."""
+    """Addresses that were given to one attempt."""
 
     here: RankZeroAddress | None = None  # of rank 0 for the ranks here; None: the orders will tell
     elsewhere: RankZeroAddress | None = None  # the same for ranks elsewhere, where rank 0 is here
@@ -44,7 +44,7 @@ class GivenAddresses:
 
     @property
     def ports(self) -> set[int]:
-        """Those of this node, whether the attempt listens there yet or not."""
+        """Ports on this node, whether the attempt listens there yet or not."""
         known = set() if self.here is None else {self.here.port, self.here.rank_sync_port}
         return known | {self.progress_port}
 

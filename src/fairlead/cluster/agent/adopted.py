@@ -57,7 +57,7 @@ def end_adopted(agent: int) -> int:
 
 
 def _children(pid: int) -> list[int]:
-    """Of the first thread; none where the kernel does not tell."""
+    """Return the children of the first thread; none if the kernel does not list them."""
     try:
         return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:

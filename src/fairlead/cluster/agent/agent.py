@@ -82,8 +82,8 @@ class Agent:
         self._memory = PositionMemory(options.state)
 
     def _folders(self) -> set[Path]:
-        """Where starts need room; what stands in place of the output's is put aside, as an attempt would do,
-        and what somebody has removed is made again."""
+        """Return the folders in which starts need space. Sets aside whatever is in place of the output's, as
+        an attempt would, and makes folders again that somebody removed."""
         state, output = self._options.state, logs_path(self._options.state)
         with contextlib.suppress(OSError):
             make_folder(output)
@@ -187,7 +187,7 @@ class Agent:
         )
 
     async def _until_first_ends(self, session: ServerSession, record: AgentFiles) -> None:
-        """Do all that the agent does, until it is to leave or something fails; then end in order."""
+        """Run all tasks of the agent until it is to leave or one of them fails; then end in order."""
         loops: tuple[Awaitable[object], ...] = (
             session.talk(),
             session.watch(),

@@ -68,7 +68,7 @@ class AttemptEnding:
         self._send_end(attempt, terminate=False, kill_after_s=0.0)
 
     def kill_all(self) -> None:
-        """Do not wait for anybody."""
+        """Kill all attempts at once."""
         for attempt in self._attempts:
             if not attempt.ended:
                 self.kill(attempt)

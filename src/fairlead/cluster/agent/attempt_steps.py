@@ -29,17 +29,17 @@ class StepProgress:
 
     @property
     def loaded_step(self) -> int:
-        """Where this attempt went on from."""
+        """Step from which this attempt went on."""
         return self._first_reported_step if self.loaded is None else self.loaded.step
 
     @property
     def lost_steps(self) -> int:
-        """By all attempts until this one was loaded."""
+        """Steps lost by all attempts until this one was loaded."""
         return -1 if self.loaded is None else self.loaded.lost_steps
 
     @property
     def load_s(self) -> float:
-        """To load the checkpoint."""
+        """Seconds taken to load the checkpoint."""
         return -1.0 if self.loaded is None else self.loaded.load_s
 
     def load(self, message: Loaded, now: float) -> None:
@@ -85,6 +85,6 @@ class StepProgress:
         return max(0.0, now - self._step_at)
 
     def _possible(self, steps: int) -> int:
-        """No more steps than the job has, where that is known."""
+        """Return the steps, at most the job's total if that is known."""
         total = self.total_steps or self._job_steps
         return min(steps, total) if total > 0 else steps

@@ -77,12 +77,12 @@ class TrainingTimes:
             self.began = now
 
     def pause(self, now: float) -> None:
-        """It trains no more; the first time counts."""
+        """Note that it no longer trains; the first time counts."""
         if self.began is not None and self.paused is None:
             self.paused = now
 
     def ran_s(self, now: float) -> float:
-        """Since training began, until it paused; 0 = it has not begun."""
+        """Seconds since training began, until it paused; 0 = it has not begun."""
         return 0.0 if self.began is None else (self.paused or now) - self.began
 
     def progressed(self, now: float, *, saves: bool) -> None:
@@ -97,12 +97,12 @@ class TrainingTimes:
             self._saves_since, self._saved_s = now, max(self._saved_s, 0.0)
 
     def saved(self, now: float) -> None:
-        """It saves no more, if it did."""
+        """Note the end of a save, if there was one."""
         if self._saves_since is not None:
             self._saved_s, self._saves_since = self.saving_s(now), None
 
     def saving_s(self, now: float) -> float:
-        """In all its saves so far; -1 = none has begun."""
+        """Seconds of all its saves so far; -1 = none has begun."""
         since = self._saves_since
         return self._saved_s if since is None else self._saved_s + max(now - since, 0.0)
 
@@ -159,7 +159,7 @@ class StopOrder:
         self._gone = now
 
     def gone_for_s(self, now: float) -> float:
-        """Since its last process has ended; -1 = it has not."""
+        """Seconds since its last process ended; -1 = it has not."""
         return between(self._gone, now)
 
     def took_s(self, saving_s: float) -> float:

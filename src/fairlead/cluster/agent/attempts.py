@@ -91,7 +91,7 @@ class NodeAttempt:
 
     @property
     def watched(self) -> bool:
-        """Are its steps awaited? Not once all are done, and not while it stops."""
+        """Whether steps of the attempt are expected: not once all are done, and not while it stops."""
         return self._in_question and not self.steps.all_done
 
     def should_end_soon(self, now: float) -> bool:
@@ -147,7 +147,7 @@ class NodeAttempt:
         self.steps.record_report(step, saved_step, now, began=self.times.began)
 
     def stop(self, reason: str, now: float) -> None:
-        """It was told to stop; the first reason counts."""
+        """Note that it was told to stop; the first reason counts."""
         if not self.stop_order.given and not self.ended:
             self.stop_order.give(reason, now, self.times.saving_s(now))
             self.state = "stopping"
@@ -157,7 +157,7 @@ class NodeAttempt:
                 self.times.pause(now)
 
     def ended_for(self, rank: int, why: str, now: float) -> None:
-        """It is killed for what it did. why: a sentence."""
+        """Note that it is killed for what it did. why: a sentence."""
         code = -int(signal.SIGKILL)
         self.exits.set_failure(Failure(kind="signal", rank=rank, exit_code=code, message=why))
         self.state = "stopping"
@@ -215,7 +215,7 @@ class NodeAttempt:
         return not unmanaged or code != 0
 
     def stalled(self, now: float) -> None:
-        """It hangs, and is ended for it."""
+        """Note that it hangs, and is ended for it."""
         self.exits.set_failure(
             Failure(
                 kind="stalled",
@@ -314,10 +314,10 @@ class NodeAttempt:
             self.state = "running"
 
     def _was_asked(self, code: int, failure: Failure | None) -> bool:
-        """Was it told to stop, and may such a job end like this? One that trains with an iterator saves
-        and exits with 0, one without, or before its first step, or where rank 0 is elsewhere, ends as it
-        likes, unless it has to be killed; after its loop any may be killed. What its agent stops on its own
-        account is not to blame for its end, whatever that is."""
+        """Whether it was told to stop, and may end like this. One that trains with an iterator saves and
+        exits with 0; one without, or before its first step, or with rank 0 elsewhere, ends as it likes unless
+        it has to be killed; after its loop any may be killed. What its agent stops on its own account is not
+        to blame for its end."""
         if not self.stop_order.given:
             return False
         if failure is not None and failure.directory and not self.stop_order.by_agent:

@@ -1,4 +1,5 @@
-"""Who holds the devices that an attempt waits for: locks can be passed on, so all processes are asked."""
+"""Processes that hold the devices for which an attempt waits. Locks can be inherited, so all processes are
+checked."""
 
 import signal
 from collections.abc import Callable, Collection, Sequence
@@ -10,8 +11,8 @@ from fairlead.cluster.agent.survivors import mark_of
 
 
 class DeviceHolders:
-    """Of one spawner. ``fail`` is called with an attempt that holds a device without a claim to it, and
-    why."""
+    """Holders of devices, for one spawner. ``fail`` is called with an attempt that holds a device without a
+    claim to it, and the reason."""
 
     def __init__(
         self, storage: SpawnerStorage, incarnation: str, fail: Callable[[SpawnedAttempt, str], None]

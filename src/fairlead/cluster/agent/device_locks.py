@@ -12,7 +12,7 @@ from fairlead.cluster.agent import locks
 
 
 class DeviceLocks:
-    """Of one spawner. path: device -> its lock file."""
+    """Device locks of one spawner. path: device -> its lock file."""
 
     def __init__(self, path: Callable[[int], Path]) -> None:
         self.path = path
@@ -47,5 +47,5 @@ class DeviceLocks:
                 os.close(self._open.pop(device))
 
     def descriptor(self, device: int) -> int:
-        """For a rank to inherit; the device is taken."""
+        """Return the file descriptor of a taken device's lock, for a rank to inherit."""
         return self._open[device]

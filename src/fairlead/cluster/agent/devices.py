@@ -51,6 +51,11 @@ def find_devices(spec: str, simulated_devices: bool = False) -> NodeDevices:
 
 def parse_devices(text: str) -> tuple[str, int]:
     """``v100=4``: one accelerator type and how many."""
+    if text.count("=") > 1:
+        raise ConfigError(
+            f"--devices: an agent has devices of one type, got {text!r}; start one agent per type, each "
+            "with a --node and a --state of its own"
+        )
     name, number = split_option(text)
     accelerator = name.strip()
     if number is None or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", accelerator):

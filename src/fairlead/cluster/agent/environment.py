@@ -12,7 +12,7 @@ _PASSED_ON = frozenset(
 
 
 def base_environment() -> dict[str, str]:
-    """Where things are and what language to speak; nothing that might be a secret."""
+    """Return the variables for paths and locale, and none that might be a secret."""
     return {
         name: value
         for name, value in os.environ.items()

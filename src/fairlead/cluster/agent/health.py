@@ -46,7 +46,7 @@ class HealthReport:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Of the newest test start."""
+    """Result of the newest test start."""
 
     number: int = 0  # 0 = none was made
     problem: str = ""
@@ -82,8 +82,8 @@ class ClockSkew:
 
 
 def disk_problems(path: Path, *, of_job: bool = False) -> list[str]:
-    """Can something be written there? path: a directory; of_job: what a job may have done to it, its modes
-    changed or itself replaced, is not told."""
+    """Return why nothing can be written to a directory; empty if it can be. of_job: leave out what a job may
+    have caused, such as changed modes or a replaced directory."""
     probe = path / f".fairlead-health-{secrets.token_hex(8)}"  # a name that nobody can take before
     try:
         write_anew(probe, b"well")
@@ -136,7 +136,7 @@ class _Watched:
         self.began = None
 
     def problems(self) -> list[str]:
-        """Of the last run that came back, and that one does not."""
+        """Problems found by the last run that returned; also the current run, if it does not return."""
         if self.began is not None and (waits_s := time.monotonic() - self.began) > LIMIT_S:
             return [f"{self.name}: no answer for {waits_s:.0f} s"]
         return self.result

@@ -16,13 +16,16 @@ _LARGEST_MANIFEST = 16 << 20  # bytes: it names every file of the checkpoint
 
 def missing(path: Path, assignment: Assignment) -> str:
     """What of the steps that a job has kept is not there, and what its owner can do; "" = they are there.
-    Damaged checkpoints are: which of them can be loaded the job finds out itself. Raises OSError."""
+    Damaged checkpoints are: which of them can be loaded the job finds out itself. Of an unmanaged job its
+    directory alone is known. Raises OSError."""
     kept, accept = (
         assignment.kept_steps,
         f"`fairlead resume {assignment.job} --accept-loss`",
     )
     if not path.exists():
         return f"is gone, with {kept} steps (put it back, or {accept})"
+    if assignment.unmanaged:
+        return ""
     found = {
         int(match[1] or match[2]): name
         for name in os.listdir(path)

@@ -37,6 +37,9 @@ _PASSING_ERRORS = STORAGE_ERRORS | {
 }
 
 
+TRIAL_JOB = 10**12  # the largest number that a rank may name, and no job's
+
+
 class DirectoryError(ConfigError):
     """A checkpoint directory cannot be made."""
 
@@ -58,7 +61,7 @@ class DirectoryError(ConfigError):
 
 @dataclass(frozen=True)
 class LaunchSite:
-    """Where ranks run: what does not change while the agent lives."""
+    """Settings of launches on this node that do not change while the agent lives."""
 
     state: Path
     host: str  # where other nodes reach the ranks
@@ -89,17 +92,17 @@ def logs_path(state: Path) -> Path:
 
 
 def log_path(state: Path, job: int, attempt: int, rank: int) -> Path:
-    """Where the output of a rank goes."""
+    """Return the file with the output of a rank."""
     return logs_path(state) / str(job) / f"{attempt}-{rank}.log"
 
 
 def failure_path(state: Path, job: int, attempt: int, rank: int) -> Path:
-    """Where a rank leaves the exception that it dies of, beside its output."""
+    """Return the file, next to its output, in which a rank leaves the exception that ends it."""
     return logs_path(state) / str(job) / f"{attempt}-{rank}.failure"
 
 
 def progress_path(state: Path, job: int, attempt: int) -> Path:
-    """Where an unmanaged job says how far it is."""
+    """Return the file in which an unmanaged job reports its progress."""
     return failure_path(state, job, attempt, 0).with_suffix(".progress")
 
 
@@ -228,12 +231,23 @@ def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess
         if assignment.checkpoint_root and (away := enter(root, known=assignment.root_is_known)):
             what = directory_sentence(str(root), away)
             raise DirectoryError(what, "out_of_order", str(root))
+        if is_of_agent(path, state, assignment):
+            what = f"checkpoint directory {str(path)!r} is in the agent's state directory; name another one"
+            raise DirectoryError(what, "wrong_path", str(path))
         if assignment.checkpoint_dir and assignment.kept_steps and not assignment.accept_loss:
             _check_not_away(path, assignment)
         path.mkdir(parents=not assignment.checkpoint_root, exist_ok=True)
     except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder
         raise _directory_error(path, problem) from None
     return path
+
+
+def is_of_agent(path: Path, state: Path, assignment: Assignment) -> bool:
+    """Whether the checkpoint directory ``path`` was named by the job and is within the agent's own."""
+    is_named = os.path.isabs(assignment.checkpoint_dir) and not assignment.checkpoint_root
+    if not is_named or assignment.job == TRIAL_JOB:
+        return False
+    return Path(os.path.normpath(path)).is_relative_to(Path(os.path.abspath(state)))
 
 
 def _directory_error(path: Path, problem: Exception) -> DirectoryError:
@@ -277,7 +291,7 @@ def _identity(place: LaunchSite, attempt: NodeAttempt, checkpoints: str) -> dict
 
 
 def _progress(state: Path, attempt: NodeAttempt, rank: Rank) -> dict[str, str]:
-    """Where an unmanaged job may say how far it is; one rank speaks for all."""
+    """Return the variables by which an unmanaged job may report its progress; one rank reports for all."""
     if not attempt.may_report_progress or rank.rank != 0:
         return {}
     env = {"FAIRLEAD_PROGRESS_FILE": str(progress_path(state, *attempt.key))}
@@ -287,8 +301,9 @@ def _progress(state: Path, attempt: NodeAttempt, rank: Rank) -> dict[str, str]:
 
 
 def _devices(devices: NodeDevices, ranks: tuple[Rank, ...], rank: Rank) -> dict[str, str]:
-    """As torchrun has it, each rank sees the devices of all the job's ranks here, and ``LOCAL_RANK`` is the
-    index of its own. NVML counts in the order of the PCI bus; CUDA does so only when asked to."""
+    """Return the variables that name devices. As under torchrun, each rank sees the devices of all ranks of
+    the job on this node, and ``LOCAL_RANK`` is the index of its own. NVML counts in the order of the PCI bus;
+    CUDA does so only on request."""
     here = (
         []
         if devices.simulated_devices

@@ -22,7 +22,7 @@ class NodeLease:
 
     @property
     def granted(self) -> bool:
-        """Has the server ever agreed? Nothing starts before."""
+        """Whether the server has ever granted a lease; nothing starts before."""
         return self.until > 0.0
 
     def left_s(self, now: float) -> float:
@@ -47,7 +47,7 @@ class ReportedLease:
         self._reported.append((now, now + left_s))
 
     def is_short(self, at: float) -> bool:
-        """Had the rank been told by then of less than a quarter that was left then, or of nothing more? One
-        that was answered in time always has more."""
+        """Whether the rank had last heard, at that time, that less than a quarter of the lease was left, or
+        nothing. A rank that was answered in time always has more."""
         known = [until for reported_s, until in self._reported if reported_s <= at]
         return bool(known) and known[-1] - at < 0.25 * self.length_s

@@ -50,6 +50,8 @@ class _RankLog:
         with opened(self.path, os.O_RDWR | os.O_APPEND) as descriptor:
             drop = size - self.limit // 2
             text = read_from(descriptor, drop, self.limit)
+            # What was written while that was read: to truncate follows at once.
+            text += os.pread(descriptor, self.limit, drop + len(text))
             os.ftruncate(descriptor, 0)
             self.begin += drop
             os.write(descriptor, text)

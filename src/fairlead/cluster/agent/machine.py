@@ -44,7 +44,8 @@ def run_directory() -> Path:
 
 
 def machine_identity() -> str:
-    """Of the running kernel and the process table: who has another one cannot see our processes."""
+    """Return the identity of the running kernel and process table. An agent with another identity cannot see
+    our processes."""
     table = os.stat("/proc/self/ns/pid").st_ino
     return f"{boot_id()}.{table}"
 
@@ -57,12 +58,12 @@ class AgentFiles:
 
     @property
     def incarnation(self) -> str:
-        """Of the agent."""
+        """Incarnation of the agent."""
         return self.path.name
 
     @property
     def attempt_records(self) -> Path:
-        """Where the records of its attempts are."""
+        """Folder with the records of its attempts."""
         return self.path / "starts"
 
     def device_lock(self, device: int, simulated_devices: bool) -> Path:
@@ -71,7 +72,7 @@ class AgentFiles:
         return (node if simulated_devices else node.parent.parent) / "devices" / f"{device}.lock"
 
     def all_device_locks(self) -> list[Path]:
-        """Those that starts of this node may hold."""
+        """Return the device locks that attempts on this node may hold."""
         return [path for folder in self._lock_folders() for path in folder.glob("*.lock")]
 
     def make(self) -> int:
@@ -103,7 +104,7 @@ class AgentFiles:
             folder.mkdir(mode=0o700, exist_ok=True)
 
     def _lock_folders(self) -> tuple[Path, Path]:
-        """Of the locks of real devices, and of simulated ones."""
+        """Return the folders with the locks of real devices and of simulated ones."""
         return self.device_lock(0, False).parent, self.device_lock(0, True).parent
 
     def take_spawner_lock(self, limit_s: float = float("inf")) -> int | None:

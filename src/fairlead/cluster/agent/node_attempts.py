@@ -14,7 +14,7 @@ _OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may 
 
 
 class NodeAttempts:
-    """By (job, attempt), in the order in which they came."""
+    """Attempts on this node by (job, attempt), in order of arrival."""
 
     def __init__(self) -> None:
         self._attempts: dict[Key, NodeAttempt] = {}
@@ -31,7 +31,7 @@ class NodeAttempts:
         return attempt
 
     def get(self, key: Key) -> NodeAttempt | None:
-        """None: it is not held."""
+        """Return the attempt; None if the node does not hold it."""
         if self.trial is not None and self.trial.key == key:
             return self.trial
         return self._attempts.get(key)
@@ -66,12 +66,12 @@ class NodeAttempts:
         return any(attempt.launched and not attempt.ended for attempt in self)
 
     def running_jobs(self) -> set[int]:
-        """Those whose ranks may run here."""
+        """Return the jobs whose ranks may run here."""
         return {attempt.key[0] for attempt in self if attempt.may_run}
 
     @property
     def ports(self) -> set[int]:
-        """Those that attempts on this node were given."""
+        """Return the ports given to attempts on this node."""
         return {port for attempt in self if not attempt.ended for port in attempt.addresses.ports}
 
     # --- what is told ----------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class NodeAttempts:
         return [f"job {attempt.key[0]} cannot start: {attempt.reason}" for attempt in waits]
 
     def checkpoint_directories(self) -> set[Path]:
-        """Where jobs that were named a directory save. They may be absent, or hang."""
+        """Return the checkpoint directories that jobs named. They may be absent, or hang."""
         named = {attempt.assignment.checkpoint_dir for attempt in self if not attempt.ended}
         return {Path(name) for name in named if name}
 

@@ -16,7 +16,7 @@ _MAX_REPORTED = 64  # of what may be many: incarnations of earlier agents, probl
 
 
 class NodeReports:
-    """Of one run of an agent, with ascending numbers."""
+    """Reports of one run of an agent, with ascending numbers."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from fairlead.cluster.agent.health import HealthOptions
 
 @dataclass(frozen=True)
 class AgentOptions:
-    """As its user starts it."""
+    """Options with which a user starts the agent."""
 
     server: str  # host:port
     node: str

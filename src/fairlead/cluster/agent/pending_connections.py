@@ -65,7 +65,7 @@ class PendingConnections:
         return True
 
     def discard(self, writer: asyncio.StreamWriter) -> None:
-        """It has said who it is, or has gone."""
+        """Drop a connection that has identified itself, or has gone."""
         self._groups.pop(writer, None)
 
 
@@ -78,7 +78,8 @@ def allowed() -> int:
 
 
 def process_group(peer: socket.socket) -> int:
-    """Of the process that connected; its own number where it has gone, 0 = not known."""
+    """Return the process group of the process that connected; its process id if it has ended, 0 if
+    unknown."""
     found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid = int(_CREDENTIALS.unpack(found)[0])
     try:

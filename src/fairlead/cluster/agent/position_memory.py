@@ -1,6 +1,6 @@
 """What an agent remembers of how far the state of its cluster had come, in its own state directory.
 
-It outlives the agent, and whatever becomes of the server's directory: see ``server.witnesses``.
+It outlives the agent, and whatever becomes of the server's directory: see ``server.rollback_detection``.
 """
 
 import asyncio

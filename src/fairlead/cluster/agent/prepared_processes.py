@@ -27,7 +27,8 @@ class PreparedProcesses:
         return self.named.start(base_environment())
 
     def wants(self, modules: str) -> bool:
-        """Is a process for these modules still to be made? Not where an earlier one found that it may not."""
+        """Whether a process for these modules is still to be prepared; not if an earlier one found that it
+        may not."""
         return bool(modules) and modules not in self._by_modules and modules not in self._unfit
 
     def evictable(self, busy: set[Zygote]) -> Zygote | None:
@@ -65,7 +66,7 @@ class PreparedProcesses:
         return next((zygote for zygote in self.all() if zygote.pid == pid), None)
 
     def all(self) -> list[Zygote]:
-        """Those that there are."""
+        """Return the prepared processes."""
         return [*([self.named] if self.named else []), *self._by_modules.values()]
 
     def drop(self, zygote: Zygote, *, evicted: bool = False) -> None:
@@ -78,5 +79,6 @@ class PreparedProcesses:
 
 
 def _fits(zygote: Zygote, rank: RankLaunch) -> bool:
-    """Would the script import what is loaded there? Not where a file beside it has such a name."""
+    """Whether the script would import the modules that are loaded there; not if a file next to it has the
+    name of one."""
     return rank.neighbours is not None and zygote.loaded.isdisjoint(rank.neighbours)

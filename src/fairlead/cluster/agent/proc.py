@@ -43,7 +43,7 @@ class Process:
 
 
 def process(pid: int) -> Process | None:
-    """None: there is none of this pid."""
+    """Return the process with this pid; None if there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

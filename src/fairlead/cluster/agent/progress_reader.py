@@ -42,7 +42,7 @@ class ProgressError(Exception):
 
 
 class UnansweredError(ProgressError):
-    """Nobody answers there, or not in time."""
+    """There was no answer, or not in time."""
 
 
 class _Reported(msgspec.Struct, frozen=True):
@@ -182,7 +182,7 @@ class ProgressReader:
             self._questions[attempt.key] = asyncio.create_task(self._ask(attempt, url))
 
     def poll_last(self, attempt: NodeAttempt, now: float) -> None:
-        """It has ended: take over what its file says, if it has no endpoint."""
+        """Read the progress file of an ended attempt, if it has no endpoint."""
         if not attempt.assignment.progress_url:
             self._read(attempt, now)
 

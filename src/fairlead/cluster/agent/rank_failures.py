@@ -93,7 +93,7 @@ class FailureReport(msgspec.Struct, frozen=True):
 
 
 def read_report(path: Path) -> FailureReport | None:
-    """None: the process has left none, or nothing that can be used."""
+    """Return the failure report of the process; None if it left none, or none that can be used."""
     try:
         return msgspec.json.decode(read_regular(path, LARGEST_REPORT), type=FailureReport)
     except FileNotFoundError:
@@ -269,7 +269,7 @@ def _client_line(output: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Without control characters, and never long."""
+    """Return a text without control characters, cut to one short line."""
     return "".join(c if c.isprintable() else " " for c in text).strip()[:MAX_TEXT]
 
 

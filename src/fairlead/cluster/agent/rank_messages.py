@@ -100,8 +100,8 @@ class RankMessages:
 
 
 def _ends_with_its_lease(attempt: NodeAttempt, end: RankEnded, now: float) -> bool:
-    """Does rank 0 end because its lease is over, as far as it knows? It comes to that before its agent does,
-    and long before where the agent was away for a while, or slow to answer."""
+    """Whether rank 0 ends because its lease is over, as far as it knows. It finds out before its agent does,
+    and long before if the agent was suspended for a while or slow to answer."""
     if end.reason:
         return end.reason == EXPIRED
     return attempt.lease.is_short(now) or attempt.reported_lease.is_short(now)

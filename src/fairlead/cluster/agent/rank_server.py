@@ -283,8 +283,8 @@ async def _read(reader: asyncio.StreamReader, most: int = MAX_MESSAGE_BYTES) -> 
 
 
 def _is_sane(message: FromRank) -> bool:
-    """Are all numbers such as the server accepts, and is all text Unicode (JSON may hold half a pair of
-    surrogates)? The server would refuse the report of the whole node."""
+    """Whether the server accepts all numbers, and all text is Unicode (JSON may hold half a surrogate pair).
+    Otherwise the server would refuse the report of the whole node."""
     for name, value in vars(message).items():
         least = -1 if (type(message), name) in _MAY_BE_UNKNOWN else 0
         least = 1 if (type(message), name) in _AT_LEAST_ONE else least

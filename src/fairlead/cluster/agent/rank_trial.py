@@ -12,7 +12,7 @@ from fairlead.cluster.agent.addresses import assign_addresses
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempt_launcher import AttemptLauncher
 from fairlead.cluster.agent.attempts import NodeAttempt
-from fairlead.cluster.agent.launch import logs_path
+from fairlead.cluster.agent.launch import TRIAL_JOB, logs_path
 from fairlead.cluster.agent.launching import on_thread
 from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.node_attempts import NodeAttempts
@@ -21,7 +21,6 @@ from fairlead.cluster.agent.survivors import make_token
 from fairlead.cluster.protocol.messages import Assignment, Rank, StartCheck
 from fairlead.errors import ConfigError
 
-TRIAL_JOB = 10**12  # the largest number that a rank may name, and no job's
 LIMIT_S = 90.0  # from the order to the end of the rank; the client waits 30 s for its agent
 _REMOVE_S = 5.0  # for what it has left behind to be removed
 _POLL_S = 0.02

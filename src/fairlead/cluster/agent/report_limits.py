@@ -64,7 +64,8 @@ class SendableCheck:
         return 0 if (status.job, status.attempt) in self._reported_ends else 1
 
     def _acceptable(self, status: AttemptStatus) -> AttemptStatus:
-        """The same without the fields that the server would refuse, with a warning, once for each attempt."""
+        """Return the status without the fields that the server would refuse, and warn once for each
+        attempt."""
         if not self.details:
             status = msgspec.structs.replace(status, **_defaults(_DETAILS))
         why = _why_not(status)
@@ -89,7 +90,7 @@ class SendableCheck:
 
 
 def _outline(status: AttemptStatus) -> AttemptStatus:
-    """The same without what may be long; of one that has ended, that it does not run on."""
+    """Return the status without fields that may be long; an ended attempt is still reported as ended."""
     if status.state != "ended":
         return msgspec.structs.replace(status, **_defaults(_DETAILS))
     return AttemptStatus(

@@ -14,7 +14,8 @@ Waiting = list[asyncio.Future[None]]
 
 
 class ReportPace:
-    """Of one agent: ``await_due``, ``begin``, then ``answered`` or ``failed``, ``wait_gap``, and so on."""
+    """Pace of the reports of one agent: call ``await_due``, ``begin``, then ``answered`` or ``failed``,
+    ``wait_gap``, and so on."""
 
     def __init__(self) -> None:
         self._phase = random.random()  # of its heartbeats

@@ -36,7 +36,7 @@ Key = tuple[int, int]  # (job, attempt)
 
 @dataclass(frozen=True)
 class SpawnerStorage:
-    """Where a spawner keeps what outlives it."""
+    """Folder in which a spawner keeps what outlives it."""
 
     state: Path  # of the agent: lock files of jobs, and of seats on devices
     attempt_records: tuple[
@@ -246,7 +246,7 @@ class SpawnedAttempt:
         yield from (pending_exec.until_s for pending_exec in self.processes.pending_exec.values())
 
     def order_to_end(self, kill_after_s: float) -> EndAttempt:
-        """As the agent would give it: SIGTERM now, SIGKILL then."""
+        """Return the order to end that the agent would give: SIGTERM now, SIGKILL later."""
         job, attempt = self.key
         return EndAttempt(job=job, attempt=attempt, terminate=True, kill_after_s=kill_after_s)
 

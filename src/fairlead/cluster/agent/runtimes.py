@@ -105,7 +105,7 @@ def _conda_prefix(name: str) -> str:
 
 
 def _conda_candidates(name: str) -> Iterator[Path]:
-    """Where conda and mamba keep environments, in the order in which they look."""
+    """Yield the folders where conda and mamba keep environments, in the order in which they search them."""
     home = Path.home()
     roots = [Path(os.environ[key]) for key in ("MAMBA_ROOT_PREFIX",) if os.environ.get(key)]
     if exe := os.environ.get("CONDA_EXE"):

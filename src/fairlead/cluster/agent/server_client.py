@@ -1,5 +1,6 @@
 """The agent's side of ``transport``: the four calls, over a channel that connects again by itself."""
 
+import ssl
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,7 +58,7 @@ class TooLargeError(FairleadError):
 
 
 class ServerUnreachableError(FairleadError):
-    """No answer: the server is away, too slow or in trouble. Try again."""
+    """There was no answer: the server is away, too slow or in trouble. Try again."""
 
 
 class RegisterAgainError(FairleadError):
@@ -87,6 +88,7 @@ class AgentClient:
         self.ca = ca
         self.timeout_s = timeout_s
         self._options = [*_OPTIONS, ("grpc.max_receive_message_length", orders_bytes(devices))]
+        self._has_answered = False  # so the address and the certificate are right
         self.use(token)
         self._channel: grpc.aio.Channel | None = None
         self._calls: dict[str, Any] = {}
@@ -146,7 +148,7 @@ class AgentClient:
             async for reply in call:
                 yield _decode(_ORDERS, reply)
         except grpc.aio.AioRpcError as problem:
-            raise _error(self.address, problem) from None
+            raise self._error(problem) from None
         finally:
             call.cancel()
 
@@ -159,13 +161,34 @@ class AgentClient:
                 data, metadata=self._metadata, timeout=self.timeout_s
             )
         except grpc.aio.AioRpcError as problem:
-            raise _error(self.address, problem) from None
+            raise self._error(problem) from None
+        self._has_answered = True
         return _decode(decoder, reply)
 
     def _call(self, name: str) -> Any:
         if not self._calls:
             raise ServerUnreachableError(f"{self.address}: the channel is closed")
         return self._calls[name]
+
+    def _error(self, problem: grpc.aio.AioRpcError) -> FairleadError:
+        address = self.address
+        code, details = problem.code(), problem.details() or ""
+        if code is grpc.StatusCode.ABORTED:
+            return RegisterAgainError(details)
+        if code is grpc.StatusCode.INVALID_ARGUMENT:
+            return MalformedError(f"{address}: {details}")
+        if (
+            code is grpc.StatusCode.RESOURCE_EXHAUSTED and "metadata" not in details
+        ):  # which are the token
+            return TooLargeError(f"{address}: {details}")
+        if code is grpc.StatusCode.UNAUTHENTICATED:
+            return UnknownTokenError(f"{address}: {details}")
+        if code in _REFUSALS:
+            return RefusedError(f"{address}: {details}")
+        hint = "" if self._has_answered else _hint(details, tls=self.ca is not None)
+        return ServerUnreachableError(
+            f"{address}: {code.name.lower().replace('_', ' ')} ({details}){hint}"
+        )
 
 
 def orders_bytes(devices: int) -> int:
@@ -180,28 +203,30 @@ def _decode(decoder: msgspec.msgpack.Decoder[_Answer], data: bytes) -> _Answer:
         raise RefusedError(f"the server's answer cannot be read ({problem})") from None
 
 
-def _error(address: str, problem: grpc.aio.AioRpcError) -> FairleadError:
-    code, details = problem.code(), problem.details() or ""
-    if code is grpc.StatusCode.ABORTED:
-        return RegisterAgainError(details)
-    if code is grpc.StatusCode.INVALID_ARGUMENT:
-        return MalformedError(f"{address}: {details}")
-    if (
-        code is grpc.StatusCode.RESOURCE_EXHAUSTED and "metadata" not in details
-    ):  # which are the token
-        return TooLargeError(f"{address}: {details}")
-    if code is grpc.StatusCode.UNAUTHENTICATED:
-        return UnknownTokenError(f"{address}: {details}")
-    if code in _REFUSALS:
-        return RefusedError(f"{address}: {details}")
-    return ServerUnreachableError(f"{address}: {code.name.lower().replace('_', ' ')} ({details})")
+def _hint(details: str, *, tls: bool) -> str:
+    """What may be the matter with a connection that is not made, by gRPC's words for it; "" = who knows."""
+    if tls and "ALPN" in details:
+        return (
+            "; is that the port for people? `fairlead serve` has another for agents (--agent-port)"
+        )
+    if tls and "handshake" in details.lower():
+        return (
+            "; --ca has to be the certificate of that server, and it has to be for this host name"
+        )
+    if not tls and "Socket closed" in details:
+        return "; does it speak TLS? Then say --ca FILE"
+    return ""
 
 
 def _read(ca: Path) -> bytes:
     try:
-        return ca.read_bytes()
+        content = ca.read_bytes()
+        ssl.create_default_context(cadata=content.decode("ascii") or "none")
+    except (ssl.SSLError, ValueError):
+        raise ConfigError(f"--ca {ca}: has no certificate (PEM)") from None
     except OSError as problem:
-        raise ConfigError(f"{ca}: cannot be read ({problem.strerror})") from None
+        raise ConfigError(f"--ca {ca}: cannot be read ({problem.strerror})") from None
+    return content
 
 
 _WELCOME = msgspec.msgpack.Decoder(Welcome)

@@ -266,7 +266,7 @@ class Spawner:
         self._agent.send(Waits(job=job, attempt=number, reason=reason, obstacle=obstacle))
 
     def _may_begin(self, attempt: SpawnedAttempt) -> bool:
-        """Nobody else on its devices but those it may share them with."""
+        """Whether nobody holds its devices but processes with which it may share them."""
         others = [
             s for s in self._attempts.values() if s is not attempt and s.claim.locks is not None
         ]

@@ -10,7 +10,7 @@ _MAX_DEATHS = 3  # deaths are no accident
 
 
 class SpawnerDeaths:
-    """Of one run of an agent."""
+    """Deaths of spawners in one run of an agent."""
 
     def __init__(self) -> None:
         self._number = 0

@@ -117,8 +117,8 @@ class SpawnerEvents:
             self._ending.end(attempt, terminate=attempt.assignment.unmanaged)
 
     def _refuse_rank(self, attempt: NodeAttempt) -> None:
-        """Who still speaks for an attempt that is over is none of our processes, and could not be ended: a
-        container of a daemon, whose command was killed. It may not go on."""
+        """Refuse a rank that reports for an attempt that is over. It is not one of our processes and could
+        not be ended: for example a container of a daemon whose command was killed. It may not go on."""
         self._ranks.send(attempt.key, RankRefused(reason="this attempt of the job is over"))
 
     def _failure(self, attempt: NodeAttempt, rank: int, code: int) -> Failure | None:

@@ -116,7 +116,7 @@ class SpawnerLink:
         self._adopts = adopted.adopt()
 
     def reap_adopted(self) -> None:
-        """To be called now and then."""
+        """Reap adopted processes. Call it now and then."""
         if self._adopts:
             adopted.reap(self.pid)
 

@@ -44,7 +44,7 @@ class StackFrame:
 
 @dataclass(frozen=True, slots=True)
 class RankStack:
-    """Where a rank stands: the frames of its main thread, innermost first."""
+    """Stack of a rank: the frames of its main thread, innermost first."""
 
     rank: int
     frames: tuple[StackFrame, ...]
@@ -79,8 +79,8 @@ def read_stack(rank: int, text: str) -> RankStack | None:
 
 
 def where(stacks: Sequence[RankStack]) -> str:
-    """Where ranks stand, those first that are fewest: ``rank 1 is in torch.distributed.all_reduce
-    (train.py:57); ranks 0, 2 are in train.py:40 (load)``."""
+    """Return where ranks are in their code, the smallest group first: ``rank 1 is in
+    torch.distributed.all_reduce (train.py:57); ranks 0, 2 are in train.py:40 (load)``."""
     places: dict[str, list[int]] = {}
     for stack in sorted(stacks, key=lambda stack: stack.rank):
         places.setdefault(_place(stack.frames), []).append(stack.rank)

@@ -34,7 +34,7 @@ class StallInspections:
         self._inspections: dict[Key, asyncio.Task[None]] = {}
 
     def watch(self, attempt: NodeAttempt, now: float) -> None:
-        """To be called many times a second."""
+        """Watch for stalls. Call it many times a second."""
         if not attempt.launched or attempt.key in self._inspections:
             return
         if attempt.should_end_soon(now):

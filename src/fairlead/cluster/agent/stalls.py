@@ -72,7 +72,7 @@ class Progression:
 
 @dataclass(slots=True)
 class StallWatch:
-    """Of one attempt. ``began``: when its ranks were started."""
+    """Detects a stall of one attempt. ``began``: when its ranks were started."""
 
     began: float
     progression: Progression = field(default_factory=Progression)

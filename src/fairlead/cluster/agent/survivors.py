@@ -61,13 +61,14 @@ def mark_of(run: str) -> str:
 
 
 def make_token(run: str) -> str:
-    """Of a new start of this run of an agent."""
+    """Return a token for a new attempt in this run of an agent."""
     return mark_of(run) + secrets.token_hex(_TOKEN_SIZE - MARK_SIZE)
 
 
 @functools.cache
 def boot_id() -> str:
-    """Of the running kernel. Read once: later there may be no file descriptor left for it."""
+    """Return the boot id of the running kernel. It is read once: later there may be no file descriptor
+    left."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -84,7 +85,7 @@ def write_record(folder: Path, record: AttemptRecord) -> None:
 
 
 def remove_record(folder: Path, job: int, attempt: int) -> None:
-    """No error if it is not there."""
+    """Remove a record; no error if it is not there."""
     _remove(_path(folder, job, attempt))
 
 

@@ -23,8 +23,8 @@ _INTERPRETERS = ("python", "pypy")
 
 
 def trees_of(leaders: Iterable[int]) -> dict[int, list[Process]]:
-    """Of each of these ranks the process that it began as, and all its descendants. One that trains under a
-    lease stands for itself: its descendants do not matter."""
+    """Return for each of these ranks its first process and all descendants. A rank that trains under a lease
+    stands for itself: its descendants are left out."""
     by_parent: dict[int, list[Process]] = {}
     grown = {}
     for leader in leaders:
@@ -42,7 +42,7 @@ def trees_of(leaders: Iterable[int]) -> dict[int, list[Process]]:
 
 
 def trees(found: Iterable[Process]) -> list[list[Process]]:
-    """The same processes, each with its descendants among them."""
+    """Return for each process itself and its descendants among the given ones."""
     by_pid = {one.pid: one for one in found}
     grown: dict[Process, list[Process]] = {}
     for one in by_pid.values():
@@ -65,7 +65,7 @@ def has_begun(tree: Collection[Process]) -> bool:
 
 
 def still_alive(known: Iterable[Process]) -> list[Process]:
-    """Those that have not ended."""
+    """Return the processes that have not ended."""
     return [one for one in known if _is_alive(one)]
 
 
@@ -117,7 +117,7 @@ def _terminate(found: Sequence[Process]) -> None:
 
 
 def _outermost(wanted: Collection[Process], tree: Collection[Process]) -> list[Process]:
-    """Those of which no ancestor in the tree is wanted too."""
+    """Return the processes of which no ancestor in the tree is wanted too."""
     parents = {one.pid: one.parent for one in tree}
     pids = {one.pid for one in wanted}
     outermost = []
@@ -131,7 +131,7 @@ def _outermost(wanted: Collection[Process], tree: Collection[Process]) -> list[P
 
 
 def _leased(found: Iterable[Process]) -> list[Process]:
-    """Those that train under a lease, and what they have forked."""
+    """Return the processes that train under a lease, and what they have forked."""
     python = [one for one in found if _is_python(one.pid)]
     return [one for one in _acting(python) if has_handler(one.pid, *_STACKS)]
 

@@ -72,12 +72,13 @@ def _block(lines: Sequence[str], head: int) -> tuple[int, int] | None:
 
 
 def _bare(line: str) -> str:
-    """Without the margin that exception groups have."""
+    """Return a line without the margin that exception groups have."""
     return re.sub(r"^\s*\|\s?", "", line) if _GROUP.match(line) else line
 
 
 def _syntax_error(lines: Sequence[str]) -> tuple[int, int] | None:
-    """Of the program itself: a place and the line in question, but no heading."""
+    """Return the first and last line of a syntax error of the program itself, which has no heading; None if
+    there is none."""
     for end in range(len(lines) - 1, -1, -1):
         if re.match(r"^(SyntaxError|IndentationError|TabError): ", lines[end]):
             for begin in range(end - 1, max(end - 6, -1), -1):

@@ -75,7 +75,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return None if self.until_s is None else self.until_s + WARDEN_SLACK_S
 
     def expired(self, until_s: float) -> "Watched":
-        """As it is once it has had its SIGTERM for the end of its lease."""
+        """Return the record after the SIGTERM for the end of its lease."""
         record = msgspec.structs.replace(self.record, terminated=True)
         return Watched(record=record, kill_s=until_s + self.record.grace_s)
 
@@ -287,7 +287,7 @@ class Warden:
         return max(overdue_s, self._killed_s[key] + _KILL_INTERVAL_S)
 
     def _end_overdue(self) -> None:
-        """Do as the spawner should have done."""
+        """End the attempts that the spawner should have ended by now."""
         now = time.monotonic()
         keys = [
             key for key in self._watched if (due := self._due_s(key)) is not None and due <= now

@@ -186,7 +186,7 @@ class Zygote:
         return True
 
     def answers(self) -> list[Forked] | None:
-        """Those that have arrived; None when the zygote has gone."""
+        """Return the answers that have arrived; None when the zygote has gone."""
         found: list[Forked] = []
         while self.peer is not None:
             try:
@@ -294,7 +294,7 @@ def _become(request: Fork, descriptors: list[int], peer: socket.socket) -> None:
 
 
 def _run(request: Fork) -> None:
-    """As the interpreter would run it, in its own time."""
+    """Run the script as the interpreter would."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     _fresh_randomness()
@@ -312,7 +312,8 @@ def _run(request: Fork) -> None:
 
 
 def _fresh_randomness() -> None:
-    """As in a new process: seeded by the system where that is so, torch's constant seed left alone."""
+    """Seed random generators as in a new process: from the system where Python does so; torch keeps its
+    constant seed."""
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()

@@ -24,7 +24,7 @@ SERVER_S = 1800.0  # for a server, which may compile kernels; one that has ended
 MTBF_H = 50 / 3600  # of a node: checkpoints are saved often
 _SERVE = (
     *("--round", f"{ROUND_S:g}", "--heartbeat", "0.3"),
-    *("--solve-limit", f"{SOLVE_S:g}", "--mtbf", f"{MTBF_H:g}"),
+    *("--solve-limit", f"{SOLVE_S:g}", "--mtbf-hours", f"{MTBF_H:g}"),
 )
 
 
@@ -118,7 +118,7 @@ class ChaosCluster:
         return Client(self._url, token, timeout_s=10.0)
 
     def await_nodes(self, limit_s: float) -> None:
-        """Until the server answers and no node is lost. Raises CheckError."""
+        """Wait until the server answers and no node is lost. Raises CheckError."""
         until = time.monotonic() + limit_s
         while (left := self.missing()) and time.monotonic() < until:
             time.sleep(0.1)
@@ -143,7 +143,7 @@ class ChaosCluster:
         return ", ".join(bad)
 
     def _use_again(self, client: Client, nodes: Iterable[NodeView]) -> None:
-        """As an operator does with nodes that were cordoned for what was done to them here."""
+        """Uncordon, as an operator would, nodes that were cordoned because of faults injected here."""
         for node in nodes:
             if node.state == "unhealthy":
                 client.undrain(node.name)

@@ -25,7 +25,7 @@ class SmallDisk:
             self.mounted = done.returncode == 0
 
     def fill(self) -> None:
-        """Until nothing more can be written."""
+        """Fill the disk until nothing more can be written."""
         if not self.mounted:
             raise ValueError(f"{self.folder}: is not a file system of its own")
         with (self._ballast).open("ab", buffering=0) as file, contextlib.suppress(OSError):

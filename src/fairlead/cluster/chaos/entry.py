@@ -118,10 +118,10 @@ def main() -> None:
     if arguments[0] == "agent":
         repeat_messages(control, arguments[arguments.index("--node") + 1])
     if arguments[0] == "serve":
+        from fairlead.cluster.server import after_restore
         from fairlead.cluster.server import front_supervisor as supervisor
-        from fairlead.cluster.server import restored
 
-        vars(restored)["MIN_GRACE_S"] = 3.0  # as all jobs here have it
+        vars(after_restore)["MIN_GRACE_S"] = 3.0  # as all jobs here have it
         vars(supervisor)["FRONT"] = ("fairlead.cluster.chaos.entry", sys.argv[1], *supervisor.FRONT)
     if arguments[0] == "fairlead.cluster.front":  # the server's, by the same clock as the server
         sys.argv = arguments

@@ -129,7 +129,7 @@ def freeze_spawner(cluster: ChaosCluster, node: str, _: random.Random) -> Inject
 
 
 def freeze_node(cluster: ChaosCluster, node: str, _: random.Random) -> Injection | None:
-    """As a virtual machine that is paused: its jobs wake up long after they were started elsewhere."""
+    """Suspend a node like a virtual machine: its jobs resume long after they were started elsewhere."""
     running = len(ranks_of(cluster, node))
     if not running:
         return None
@@ -208,7 +208,7 @@ def kill_all(cluster: ChaosCluster, _: str, __: random.Random) -> Injection:
 
 
 def fill_state(cluster: ChaosCluster, _: str, __: random.Random) -> Injection | None:
-    """No byte left for the server's state."""
+    """Fill the disk of the server's state."""
     if not cluster.folders.server.mounted:
         return None
     cluster.folders.server.fill()
@@ -216,7 +216,7 @@ def fill_state(cluster: ChaosCluster, _: str, __: random.Random) -> Injection | 
 
 
 def fill_checkpoints(cluster: ChaosCluster, _: str, __: random.Random) -> Injection | None:
-    """No byte left for checkpoints."""
+    """Fill the disk of the checkpoints."""
     if not cluster.folders.checkpoints.mounted:
         return None
     cluster.folders.checkpoints.fill()

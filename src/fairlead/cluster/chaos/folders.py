@@ -1,4 +1,4 @@
-"""Where a cluster that is hurt keeps its files: small disks of the server and of each node, and the rest."""
+"""Folders of a cluster under test: small disks for the server and each node, and the rest."""
 
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ class ClusterFolders:
 
     @property
     def bin(self) -> Path:
-        """On the PATH of agents."""
+        """Folder on the PATH of agents."""
         return self.root / "bin"
 
     @property
@@ -47,5 +47,5 @@ class ClusterFolders:
             disk.mount()
 
     def all_disks(self) -> list[SmallDisk]:
-        """Of the server's state, the checkpoints, and the agents'."""
+        """Return the disks of the server's state, the checkpoints and the agents."""
         return [self.server, self.checkpoints, *self.disks.values()]

@@ -32,12 +32,12 @@ SLOW = 2.0  # a step on a k80 takes so many times as long
 
 
 def digest_of(before: str, step: int) -> str:
-    """Of a job that has done one step more."""
+    """Return the digest of a job after one more step."""
     return hashlib.blake2b(f"{before} {step}".encode(), digest_size=8).hexdigest()
 
 
 class JobLedger:
-    """Of one rank of one attempt."""
+    """Ledger of one rank of one attempt."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / (
@@ -208,7 +208,7 @@ def _evaluate(work: JobWork) -> None:
 
 
 def evaluation_path(folder: Path) -> Path:
-    """Where the job with this ledger writes what its evaluation found."""
+    """Return the file in which the job with this ledger writes the result of its evaluation."""
     return folder.with_suffix(".evaluation")
 
 

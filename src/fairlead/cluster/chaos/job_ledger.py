@@ -128,7 +128,7 @@ def check_job(
 
 
 def _digests(total: int) -> list[str]:
-    """By number of steps done."""
+    """Return the digests by number of steps done."""
     chain = [""]
     for step in range(1, total + 1):
         chain.append(digest_of(chain[-1], step))

@@ -95,7 +95,7 @@ def damage(path: Path, rng: random.Random) -> str:
 
 
 def fill_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Injection | None:
-    """No byte left for what the agent writes."""
+    """Fill the disk of an agent's state."""
     disk = cluster.folders.disks[node]
     if not disk.mounted:
         return None

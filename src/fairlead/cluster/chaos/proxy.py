@@ -126,7 +126,7 @@ class NodeProxies:
         return self._proxies[node]
 
     def port(self, node: str) -> int:
-        """Where the node's agent is to connect."""
+        """Return the port to which the node's agent is to connect."""
         return self._proxies[node].port
 
     def cut(self, node: str) -> None:

@@ -94,7 +94,7 @@ class JobLoad:
         return max(max((log.last for log in logs), default=0), 0)
 
     def _submit(self) -> None:
-        """Until it is acknowledged, with one key."""
+        """Submit, with one key, until it is acknowledged."""
         name = f"job-{len(self.jobs)}"
         ranks = self._rng.choice(RANKS)
         unmanaged = ranks == 1 and self._rng.random() < UNMANAGED
@@ -156,7 +156,7 @@ class JobLoad:
     # --- the end ---------------------------------------------------------------------------------
 
     def await_jobs(self, limit_s: float) -> None:
-        """Until all have ended; those that have not by then are in ``violation``."""
+        """Wait until all jobs have ended; those that do not in time are in ``violation``."""
         until = time.monotonic() + limit_s
         while (views := self._poll()) is None or any(job.ended_s is None for job in views):
             if time.monotonic() > until:

@@ -71,7 +71,8 @@ class ToyModel:
 
 
 def step_seconds(text: str) -> float:
-    """Of the accelerator type at hand; a number alone is for all types."""
+    """Return the seconds of a step on the accelerator type of this process; a single number holds for all
+    types."""
     by_type = parse_options(text, "--step-ms", flags=True) if "=" in text else {}
     mine = os.environ.get("FAIRLEAD_ACCELERATOR", "")
     return float(by_type.get(mine, text if not by_type else next(iter(by_type.values())))) / 1e3

@@ -61,5 +61,5 @@ class RecentSubmissions:
         self._batches.append((time_s, time_s, list(jobs[:MAX_BATCH_JOBS])))
 
     def history(self) -> History:
-        """As it is now."""
+        """Return the history so far."""
         return History(tuple((first, tuple(jobs)) for first, _, jobs in self._batches))

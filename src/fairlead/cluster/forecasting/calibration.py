@@ -152,7 +152,7 @@ class IntervalCalibration:
         )
 
     def _class(self, kind: ForecastKind, left_s: float, running: bool) -> _Class:
-        """Of far ones it makes no difference whether the job runs now: both wait and run until then."""
+        """Return the error class of a forecast. For far ends it does not matter whether the job runs now."""
         rounds = left_s / self.round_s
         at = 0 if rounds < NEAR_ROUNDS else 1 if rounds < FAR_ROUNDS else 2
         key = (kind, running and at < 2, at)

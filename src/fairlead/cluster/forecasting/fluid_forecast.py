@@ -93,7 +93,7 @@ def hysteresis(s: Scheduler) -> float:
 
 
 def joined(first: FluidJobs, second: FluidJobs) -> FluidJobs:
-    """Both."""
+    """Return the jobs of both."""
     return FluidJobs(
         **{
             name: np.concatenate([getattr(first, name), getattr(second, name)])

@@ -108,8 +108,8 @@ class ForecastRun:
         return replace(self, finish_s=finish_s, makespan_s=makespan_s, unfinished=unfinished)
 
     def after(self, seconds: float, least_s: Mapping[int, float]) -> "ForecastRun":
-        """The same, as of so much later. least_s: job -> what it takes from then on at its best rate, for one
-        that has waited meanwhile is no nearer to its end."""
+        """Return this forecast as of a later time. least_s: job -> its remaining time at its best rate, below
+        which it does not fall, as a job that waited meanwhile is no nearer to its end."""
         finish_s = {
             job: max(t - seconds, least_s.get(job, 0.0)) for job, t in self.finish_s.items()
         }
@@ -183,7 +183,8 @@ def running_jobs(state: SchedulerCheckpoint) -> frozenset[int]:
 
 
 def _forget_current_devices(scheduler: Scheduler, costs: RestartCosts) -> None:
-    """Who keeps its devices for now shall not do so for ever, for nobody will say here that it need not."""
+    """Replace unbounded restart costs, by which jobs keep their devices for now, by the default cost: in a
+    forecast nothing would ever lift them."""
     for ledger in (scheduler.data.ledger, scheduler.data.paused_jobs):
         restart_s = ledger.jobs.restart_s
         restart_s[restart_s >= UNBOUNDED_COST_S] = costs.default_s

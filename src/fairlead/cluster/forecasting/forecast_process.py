@@ -41,7 +41,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ForecastError(FairleadError):
-    """No forecast could be made."""
+    """A forecast could not be made."""
 
 
 def _ignore(_: list[ForecastRun]) -> None:
@@ -201,7 +201,7 @@ def _killed_when_stopped(process: BaseProcess) -> Iterator[threading.Event]:
 
 
 def _serve(connection: Connection, parent: int, niceness: int) -> None:
-    """In the process."""
+    """Answer questions, in the forecasting process."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     os.nice(niceness)
     answer_tasks(connection)
@@ -232,7 +232,7 @@ def _answers(task: ForecastTask) -> Iterator[tuple[str, list[ForecastRun] | Fair
 
 
 def without_rounds(task: ForecastTask) -> list[ForecastRun]:
-    """At once."""
+    """Return forecasts without rounds, at once."""
     asked = replace(task.query, cpu_s=0.0)
     return forecast(task.setup, task.state, asked, task.seeds[:1])
 

@@ -156,8 +156,8 @@ class Forecaster:
     def at_once(
         self, job: int, least_s: float = 0.0, *, changed_s: float = -np.inf
     ) -> JobForecast | None:
-        """The same of what there is already, for lists: nobody waits. Where nothing is known of the job as it
-        is now, a forecast is made."""
+        """Return the forecast that exists already, for lists, without waiting. If nothing is known of the job
+        in its present state, a forecast is started."""
         known = self._best(job, changed_s)
         if known is None:
             self._request()

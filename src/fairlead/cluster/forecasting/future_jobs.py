@@ -48,7 +48,7 @@ class FutureJobs:
         return known and job.scale_factor <= self._most
 
     def fluid(self, s: Scheduler, most: int) -> FluidJobs:
-        """Those after the scheduler's time, so many at most."""
+        """Return the jobs after the scheduler's time, at most so many."""
         later = (one for one in self.arrivals() if one.time_s > s.data.now_s)
         found = list(itertools.islice(later, most))
         rows = [s.data.throughputs.row(one.job.job_type) or 0 for one in found]

@@ -6,8 +6,8 @@ import h11
 
 
 class BrokenRequests(logging.Filter):
-    """Of a request that breaks off or is malformed while it is answered no traceback is logged: whoever
-    sent it is told, and the server is well. To be added to the logger of the HTTP server."""
+    """Filter for the logger of the HTTP server. It drops tracebacks of requests that break off or are
+    malformed while they are answered: the sender is told, and the server is well."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether it is logged."""

@@ -50,7 +50,7 @@ class CommittedState:
     def jobs(
         self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
     ) -> list[JobView]:
-        """As of the facade; rates that are believed are not known here."""
+        """Return the jobs as the facade does; believed rates are not known here."""
         if caller.role != "admin":
             if tenant not in ("", caller.tenant):
                 return []
@@ -109,7 +109,7 @@ class CommittedState:
         )
 
     def samples(self, since_s: float) -> list[Sample]:
-        """Those from this time on, oldest first."""
+        """Return the samples from this time on, oldest first."""
         with self._lock, readable(self._samples_path):
             if self._samples is None:
                 self._samples = reader(self._samples_path)

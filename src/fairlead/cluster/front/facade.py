@@ -25,7 +25,7 @@ from fairlead.errors import InputError
 
 
 class NotFoundError(InputError):
-    """No such job, node or user, as far as the caller may know."""
+    """There is no such job, node or user, as far as the caller may know."""
 
 
 class ForbiddenError(InputError):

@@ -66,7 +66,7 @@ class LeasedNode:
 
     @property
     def idle_since(self) -> float:
-        """Since when it has neither been heard of nor had a lease."""
+        """Return since when the node has neither reported nor had a lease."""
         return max(self.seen, self.lease_until)
 
 
@@ -257,8 +257,8 @@ class LeaseTable:
         self.nodes.pop(message.node, None)
 
     def ask_loss(self, asked: LossQuery) -> NodeRenewal | None:
-        """May the driver give up this node? If so, nothing is renewed for it from now on. None: it has
-        registered again, or is not there."""
+        """Decide whether the driver may give up this node; if so, its lease is not renewed any more. Returns
+        None if the node has registered again or is not there."""
         self.poll()
         node = self.nodes.get(asked.node)
         if node is None or node.registration != asked.registration:

@@ -102,7 +102,8 @@ class NodeRemoved(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 class LossQuery(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """May the driver give up this node? Only if it has been quiet for ``timeout_s``."""
+    """Question whether the driver may give up this node. It may only if the node has been silent for
+    ``timeout_s``."""
 
     node: str
     registration: int
@@ -126,7 +127,7 @@ class EnrolledNodes(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 class UserList(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """Who may call. With the first one the front begins to listen: nodes are known by then."""
+    """The users who may call. With the first list the front begins to listen: nodes are known by then."""
 
     rows: tuple[UserRow, ...]
 
@@ -193,7 +194,7 @@ class CallProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallAnswer(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """Of a ``Call``."""
+    """Answer to a ``Call``."""
 
     number: int
     result: msgspec.Raw = NIL

@@ -79,7 +79,7 @@ _log = logging.getLogger(__name__)
 
 
 def run(fd: int) -> None:
-    """Until the driver says so or ends. fd: of the socket to it."""
+    """Run the front until the driver ends it or itself. fd: of the socket to the driver."""
     log_with_times(logging.WARNING)
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
@@ -149,7 +149,7 @@ class FrontLink(asyncio.Protocol):
         self._scheduled = self._loop.call_at(at, self.flush)
 
     def send_from_thread(self, message: ToDriver) -> None:
-        """To the driver, from another thread."""
+        """Send to the driver, from another thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self.send, message)
 
@@ -266,7 +266,7 @@ class Front:
         )
 
     async def serve(self) -> None:
-        """Until the driver says that it ends."""
+        """Serve until the driver says that it ends."""
         ticking = asyncio.get_running_loop().create_task(self._tick())
         await self._ended.wait()
         ticking.cancel()
@@ -317,7 +317,7 @@ class Front:
     # --- transport.AgentHandler ----------------------------------------------------------------------
 
     def authenticate(self, token: str) -> Caller | None:
-        """Whose token this is."""
+        """Return the caller with this token; None if there is none."""
         return self._facade.authenticate(token)
 
     def needs_own_token(self, node: str) -> bool:

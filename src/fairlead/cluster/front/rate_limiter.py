@@ -14,7 +14,7 @@ MAX_WAIT_S = 1.0  # that one waits
 
 
 class RateLimiter:
-    """Who asks waits until it is their turn; after a pause nobody does."""
+    """Lets callers wait for their turn; after a pause the first ones need not wait."""
 
     def __init__(
         self,

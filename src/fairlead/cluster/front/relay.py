@@ -49,7 +49,7 @@ class Signature(typing.NamedTuple):
 
 @cache
 def signature(method: str) -> Signature:
-    """Of a method of the facade that travels. Raises AttributeError for what is none."""
+    """Return the signature of a facade method that is relayed. Raises AttributeError for any other name."""
     declared = vars(Facade).get(method) or getattr(DriverInterface, method)
     hints = typing.get_type_hints(declared)
     found = inspect.signature(declared)

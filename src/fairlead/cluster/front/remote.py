@@ -81,7 +81,7 @@ class DriverCalls:
         return number, future
 
     def forget(self, number: int) -> None:
-        """Nobody waits for this answer any more."""
+        """Drop a question for whose answer nobody waits any more."""
         self._waiting.pop(number, None)
 
     def answer(self, answer: CallAnswer) -> None:
@@ -163,7 +163,7 @@ class RemoteFacade:
         self.tokens = TokenTable()
 
     def authenticate(self, token: str) -> Caller | None:
-        """Whose token this is."""
+        """Return the caller with this token; None if there is none."""
         return self.tokens.find(token)
 
     def log(
@@ -198,7 +198,7 @@ class RemoteFacade:
     def jobs(
         self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
     ) -> list[JobView]:
-        """In order of id."""
+        """Return the jobs in order of id."""
         jobs: list[JobView] = self._best("jobs", caller, state, tenant, after, limit)
         return jobs
 
@@ -245,7 +245,7 @@ class RemoteFacade:
         return self.shown.age_s > SILENT_S
 
     def _best(self, method: str, *given: Any) -> Any:
-        """Of the driver, or of the last commit where that does not answer soon."""
+        """Return the driver's answer, or that of the last commit if the driver does not answer soon."""
         self._yield_now()
         if not self.shown.is_stale:
             with contextlib.suppress(StoreError):
@@ -254,8 +254,8 @@ class RemoteFacade:
             return _aged(getattr(self._committed, method)(*given), self.shown.age_s)
 
     def _ask_promptly(self, method: str, *given: Any) -> Any:
-        """Of the driver. Raises StoreError where it does not answer promptly and may stand still, or does
-        not answer soon."""
+        """Return the driver's answer. Raises StoreError if it does not answer promptly and may be stuck, or
+        does not answer soon."""
         return self._calls.call(
             method, *given, limit_s=COMMITTED_TIMEOUT_S, hopeless=self._may_stand_still
         )
@@ -324,5 +324,5 @@ def _seen(table: LeaseTable, name: str) -> float:
 
 
 def facade_of(remote: RemoteFacade) -> Facade:
-    """The same, as those who call it know it."""
+    """Return the remote facade with the type that its callers use."""
     return cast(Facade, remote)

@@ -42,12 +42,13 @@ class ViewCache:
 
     @property
     def age_s(self) -> float:
-        """Since the driver has published its status; infinite before the first time."""
+        """Seconds since the driver published its status; infinite before the first time."""
         return float("inf") if self._status is None else self._monotonic() - self._status.at
 
     @property
     def status_age_s(self) -> float | None:
-        """The same for people, None = the driver answers, or has never published anything."""
+        """Age of the status as shown to people, s; None if the driver answers, or has never published
+        anything."""
         return self.age_s if STATUS_TIMEOUT_S < self.age_s < math.inf else None
 
     @property

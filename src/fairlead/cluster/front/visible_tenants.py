@@ -9,7 +9,7 @@ from fairlead.cluster.protocol.api_models import Sample, TenantView, jobs_wait
 
 
 def tenants_for(caller: Caller, views: Sequence[TenantView]) -> tuple[TenantView, ...]:
-    """Those that the caller may see."""
+    """Return the tenants that the caller may see."""
     if caller.role == "admin":
         return tuple(views)
     mine = [view for view in views if view.name == caller.tenant]

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, tenants, roles."""
+"""Permissions: tokens, tenants, roles."""
 
 from typing import Literal
 
@@ -8,7 +8,8 @@ Role = Literal["admin", "user", "agent"]
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks. An admin sees and changes all; a user the jobs of their own tenant; an agent neither."""
+    """Author of a request. An admin sees and changes all; a user the jobs of their own tenant; an agent
+    neither."""
 
     user: str
     tenant: str

@@ -20,6 +20,7 @@ JobState = Literal[
     "killed",
     "cancelled",
 ]
+MAX_ADDED_DEVICES = 100_000  # of a type, in a question
 FORECAST_OUTCOMES = 20  # from fewer an interval of a forecast is assumed for the most part
 # How often an end comes within the interval of its forecast, by whether that rests on checked forecasts.
 INTERVAL_WORDS = {True: "8 of 10 times", False: "probably"}
@@ -360,7 +361,7 @@ class ForecastSummary(msgspec.Struct, frozen=True, kw_only=True):
         return self._of_those_that_end(duration(self.mean_left_s))
 
     def _of_those_that_end(self, words: str) -> str:
-        n = len(self.finish_s)
+        n = self.n_finished  # ``finish_s`` has those alone that whoever asks may see
         if not self.is_partial:
             return words
         return f"{words} (the {n:,} that end)" if n else "none ends"

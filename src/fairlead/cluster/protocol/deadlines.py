@@ -30,8 +30,8 @@ def standing(state: JobState, left_s: float, ended: bool, least_s: float) -> Dea
 def forecast_standing(
     left_s: float, finish_s: float | None, low_s: float | None, high_s: float | None
 ) -> DeadlineState:
-    """The same of a job whose end is forecast. finish_s: seconds from now, None = not within the horizon,
-    which no deadline exceeds that matters; low_s, high_s: where most ends are."""
+    """Return the standing of a job with a forecast. finish_s: seconds from now, None = not within the
+    horizon, which exceeds every deadline that matters; low_s, high_s: bounds of the interval of its end."""
     if finish_s is None or (finish_s if low_s is None else low_s) > left_s:
         return "forecast late"
     return "at risk" if (finish_s if high_s is None else high_s) > left_s else "forecast met"

@@ -74,7 +74,7 @@ class JobSpec(
 
     @property
     def runtime(self) -> Runtime:
-        """Where its command runs."""
+        """Runtime of the job's command."""
         return Runtime(
             python=self.python, venv=self.venv, conda=self.conda, container=self.container
         )

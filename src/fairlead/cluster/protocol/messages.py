@@ -70,7 +70,7 @@ class StorePosition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """By which the later of two positions in one cluster is the larger."""
+        """Sort key by which the later of two positions in one cluster is the larger."""
         return self.timeline, self.run, self.commit
 
 
@@ -333,6 +333,6 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the server would have the next piece begin: behind what it holds."""
+    """Offset at which the next piece is to begin: the end of what the server holds."""
 
     offset: int

@@ -17,7 +17,7 @@ NODE_STATES: tuple[NodeState, ...] = get_args(NodeState)
 
 
 def silence_s(heartbeat_s: float) -> float:
-    """Without a report for so long is no accident."""
+    """Return the seconds without a report after which a silence is no accident."""
     return 4 * heartbeat_s + 1.0
 
 

@@ -40,14 +40,15 @@ def sanitise(message: _Message) -> _Message:
 
 
 def within(status: AttemptStatus, since_s: float) -> AttemptStatus:
-    """The same with no time longer than is possible of an attempt that was ordered so many seconds ago."""
+    """Return the status with every time cut to what is possible for an attempt ordered that many seconds
+    ago."""
     most = max(since_s, 0.0) + CLOCK_SLACK_S
     implausible = {name: most for name in _TIMES if getattr(status, name) > most}
     return msgspec.structs.replace(status, **implausible) if implausible else status
 
 
 def one_line(text: str) -> str:
-    """Without control characters."""
+    """Return a text without control characters."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else " " for letter in text)

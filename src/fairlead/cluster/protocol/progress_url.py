@@ -1,4 +1,4 @@
-"""Where a job without the iterator answers how far it is: an HTTP address on its own node."""
+"""The address on its own node at which a job without the iterator reports its progress over HTTP."""
 
 import ipaddress
 from dataclasses import dataclass

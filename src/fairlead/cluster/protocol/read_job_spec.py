@@ -160,7 +160,7 @@ def _unknown_field(name: str, fields: Sequence[str]) -> str:
 
 
 def _failing_key(path: str, text: str, content: Any) -> str:
-    """Of a table one of whose values is not of the type that msgspec expected: the path with its name."""
+    """Return the path of the key whose value is not of the type that msgspec expected."""
     table = _at(path.removesuffix("[...]"), content)
     kind: Any = str if text.startswith("expected str") else (int, float)
     if isinstance(table, dict):
@@ -238,7 +238,7 @@ def _check_progress(where: str, spec: JobSpec) -> None:
 
 
 def _check_runtime(where: str, spec: JobSpec) -> None:
-    """Where it runs: in one place at most."""
+    """Check that at most one runtime is given."""
     given = named(spec.runtime)
     if len(given) > 1:
         raise InputError(f"{where}: {given[0]} and {given[1]} are both given; at most one can be")

@@ -1,4 +1,4 @@
-"""Where a job's command runs: in the agent's own environment, or in one of the user's."""
+"""Runtime of a job's command: the agent's own environment, or one of the user's."""
 
 import re
 from pathlib import PurePath

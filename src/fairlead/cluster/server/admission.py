@@ -8,9 +8,9 @@ import numpy as np
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.node_condition import usable
 from fairlead.cluster.server.pair_rules import label_of, labels_named, learned_pairs
+from fairlead.cluster.server.pinned_jobs import PinnedJobs
 from fairlead.cluster.server.rates import (
     by_accelerator,
     fits,
@@ -35,14 +35,12 @@ _NO_PLACE = "no node, or nodes together, with"
 
 
 class Admission:
-    """On the driver's thread; ``rates`` may be called from any."""
+    """Admits jobs to the core. Used on the driver's thread; ``rates`` may be called from any."""
 
-    def __init__(
-        self, state: ClusterState, detained: DetainedJobs, retry_waits: RetryWaits
-    ) -> None:
+    def __init__(self, state: ClusterState, pinned: PinnedJobs, retry_waits: RetryWaits) -> None:
         self._state = state
         self._retry_waits = retry_waits
-        self._detained = detained
+        self._pinned = pinned
         self.unplaced: set[int] = set()  # jobs that fit nowhere, and that the core does not know
         self.unfit: set[int] = set()  # jobs that fit nowhere any more; the core holds them aside
         self.learning: set[JobType] = set()  # kinds that the core is about to be told of
@@ -75,14 +73,14 @@ class Admission:
         return False
 
     def _wants_devices(self, row: JobRow) -> bool:
-        """Is it without devices, and for the next round to place? That its attempt has ended in the round in
-        force is in its row only when that is reported."""
+        """Whether the job has no devices and the next round is to place it. The row shows only when it is
+        reported that its attempt has ended in the round in force."""
         current = self._state.round
         over = None if current is None else current.ended.get(row.id)
         lost = row.state in ON_DEVICES and over is not None and not over.completed
         if row.retry_s is not None or not (lost or row.state in ("waiting", "preempted")):
             return False
-        return not self.awaits_fitting_cluster(row.id) and not self._detained.has(row.id)
+        return not self.awaits_fitting_cluster(row.id) and not self._pinned.has(row.id)
 
     def _free(self) -> dict[str, int]:
         """Accelerator type -> devices of nodes in use, less those of jobs of the round that go on."""
@@ -110,7 +108,7 @@ class Admission:
         assert self._state.setup is not None
         joining = []
         for job, row in sorted(self._state.registry.jobs.items()):
-            if not row.open or row.state == "paused" or self._detained.has(job):
+            if not row.open or row.state == "paused" or self._pinned.has(job):
                 continue
             good = fits(self.rates(row), row.spec, self._state.setup.cluster)
             if job in self.unplaced and good:
@@ -149,7 +147,7 @@ class Admission:
         row = self._state.registry.jobs.get(job)
         if row is None or not row.open or row.state == "paused" or job in self.unfit:
             return False
-        return job not in self._detained.nodes and job not in self._retry_waits.waiting
+        return job not in self._pinned.nodes and job not in self._retry_waits.waiting
 
     def admit(self, rows: list[JobRow], now: float) -> None:
         """Hand jobs to the core, if they fit the cluster; else they wait for one that they fit."""
@@ -236,12 +234,12 @@ class Admission:
     def _classes(self) -> list[str]:
         """The classes of pairs that the core knows, or is about to be told of."""
         assert self._state.scheduler is not None
-        known = self._state.scheduler.data.beliefs.known.by_class().classes
+        known = self._state.scheduler.data.beliefs.known.pair_rates_by_class().classes
         return list(dict.fromkeys((*filter(None, known), *self._learning_classes)))
 
     def learn_batch(self, row: JobRow) -> None:
-        """Where the table does not have a family at the batch size that a job now uses: as many samples a
-        second as before."""
+        """Add rates for the batch size that a job now uses, at the old number of samples per second, if the
+        table lacks its family at that batch size."""
         assert self._state.scheduler is not None
         before = job_type_of_row(row)
         job_type = before.with_batch_size(row.batch)

@@ -21,14 +21,14 @@ _FAILED = "failed: "  # how the reason of a job begins whose last attempt did
 
 
 class EndListener(Protocol):
-    """Who is told of attempts that are over and booked: see ``retries`` and ``restart_costs``."""
+    """Receives attempts that are over and booked: see ``retries`` and ``restart_costs``."""
 
     def ended(self, attempt: Attempt, failure: str) -> None:
         """failure: why it failed, "" = it did not."""
 
 
 class AttemptEnds:
-    """On the driver's thread."""
+    """Books the ends of attempts. Used on the driver's thread."""
 
     def __init__(
         self,

@@ -25,14 +25,14 @@ class RateProvider(Protocol):
 
 
 class OrderListener(Protocol):
-    """Who is told of attempts that are ordered: see ``retries``."""
+    """Receives attempts that are ordered: see ``retries``."""
 
     def began(self, attempt: Attempt) -> None:
         """An attempt was ordered of its nodes."""
 
 
 class AttemptOrders:
-    """On the driver's thread."""
+    """Orders attempts, and stops them. Used on the driver's thread."""
 
     def __init__(
         self,
@@ -174,8 +174,9 @@ class AttemptOrders:
 
 
 def _reached_a_step(attempt: Attempt, leader: AttemptStatus) -> bool:
-    """Has it done a step, or all that were left? Else all its time with devices was its start. leader: what
-    the node of rank 0 said last. Of a job without the iterator its time is its progress."""
+    """Whether the attempt has done a step, or all that were left; if not, all its time with devices was
+    start-up. leader: the last status from the node of rank 0. For a job without the iterator its running time
+    counts as progress."""
     if attempt.row.spec.unmanaged:
         return leader.ran_s > 0
     if leader.completed or leader.finishing:

@@ -103,8 +103,8 @@ class Attempt:
 
     @property
     def reports_steps(self) -> bool:
-        """Has it said how many steps are done? Of a job without the iterator that says nothing, running time
-        is all that is known."""
+        """Whether the attempt has reported a number of steps. Of a job without the iterator that reports
+        none, only the running time is known."""
         return self.leader is not None and self.leader.loaded_step >= 0
 
     def progress(self) -> float:
@@ -171,8 +171,8 @@ class Attempt:
         return float(leader.step) if leader is not None and leader.loaded_step >= 0 else 0.0
 
     def is_young(self, now: float, limit_s: float) -> bool:
-        """Does it still start, or has it not trained for as long as its start took? Of a job without the
-        iterator nobody knows when it trains. limit_s: seconds since its order, after which it is not."""
+        """Whether it still starts, or has trained for less time than its start took. Unknown for a job
+        without the iterator. limit_s: seconds since its order after which it is not young."""
         ordered_s, trained_s = self.record.began_s, self.record.trained_s
         if self.row.spec.unmanaged or now >= ordered_s + limit_s:
             return False
@@ -207,13 +207,13 @@ class Attempt:
 
     @property
     def broken(self) -> bool:
-        """Have ranks on some node ended before their time? No other can go on without them."""
+        """Whether ranks on some node ended before their time, so that no other can go on."""
         return any(h.state == "ended" and h.exit_code != 0 for h in self.statuses.values())
 
     @property
     def cut_short(self) -> bool:
-        """Did it lose its node or its agent before it was seen to train? How long a start takes it does not
-        say."""
+        """Whether it lost its node or agent before it was seen to train, so that its start time is
+        unknown."""
         begun = self.row.spec.unmanaged or self.reports_steps
         return (self.lost or self.interrupted) and not begun
 
@@ -278,11 +278,11 @@ class Attempt:
         return bool(self.stopping) and self.stop_end in PREEMPTIONS and not self.completed()
 
     def over_s(self, now: float) -> float:
-        """When it was over, cluster's time: as its nodes told, or else ``now``, or when it was known of last;
-        never before it trained."""
-        known = max(self.ended_s.values()) if len(self.ended_s) == len(self.nodes) else now
+        """When it was over, cluster's time: as its nodes told, or at the latest. Not before it trained."""
+        told = len(self.ended_s) == len(self.nodes)
+        known = max(self.ended_s.values()) if told else self.known_until_s
         began_s = max(self.record.since_s, self.record.trained_s or 0.0)
-        return max(min(known, now, self.known_until_s), began_s)
+        return max(min(known, now), began_s)
 
     def stop(self, end: AttemptEnd, reason: str = "") -> None:
         """Note that it was told to stop. reason: for people; "" = what ``end`` says."""
@@ -347,7 +347,7 @@ class Attempt:
             env=spec.env,
             cwd=spec.cwd,
             checkpoint_dir=self.row.checkpoint_dir,
-            kept_steps=0 if spec.unmanaged else min(int(self.from_step), self.row.saved_step),
+            kept_steps=self.row.kept_steps(self.from_step),
             kept_by=self.row.saved_by,
             accept_loss=bool(self.record.loss_accepted),
             ranks=self.nodes[node],
@@ -379,7 +379,7 @@ class Attempt:
 
 
 def holder(attempts: Iterable[Attempt]) -> Attempt | None:
-    """Of the attempts of a job, oldest first, the one that its nodes know of: it alone can have processes."""
+    """Return the attempt, of one job and oldest first, that its nodes know: it alone can have processes."""
     return next((attempt for attempt in attempts if attempt.ordered), None)
 
 
@@ -427,7 +427,7 @@ class Training:
 
     @staticmethod
     def of(attempt: Attempt) -> "Training | None":
-        """As its first node said last; None = not known."""
+        """Return the training as last reported by the attempt's first node; None if unknown."""
         leader = attempt.leader
         if leader is None or leader.loaded_step < 0 or max(leader.step_age_s, leader.trained_s) < 0:
             return None

@@ -39,7 +39,7 @@ from fairlead.model.events import (
 
 
 class SolveQueue(Protocol):
-    """Who solves: see ``solve_coordinator``."""
+    """Takes solves: see ``solve_coordinator``."""
 
     def ask(self, problem: Solve) -> None:
         """Have a problem solved; the answer comes as an event."""

@@ -1,4 +1,4 @@
-"""Where checkpoints are: each job keeps the directory that was in force when it was submitted."""
+"""Checkpoint directories: each job keeps the directory that was in force when it was submitted."""
 
 import logging
 from pathlib import Path
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Note(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the run of the server before; absolute paths."""
+    """Note of the server's previous run; absolute paths."""
 
     state: str  # its state directory
     checkpoints: str  # for jobs submitted then
@@ -124,7 +124,7 @@ def _sharing(state: ClusterState) -> list[JobRow]:
 
 
 def _moved(path: Path, before: Path, now: Path) -> Path:
-    """The same place in a directory that is elsewhere now, if it is in that directory."""
+    """Return a path at the new place of its directory; unchanged if it is not in that directory."""
     return now / path.relative_to(before) if path.is_relative_to(before) else path
 
 

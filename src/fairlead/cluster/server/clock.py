@@ -17,7 +17,7 @@ class _Mark(msgspec.Struct, frozen=True):
 
 
 def boot_id() -> str:
-    """Which boot of the machine this is."""
+    """Return the id of this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

@@ -11,34 +11,34 @@ from fairlead.cluster.server.backend import LiveBackend
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.commit_log import CommitLog
 from fairlead.cluster.server.core_renewal import CoreRenewal
-from fairlead.cluster.server.detained import Detention
-from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.estimator_session import EstimatorSession
 from fairlead.cluster.server.inbox import Inbox
+from fairlead.cluster.server.job_pinning import JobPinning
 from fairlead.cluster.server.membership import Membership
 from fairlead.cluster.server.node_recovery import NodeRecovery
 from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.node_watch import NodeWatch
+from fairlead.cluster.server.pinned_jobs import PinnedJobs
 from fairlead.cluster.server.precedence import Yielder
 from fairlead.cluster.server.published_views import PublishedViews
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.restart_costs import MeasuredStarts, RestartCostsOfJobs
 from fairlead.cluster.server.retries import Retries
 from fairlead.cluster.server.retry_waits import RetryWaits
+from fairlead.cluster.server.rollback_detection import RollbackDetector
 from fairlead.cluster.server.round_clock import RoundClock
 from fairlead.cluster.server.round_report import RoundReporter
 from fairlead.cluster.server.round_starter import RoundStarter
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.server.view_builders import ViewBuilder
-from fairlead.cluster.server.witnesses import Witnesses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobParts:
     """What becomes of jobs between their submission and the core."""
 
-    detained: DetainedJobs
+    pinned: PinnedJobs
     retry_waits: RetryWaits
     admission: Admission
     retries: Retries
@@ -58,13 +58,13 @@ class AttemptParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeParts:
-    """Who comes and goes, and what the core may use of it."""
+    """Parts that handle nodes that come and go, and the capacity that the core may use."""
 
     service: NodeService
-    detention: Detention
+    pinning: JobPinning
     watch: NodeWatch
     membership: Membership
-    witnesses: Witnesses
+    rollback: RollbackDetector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ def collaborators(
     builder = ViewBuilder(
         state,
         admission=jobs.admission,
-        detention=nodes.detention,
+        pinning=nodes.pinning,
         solves=solves,
         storage=jobs.retries.storage,
     )
@@ -128,11 +128,9 @@ def collaborators(
         state,
         publisher=views.published,
         is_stopping=is_stopping,
-        committed=nodes.witnesses.publish,
+        committed=nodes.rollback.publish,
     )
-    starter = RoundStarter(
-        state, orders=attempts.orders, steps=attempts.steps, detained=jobs.detained
-    )
+    starter = RoundStarter(state, orders=attempts.orders, steps=attempts.steps, pinned=jobs.pinned)
     clock = _round_clock(state, precedence, jobs, attempts, nodes)
     backend = LiveBackend(
         state,
@@ -175,14 +173,12 @@ def collaborators(
 
 
 def _job_parts(state: ClusterState, service: NodeService) -> JobParts:
-    detained, retry_waits = DetainedJobs(), RetryWaits()
-    admission = Admission(state, detained, retry_waits)
+    pinned, retry_waits = PinnedJobs(), RetryWaits()
+    admission = Admission(state, pinned, retry_waits)
     retries = Retries(
-        state, admission=admission, detained=detained, status=retry_waits, cordons=service
+        state, admission=admission, pinned=pinned, status=retry_waits, cordons=service
     )
-    return JobParts(
-        detained=detained, retry_waits=retry_waits, admission=admission, retries=retries
-    )
+    return JobParts(pinned=pinned, retry_waits=retry_waits, admission=admission, retries=retries)
 
 
 def _attempt_parts(state: ClusterState, jobs: JobParts, service: NodeService) -> AttemptParts:
@@ -207,26 +203,26 @@ def _node_parts(
     attempts: AttemptParts,
 ) -> NodeParts:
     intake, ends = attempts.intake, attempts.ends
-    detention = Detention(
+    pinning = JobPinning(
         state,
-        jobs.detained,
+        jobs.pinned,
         steps=attempts.steps,
         orders=attempts.orders,
         ends=ends,
         admission=jobs.admission,
         retry_waits=jobs.retry_waits,
     )
-    watch = NodeWatch(state, service=service, detention=detention, intake=intake, ends=ends)
-    witnesses = Witnesses(state)
+    watch = NodeWatch(state, service=service, pinning=pinning, intake=intake, ends=ends)
+    rollback = RollbackDetector(state)
     membership = Membership(
-        state, inbox=inbox, service=service, intake=intake, ends=ends, witnesses=witnesses
+        state, inbox=inbox, service=service, intake=intake, ends=ends, rollback=rollback
     )
     return NodeParts(
         service=service,
-        detention=detention,
+        pinning=pinning,
         watch=watch,
         membership=membership,
-        witnesses=witnesses,
+        rollback=rollback,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.fleet import RETURN_S
 from fairlead.cluster.store.replaced import ReplacedError
 from fairlead.cluster.store.store import Transaction
 from fairlead.errors import StoreError
@@ -19,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Publisher(Protocol):
-    """Who shows what was committed: see ``published_views``."""
+    """Publishes what was committed: see ``published_views``."""
 
     def publish(self, jobs: Collection[int], nodes: Iterable[str], *, waits: bool) -> None:
         """Show what a commit has changed. waits: somebody is answered next."""
@@ -48,7 +49,7 @@ class Joining(Protocol):
 
 
 class CommitLog:
-    """On the driver's thread."""
+    """Commits what a batch of events changed. Used on the driver's thread."""
 
     def __init__(
         self,
@@ -125,8 +126,8 @@ class CommitLog:
         return bool(self._records or self._state.writes or changed)
 
     def _write_until_done(self) -> bool:
-        """Is it written? If not, the server ends."""
-        state = self._state
+        """Write until it succeeds. Returns False if the server ends first."""
+        state, failed = self._state, False
         while True:
             try:
                 with state.counters.commit_seconds.time(), state.store.transaction() as t:
@@ -134,19 +135,28 @@ class CommitLog:
                 break
             except StoreError as problem:
                 if not state.commit_error:
-                    _log.error("%s; leases go on being renewed", problem)
+                    _log.error("%s; %s", problem, self._renewals())
                 state.commit_error = str(problem)
                 self._refuse_joined(state.commit_error)  # nobody knows when it could be written
                 if self._is_stopping():
                     return False
                 self._publisher.refresh()
                 time.sleep(RETRY_S)
+                failed = True
+        if failed:  # no agent could register meanwhile
+            state.fleet.await_reports(RETURN_S)
         state.commit_error = ""
         state.segment_records += len(self._records)
         state.journal_records += len(self._records)
         self._records, state.writes = [], []
         state.registry.tenants_changed = False
         return True
+
+    def _renewals(self) -> str:
+        """What becomes of leases while nothing can be written."""
+        if any(node.registered for node in self._state.fleet.nodes.values()):
+            return "leases go on being renewed"
+        return "no agent can register, so no lease is renewed"
 
     def _write_all(self, t: Transaction) -> None:
         state, registry = self._state, self._state.registry

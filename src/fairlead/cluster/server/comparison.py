@@ -82,7 +82,7 @@ class AbsentJobs:
         return self.now - self.then
 
     def joining(self, unplaced: Collection[int]) -> list[Job]:
-        """Of these, those that the core has never heard of. unplaced: all such jobs."""
+        """Return those of the jobs that the core has never heard of. unplaced: all such jobs."""
         return [job_of(self.rows[job]) for job in sorted(self.freed) if job in unplaced]
 
     def notes(self, visible: VisibleJobs) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ def _changed_most(
 
 
 def _unfinished_notes(now: ForecastRun, then: ForecastRun, visible: VisibleJobs) -> tuple[str, ...]:
-    """Which jobs do not end within the horizon."""
+    """Return notes on jobs that do not end within the horizon."""
     before, after = set(now.unfinished), set(then.unfinished)
     days = f"{HORIZON_S / 86400:.0f} days"
     notes = (
@@ -158,7 +158,7 @@ def _unfinished_notes(now: ForecastRun, then: ForecastRun, visible: VisibleJobs)
 
 
 def _sentence(visible: VisibleJobs, jobs: Collection[int], words: str) -> str:
-    """On these jobs, in words for one."""
+    """Return a sentence on these jobs."""
     if len(jobs) > 1:
         for one, many in _PLURALS:
             words = words.replace(one, many)
@@ -177,7 +177,7 @@ def coarse_note(now: ForecastRun, then: ForecastRun) -> tuple[str, ...]:
 
 
 def _no_end_notes(jobs: Mapping[int, NoEnd], visible: VisibleJobs) -> tuple[str, ...]:
-    """Of which jobs no end is forecast. jobs: why, of each."""
+    """Return notes on jobs whose end is not forecast. jobs: job -> reason."""
     by_reason: dict[NoEnd, list[int]] = {}
     for job, why in jobs.items():
         by_reason.setdefault(why, []).append(job)

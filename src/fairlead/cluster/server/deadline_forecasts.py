@@ -12,6 +12,7 @@ from fairlead.cluster.store.rows import JobRow
 from fairlead.model.duration_text import duration
 from fairlead.model.job import Job
 
+CLOSE = 0.15  # part of the time to an end by which forecasts are often off
 NAMED = 10  # jobs whose deadlines the answer to a question names
 
 
@@ -56,7 +57,9 @@ def deadline_notes(
             sentences.append(f"job {job} would miss its deadline{by} then{as_it_is}")
         else:
             as_it_is = "" if before is None else ", which it misses as it is"
-            sentences.append(f"job {job} would meet its deadline then{as_it_is}")
+            risk = " (at risk)" if -after < CLOSE * (deadline_s + after) else ""
+            by = duration(-after)
+            sentences.append(f"job {job} would meet its deadline by {by} then{risk}{as_it_is}")
     more = len(sentences) - NAMED
     rest = (f"and so on for {more:,} more jobs with deadlines",) if more > 0 else ()
     return (*sentences[:NAMED], *rest)

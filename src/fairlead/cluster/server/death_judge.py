@@ -80,7 +80,8 @@ class _Presence:
 
 
 class DeathJudge:
-    """Of a cluster. Forgotten when the server ends: a few deaths later it knows as much again."""
+    """Judges deaths in one cluster. Its memory ends with the server: after a few deaths it knows as much
+    again."""
 
     def __init__(self, round_s: float) -> None:
         self._round_s = round_s
@@ -112,8 +113,8 @@ class DeathJudge:
         self._note(key, _Death(now, {key[0]}, present, last_seen_s), now)
 
     def judge(self, job: int, key: DeathKey, *, one_node: bool = True) -> DeathDecision:
-        """Of a job that ended with this death. one_node: it ran on no other node; the more nodes a job has,
-        the more often it is there when one dies by itself."""
+        """Judge the death with which a job ended. one_node: it ran on no other node; the more nodes a job
+        has, the more often it is there when one dies for another reason."""
         node, death = key[0], self._deaths.get(key)
         if death is None or job not in death.jobs:
             return DeathDecision(node)

@@ -8,6 +8,7 @@ from fairlead.cluster.server.hysteresis import PreemptionState, PreemptionTime, 
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.throughputs import Throughputs
+from fairlead.policies.rounds_only import RoundsOnlyPlanner
 from fairlead.scheduler.core.scheduler import Scheduler
 
 MIN_SHARE = 0.0005  # part of the time below which a share is none
@@ -38,8 +39,10 @@ class DecidedShares:
 
     @staticmethod
     def of(s: Scheduler, now_s: float) -> "DecidedShares":
-        """As it is now."""
+        """Return the shares as of now."""
         jobs, groups = s.data.ledger.jobs, s.data.ledger.groups
+        # The core keeps the shares of the policy before one that plans rounds without any.
+        has_shares = not isinstance(s.data.planning.planner, RoundsOnlyPlanner)
         return DecidedShares(
             time_s=now_s,
             slots=s.data.slots,
@@ -49,8 +52,8 @@ class DecidedShares:
             scale=jobs.scale.copy(),
             row=jobs.rate_row.copy(),
             group_member=groups.members.copy(),
-            share=groups.share.copy(),
-            allocated=groups.allocated.astype(np.int64),
+            share=groups.share * has_shares,
+            allocated=groups.allocated.astype(np.int64) * has_shares,
             table=s.data.undominated,
             preemption=PreemptionState.of(s, now_s),
         )

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import SPECS
+from fairlead.cluster.server.checkpoint_directories import DEFAULT
 from fairlead.cluster.store.rows import JobRow
+from fairlead.errors import InputError
 
 _ENOUGH = 1000  # claims that are kept though jobs have ended
 _WHY = "they would take each other's checkpoints; name another one"
 
 
 class DirectoryClaims:
-    """Of all jobs that have not ended, from the moment at which their rows are made. One thread at a time."""
+    """Checkpoint directories of all jobs that have not ended, from the moment when their rows are made. Used
+    by one thread at a time."""
 
     def __init__(self, has_ended: Callable[[JobRow], bool]) -> None:
         """has_ended: as people are told, which may be before its row says so."""
@@ -22,9 +25,12 @@ class DirectoryClaims:
         self._rows: dict[str, JobRow] = {}  # by path, in one way of writing it
         self._prune_at = _ENOUGH
 
-    def check(self, specs: Sequence[JobSpec], tenant: str, root: str) -> None:
+    def check(
+        self, specs: Sequence[JobSpec], tenant: str, root: str, state: str | os.PathLike[str]
+    ) -> None:
         """Raises ConflictError where a directory that one of these jobs names is that of another job, or
-        ``root``, below which are those of jobs that name none."""
+        ``root``, below which are those of jobs that name none; InputError where it is in ``state``, the
+        server's own directory, but not below its folder for checkpoints."""
         named: dict[str, int] = {}
         for position, spec in enumerate(specs):
             if not spec.checkpoint_dir:
@@ -32,6 +38,12 @@ class DirectoryClaims:
             path = _normal(spec.checkpoint_dir)
             row = self._rows.get(path)
             problem = ""
+            where = f"{SPECS}[{position}]" if len(specs) > 1 else "job"
+            if _is_of_server(path, _normal(os.path.abspath(state)), root):
+                raise InputError(
+                    f"{where}: checkpoint_dir: {spec.checkpoint_dir!r} is in the server's state directory; "
+                    "name another one, or none"
+                )
             if root and path == _normal(root):
                 problem = "all jobs that name none"
             elif path in named:
@@ -39,14 +51,13 @@ class DirectoryClaims:
             elif row is not None and not self._has_ended(row):
                 problem = f"{_of_row(row, tenant)}, which has not ended"
             if problem:
-                where = f"{SPECS}[{position}]" if len(specs) > 1 else "job"
                 whose = f" of {spec.name!r}" if spec.name else ""
                 what = f"{spec.checkpoint_dir!r}{whose} is that of {problem}"
                 raise ConflictError(f"{where}: checkpoint_dir: {what}: {_WHY}")
             named[path] = position
 
     def add(self, rows: Iterable[JobRow]) -> None:
-        """These jobs have theirs from now on."""
+        """Claim the directories of these jobs."""
         for row in rows:
             if row.checkpoint_dir and row.open:
                 self._rows[_normal(row.checkpoint_dir)] = row
@@ -55,7 +66,7 @@ class DirectoryClaims:
             self._prune_at = 2 * len(self._rows) + _ENOUGH
 
     def remove(self, rows: Iterable[JobRow]) -> None:
-        """These jobs could not be written, and never were."""
+        """Withdraw the claims of jobs that could not be written."""
         for row in rows:
             path = _normal(row.checkpoint_dir)
             if self._rows.get(path) is row:
@@ -74,6 +85,18 @@ def _in_batch(position: int, specs: Sequence[JobSpec]) -> str:
 
 def _called(name: str) -> str:
     return f" ({name!r})" if name else ""
+
+
+def _is_of_server(path: str, state: str, root: str) -> bool:
+    """Whether a path is the state directory, or in it and not in a folder for checkpoints there."""
+    if not _is_within(path, state):
+        return False
+    folders = (f"{state}/{DEFAULT}", *([_normal(root)] if root else []))
+    return not any(_is_within(path, folder) for folder in folders if folder != state)
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _normal(path: str) -> str:

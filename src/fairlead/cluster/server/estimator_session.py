@@ -24,7 +24,7 @@ SAVE_INTERVAL_S = 60.0  # between two times that what was learned is written dow
 
 
 class EstimatorSession:
-    """On the driver's thread."""
+    """Runs the estimator of the live cluster. Used on the driver's thread."""
 
     def __init__(self, state: ClusterState, backend: Backend) -> None:
         self._state = state

@@ -14,7 +14,7 @@ from fairlead.cluster.server.explain_decision import pair_sentence, share_senten
 from fairlead.cluster.server.explain_placement import cannot_go_on, placed
 from fairlead.cluster.server.explain_waiting import waiting
 from fairlead.cluster.server.explanation_source import ExplanationSource, Reader
-from fairlead.cluster.server.origins import acceptance
+from fairlead.cluster.server.loaded_checkpoint import describe_accepted_loss
 from fairlead.model.duration_text import duration
 
 MIN_DEVIATION = 0.1  # relative difference of a stated rate from the measured one
@@ -43,7 +43,7 @@ def _beginnings(source: ExplanationSource, job: JobView, *, told: str) -> Iterat
     if job.origin:
         yield f"It last {job.origin}."
     row = source.state.registry.jobs.get(job.id)
-    accepted = "" if row is None else acceptance(row)
+    accepted = "" if row is None else describe_accepted_loss(row)
     if accepted and accepted not in told:
         yield f"{accepted[:1].upper()}{accepted[1:]}: it begins with what is there."
 

@@ -46,7 +46,7 @@ def _policy(source: ExplanationSource) -> str:
 
 
 def _undecided(source: ExplanationSource, job: JobView) -> str:
-    """On a job that the last decision was not about."""
+    """Return a sentence on a job that was not part of the last decision."""
     core = source.state.scheduler
     if core is not None and JobId(job.id) in core.data.paused_jobs:
         return ""  # it is left out on purpose; why has been said
@@ -56,7 +56,7 @@ def _undecided(source: ExplanationSource, job: JobView) -> str:
 
 
 def pair_sentence(reader: Reader, job: JobView) -> str:
-    """With whom it shares devices, or why with nobody."""
+    """Return a sentence on the job with which it shares devices, or why there is none."""
     decided = reader.source.state.decided
     partners = decided.partners(job.id)
     if partners:

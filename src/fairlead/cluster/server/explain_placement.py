@@ -1,4 +1,4 @@
-"""Where a job is that has devices, or is to have some, and what it does there."""
+"""Explains where a job with devices, or about to get some, is and what it does there."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from fairlead.model.duration_text import duration
 
 
 def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
-    """Where it is, and what it does there."""
+    """Yield sentences on where the job is and what it does there."""
     source = reader.source
     before = holder(list(source.state.registry.live.get(job.id, ())))
     if not attempt.ordered and before is not None:
@@ -66,7 +66,7 @@ def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
 
 
 def _moving(source: ExplanationSource, before: Attempt, job: JobView) -> Iterator[str]:
-    """It is to go on elsewhere, once its attempt before this one has ended."""
+    """Yield sentences on a job that goes on elsewhere once its previous attempt has ended."""
     if before.lost:
         yield from cannot_go_on(source, before)
     else:
@@ -75,7 +75,7 @@ def _moving(source: ExplanationSource, before: Attempt, job: JobView) -> Iterato
 
 
 def cannot_go_on(source: ExplanationSource, attempt: Attempt) -> Iterator[str]:
-    """It cannot go on, though some of it may still run."""
+    """Yield sentences on a job that cannot go on, though some of it may still run."""
     yield f"Its attempt {attempt.record.attempt} on {place_of(attempt)} cannot go on: {attempt.row.reason}."
     now = source.state.fleet.monotonic()
     for name in attempt.nodes:
@@ -97,14 +97,14 @@ def _standstill(source: ExplanationSource, attempt: Attempt) -> str:
 
 
 def stands_still(state: ClusterState, job: int) -> bool:
-    """Does the attempt of a job hang, as far as can be told? Nothing can be said of its end then."""
+    """Whether the attempt of a job hangs, as far as is known. Its end cannot be forecast then."""
     attempt = state.registry.newest(job)
     return attempt is not None and activity_of(state, attempt) == "stuck"
 
 
 def waits_for_node(state: ClusterState, job: int) -> bool:
-    """May an attempt of a job still run on a node that is silent? Until that is known nothing can be said of
-    its end."""
+    """Whether an attempt of a job may still run on a silent node. Its end cannot be forecast until that is
+    known."""
     attempts = list(state.registry.live.get(job, ()))
     return any(attempt.lost or silence(state, attempt) for attempt in attempts)
 
@@ -186,6 +186,8 @@ def _faster(job: JobView) -> str:
     if not others or here <= 0:
         return ""
     name, rate = max(others.items(), key=lambda item: item[1])
+    if f"{max(here, rate) / min(here, rate):.1f}" == "1.0":  # or nothing is known of either
+        return ""
     if here >= rate:
         return f", where it is {here / rate:.1f} times as fast as on {name}"
     return f", though {name} would be {rate / here:.1f} times as fast"

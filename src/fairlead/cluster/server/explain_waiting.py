@@ -1,7 +1,6 @@
 """What is in the way of a job that has no devices, and when that may change."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.server.attempts import Attempt
@@ -41,22 +40,21 @@ def waiting(reader: Reader, job: JobView) -> Iterator[str]:
     found = source.device_uses.of(
         (*usable, own_reason), lambda: devices(source, set(usable), own_reason)
     )
-    yield _occupied(reader, found, usable)
+    yield _occupied(reader, found, usable, job.scale_factor)
     if found.unusable:
         parts = ", ".join(
             f"{count_devices(n)} on nodes that are {why}" for why, n in found.unusable.items()
         )
         yield f"Not to be had: {parts}."
     yield _next_decision(reader, job, found)
-    if found.free < job.scale_factor and "training" in found.allocated:
+    if not found.has_room(job.scale_factor) and "training" in found.allocated:
         yield why_not_preempted(source.state, job.id)
 
 
 def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:
     """Those of these accelerator types. job: whose own starts do not count as others."""
     now = source.state.fleet.monotonic()
-    found = DeviceUse(0, {}, {}, {})
-    free = 0
+    found = DeviceUse({}, {}, {}, {})
     for node in list(source.state.fleet.nodes.values()):
         if node.accelerator not in types:
             continue
@@ -64,11 +62,11 @@ def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:
         for those in attempts.values():
             _hold(source, found, those, job)
         state, left = condition(node, now).state, node.devices - len(attempts)
-        if state == "up":
-            free += left
+        if left and state == "up":
+            found.free[node.accelerator] = found.free.get(node.accelerator, 0) + left
         elif left:
             found.unusable[state] = found.unusable.get(state, 0) + left
-    return replace(found, free=free)
+    return found
 
 
 def _by_device(source: ExplanationSource, node: str) -> dict[int, list[Attempt]]:
@@ -106,24 +104,27 @@ def _hold(source: ExplanationSource, found: DeviceUse, attempts: list[Attempt], 
     holding.next.update(passed - activity.keys())
 
 
-def _occupied(reader: Reader, found: DeviceUse, usable: list[str]) -> str:
-    """Who holds the devices, and what they do."""
-    names = (
-        " and ".join(usable) if len(usable) <= 2 else f"{', '.join(usable[:-1])} and {usable[-1]}"
-    )
-    free = f"{count_devices(found.free)} of {names} {'is' if found.free == 1 else 'are'} free"
+def _occupied(reader: Reader, found: DeviceUse, usable: list[str], needed: int) -> str:
+    """Return a sentence on the jobs that hold the devices and what they do. needed: devices of one type."""
+    names = enumerate_parts(usable or ["its types"])
+    free = _free(found, needed)
     if not found.allocated:
-        return (
-            f"{free}, and no other job holds any."
-            if found.free
-            else f"No device of {names} is free."
-        )
+        return f"{free}, and no other job holds any." if free else f"No device of {names} is free."
     parts = [
         f"{count_devices(holding.devices)} {allocated_to(reader, sorted(holding.jobs), activity)}"
         f"{_passed(reader, holding)}"
         for activity, holding in sorted(found.allocated.items())
     ]
-    return f"Of {names}: {enumerate_parts([*([free] if found.free else []), *parts])}."
+    return f"Of {names}: {enumerate_parts([*([free] if free else []), *parts])}."
+
+
+def _free(found: DeviceUse, needed: int) -> str:
+    """Which devices are free; "" = none."""
+    if not found.free:
+        return ""
+    parts = [f"{count_devices(count)} of {name}" for name, count in sorted(found.free.items())]
+    few = "" if found.has_room(needed) else f" (it needs {needed} of one type)"
+    return f"{enumerate_parts(parts)} {'is' if sum(found.free.values()) == 1 else 'are'} free{few}"
 
 
 def _passed(reader: Reader, holding: AllocatedDevices) -> str:
@@ -158,7 +159,7 @@ def _next_decision(reader: Reader, job: JobView, found: DeviceUse) -> str:
 def _early_round_end(reader: Reader, job: JobView, found: DeviceUse) -> str:
     """What may end the round before its time; "" where nothing is free, or rounds run to their end."""
     source = reader.source
-    if found.free < job.scale_factor or source.state.options.early_s == float("inf"):
+    if not found.has_room(job.scale_factor) or source.state.options.early_s == float("inf"):
         return ""
     late = [one for one, activity in found.jobs.items() if activity == "starting"]
     if source.costs.is_applied() or not late:
@@ -172,8 +173,8 @@ def _early_round_end(reader: Reader, job: JobView, found: DeviceUse) -> str:
 
 
 def _may_delay_round(source: ExplanationSource, job: int, activity: Activity) -> bool:
-    """May a round wait for its attempt? The policy would take its devices, and it has not begun to train,
-    whether it still starts or hangs in doing so."""
+    """Whether a round may wait for the job's attempt: the policy would take its devices, and it has not begun
+    to train, as it still starts or hangs while starting."""
     if source.costs.is_applied():
         return False
     attempt = source.state.registry.newest(job)

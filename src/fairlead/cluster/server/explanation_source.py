@@ -41,10 +41,16 @@ ALLOCATED_TO = "held by "
 class DeviceUse:
     """The devices on which a job could run, by what is in their way. Each counts once."""
 
-    free: int
+    free: dict[
+        str, int
+    ]  # accelerator type -> how many of its devices are; types without are left out
     jobs: dict[int, Activity]  # other jobs that hold some, or are to have some -> what they do
     allocated: dict[Activity, "AllocatedDevices"]  # by what those jobs do that hold them
     unusable: dict[str, int]  # state of nodes that may not be used -> their free devices
+
+    def has_room(self, devices: int) -> bool:
+        """Whether so many devices of one type are free."""
+        return max(self.free.values(), default=0) >= devices
 
 
 @dataclass(slots=True)

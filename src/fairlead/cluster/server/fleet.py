@@ -39,6 +39,7 @@ from fairlead.cluster.server.live_node import Hold, Inherited, LiveNode
 NodeNotices: TypeAlias = (
     PublishedNode | NodeRemoved | LossQuery | PublishedPosition | SchedulingHalted
 )
+RETURN_S = 3.0  # for agents to register with a server that was started anew: they try every 2 s
 RECONNECT_S = 6.0  # for agents to find a front that was started anew
 BROKEN_S = 0.5  # for an agent whose connection broke to come back
 _encode = msgspec.msgpack.Encoder().encode
@@ -92,7 +93,7 @@ class Fleet:
 
     @property
     def silence_s(self) -> float:
-        """Without a report for so long is no accident."""
+        """Return the seconds without a report after which a silence is no accident."""
         return silence_s(self.heartbeat_s)
 
     # --- what the front says -----------------------------------------------------------------------
@@ -361,8 +362,8 @@ class Fleet:
         return [key for key, status in self.holds(name).items() if status.state == "ended"]
 
     def will_never_begin(self, name: str, key: AttemptKey) -> bool:
-        """Does the node follow the newest orders and not hold the attempt? Then it never will: what it wants
-        to begin it holds at once, and what it has begun before it does not begin again."""
+        """Whether the node follows the newest orders and does not hold the attempt. Then it never will: it
+        holds at once what it is about to begin, and never begins again what it has begun before."""
         with self.lock:
             node = self.nodes.get(name)
             if node is None:
@@ -379,9 +380,9 @@ class Fleet:
             self._changed[name] = None
 
     def cannot_begin(self, name: str, key: AttemptKey) -> bool:
-        """Is an attempt that was taken back known not to run, and never to? Nothing is started without a
-        lease, and the front grants one only for what the orders have that it knows. It is asked until it says
-        so."""
+        """Whether an attempt whose order was withdrawn is known not to run, now or later. Nothing starts
+        without a lease, and the front grants one only for orders that it knows. The front is asked until it
+        confirms."""
         with self.lock:
             node = self.nodes[name]
             wanted = {
@@ -449,6 +450,8 @@ class Fleet:
                 self.nodes[name].lost = True
         for node in list(self.nodes.values()):
             if node.lost or now <= node.idle_since:  # mostly so
+                continue
+            if not node.observed.seen and now <= self._awaited:
                 continue
             limit_s = timeout_s(node)
             if now - limit_s > node.idle_since:

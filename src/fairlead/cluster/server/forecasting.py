@@ -23,6 +23,7 @@ from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     ENDED_STATES,
+    MAX_ADDED_DEVICES,
     AttemptView,
     Comparison,
     Explanation,
@@ -46,15 +47,15 @@ from fairlead.cluster.server.deadline_forecasts import (
 from fairlead.cluster.server.explain import explanation_facts
 from fairlead.cluster.server.explain_placement import changed_s, nodes_changed_s
 from fairlead.cluster.server.explanation_source import DeviceUse, ExplanationSource
-from fairlead.cluster.server.least_times import least_s, least_times, newest_rate, rates_in
-from fairlead.cluster.server.live_progress import steps_by_now
-from fairlead.cluster.server.present import (
+from fairlead.cluster.server.forecast_input import (
+    ForecastInput,
     MeasuredJob,
-    Present,
     measured_factors,
     measured_table,
 )
-from fairlead.cluster.server.prospects import is_rate_unknown, prospects
+from fairlead.cluster.server.forecast_obstacles import forecast_obstacles, is_rate_unknown
+from fairlead.cluster.server.least_times import least_s, least_times, newest_rate, rates_in
+from fairlead.cluster.server.live_progress import steps_by_now
 from fairlead.cluster.server.question_queue import QuestionQueue
 from fairlead.cluster.server.rates import (
     by_accelerator,
@@ -126,10 +127,10 @@ class Forecasting:
 
     def explain(self, caller: Caller, job: JobView, attempts: list[AttemptView]) -> Explanation:
         """The story of a job."""
-        ahead = prospects(self._source.state, job.id, job.state)
+        obstacles = forecast_obstacles(self._source.state, job.id, job.state)
         forecast: JobForecast | None = None
         forecast_kind = ""
-        if self._has_forecast(job, ahead.no_end):
+        if self._has_forecast(job, obstacles.no_end):
             since_s = changed_s(self._state, job, attempts, nodes_changed_s(self._state))
             forecast = self.forecaster.forecast_of(job.id, WAIT_S, _least_s(job), changed_s=since_s)
             forecast_kind = "none yet" if forecast is None else forecast.kind
@@ -153,16 +154,16 @@ class Forecasting:
             forecast_exact_s=None if forecast is None else forecast.exact_s,
             forecast_error=None if given is None else given.error,
             forecast_outcomes=None if given is None else given.outcomes,
-            no_end="" if job.state in ENDED_STATES else ahead.no_end,
-            stands_still=ahead.stands_still,
-            waits_for_node=ahead.waits_for_node,
-            rate_known=ahead.rate_known,
+            no_end="" if job.state in ENDED_STATES else obstacles.no_end,
+            stands_still=obstacles.stands_still,
+            waits_for_node=obstacles.waits_for_node,
+            rate_known=obstacles.rate_known,
             attempts=tuple(attempts),
             events=story(job, attempts),
         )
 
     def with_deadlines(self, jobs: Iterable[JobView]) -> list[JobView]:
-        """The same jobs; of those with a deadline, whether the forecast that there is meets it."""
+        """Return the jobs; those with a deadline also say whether their present forecast meets it."""
         nodes_s = nodes_changed_s(self._state)
         return [
             with_deadline(job, self._forecast_at_once(job, nodes_s))
@@ -274,12 +275,12 @@ class Forecasting:
             if row.id in outside or state in ENDED_STATES:
                 continue
             left_out: NoEnd = "rate unknown" if row.id in unknown else ""
-            if why := prospects(self._source.state, row.id, state).no_end or left_out:
+            if why := forecast_obstacles(self._source.state, row.id, state).no_end or left_out:
                 found[row.id] = why
         return found
 
     def _open_of(self, jobs: Collection[int]) -> frozenset[int]:
-        """Those of these jobs that have not ended."""
+        """Return those of these jobs that have not ended."""
         rows = [self._state.registry.jobs.get(job) for job in jobs]
         return frozenset(row.id for row in rows if row is not None and self._is_open(row))
 
@@ -304,31 +305,31 @@ class Forecasting:
 
     def _task(self) -> tuple[float, ForecastTask]:
         """The present state, to be run forward as it is."""
-        present = self.present()
+        inputs = self.forecast_input()
         asked = ForecastQuery(
-            now_s=present.now_s,
+            now_s=inputs.now_s,
             horizon_s=HORIZON_S,
-            steps_done=present.steps_done,
-            paused_s=present.paused_s,
-            measured=measured_factors(present),
-            unknown=present.unknown,
-            restart_costs=RestartCosts(present.restart_s),
-            history=present.history,
+            steps_done=inputs.steps_done,
+            paused_s=inputs.paused_s,
+            measured=measured_factors(inputs),
+            unknown=inputs.unknown,
+            restart_costs=RestartCosts(inputs.restart_s),
+            history=inputs.history,
             early_s=self._state.options.early_s,
         )
-        setup = replace(present.setup, throughputs=measured_table(present))
-        return present.now_s, ForecastTask(setup, present.state, asked, tuple(range(SEEDS)), CPU_S)
+        setup = replace(inputs.setup, throughputs=measured_table(inputs))
+        return inputs.now_s, ForecastTask(setup, inputs.state, asked, tuple(range(SEEDS)), CPU_S)
 
-    def present(self) -> Present:
+    def forecast_input(self) -> ForecastInput:
         """The live state, copied on the driver's thread: arrays, and what has moved since the core heard of
         it. What can be worked out later is."""
         loop, state = self._loop, self._state
 
-        def copy() -> Present:
+        def copy() -> ForecastInput:
             if state.scheduler is None or state.setup is None:
                 raise ConflictError(NO_NODES)
             known = state.scheduler.data.beliefs.known
-            return Present(
+            return ForecastInput(
                 now_s=state.now_s(),
                 setup=replace(state.setup, throughputs=known),
                 state=take_checkpoint(state.scheduler.data),
@@ -364,14 +365,14 @@ class Forecasting:
         nobody knows when it is back."""
         state, now_s = self._state, self._state.now_s()
         rows = [row for row in state.registry.jobs.values() if row.open and row.state != "paused"]
-        detained, outside = (
-            self._loop.parts.jobs.detained,
+        pinned, outside = (
+            self._loop.parts.jobs.pinned,
             self._loop.parts.jobs.admission.awaits_fitting_cluster,
         )
         return {
             row.id: 0.0 if row.retry_s is None else max(row.retry_s - now_s, 0.0)
             for row in rows
-            if (row.retry_s is not None or detained.has(row.id)) and not outside(row.id)
+            if (row.retry_s is not None or pinned.has(row.id)) and not outside(row.id)
         }
 
     def _rates(self) -> tuple[MeasuredJob, ...]:
@@ -405,9 +406,9 @@ class Forecasting:
                 raise ConfigError(f"there is no node {name[:80]!r} to remove")
         nodes = [node for node in nodes if node.name not in question.remove_nodes]
         for number, (accelerator, devices) in enumerate(question.add_nodes.items()):
-            if not 1 <= devices <= 100_000 or not 0 < len(accelerator) <= 64:
+            if not 1 <= devices <= MAX_ADDED_DEVICES or not 0 < len(accelerator) <= 64:
                 raise ConfigError(
-                    f"to add {accelerator[:80]!r}: from 1 to 100000 devices, got {devices}"
+                    f"to add {accelerator[:80]!r}: from 1 to {MAX_ADDED_DEVICES:,} devices, got {devices}"
                 )
             nodes.append(Node(f"what-if-{number}", accelerator, devices))
         if not nodes:

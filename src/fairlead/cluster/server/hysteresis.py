@@ -34,7 +34,7 @@ class PreemptionState:
 
     @staticmethod
     def of(s: Scheduler, now_s: float) -> "PreemptionState | None":
-        """As they are now; None under policies and profiles without preemption hysteresis."""
+        """Return the state as of now; None under policies and profiles without preemption hysteresis."""
         data = s.data
         planner, settings = data.planning.planner, data.options.settings
         if settings.preemption_hysteresis <= 0 or not isinstance(planner, SharesPlanner):

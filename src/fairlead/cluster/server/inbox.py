@@ -40,8 +40,8 @@ class Inbox:
         self._nodes_with_news.add(node)
 
     def collect(self, timeout_s: float) -> set[str]:
-        """Do the errands that have come; wait so long for the first. Returns nodes that have news, not all of
-        them if they are many: further ones the next time."""
+        """Run the callables that have come, waiting that long for the first. Returns nodes with news; if
+        there are many, the rest follow the next time."""
         try:
             first = self._calls.get(timeout=0.0 if self._nodes_with_news else timeout_s)
             self._linger()
@@ -55,7 +55,7 @@ class Inbox:
         return noticed
 
     def empty(self) -> None:
-        """Do the errands that have come (any thread, once the driver's has ended)."""
+        """Run the callables that have come (any thread, once the driver's has ended)."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self._calls.get_nowait()()

@@ -11,8 +11,9 @@ from fairlead.model.child_signals import end_with_parent, interrupts_blocked
 
 
 def compile_in_child(modules: Sequence[str], before: Callable[[], None] = lambda: None) -> None:
-    """As ``jit.prepare``, for the kernels of these modules, by another process where those can be kept that
-    are not; it ends with this one. before: called where something has to be compiled, which takes minutes."""
+    """Compile the kernels of these modules like ``jit.prepare``, in a child process if kernels that are
+    missing can be cached; the child ends with this process. before: called if something has to be compiled,
+    which takes minutes."""
     for name in modules:
         import_module(name)
     if jit.needs_compilation():

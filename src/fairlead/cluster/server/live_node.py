@@ -57,8 +57,8 @@ class AgentHistory:
             del self.superseded[next(iter(self.superseded))]
 
     def has_cleared(self, message: Register, incarnation: str) -> bool:
-        """Has the agent that registers made sure that nothing of this incarnation of the node lives? It can
-        only where it sees the processes: on the machine on which that one registered."""
+        """Whether the agent that registers has made sure that nothing of this incarnation of the node lives.
+        It can only do so on the machine on which that incarnation registered, whose processes it sees."""
         same_machine = self.machine == message.machine != ""
         return same_machine and incarnation in message.cleared
 
@@ -227,7 +227,7 @@ class LiveNode:
 
     @property
     def idle_since(self) -> float:
-        """Since when it has neither been heard of nor had a lease."""
+        """Return since when the node has neither reported nor had a lease."""
         return max(self.observed.seen, self.leases.until)
 
     @property

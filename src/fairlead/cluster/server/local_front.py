@@ -67,5 +67,5 @@ class LocalFront:
 
 
 def _as_orders(orders: PublishedOrders) -> Orders:
-    """As an agent decodes them."""
+    """Return orders as an agent decodes them."""
     return _ORDERS.decode(msgspec.msgpack.encode(orders))

@@ -4,6 +4,7 @@ import time
 
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.messages import Orders, Register, Welcome
+from fairlead.cluster.server.after_restore import skip_held_job_ids
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.inbox import Inbox
@@ -11,14 +12,13 @@ from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.node_condition import condition
 from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.report_intake import ReportIntake
-from fairlead.cluster.server.restored import learn_jobs
-from fairlead.cluster.server.witnesses import Witnesses
+from fairlead.cluster.server.rollback_detection import RollbackDetector
 from fairlead.cluster.store.tokens import hash_token, make_token
 from fairlead.errors import ConfigError
 
 
 class Membership:
-    """On the driver's thread."""
+    """Handles nodes that register and leave. Used on the driver's thread."""
 
     def __init__(
         self,
@@ -28,14 +28,14 @@ class Membership:
         service: NodeService,
         intake: ReportIntake,
         ends: AttemptEnds,
-        witnesses: Witnesses,
+        rollback: RollbackDetector,
     ) -> None:
         self._state = state
         self._inbox = inbox
         self._service = service
         self._intake = intake
         self._ends = ends
-        self._witnesses = witnesses
+        self._rollback = rollback
 
     def register(self, message: Register, *, enrols: bool = False) -> Welcome:
         """A node comes up, or back. enrols: without a token of its own, which it is given."""
@@ -43,9 +43,9 @@ class Membership:
         self._check_node(message)
         if name in fleet.nodes:
             self._check_alone(fleet.nodes[name], message)
-        self._witnesses.check_registration(message)
+        self._rollback.check_registration(message)
         if state.halted:
-            run_id = self._witnesses.run_id
+            run_id = self._rollback.run_id
             return self._welcome(Orders(seq=0, desired=(), halted=state.halted, halted_run=run_id))
         node = fleet.nodes.get(name) or fleet.add(name, message.accelerator, message.devices)
         if (node.accelerator, node.devices) != (message.accelerator, message.devices) or (
@@ -78,7 +78,7 @@ class Membership:
         does not hold, is over, or may run on for as long as that one's leases."""
         name, fleet = node.name, self._state.fleet
         same = message.incarnation in (node.agent.incarnation, node.agent.last_incarnation)
-        learn_jobs(self._state, message)
+        skip_held_job_ids(self._state, message)
         self._intake.apply(name)
         if not same:
             self._ends.note_agent_death(node)

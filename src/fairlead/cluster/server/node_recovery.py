@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _History:
-    """Of one node; monotonic seconds."""
+    """History of one node; monotonic seconds."""
 
     relapses: int = 0  # times that it was put back and fell ill again
     well_since: float = 0.0  # when it was put back last

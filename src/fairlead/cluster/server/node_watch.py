@@ -1,12 +1,12 @@
 """The states of nodes as time passes: noted when they change, and acted on."""
 
+from fairlead.cluster.server.after_restore import end_hold_if_due
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.detained import Detention
+from fairlead.cluster.server.job_pinning import JobPinning
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.report_intake import ReportIntake
-from fairlead.cluster.server.restored import release
 from fairlead.cluster.server.silence import rank_lifetime_s
 
 DRIVER_STALL_S = 2.0  # without a look for so long: the driver stood still, and has heard nobody
@@ -20,13 +20,13 @@ class NodeWatch:
         state: ClusterState,
         *,
         service: NodeService,
-        detention: Detention,
+        pinning: JobPinning,
         intake: ReportIntake,
         ends: AttemptEnds,
     ) -> None:
         self._state = state
         self._service = service
-        self._detention = detention
+        self._pinning = pinning
         self._intake = intake
         self._ends = ends
         self._looked = 0.0  # monotonic
@@ -36,7 +36,7 @@ class NodeWatch:
         state, fleet = self._state, self._state.fleet
         for name in fleet.silent(lambda node: rank_lifetime_s(state, node)):
             self.mark_lost(name, "node lost")
-        release(state)
+        end_hold_if_due(state)
         now = fleet.monotonic()
         away_s, self._looked = now - self._looked, now
         if away_s > DRIVER_STALL_S:
@@ -49,13 +49,13 @@ class NodeWatch:
                 state.remove_node(node.name)
                 continue
             self._service.settle(node)
-        self._detention.update()
+        self._pinning.update()
 
     def close(self) -> None:
         """Before a decision: the core shall use no node that is suspect by now."""
         for node in list(self._state.fleet.nodes.values()):
             self._service.settle(node, deciding=True)
-        self._detention.update()
+        self._pinning.update()
 
     def take_over(self, nodes: set[str]) -> None:
         """Take over what these nodes said last."""

@@ -77,7 +77,7 @@ def live_options(
     _check("lease", lease_s, 1.0, 3600.0)
     _check("heartbeat", heartbeat_s, 0.05, lease_s / 3, "seconds (a third of --lease)")
     _check("solve-limit", solve_limit_s, 0.1, 3600.0)
-    _check("mtbf", mtbf_h, 1 / 3600, 1e5, "hours")
+    _check("mtbf-hours", mtbf_h, 1 / 3600, 1e5, "hours")
     _check("restart-cost", restart_s, 0.0, 86_400.0)
     check_spec(estimator)
     for name in ignored_witnesses:
@@ -108,7 +108,8 @@ def _check(name: str, value: float, least: float, most: float, unit: str = "seco
 
 
 def tls_of(certificate: Path | None, key: Path | None) -> Tls | None:
-    """Both or none. Raises ConfigError for files that cannot be used."""
+    """Return the TLS options; None if neither file is given. Raises ConfigError for files that cannot be
+    used."""
     if (certificate is None) != (key is None):
         raise ConfigError("--tls-cert and --tls-key: give both or none")
     if certificate is None or key is None:

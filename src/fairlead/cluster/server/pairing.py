@@ -6,8 +6,8 @@ from fairlead.cluster.server.decided_shares import DecidedShares
 
 
 def why_unpaired(decided: DecidedShares, job: int, policy: str, states_rates: bool = False) -> str:
-    """One sentence; "" where nobody would expect a pair. states_rates: does the job say how fast it is
-    beside others?"""
+    """Return why a job has no pair, as one sentence; "" if nobody would expect a pair. states_rates: whether
+    the job states its co-located rates."""
     if not decided.space_sharing:
         return f"Policy {policy} never has two jobs share devices." if states_rates else ""
     at = decided.at(job)

@@ -78,7 +78,7 @@ def table_for(
         return table
     pairs = None
     if table.classed is not None or (space_sharing and any(map(colocates, specs.values()))):
-        classes = table.by_class().classes
+        classes = table.pair_rates_by_class().classes
         pairs = learned_pairs(catalogue, slots, stated, specs, classes)
     return table.learned(tuple(stated), slots, np.stack(list(stated.values())), pairs=pairs)
 
@@ -87,7 +87,7 @@ def with_pairs_of(table: Throughputs, other: Throughputs) -> Throughputs:
     """The table with the rates beside each other that another one has of its job types, 0 = it has none."""
     rows = [other.row(job_type) for job_type in table.job_types]
     at = np.array([-1 if row is None else row for row in rows], np.int64)
-    pairs = other.columns(table.slots).by_class().rows(at)
+    pairs = other.columns(table.slots).pair_rates_by_class().rows(at)
     return replace(table, colocated_rate=None, classed=pairs)
 
 

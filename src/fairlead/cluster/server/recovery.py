@@ -5,13 +5,14 @@ from msgspec.structs import replace
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Rank
+from fairlead.cluster.server.after_restore import continue_numbering
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.checkpoint_directories import settle_checkpoints
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.collaborators import Collaborators
+from fairlead.cluster.server.fleet import RETURN_S
 from fairlead.cluster.server.live_node import Inherited
 from fairlead.cluster.server.options import DEFAULT_POLICY
-from fairlead.cluster.server.restored import reserve
 from fairlead.cluster.store.replay import judged_as_state, repeated_as_start
 from fairlead.cluster.store.rows import (
     AttemptRow,
@@ -21,8 +22,6 @@ from fairlead.cluster.store.rows import (
 )
 from fairlead.model.job import JobId
 from fairlead.scheduler import journal
-
-RETURN_S = 3.0  # for agents to register with a server that was started anew: they try every 2 s
 
 
 def recover(state: ClusterState, parts: Collaborators) -> None:
@@ -45,8 +44,8 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
     parts.jobs.retries.recover()
     _load_grants(state)
     _load_round(state, parts)
-    reserve(state, parts.attempts.ends)
-    parts.nodes.witnesses.begin(run)
+    continue_numbering(state, parts.attempts.ends)
+    parts.nodes.rollback.begin(run)
     _await_nodes(state, parts)
     state.rebuild_due = True
 

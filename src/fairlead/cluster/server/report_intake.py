@@ -11,7 +11,7 @@ from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempt_statuses import merge_known
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.origins import origin_of
+from fairlead.cluster.server.loaded_checkpoint import describe_loaded_checkpoint
 from fairlead.cluster.server.save_failures import note_report
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES
@@ -21,7 +21,7 @@ MAX_REASON = 4000  # characters of one
 
 
 class TrainingListener(Protocol):
-    """Who is told of attempts that run and train: see ``retries``."""
+    """Receives attempts that run and train: see ``retries``."""
 
     def runs(self, attempt: Attempt) -> None:
         """Ranks of an attempt run; of a managed one, they have loaded."""
@@ -34,7 +34,7 @@ class TrainingListener(Protocol):
 
 
 class ObstacleListener(Protocol):
-    """Who is told of nodes that cannot start something: see ``node_service``."""
+    """Receives nodes that cannot start something: see ``node_service``."""
 
     def obstructed(self, node: str, job: int, obstacle: str) -> None:
         """A node says what of it keeps an attempt from beginning there; "" = nothing any more."""
@@ -120,6 +120,8 @@ class ReportIntake:
         # Of a job with the iterator rank 0 alone runs only once it has seen the checkpoints.
         if begins and (node == attempt.first_node or attempt.row.spec.unmanaged):
             self._training.runs(attempt)
+            if attempt.row.spec.unmanaged and attempt.record.loss_accepted:
+                attempt.row.loss_accepted = ""  # that was for this attempt
         self._apply_stall(attempt, node, status)
         if status.obstacle != ("" if before is None else before.obstacle):
             self._obstacles.obstructed(node, attempt.row.id, status.obstacle)
@@ -214,9 +216,9 @@ class ReportIntake:
         more = max(row.reached_step - step, status.lost_steps - row.lost_steps)
         if more > 0:
             self._steps.count_lost_steps(attempt, more)
-        attempt.record.origin = row.origin = origin_of(attempt, status)
+        attempt.record.origin = row.origin = describe_loaded_checkpoint(attempt, status)
         if attempt.record.loss_accepted:
-            row.loss_accepted = ""  # that was for this attempt
+            row.loss_accepted, row.save_failure = "", None  # that was for this attempt
         row.reached_step, row.saved_step, row.saved_by = step, status.loaded_step, attempt.key[1]
         self._steps.correct(row, step)
         if row.state in ON_DEVICES and not attempt.stopping:

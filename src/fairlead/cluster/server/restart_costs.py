@@ -107,7 +107,8 @@ class RestartCostsOfJobs:
         return setup.restart_costs.default_s + unkept_s / setup.settings.preemption_hysteresis
 
     def _keeps_devices(self, attempt: Attempt, now: float) -> bool:
-        """Is it to keep its devices, whoever is owed them? For as long as its nodes are there."""
+        """Whether the job is to keep its devices, whatever others are owed, for as long as its nodes are
+        there."""
         assert self._state.setup is not None
         round_s = self._state.setup.settings.round_s
         leaving = attempt.stopping or attempt.lost or attempt.broken

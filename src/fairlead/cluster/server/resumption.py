@@ -4,7 +4,7 @@ import numpy as np
 
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.server.server_loop import ServerLoop
-from fairlead.cluster.server.storage_waits import waits_for_checkpoints
+from fairlead.cluster.server.storage_waits import tries_for_checkpoints, waits_for_checkpoints
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.events import JobsPaused
 
@@ -12,12 +12,15 @@ from fairlead.model.events import JobsPaused
 def resume(engine: ServerLoop, row: JobRow, accepted_by: str) -> None:
     """A job takes part again, on the driver's thread. accepted_by: who has its next attempt begin with
     whatever checkpoints there are, "" = nobody. Raises ConflictError where there is nothing to do."""
-    waits = bool(accepted_by) and (waits_for_checkpoints(row) or bool(row.loss_accepted))
+    away = waits_for_checkpoints(row) or tries_for_checkpoints(
+        row, engine.state.registry.newest(row.id)
+    )
+    waits = bool(accepted_by) and (away or bool(row.loss_accepted))
     if row.state != "paused" and not waits:
         other = ", and does not wait for its checkpoints" if accepted_by else ""
         raise ConflictError(f"job {row.id}: is not paused{other}, it is {row.state}")
-    if accepted_by and row.spec.unmanaged:
-        why = "is unmanaged and keeps its own checkpoints"
+    if accepted_by and row.starts_over:
+        why = "is unmanaged, and has not said that it keeps any checkpoints"
         raise ConflictError(f"job {row.id}: {why}: there is no loss to accept")
     retries, admission = engine.parts.jobs.retries, engine.parts.jobs.admission
     engine.state.registry.dirty_jobs.add(row.id)

@@ -13,8 +13,8 @@ from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.checkpoint_directories import note_used
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.death_judge import DeathDecision
-from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.node_condition import usable
+from fairlead.cluster.server.pinned_jobs import PinnedJobs
 from fairlead.cluster.server.retry_waits import RetryWaits
 from fairlead.cluster.server.start_facts import is_node_fault, program_run, reached, waited_s
 from fairlead.cluster.server.storage_waits import StorageWaits, directory_trouble
@@ -48,7 +48,7 @@ SIGNALS = 128  # a death by signal n counts as exit code 128 + n, as in shells
 
 
 class NodeCordons(Protocol):
-    """Who takes nodes out of service: see ``node_service``."""
+    """Takes nodes out of service: see ``node_service``."""
 
     def cordon(self, name: str, reason: str) -> None:
         """Give a node no more jobs. reason: a sentence without a full stop."""
@@ -62,13 +62,13 @@ class Retries:
         state: ClusterState,
         *,
         admission: Admission,
-        detained: DetainedJobs,
+        pinned: PinnedJobs,
         status: RetryWaits,
         cordons: NodeCordons,
     ) -> None:
         self._state = state
         self._admission = admission
-        self._detained = detained
+        self._pinned = pinned
         self._retry_waits = status
         self._cordons = cordons
         self.nodes = NodeJudge()
@@ -173,7 +173,7 @@ class Retries:
         return attempt.record.began_s if trained_s is None else trained_s
 
     def _ended_well(self, attempt: Attempt) -> bool:
-        """Of an attempt that has ended, and did not fail."""
+        """Whether an attempt that has ended did not fail."""
         if attempt.lost or attempt.interrupted or not attempt.statuses or attempt.unsaved:
             return False
         return self._has_started_well(attempt) or attempt.record.end is AttemptEnd.COMPLETED
@@ -194,9 +194,9 @@ class Retries:
         return 0.0 if status is None else status.ran_s
 
     def _progressed(self, attempt: Attempt) -> bool:
-        """Of an attempt that has ended: whether it trained for a round, or its job keeps more than when it
-        failed last. Which start saved that, and how that one ended, does not matter: of one that was lost it
-        may be known only since the next one was loaded."""
+        """Whether an attempt that has ended trained for a round, or its job has more saved than at its last
+        failure. It does not matter which attempt saved that and how it ended: after a loss it may be known
+        only since the next one was loaded."""
         row, record = attempt.row, attempt.record
         failed_at = row.recent_failures[-1].kept_step if row.recent_failures else -1.0
         before = record.from_step if failed_at < 0 else min(failed_at, record.from_step)
@@ -441,15 +441,15 @@ class Retries:
         was_held = row.id in self._retry_waits.waiting and row.id not in self._retry_waits.to_hold
         self.forget(row.id)
         self._state.capacity_changed = True
-        detained = (
-            row.id in self._detained.nodes
+        pinned = (
+            row.id in self._pinned.nodes
         )  # one that was let go the core has held since for this
-        if was_held and not (detained or self._admission.awaits_fitting_cluster(row.id)):
+        if was_held and not (pinned or self._admission.awaits_fitting_cluster(row.id)):
             now = self._state.now_s()
             self._state.emit(JobsPaused(now, np.array([row.id]), False))
 
     def forget(self, job: int) -> None:
-        """It waits no more, for another reason than that its time has come."""
+        """Forget the wait of a job, for another reason than that its time has come."""
         self._retry_waits.discard(job)
         self._waiting_as_suspects.discard(job)
         row = self._state.registry.jobs.get(job)

@@ -1,4 +1,4 @@
-"""Jobs that wait for their next try: held back from the rounds, though they fit and nothing detains them."""
+"""Jobs that wait for their next try: held back from the rounds for that alone."""
 
 
 class RetryWaits:

@@ -15,7 +15,7 @@ POLL_S = 0.5  # between looks at the nodes
 
 
 class NodeLooker(Protocol):
-    """Who looks after the nodes: see ``node_watch``."""
+    """Watches the nodes: see ``node_watch``."""
 
     def poll(self) -> None:
         """Note what time alone has changed."""
@@ -160,8 +160,8 @@ class RoundClock:
         return self._costs.is_applied() or not self._begins(current, now, limit_s)
 
     def _begins(self, current: LiveRound, now: float, limit_s: float) -> bool:
-        """Is an attempt of the round young? limit_s: seconds since its order, and since the beginning of the
-        round, after which none is."""
+        """Whether an attempt of the round is young. limit_s: seconds since its order, and since the beginning
+        of the round, after which none is."""
         return now < current.started_s + limit_s and any(
             job not in current.ended and attempt.is_young(now, limit_s)
             for job, attempt in current.attempts.items()

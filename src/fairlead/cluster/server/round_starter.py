@@ -10,8 +10,8 @@ from fairlead.cluster.protocol.messages import AttemptKey
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt, others_of, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.live_round import EndedAttempt, LiveRound
+from fairlead.cluster.server.pinned_jobs import PinnedJobs
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES
 from fairlead.model.arrays import Ints
@@ -36,12 +36,12 @@ class RoundStarter:
         *,
         orders: AttemptOrders,
         steps: StepAccounting,
-        detained: DetainedJobs,
+        pinned: PinnedJobs,
     ) -> None:
         self._state = state
         self._orders = orders
         self._steps = steps
-        self._detained = detained
+        self._pinned = pinned
 
     def start(self, command: StartRound) -> None:
         """Begin a round: order its attempts, and stop what has no place in it."""
@@ -57,7 +57,7 @@ class RoundStarter:
                 attempts[job] = self._orders.assign(job, placement, accelerator, command.time_s)
             for job in members:
                 self._share(attempts[job], others_of(attempts, members, job))
-        self._detained.decided(attempts, state.solving)
+        self._pinned.decided(attempts, state.solving)
         self._stop_others(attempts)
         self._set_states(attempts)
         state.round = None
@@ -108,14 +108,14 @@ class RoundStarter:
             self._orders.stop(job, AttemptEnd(row.state))
 
     def _stop_others(self, attempts: dict[int, Attempt]) -> None:
-        """Stop what has no place in a round. Detained jobs run on outside of it, and so do those let go that
+        """Stop what has no place in a round. Pinned jobs run on outside of it, and so do those let go that
         the core has not decided on: it takes their devices for free, and may just have given them away."""
         registry = self._state.registry
         taken = {(n, d) for s in attempts.values() for n, ds in s.placement().items() for d in ds}
         for job in [job for job in registry.live if job not in attempts]:
             end = AttemptEnd.without_place(registry.jobs[job].state)
             undecided = end is AttemptEnd.PREEMPTED
-            runs_on = self._detained.has(job) and undecided and not self._uses(job, taken)
+            runs_on = self._pinned.has(job) and undecided and not self._uses(job, taken)
             self._orders.stop(job, end, ordered=not runs_on)
 
     def _uses(self, job: int, taken: set[tuple[str, int]]) -> bool:
@@ -140,7 +140,7 @@ class RoundStarter:
     def _set_states(self, attempts: dict[int, Attempt]) -> None:
         registry = self._state.registry
         for job, row in registry.jobs.items():
-            if row.reason_node and not self._detained.has(job):
+            if row.reason_node and not self._pinned.has(job):
                 # It is where it is for what was decided now, not for what became of a node before.
                 row.reason = row.reason_node = ""
                 registry.dirty_jobs.add(job)
@@ -148,7 +148,7 @@ class RoundStarter:
                 state: JobState = state_on_devices(row, registry.live.get(job, ()))
             else:
                 on_devices = row.state in ON_DEVICES
-                leaves = on_devices and not self._detained.is_running(registry, job)
+                leaves = on_devices and not self._pinned.is_running(registry, job)
                 state = row.off_devices if leaves else row.state
             if row.state != state:
                 row.state = state
@@ -156,7 +156,7 @@ class RoundStarter:
 
 
 def _places(cluster: Cluster, devices: Ints) -> list[tuple[str, int]]:
-    """Of each device the name of its node, and its index there."""
+    """Return for each device the name of its node and its index there."""
     nodes = cluster.device_node[devices]
     index = devices - np.searchsorted(cluster.device_node, nodes)
     names = [cluster.nodes[node].name for node in nodes.tolist()]

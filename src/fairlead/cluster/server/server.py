@@ -32,7 +32,7 @@ FREE_TRIES, FREE_POLL_S = 20, 0.1  # looks at a port that is to be free, and sec
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where a server listens. Port 0: any that is free."""
+    """Addresses on which a server listens. Port 0: any that is free."""
 
     host: str = "127.0.0.1"
     http_port: int = 8470

@@ -210,7 +210,7 @@ class CoreObserver:
         elif isinstance(event, RatesLearned):
             self._parts.rounds.estimating.learned(event)
         elif isinstance(event, JobsPaused) and not event.paused:
-            self._parts.jobs.detained.resume(event.jobs.tolist())
+            self._parts.jobs.pinned.resume(event.jobs.tolist())
 
     def command(self, command: Command) -> None:
         """Called before the backend performs it."""
@@ -235,7 +235,7 @@ class _TimedCore:
         self._state = state
 
     def handle(self, event: Event) -> list[Command]:
-        """As the core does it."""
+        """Let the core handle an event; return its commands."""
         state = self._state
         assert state.scheduler is not None
         began = time.perf_counter()

@@ -245,7 +245,7 @@ class Service:
         self._on_open(caller, job, lambda row: resume(self.engine, row, accepted_by))
 
     def set_weight(self, caller: Caller, job: int, weight: float) -> None:
-        """It counts for more or less from the next round on."""
+        """Set the weight of a job, from the next round on."""
         check_weight(weight)
         self._on_open(caller, job, lambda row: self._reweight(row, weight))
 
@@ -258,7 +258,7 @@ class Service:
             engine.state.emit(JobsReweighted(now, np.array([row.id]), np.array([weight])))
 
     def _on_open(self, caller: Caller, job: int, do: Callable[[JobRow], _Result]) -> _Result:
-        """Do something with a job that has not ended."""
+        """Run an action on a job that has not ended."""
         _person(caller)
         self._row(caller, job)
 
@@ -284,7 +284,7 @@ class Service:
         after: int = -1,
         limit: int = 1000,
     ) -> list[JobView]:
-        """In order of id."""
+        """Return the jobs in order of id."""
         if caller.role != "admin":
             if tenant not in ("", caller.tenant):
                 return []
@@ -330,7 +330,7 @@ class Service:
         return self.viewer.attempts(self._attempts(job))
 
     def _attempts(self, job: int) -> list[AttemptRow]:
-        """As new as the job is shown, which the disk may not have yet."""
+        """Return the attempts as new as the job is shown, including those not yet on disk."""
         changed = {
             row.attempt: row
             for row in self.engine.state.registry.dirty_attempts.copy().values()

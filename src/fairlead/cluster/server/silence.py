@@ -23,8 +23,8 @@ def silence(state: ClusterState, attempt: Attempt) -> str:
 
 
 def silence_of_stopping(state: ClusterState, attempts: Sequence[Attempt]) -> str:
-    """The same of the attempt of a job that has devices and was told to stop: nobody knows whether it has
-    heard of that. attempts: of the job, oldest first."""
+    """Return a sentence on the silence of an attempt that was told to stop, of which it is unknown whether it
+    has heard of that; "" if there is none. attempts: of one job with devices, oldest first."""
     holds = holder(attempts)
     return silence(state, holds) if holds is not None and holds.stopping else ""
 

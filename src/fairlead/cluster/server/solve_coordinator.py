@@ -41,7 +41,7 @@ class SolveCoordinator:
 
     @property
     def state(self) -> str:
-        """In a few words, for people."""
+        """State of the solver in a few words, for people."""
         if self.status != "ok":
             return self.status
         began_s, without = self.began_s, self.without_pairs

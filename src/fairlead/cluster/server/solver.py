@@ -109,13 +109,13 @@ class Solver:
 
     @property
     def busy_s(self) -> float | None:
-        """For how long the solve under way has been; None = there is none."""
+        """Seconds since the solve under way began; None if there is none."""
         since = self._since
         return None if since is None else time.monotonic() - since
 
     @property
     def pid(self) -> int | None:
-        """Of the child; None while there is none."""
+        """Process id of the child; None while there is none."""
         child = self._child
         return None if child is None else child.process.pid
 

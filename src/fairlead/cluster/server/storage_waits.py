@@ -100,11 +100,13 @@ class StorageWaits:
         )
 
     def saved(self, attempt: Attempt) -> list[JobRow]:
-        """The same of an attempt that has saved: there is room as well."""
+        """End the waits that a save ends, as it shows that there is space. Returns the other jobs that
+        waited."""
         return self._end_waits(attempt.row, lambda one: not one.of_its_folder)
 
     def _end_waits(self, row: JobRow, is_over: Callable[[_Waiting], bool]) -> list[JobRow]:
-        """Of the others that share the directory of a job, and its own."""
+        """End the waits, for which ``is_over`` holds, of a job and of others that share its directory.
+        Returns the others."""
         if not self._waiting or row.spec.checkpoint_dir:
             return []
         found = [
@@ -128,7 +130,7 @@ class StorageWaits:
 
     @property
     def count(self) -> int:
-        """Of the jobs that wait."""
+        """Return the number of jobs that wait."""
         return len(self._shared())
 
     @property
@@ -145,7 +147,7 @@ class StorageWaits:
         return f"{said}; {jobs} for it"
 
     def _shared(self) -> list[_Waiting]:
-        """Those that do not wait for their own folder alone."""
+        """Return the waits that are not for a job's own folder alone."""
         return [
             one
             for one in list(self._waiting.values())
@@ -156,6 +158,12 @@ class StorageWaits:
 def waits_for_checkpoints(row: JobRow) -> bool:
     """Whether a job waits because its own checkpoints are away, or damaged."""
     return _waits(row) and row.recent_failures[-1].of_checkpoints
+
+
+def tries_for_checkpoints(row: JobRow, newest: Attempt | None) -> bool:
+    """Whether an attempt of a job that waited for its own checkpoints looks whether they are back. newest:
+    its newest attempt that has not ended."""
+    return found_no_storage(row, newest) and row.recent_failures[-1].of_checkpoints
 
 
 def found_no_storage(row: JobRow, newest: Attempt | None) -> bool:

@@ -180,9 +180,13 @@ class SubmissionQueue:
         return [row for row in rows if row is not None]
 
     def _rows(self, submission: Submission) -> list[JobRow]:
-        """New jobs, of the next ids. Raises ConflictError where one would save to another's directory."""
-        self._claims.check(submission.specs, submission.tenant, self._state.checkpoints)
-        state, first = self._state, self._state.next_job
+        """New jobs, of the next ids. Raises ConflictError where one would save to another's directory,
+        InputError where to the server's own."""
+        state = self._state
+        self._claims.check(
+            submission.specs, submission.tenant, state.checkpoints, state.store.directory
+        )
+        first = state.next_job
         state.next_job += len(submission.specs)
         now = state.now_s()
         rows = [

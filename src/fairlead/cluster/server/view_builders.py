@@ -24,15 +24,16 @@ from fairlead.cluster.server.attempt_statuses import measured_rate
 from fairlead.cluster.server.attempts import Attempt, holder
 from fairlead.cluster.server.being_stopped import describe_stop, ended_by_agent
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.detained import Detention
 from fairlead.cluster.server.explain_placement import waits_for_others
+from fairlead.cluster.server.forecast_obstacles import forecast_obstacles
+from fairlead.cluster.server.job_pinning import JobPinning
 from fairlead.cluster.server.least_times import least_s
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now, unheard
-from fairlead.cluster.server.node_condition import NodeCondition, condition
-from fairlead.cluster.server.origins import acceptance
-from fairlead.cluster.server.prospects import prospects
+from fairlead.cluster.server.loaded_checkpoint import describe_accepted_loss
+from fairlead.cluster.server.node_condition import NodeCondition, condition, usable
 from fairlead.cluster.server.rates import rate_is_known
+from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.server.save_failures import last_save_failed
 from fairlead.cluster.server.silence import silence, silence_of_stopping
@@ -69,16 +70,17 @@ class ViewBuilder:
         state: ClusterState,
         *,
         admission: Admission,
-        detention: Detention,
+        pinning: JobPinning,
         solves: SolveCoordinator,
         storage: StorageWaits,
     ) -> None:
         self._state = state
         self._admission = admission
-        self._detention = detention
+        self._pinning = pinning
         self._solves = solves
         self._storage = storage
         self._usage = RoundUsage()
+        self._usable: RecentResults[dict[str, int]] = RecentResults(state.fleet.monotonic)
 
     def jobs(self, rows: list[JobRow]) -> list[JobView]:
         """Many of them."""
@@ -131,7 +133,9 @@ class ViewBuilder:
             progress_age_s=progress_age_s,
             rate_known=known,
             least_s=least if known else 0.0,
-            no_end=prospects(cluster, row.id, state).no_end if state not in ENDED_STATES else "",
+            no_end=forecast_obstacles(cluster, row.id, state).no_end
+            if state not in ENDED_STATES
+            else "",
         )
 
     def displayed_state(self, row: JobRow) -> JobState:
@@ -152,17 +156,17 @@ class ViewBuilder:
         reason = (
             row.stall or self._end(row) or self._obstacle(row) or self._directory(row) or reason
         )
-        reason = reason or self._handover(row)
+        reason = reason or self._handover(row) or self._out_of_use(row)
         reason = self._next_try(row, reason) or reason
         reason = _beginning(row, reason)
-        detained = self._silence(row) or self._detention.reason(row.id)
+        silent = self._silence(row) or self._pinning.reason(row.id)
         attempt = self._state.registry.newest(row.id)
         if row.state in ON_DEVICES and attempt is not None and attempt.lost:
-            return row.off_devices, None, detained or reason
-        if over is not None and over.completed and not detained:  # paused just now, perhaps
+            return row.off_devices, None, silent or reason
+        if over is not None and over.completed and not silent:  # paused just now, perhaps
             return "completed", over.time_s, row.reason if row.state in ON_DEVICES else ""
-        if row.state not in ON_DEVICES or over is None or detained:
-            return row.state, row.ended_s, detained or reason
+        if row.state not in ON_DEVICES or over is None or silent:
+            return row.state, row.ended_s, silent or reason
         return row.off_devices, None, reason or "takes part again in the next round"
 
     def _next_try(self, row: JobRow, reason: str) -> str:
@@ -201,6 +205,29 @@ class ViewBuilder:
         waits = waits_for_others(self._state, attempt)
         return "waits for its devices, which another job has not left yet" if waits else ""
 
+    def _out_of_use(self, row: JobRow) -> str:
+        """Why a job that waits could not run even if nobody else did."""
+        if row.state in (*ON_DEVICES, "paused") or self._state.setup is None:
+            return ""
+        count = row.spec.scale_factor
+        devices = self._usable.of("", self._usable_devices)
+        types = sorted(name for name, rate in self._admission.rates(row).items() if rate > 0)
+        if not types or any(devices.get(name, 0) >= count for name in types):
+            return ""
+        names = " or ".join(types)
+        if count == 1:
+            return f"waits for a node: none with {names} is in use now"
+        return f"waits for nodes: no {count} devices of {names} are in use now"
+
+    def _usable_devices(self) -> dict[str, int]:
+        """Accelerator type -> devices on nodes that may be given jobs."""
+        found: dict[str, int] = {}
+        now = self._state.fleet.monotonic()
+        for node in list(self._state.fleet.nodes.values()):
+            if usable(node, now):
+                found[node.accelerator] = found.get(node.accelerator, 0) + node.devices
+        return found
+
     def _obstacle(self, row: JobRow) -> str:
         """What of its node keeps a job from starting there."""
         attempt = self._state.registry.newest(row.id)
@@ -227,7 +254,7 @@ class ViewBuilder:
         return row.measured_rate
 
     def _measured_on(self, row: JobRow, running: Attempt | None) -> str:
-        """Where the rate was measured that ``_measured`` gives, "" = beside another job."""
+        """Return where the rate that ``_measured`` gives was measured; "" = co-located with another job."""
         if running is None or self._measured(row, running) == row.measured_rate:
             return row.measured_on
         return "" if running.is_colocated else running.record.accelerator
@@ -405,4 +432,4 @@ def _beginning(row: JobRow, reason: str) -> str:
     if not row.loss_accepted:
         return reason or (row.origin if row.state in ON_DEVICES else "")
     old = bool(row.recent_failures) and row.recent_failures[-1].of_checkpoints
-    return "; ".join(filter(None, [acceptance(row), "" if old else reason]))
+    return "; ".join(filter(None, [describe_accepted_loss(row), "" if old else reason]))

@@ -30,7 +30,7 @@ from fairlead.cluster.store.history import CLAIMED, HALTED, HISTORY, StoreHistor
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import Mark, Marker, MarkerContent
 from fairlead.cluster.store.replay import replay_newest
-from fairlead.cluster.store.restore_note import RESTORED, Restored
+from fairlead.cluster.store.restore_note import RESTORED, RestoreNote
 from fairlead.cluster.store.schema import Commit, newest_commit
 from fairlead.cluster.store.store import (
     NAME,
@@ -59,7 +59,7 @@ _SQLITE_MAGIC = b"SQLite format 3\0"  # the first bytes of every database
 class LastBackup(msgspec.Struct, frozen=True, kw_only=True):
     """The newest backup of a state directory."""
 
-    time_s: float  # wall clock
+    time_s: float  # wall clock; when it was made
     commit: int  # that it ends with
 
 
@@ -87,7 +87,7 @@ def back_up(directory: Path, out: Path) -> Verified:
 
 
 def last_backup(directory: Path) -> LastBackup | None:
-    """None where there was none, or nobody knows."""
+    """Return the last backup; None if there was none, or it is unknown."""
     try:
         return msgspec.json.decode((directory / LAST_BACKUP_FILE).read_bytes(), type=LastBackup)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -277,7 +277,7 @@ def _begin_anew(path: Path, *, loss_accepted: bool = False) -> Commit:
         connection.execute("BEGIN IMMEDIATE")
         transaction = Transaction(connection, keep_segments=2)
         newest = newest_commit(connection)
-        restored = Restored(
+        restored = RestoreNote(
             time_s=time.time(),
             commit=0 if newest is None else newest.number,
             backup_s=0.0 if newest is None else newest.time_s,
@@ -329,7 +329,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _owned(directory: Path) -> Iterator[None]:
-    """No server uses the directory meanwhile."""
+    """Keep servers from using the directory meanwhile."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
@@ -342,8 +342,8 @@ def _owned(directory: Path) -> Iterator[None]:
 
 
 def note(directory: Path, commit: Commit) -> None:
-    """For whoever asks how old the last backup is."""
-    known = LastBackup(time_s=commit.time_s, commit=commit.number)
+    """Record a backup, for questions about the age of the last one."""
+    known = LastBackup(time_s=time.time(), commit=commit.number)
     partial = directory / f"{LAST_BACKUP_FILE}.{os.getpid()}"
     try:
         partial.write_bytes(msgspec.json.encode(known))

@@ -116,7 +116,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def user(self) -> str:
-        """Whose job it is; "" = not known."""
+        """User of the job; "" = not known."""
         return self.program[0] if self.program else ""
 
     @property
@@ -196,7 +196,7 @@ def added(records: Sequence[FailureRecord], newest: FailureRecord) -> tuple[Fail
 
 
 def still_counted(records: Iterable[FailureRecord], now_s: float) -> list[FailureRecord]:
-    """Of failures those that count although the job has done well since."""
+    """Return those of the failures that count although the job has done well since."""
     return [r for r in records if r.hostile and now_s - r.time_s <= HOSTILE_WINDOW_S]
 
 
@@ -312,7 +312,8 @@ def waiting(failures: int, left_s: float, reason: str, *, in_all: int = 0) -> st
 
 
 def waiting_for_storage(left_s: float, reason: str, *, own: bool = False) -> str:
-    """The same, of a job for whose checkpoints there is no directory. own: its own are away or damaged."""
+    """Return the reason of a job that waits as there is no directory for its checkpoints. own: the job's own
+    checkpoints are away or damaged."""
     if own:
         return f"waits for its checkpoints, {_tried_again(left_s)}: {reason}"
     return f"waits for the storage of its checkpoints, {_tried_again(left_s)}: {reason}"

@@ -31,7 +31,7 @@ class ServerRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one state. runs: the newest ones of this timeline, in order."""
+    """History of one state. runs: the newest ones of this timeline, in order."""
 
     cluster: str
     timeline: int = 1
@@ -41,17 +41,17 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def decode(text: str | None) -> "StoreHistory":
-        """As the table meta has it; None: the history of another cluster begins."""
+        """Decode a history from the table meta; None begins the history of a new cluster."""
         if text is None:
             return StoreHistory(cluster=secrets.token_hex(8))
         return msgspec.json.decode(text, type=StoreHistory)
 
     def encode(self) -> str:
-        """For the table meta."""
+        """Encode the history for the table meta."""
         return msgspec.json.encode(self).decode()
 
     def begin_run(self, number: int, base: int) -> "StoreHistory":
-        """With a run of the server that begins now. base: the newest commit."""
+        """Return the history with a run of the server that begins now. base: the newest commit."""
         run = ServerRun(number=number, id=secrets.token_hex(8), base=base)
         return msgspec.structs.replace(self, runs=(*self.runs, run)[-MAX_RUNS:])
 
@@ -103,7 +103,8 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def abandoned_commits(self, seen: StorePosition) -> int:
-        """How many commits that somebody has seen were given up when this timeline began."""
+        """How many commits that somebody has seen were given up when this timeline began, at the least: a
+        copy that went on by itself before may have made others under the same numbers."""
         if seen.cluster != self.cluster or seen.timeline != self.parent:
             return 0
         return max(seen.commit - self.parent_commit, 0)

@@ -83,7 +83,7 @@ class Marker:
         os.fdatasync(self._file)
 
     def reset(self, mark: Mark) -> None:
-        """As ``write``, to both records: neither is one of the past. Raises OSError."""
+        """Write the mark to both records, so that neither is an old one. Raises OSError."""
         for slot in range(_SLOTS):
             os.pwrite(self._file, _encode(mark).ljust(_SLOT, b"\0"), slot * _SLOT)
             os.fsync(self._file)
@@ -101,7 +101,7 @@ def _encode(mark: Mark) -> bytes:
 
 
 def _decode(slot: bytes) -> Mark | None:
-    """None for what is not a whole record."""
+    """Return the mark of a record; None if the record is not whole."""
     fields, checksum = slot[: _FIELDS.size], slot[_FIELDS.size :]
     if len(checksum) != SIZE or blake2b(fields, digest_size=SIZE).digest() != checksum:
         return None

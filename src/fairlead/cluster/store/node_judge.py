@@ -58,7 +58,7 @@ class Parties:
     )
 
     def of(self, record: FailureRecord) -> str:
-        """To which a failed job belongs."""
+        """Return the group to which a failed job belongs."""
         return record.tenant if self.by_tenant else record.user
 
 
@@ -89,8 +89,8 @@ class NodeJudge:
 
     @classmethod
     def of(cls, failures: Iterable[FailureRecord], good: Iterable[GoodStart]) -> "NodeJudge":
-        """As it was before the server was started anew. Failures that a node was blamed for have been dealt
-        with, and do not count a second time."""
+        """Return the judge as it was before the server was restarted. Failures for which a node was blamed
+        have been dealt with and do not count again."""
         judge = cls()
         counted = [record for record in failures if not record.blames_node]
         judge.failures.extend(sorted(counted, key=lambda record: record.time_s))
@@ -168,7 +168,7 @@ class NodeJudge:
         return record.of_node or self.got_further_elsewhere(record)
 
     def _weighty(self, records: Collection[FailureRecord]) -> bool:
-        """Are these, of one job each, enough to blame a node?"""
+        """Whether these failures, one per job, are enough to blame a node."""
         strong = sum(map(self._is_strong, records))
         return strong >= MIN_STRONG_JOBS or len(records) >= MIN_WEAK_JOBS
 
@@ -189,8 +189,8 @@ class NodeJudge:
     def fails_elsewhere(
         self, record: FailureRecord, recent: Iterable[FailureRecord] | None = None
     ) -> bool:
-        """Has this job, or one that runs the same program in the same place, failed on another node, and not
-        got further on a third since?"""
+        """Whether this job, or one that runs the same program in the same place, has failed on another node,
+        and has not got further on a third since."""
         for other in self.failures if recent is None else recent:
             if other.node == record.node or (other.of_storage and not record.names_storage):
                 continue
@@ -254,9 +254,9 @@ def _jobs(count: int) -> str:
 
 
 def _same_command(program: Program, record: FailureRecord) -> bool:
-    """Of a command of the node's own that could not be started, the name alone counts: another script is
-    found by the same interpreter. That one finds its own script says nothing of a script, a directory or an
-    environment that another job has named."""
+    """Whether two commands that could not be started are the same. For a command of the node's own the name
+    alone counts: another script is found by the same interpreter. A script, directory or environment that
+    another job has named is not the same."""
     nodes_own = record.kind == "not_started" and not record.forgeable
     words = 2 if nodes_own else max(len(program), len(record.program))
     return bool(program) and program[:words] == record.program[:words]

@@ -10,7 +10,7 @@ FROM_BACKUP = "the cluster was restored from a backup"
 LOSS_ACCEPTED = "the cluster goes on from a state whose newest commits may be lost"
 
 
-class Restored(msgspec.Struct, frozen=True, kw_only=True):
+class RestoreNote(msgspec.Struct, frozen=True, kw_only=True):
     """When that was, and the last commit that is known."""
 
     time_s: float  # wall clock

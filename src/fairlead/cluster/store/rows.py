@@ -92,7 +92,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
 
     @property
     def checkpoint_folder(self) -> str:
-        """Of its checkpoints, in the directory where they are."""
+        """Folder of the job's checkpoints, in its checkpoint directory."""
         return self.folder or str(self.id)
 
     @property
@@ -117,6 +117,10 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     def starts_over(self) -> bool:
         """Whether, as far as is known, each attempt starts from zero."""
         return self.spec.starts_over and not self.tells_saved
+
+    def kept_steps(self, from_step: float) -> int:
+        """How many steps its checkpoints hold, as far as is known, where an attempt begins with so many."""
+        return int(from_step if self.spec.unmanaged else min(from_step, self.saved_step))
 
     def countable(self, steps: float) -> float:
         """How many of these the core may count of a job that is not complete: one is kept back, for a job
@@ -187,7 +191,7 @@ class NodeRow(msgspec.Struct, kw_only=True):
 
 
 class UserRow(msgspec.Struct, kw_only=True):
-    """Who may call. The token itself is not kept, only its hash (``tokens.hash_token``)."""
+    """A user who may call. The token itself is not kept, only its hash (``tokens.hash_token``)."""
 
     user: str
     tenant: str

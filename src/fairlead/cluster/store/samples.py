@@ -109,7 +109,7 @@ class Samples:
             self._thin(connection, added.lastrowid or 0)
 
     def _thin(self, connection: sqlite3.Connection, newest: int) -> None:
-        """At most two rows go for one that comes."""
+        """Thin out old rows: at most two go for one that comes."""
         old = newest - self.raw
         oldest = old - (self.rows - self.raw) * self.every
         if old % self.every:
@@ -117,7 +117,7 @@ class Samples:
         connection.execute("DELETE FROM samples WHERE number <= ?", (oldest,))
 
     def since(self, since_s: float) -> list[Sample]:
-        """Those from this time on, oldest first. Raises StoreError."""
+        """Return the samples from this time on, oldest first. Raises StoreError."""
         with self._lock:
             return self._despite_damage(lambda: self._since(since_s))
 
@@ -148,7 +148,7 @@ class Samples:
 
 
 def is_whole(path: Path) -> bool:
-    """Can the file be read, by SQLite's own judgement? Nothing is written."""
+    """Whether SQLite can read the file. Nothing is written."""
     try:
         with closing(reader(path)) as connection:
             return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")

@@ -191,7 +191,7 @@ class Store:
             raise RunError(f"{self.path}: {what}") from None
 
     def _prepare_marker(self, found: MarkerContent, *, new: bool) -> None:
-        """It is there before the first commit that it shall mark. Raises RunError."""
+        """Make the marker before the first commit that it is to mark. Raises RunError."""
         try:
             if new and found.exists and (found.mark is None or found.mark.number):
                 raise DamageError(self.path, "is of an earlier version than its state.mark")
@@ -281,7 +281,7 @@ class Store:
             seq = rows[-1][0] + 1
 
     def open_jobs(self) -> list[JobRow]:
-        """Those that have not ended, in order of id."""
+        """Return the jobs that have not ended, in order of id."""
         return self._decoded(JobRow, JOBS, "WHERE open = 1 ORDER BY id")
 
     def job(self, number: int) -> JobRow | None:
@@ -329,11 +329,11 @@ class Store:
         return self._decoded(AttemptRow, ATTEMPTS, "WHERE open = 1 ORDER BY job, attempt")
 
     def nodes(self) -> list[NodeRow]:
-        """In order of name."""
+        """Return the nodes in order of name."""
         return self._decoded(NodeRow, NODES, "ORDER BY name")
 
     def users(self) -> list[UserRow]:
-        """In order of name."""
+        """Return the users in order of name."""
         return self._decoded(UserRow, USERS, "ORDER BY user")
 
     def key(self, key: str) -> list[int] | None:
@@ -373,7 +373,7 @@ class Store:
         self._samples.add(sample)
 
     def samples(self, since_s: float = 0.0) -> list[Sample]:
-        """Those from this time on; the older, the fewer."""
+        """Return the samples from this time on; the older, the fewer."""
         return self._samples.since(since_s)
 
 

@@ -29,7 +29,7 @@ def hash_token(token: str) -> bytes:
 
 
 class TokenTable:
-    """Whose token is it? One thread changes it, any may look up."""
+    """Finds who has a token. One thread changes it, any may look up."""
 
     def __init__(self) -> None:
         self._users: dict[bytes, Caller] = {}

@@ -47,7 +47,7 @@ class Share(StrEnum):
 
 
 class Regulariser(StrEnum):
-    """In what unit the most work left of a job is subtracted from the objective."""
+    """Unit in which the most remaining work of a job is subtracted from the objective."""
 
     RELATIVE = "relative"  # to the time that all work needs at least
     SECONDS = "seconds"  # the release's, whose k spans eight orders of magnitude

@@ -50,7 +50,7 @@ _MAX_ORDER_WEIGHT = 1e9  # weights in the order of rounds: sums of larger ones l
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShockwaveState:
-    """What the planner carries from round to round; replaced, never changed."""
+    """State of the planner from round to round; replaced, never changed."""
 
     round: int  # rounds planned so far
     targets: Targets
@@ -82,7 +82,7 @@ class Shockwave:
 
     @property
     def spec(self) -> str:
-        """What names this planner with its options: a journal needs no other file."""
+        """Name of this planner with its options: a journal needs no other file."""
         return f"{self.name}:{write_options(self.options)}"
 
     def start(self) -> ShockwaveState:

@@ -154,7 +154,7 @@ class _BarrierPoint(NamedTuple):
 
 
 class _Residuals(NamedTuple):
-    """By how much a point misses the linear conditions."""
+    """Residuals of a point in the linear conditions."""
 
     primal: Floats1  # (rows,) of A x + s = b
     dual: Floats1  # (columns,) of A' y - w = c
@@ -274,7 +274,7 @@ def _moved(point: _BarrierPoint, step: _BarrierPoint) -> _BarrierPoint:
 
 @kernel("_BarrierPoint(i8, i8, f8)")
 def _filled(columns: int, rows: int, value: float) -> _BarrierPoint:
-    """The same value everywhere."""
+    """Return a point with one value everywhere."""
     return _BarrierPoint(
         np.full(columns, value),
         np.full(columns, value),

@@ -31,7 +31,7 @@ from fairlead.policies.solve.highs import (
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Which type each job is to run on."""
+    """Accelerator type of each job."""
 
     type: Ints  # (jobs,) -1 = no type can run it
     cost: float  # of the best positions on those types

@@ -114,7 +114,7 @@ class CandidatePairs:
         return self.configurations(code // slots // classes, code // slots % classes, code % slots)
 
     def configurations(self, first: Ints, second: Ints, slot: Ints) -> Configurations:
-        """These pairs, with their rates. first <= second."""
+        """Return the configurations of these pairs, with their rates. first <= second."""
         job_type = self.problem.job_type
         a, b = job_type[first], job_type[second]
         beside = self.problem.colocated_rate
@@ -137,7 +137,7 @@ class _PairClasses(NamedTuple):
 
 
 class _PairPrices(NamedTuple):
-    """What a pair earns and costs."""
+    """Gains and costs of pairs."""
 
     value: Floats2  # (classes, slots) per step/s
     time: Floats1  # (classes,) per unit of a job's time

@@ -28,7 +28,7 @@ class CarriedBasis:
     def basis(
         self, configurations: Configurations, problem: ShareProblem, throughput: bool, front: int
     ) -> Basis | None:
-        """For these configurations: those of jobs alone, then ``pairs``."""
+        """Return the basis for these configurations: those of single jobs, then ``pairs``."""
         n = configurations.solo_count
         solo_status = self.status[configurations.first[:n], configurations.slot[:n]]
         slots = problem.rate.shape[1]
@@ -121,7 +121,7 @@ def decode_basis(
 
 
 def _find_ids(ids: Ints, targets: Ints) -> tuple[Ints, Bools]:
-    """Where each wanted id stands in ascending ids, and whether it is there."""
+    """Return the position of each wanted id in ascending ids, and whether it is there."""
     if not len(ids):
         return np.zeros(targets.shape, np.int64), np.zeros(targets.shape, np.bool_)
     at = np.minimum(np.searchsorted(ids, targets), len(ids) - 1)

@@ -26,7 +26,7 @@ class Configurations:
         return int(np.count_nonzero(self.second < 0))
 
     def plus(self, other: "Configurations") -> "Configurations":
-        """These, then others."""
+        """Return these configurations, followed by others."""
         return Configurations(
             np.concatenate([self.first, other.first]),
             np.concatenate([self.second, other.second]),

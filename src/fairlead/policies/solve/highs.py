@@ -73,14 +73,14 @@ class LinearProgram:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """Where a simplex run may start: one HiGHS status per column and per row."""
+    """Start of a simplex run: one HiGHS status per column and per row."""
 
     columns: Statuses  # (columns,)
     rows: Statuses  # (rows,)
 
 
 class _EmptySolution(NamedTuple):
-    """As HiGHS has one."""
+    """An empty solution with the fields of a HiGHS one."""
 
     col_value: list[float]
     row_dual: list[float]
@@ -154,8 +154,8 @@ class HighsModel:
         return bool((p.row_lower <= 0).all() and (p.row_upper >= 0).all())
 
     def _run(self) -> None:
-        """Where other code has used HiGHS in this thread before (CVXPY does), with as many threads as there
-        are cores, HiGHS refuses to run with one. With any number it runs, and these programs use one."""
+        """Run HiGHS with one thread. If other code (such as CVXPY) has used it in this thread with more
+        threads, it refuses one; it then runs with its default number, of which these programs use one."""
         if self._highs.run() == highspy.HighsStatus.kError:
             self._highs.setOptionValue("threads", 0)
             self._highs.run()
@@ -173,12 +173,12 @@ class HighsModel:
         return highs.getModelStatus()
 
     def basis(self) -> Basis:
-        """Where the last run ended. (``getBasicVariables`` would be faster, and ends the process where
-        presolve has solved everything.)"""
+        """Basis at which the last run ended. (``getBasicVariables`` would be faster, and ends the process
+        where presolve has solved everything.)"""
         return to_basis(self.raw_basis())
 
     def raw_basis(self) -> Any:
-        """The same as HiGHS has it: at no cost, for ``listed`` if it is wanted."""
+        """Basis at which the last run ended, as the HiGHS object, without a copy; ``listed`` converts it."""
         return self._highs.getBasis()
 
     def renew(self, program: LinearProgram) -> None:

@@ -70,7 +70,7 @@ def _products(point: _Iterate, count: Floats) -> float:
 
 
 class _Target(NamedTuple):
-    """What the complementarity products are to change by."""
+    """Changes wanted of the complementarity products."""
 
     products: Floats2  # (classes, slots + 2) of primal and dual variables
     free: Floats1  # (types,) of unused devices and their price
@@ -89,7 +89,7 @@ class _System(NamedTuple):
 
 
 class _TargetSystem(NamedTuple):
-    """What a target adds to a system."""
+    """Terms that a target adds to a system."""
 
     target: _Target
     own: Floats3  # (classes, slots, 1) the steps of the classes where neither t nor the prices change

@@ -36,7 +36,7 @@ TOLERANCE = 1e-9  # part of an optimum that the next phase may give up
 
 @dataclass(frozen=True, slots=True)
 class RateDemand:
-    """What deadlines ask for, and the shortfall that cannot be avoided."""
+    """Rates that deadlines require, and the shortfall that cannot be avoided."""
 
     rate: Floats  # (classes,) steps/s that each job must get; 0 = no deadline, and never above its fastest
     shortfall: float  # L*, per job with a deadline
@@ -44,7 +44,7 @@ class RateDemand:
 
     @staticmethod
     def none(problem: ShareProblem) -> "RateDemand":
-        """No job has a deadline."""
+        """Return the demand of jobs without deadlines."""
         return RateDemand(np.zeros(len(problem.scale)), 0.0)
 
     @property

@@ -18,7 +18,7 @@ _PASSES = 200  # rarely more than ten gain anything
 
 
 class SearchJobs(NamedTuple):
-    """What rounds are worth to the jobs."""
+    """Value of rounds to the jobs."""
 
     speed: Floats2  # (jobs, types) progress of a round; 0 = cannot run there
     utility: Floats2  # (jobs, rounds + 1) value of a progress

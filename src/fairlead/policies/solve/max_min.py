@@ -91,13 +91,13 @@ def solve(problem: MaxMin, previous: tuple[bytes, ...] = ()) -> tuple[Floats, So
     warm = model.load(_unpack(previous, problem))
     first = model.maximise()
     basis = model.basis()
-    by_class = _raise_total_gain(model, first, problem)
+    class_share = _raise_total_gain(model, first, problem)
     dual = np.maximum(first.dual[len(first.dual) - len(problem.capacity) :], 0.0)
     price = dual * problem.load / np.maximum(problem.capacity, 1.0)
     weight = np.maximum(-first.dual[: len(problem.classes.id)], 0.0) / problem.classes.count
     return _certified(
         problem,
-        by_class,
+        class_share,
         weight,
         price,
         iterations=first.iterations,
@@ -121,18 +121,18 @@ def analytic_centre_of(problem: MaxMin) -> tuple[Floats, SolveReport] | None:
         capacity=problem.capacity,
     )
     centre = max_min if some.all() and there.all() else partial(_centre_of_part, some, there)
-    by_class, weight, price, steps = centre(classes, _INTERIOR_GAP)
-    by_class[problem.class_worth == 0] = 0.0
-    share, report = _certified(problem, by_class, weight, price, iterations=steps)
+    class_share, weight, price, steps = centre(classes, _INTERIOR_GAP)
+    class_share[problem.class_worth == 0] = 0.0
+    share, report = _certified(problem, class_share, weight, price, iterations=steps)
     return None if report.gap is None or report.gap > _CENTRE_GAP else (share, report)
 
 
 def _centre_of_part(
     some: Bools, there: Bools, classes: MaxMinClasses, tolerance: float
 ) -> tuple[Floats, Floats, Floats, int]:
-    """As ``max_min``, of those classes that can run and the types that have devices; 0 for the others."""
+    """Solve ``max_min`` for the classes that can run and the types that have devices; 0 for the others."""
     usable = there[classes.accelerator_of_slot]
-    by_class = np.zeros(classes.worth.shape)
+    class_share = np.zeros(classes.worth.shape)
     weight, price = np.zeros(len(some)), np.zeros(len(there))
     inner, weight[some], price[there], steps = max_min(
         MaxMinClasses(
@@ -144,13 +144,13 @@ def _centre_of_part(
         ),
         tolerance,
     )
-    by_class[np.ix_(some, usable)] = inner
-    return by_class, weight, price, steps
+    class_share[np.ix_(some, usable)] = inner
+    return class_share, weight, price, steps
 
 
 def _certified(
     problem: MaxMin,
-    by_class: Floats,
+    class_share: Floats,
     weight: Floats,
     price: Floats,
     *,
@@ -160,8 +160,10 @@ def _certified(
 ) -> tuple[Floats, SolveReport]:
     """(jobs, slots) shares, scaled down to what there is, and their report. weight: (classes,) of each job of
     a class; price: (types,); the others go into the report."""
-    by_class = by_class / max(1.0, _excess(problem, by_class))  # feasible, whatever the tolerances
-    share = by_class[problem.classes.of]
+    class_share = class_share / max(
+        1.0, _excess(problem, class_share)
+    )  # feasible, whatever the tolerances
+    share = class_share[problem.classes.of]
     total = float(weight @ problem.classes.count)
     prices = price / total if total > 0 else np.zeros_like(price)
     level, use, rent = _certificate(
@@ -289,12 +291,12 @@ def _certificate(
     return level if level < np.inf else 0.0, use, rents
 
 
-def _excess(problem: MaxMin, by_class: Floats) -> float:
+def _excess(problem: MaxMin, class_share: Floats) -> float:
     """Largest use of a class's time or of a type's devices, as a fraction of what there is."""
-    by_slot = problem.class_devices @ by_class
+    by_slot = problem.class_devices @ class_share
     used = np.bincount(problem.accelerator_of_slot, by_slot, len(problem.capacity))
     return max(
-        float(by_class.sum(axis=1).max(initial=0.0)),
+        float(class_share.sum(axis=1).max(initial=0.0)),
         float((used / np.maximum(problem.capacity, 1.0)).max()),
     )
 

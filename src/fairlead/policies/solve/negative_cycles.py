@@ -19,7 +19,7 @@ _CYCLE_TOLERANCE = 1e-10
 
 
 class RoundJobs(NamedTuple):
-    """Who runs in which round, and what it is worth to each job to run a round earlier."""
+    """The jobs that run in each round, and each job's gain from running a round earlier."""
 
     grid: Ints2  # (rounds, jobs) accelerator type, -1 = does not run; kernels change it
     worth: Floats1  # (jobs,) falling within each size

@@ -38,7 +38,7 @@ class RoundCounts:
 
 
 def infeasible(jobs: int, types: int) -> RoundCounts:
-    """No counts satisfy the lower bounds."""
+    """Return the result for lower bounds that no counts satisfy."""
     return RoundCounts(
         counts=np.zeros((jobs, types), np.int64),
         objective=-np.inf,

@@ -98,7 +98,7 @@ class ProgramSolution:
 
     @property
     def basis(self) -> tuple[bytes, ...]:
-        """Where another solve may start from: for ``Program.previous``."""
+        """Basis from which another solve may start, for ``Program.previous``."""
         return self.encoded_basis()
 
     def per_job(self, problem: ShareProblem) -> Floats:
@@ -240,8 +240,8 @@ class Program:
         )
 
     def recount(self, count: Floats) -> None:
-        """The same program of jobs alone for other numbers (classes,) of jobs, from where the last one
-        ended."""
+        """Set the numbers (classes,) of jobs in a program of single jobs; the next solve starts where the
+        last ended."""
         classes = replace(self.problem.classes, count=count)
         self.problem = replace(self.problem, classes=classes)
         self._model.renew(self._program())

@@ -44,14 +44,14 @@ class LevelCut(Protocol):
 
     @property
     def budget(self) -> float:
-        """What there is to spend, > 0."""
+        """Budget of all heights, > 0."""
 
     @property
     def price(self) -> Floats:
         """(types,) of a device."""
 
     def cost(self, height: Floats) -> float:
-        """What heights cost."""
+        """Return the cost of heights."""
 
     def slack_at_price(self, height: Floats) -> tuple[Floats, Floats]:
         """(rows,) the largest height that costs no more than this, and what one height beyond that costs,

@@ -372,7 +372,8 @@ class Ledger:
         return find_groups(self.groups.members, pairs, self.jobs.n)
 
     def pair_up(self, rows: slice) -> None:
-        """Where every pair is a job group, make those of the jobs in these rows, the last ones."""
+        """Add the job groups of all pairs with the jobs in these rows, which are the last ones. For policies
+        under which every pair is a job group."""
         if not self.all_pairs:
             return
         scale = self.jobs.scale

@@ -18,7 +18,7 @@ from fairlead.model.jit_records import Bools2, Ints1, Ints2
 
 
 class JobPhase(IntEnum):
-    """Where a job stands."""
+    """Phase of a job in its life."""
 
     WAITING = 0  # has not run yet
     RUNNING = 1

@@ -233,7 +233,7 @@ class RateBeliefs:
         return pair
 
     def _derived_by_class(self, table: Throughputs, rows: Ints) -> PairRates:
-        """As ``_derived``, by class."""
+        """Return what ``_derived`` returns, by class."""
         assert table.classed is not None
         base = self.base[rows]
         solo = table.rate[base]

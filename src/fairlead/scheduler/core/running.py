@@ -1,4 +1,4 @@
-"""Who runs where in the round in force, and the choice of devices for the next."""
+"""Job groups and devices of the round in force, and the choice of devices for the next."""
 
 from dataclasses import dataclass, replace
 
@@ -26,10 +26,10 @@ from fairlead.scheduler.placement.records import (
 from fairlead.scheduler.placement.rule import BUILT_IN, PlacementRequest, PlacementRule, ask
 from fairlead.scheduler.placement.undo_moves import (
     SlotAndDevices,
-    exchange_back,
-    move_back,
     rates_equal,
-    swap_back,
+    undo_group_swaps,
+    undo_moves,
+    undo_swaps,
 )
 
 RATE_TOLERANCE = 0.01  # relative difference of rates that are taken for equal
@@ -160,7 +160,7 @@ class ActiveRound:
         return assignment.kept
 
     def _still_running(self) -> PreviousRound:
-        """Who ran where, and may go on there without a start."""
+        """Return the job groups that ran, with their devices, and may go on there without a start."""
         group = self.job_group
         if self.report_mapping is not None:  # who has lost its devices in between holds none
             group = np.where(self.slot >= 0, group, -1)
@@ -183,7 +183,8 @@ class ActiveRound:
                 self.paused_on[job] = int(self.slot[k]), devices
 
     def _with_resumed(self, plan: RoundPlan, before: PreviousRound) -> PreviousRound:
-        """Who ran where, with jobs of the plan that were paused meanwhile, unless others are there now."""
+        """Return the previous round with jobs of the plan that were paused meanwhile, unless others hold
+        their devices now."""
         group, slot, offsets, devices = before
         ids, known = self.ledger.group_ids()[plan.job_group], set(group.tolist())
         taken = set(devices[np.repeat(group >= 0, np.diff(offsets))].tolist())
@@ -228,22 +229,23 @@ class ActiveRound:
 
         waiting, result, kept = self._waiting(group), assignment, -1
         while kept < (kept := int(np.count_nonzero(result.kept))):  # one makes room for another
-            result = swap_back(result, back, fits)
+            result = undo_swaps(result, back, fits)
             pairs = self._as_cheap(group, result, back)
             if len(waiting):
-                result = exchange_back(result, back, self.topology, fits)
-                result = move_back(result, self._of_no_use(result, pairs, waiting))
+                result = undo_group_swaps(result, back, self.topology, fits)
+                result = undo_moves(result, self._of_no_use(result, pairs, waiting))
             else:
-                result = move_back(result, pairs)
+                result = undo_moves(result, pairs)
                 free = usable.copy()
                 free[result.devices] = False
-                result = exchange_back(result, back, self.topology, fits, free=free)
+                result = undo_group_swaps(result, back, self.topology, fits, free=free)
         return result
 
     def _as_cheap(
         self, group: Ints, assignment: DeviceAssignment, back: dict[int, SlotAndDevices]
     ) -> dict[int, SlotAndDevices]:
-        """Of rows that would go back, those that have a share there, or to which it costs no more."""
+        """Return those of the rows that would go back that have a share there, or run there at no higher
+        price."""
         share, price = (
             self.ledger.groups.share,
             self.cluster.price[self.topology.accelerator_of_slot],
@@ -265,8 +267,8 @@ class ActiveRound:
     def _of_no_use(
         self, assignment: DeviceAssignment, back: dict[int, SlotAndDevices], waiting: Ints
     ) -> dict[int, SlotAndDevices]:
-        """Of rows that would go back, those that leave nothing on which a job that waits could run: else
-        another decision, which the free devices bring about at once, would come out the same again."""
+        """Return those of the rows that would go back whose move frees nothing on which a waiting job could
+        run: otherwise the free devices would cause another decision at once, with the same outcome."""
         topology, groups = self.topology, self.ledger.groups
         free = topology.usable.copy()
         free[assignment.devices] = False
@@ -396,5 +398,5 @@ class ActiveRound:
 
 
 def _fewest_servers(cluster: Cluster, throughputs: Throughputs) -> Ints:
-    """As ``Cluster.fewest_servers``, for the largest jobs of the table."""
+    """Return ``Cluster.fewest_servers`` for the largest jobs of the table."""
     return cluster.fewest_servers(max(one.scale_factor for one in throughputs.job_types))

@@ -63,7 +63,7 @@ class Scheduler:
         self.data = new_data(cluster, throughputs, planner, options, placement)
 
     def handle(self, event: Event) -> list[Command]:
-        """What to do about an event. The core's state changes here and nowhere else."""
+        """Return the commands in answer to an event. The core's state changes here and nowhere else."""
         s, time_s = self.data, event.time_s
         s.now_s = time_s
         match event:

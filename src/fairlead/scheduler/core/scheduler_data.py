@@ -23,7 +23,7 @@ from fairlead.scheduler.placement.rule import PlacementRule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerOptions:
-    """What stays the same as long as a scheduler lives."""
+    """Options that stay the same as long as a scheduler lives."""
 
     settings: MechanismSettings
     restart_costs: RestartCosts
@@ -88,7 +88,7 @@ class SchedulerData:
 
     @property
     def undominated(self) -> Throughputs:
-        """The same rates as policies and mechanism see them: without slots that another dominates."""
+        """Return the rates that policies and mechanism see: without slots that another dominates."""
         return self.beliefs.undominated
 
     @property

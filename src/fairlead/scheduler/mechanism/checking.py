@@ -80,6 +80,11 @@ def _check_memory(label: str, policy: object) -> None:
         raise ConfigError(
             f"{label}: has {there[0]} but no {other}: a policy that remembers has both"
         )
+    for name in there:
+        if not callable(getattr(policy, name)):
+            raise ConfigError(
+                f"{label}: {name} must be a method, got {brief_repr(getattr(policy, name))}"
+            )
 
 
 def _is_duration(value: object) -> bool:

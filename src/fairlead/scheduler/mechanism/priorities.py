@@ -1,4 +1,4 @@
-"""How urgent each (group, slot) is: the keys by which a round is filled, largest first."""
+"""Priorities of (group, slot) entries: the keys by which a round is filled, largest first."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.mechanism.selection import Candidates, Priorities, select
 
 
-class GroupBalances(NamedTuple):
+class GroupAccounts(NamedTuple):
     """What job groups are entitled to, have received and could do. Arrays as in ``Snapshot``."""
 
     members: Ints2  # (groups, width) positions of jobs, -1 = none
@@ -43,7 +43,7 @@ class AvailableSlots(NamedTuple):
 
     capacity: Floats1  # (types,) devices
     accelerator_of_slot: Ints1  # (slots,)
-    order: Ints1  # (slots,) slots, the first one wins a tie
+    slot_order: Ints1  # (slots,) slots, the first one wins a tie
 
 
 def jobs_to_run(snapshot: Snapshot) -> JobsToRun:
@@ -51,9 +51,9 @@ def jobs_to_run(snapshot: Snapshot) -> JobsToRun:
     return JobsToRun(snapshot.restart_s, snapshot.steps_left, snapshot.total_steps)
 
 
-def balances_of(snapshot: Snapshot) -> GroupBalances:
-    """Return the balances of the snapshot's job groups, views of its arrays."""
-    return GroupBalances(
+def group_accounts(snapshot: Snapshot) -> GroupAccounts:
+    """Return the accounts of the snapshot's job groups, views of its arrays."""
+    return GroupAccounts(
         members=snapshot.group_members,
         scale=snapshot.scale,
         rate=snapshot.rate,
@@ -73,11 +73,11 @@ def can_run(members: Ints, rate: Floats, u: int, t: int) -> bool:
     return runs
 
 
-@kernel("void(GroupBalances, f8, Priorities)")
-def _enter_deficits(balances: GroupBalances, until_s: float, into: Priorities) -> None:
-    """Where job groups can run, the device-seconds that they are owed there, and their relative speeds.
+@kernel("void(GroupAccounts, f8, Priorities)")
+def _enter_deficits(accounts: GroupAccounts, until_s: float, into: Priorities) -> None:
+    """Enter where job groups can run, the device-seconds that they are owed there, and their relative speeds.
     until_s: from the last settling of accounts to the end of the round."""
-    members, scale, rate, share, received_s, deficit_s, _ = balances
+    members, scale, rate, share, received_s, deficit_s, _ = accounts
     primary, _, relative, eligible = into
     groups, slots = share.shape
     for u in range(groups):
@@ -99,14 +99,14 @@ def _enter_deficits(balances: GroupBalances, until_s: float, into: Priorities) -
                 relative[u, t] /= best
 
 
-@kernel("void(GroupBalances, JobsToRun, f8, Priorities)")
+@kernel("void(GroupAccounts, JobsToRun, f8, Priorities)")
 def _add_start_worth(
-    balances: GroupBalances, jobs: JobsToRun, preemption_hysteresis: float, into: Priorities
+    accounts: GroupAccounts, jobs: JobsToRun, preemption_hysteresis: float, into: Priorities
 ) -> None:
     """Add the worth of a start, ``preemption_hysteresis`` times its device-seconds, to the deficits of job
     groups that run, and to those of groups with a member that has not done a step."""
-    members, rate, share = balances.members, balances.rate, balances.share
-    running_on = balances.running_on
+    members, rate, share = accounts.members, accounts.rate, accounts.share
+    running_on = accounts.running_on
     restart_s, steps_left, total_steps = jobs
     primary, here, _, eligible = into
     groups, slots = share.shape
@@ -131,9 +131,9 @@ def _add_start_worth(
                 primary[u, t] += worth_s
 
 
-@kernel("Priorities(GroupBalances, JobsToRun, f8, f8)")
+@kernel("Priorities(GroupAccounts, JobsToRun, f8, f8)")
 def deficit_priorities(
-    balances: GroupBalances, jobs: JobsToRun, until_s: float, preemption_hysteresis: float
+    accounts: GroupAccounts, jobs: JobsToRun, until_s: float, preemption_hysteresis: float
 ) -> Priorities:
     """What each job group is owed by the end of the coming round, on slots where it has a share; what is
     left over goes to whoever runs fastest there relative to its best.
@@ -145,24 +145,24 @@ def deficit_priorities(
     first start.
     The keys: device-seconds owed, runs there now (0 or 1), relative speed.
     """
-    groups, slots = balances.share.shape
+    groups, slots = accounts.share.shape
     priorities = Priorities(
         primary=np.zeros((groups, slots)),
         secondary=np.zeros((groups, slots)),
         tertiary=np.zeros((groups, slots)),
         eligible=np.zeros((groups, slots), np.bool_),
     )
-    _enter_deficits(balances, until_s, priorities)
-    _add_start_worth(balances, jobs, preemption_hysteresis, priorities)
+    _enter_deficits(accounts, until_s, priorities)
+    _add_start_worth(accounts, jobs, preemption_hysteresis, priorities)
     return priorities
 
 
-@kernel("Tuple((i8[::1], i8[::1]))(GroupBalances, JobsToRun, DeficitRule, AvailableSlots)")
+@kernel("Tuple((i8[::1], i8[::1]))(GroupAccounts, JobsToRun, DeficitRule, AvailableSlots)")
 def fill_by_deficit(
-    balances: GroupBalances, jobs: JobsToRun, rule: DeficitRule, available: AvailableSlots
+    accounts: GroupAccounts, jobs: JobsToRun, rule: DeficitRule, available: AvailableSlots
 ) -> tuple[Ints, Ints]:
-    """The job groups that run and their slots: ``select`` by ``deficit_priorities``."""
-    priorities = deficit_priorities(balances, jobs, rule.until_s, rule.preemption_hysteresis)
-    candidates = Candidates(balances.members, balances.scale, available.accelerator_of_slot)
+    """Return the job groups that run and their slots: ``select`` by ``deficit_priorities``."""
+    priorities = deficit_priorities(accounts, jobs, rule.until_s, rule.preemption_hysteresis)
+    candidates = Candidates(accounts.members, accounts.scale, available.accelerator_of_slot)
     free = available.capacity.astype(np.int64)
-    return select(priorities, candidates, free, available.order, len(jobs.steps_left))
+    return select(priorities, candidates, free, available.slot_order, len(jobs.steps_left))

@@ -11,9 +11,9 @@ from fairlead.model.snapshot import Snapshot
 from fairlead.scheduler.mechanism.priorities import (
     AvailableSlots,
     DeficitRule,
-    balances_of,
     deficit_priorities,
     fill_by_deficit,
+    group_accounts,
     jobs_to_run,
 )
 from fairlead.scheduler.mechanism.selection import Candidates, Priorities, select
@@ -67,7 +67,7 @@ class LargestDeficitFirst:
     def priorities(self, snapshot: Snapshot, elapsed_s: float) -> Priorities:
         """Return the keys: device-seconds owed, runs there now (0 or 1), relative speed."""
         return deficit_priorities(
-            balances_of(snapshot),
+            group_accounts(snapshot),
             jobs_to_run(snapshot),
             elapsed_s + self.round_s,
             self.preemption_hysteresis,
@@ -93,7 +93,7 @@ class LargestDeficitFirst:
     ) -> Selected:
         """Return what ``select`` makes of ``priorities``, in one compiled pass."""
         return fill_by_deficit(
-            balances_of(snapshot),
+            group_accounts(snapshot),
             jobs_to_run(snapshot),
             DeficitRule(elapsed_s + self.round_s, self.preemption_hysteresis),
             AvailableSlots(snapshot.capacity, snapshot.accelerator_of_slot, order),

@@ -23,7 +23,7 @@ class Priorities(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """What the job groups need, and where their devices come from."""
+    """Devices that the job groups need, and the accelerator types that provide them."""
 
     members: Ints2  # (groups, width) rows of jobs, -1 = none
     scale: Ints1  # (groups,) devices
@@ -31,7 +31,7 @@ class Candidates(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What has been chosen so far, and what is left. Filled in place."""
+    """The entries chosen so far, and the devices that are left. Filled in place."""
 
     free: Ints1  # (types,) devices
     taken: Bools1  # (jobs,) is the job in a job group that runs?
@@ -54,7 +54,7 @@ class _EntryQueue(NamedTuple):
 
 @kernel("b1(i8, i8, f8[::1], f8[::1], f8[::1])", inline="always")
 def _before(a: int, b: int, primary: Floats, secondary: Floats, tertiary: Floats) -> bool:
-    """Does entry a come before entry b? Larger keys first, then the lower entry number."""
+    """Whether entry a comes before entry b: larger keys first, then the lower entry number."""
     if primary[a] != primary[b]:
         return primary[a] > primary[b]  # type: ignore[no-any-return]
     if secondary[a] != secondary[b]:
@@ -116,18 +116,19 @@ def _empty_queue(candidates: Candidates, slots: int, types: int) -> _EntryQueue:
 @kernel("i8(_EntryQueue, i8[::1], Priorities, Candidates, Selection)")
 def _enqueue(
     queue: _EntryQueue,
-    order: Ints,
+    slot_order: Ints,
     priorities: Priorities,
     candidates: Candidates,
     selection: Selection,
 ) -> int:
-    """Fill the heap with the entries on the slots of ``order`` for which there are devices; how many."""
+    """Fill the heap with the entries on slots of ``slot_order`` that have enough devices; return their
+    count."""
     heap, group, slot, key, tie, last, waiting = queue
     primary, secondary, tertiary, eligible = priorities
     members, scale, accelerator_of_slot = candidates
     free, taken = selection.free, selection.taken
     size = 0
-    for t in order:
+    for t in slot_order:
         accelerator = accelerator_of_slot[t]
         available = free[accelerator]
         if available == 0:
@@ -169,15 +170,20 @@ def _take(u: int, members: Ints, taken: Bools) -> int:
 
 @kernel("i8(i8[::1], i8, Priorities, Candidates, Selection)")
 def select_into(
-    order: Ints, count: int, priorities: Priorities, candidates: Candidates, selection: Selection
+    slot_order: Ints,
+    count: int,
+    priorities: Priorities,
+    candidates: Candidates,
+    selection: Selection,
 ) -> int:
-    """Choose the best entries on the slots of ``order``, which breaks ties, until nothing fits. count: job
-    groups that run already; returns it after this."""
+    """Choose the best entries on the slots of ``slot_order``, which breaks ties, until nothing fits.
+
+    count: job groups chosen before this call. Returns their number after it."""
     free, taken, out_group, out_slot = selection
     members, scale, accelerator_of_slot = candidates
-    queue = _empty_queue(candidates, len(order), len(free))
+    queue = _empty_queue(candidates, len(slot_order), len(free))
     heap, group, slot, primary, secondary, tertiary, waiting = queue
-    size = _enqueue(queue, order, priorities, candidates, selection)
+    size = _enqueue(queue, slot_order, priorities, candidates, selection)
     untaken = len(taken) - np.sum(taken)
     while size > 0:
         entry = heap[0]
@@ -214,13 +220,13 @@ def empty_selection(capacity: Ints, jobs: int) -> Selection:
 
 @kernel("Tuple((i8[::1], i8[::1]))(Priorities, Candidates, i8[::1], i8[::1], i8)")
 def select(
-    priorities: Priorities, candidates: Candidates, capacity: Ints, order: Ints, jobs: int
+    priorities: Priorities, candidates: Candidates, capacity: Ints, slot_order: Ints, jobs: int
 ) -> tuple[Ints, Ints]:
-    """The job groups that run and their slots, in the order in which they were chosen: one queue for all.
+    """Return the job groups that run and their slots, in the order of choice, from one queue for all slots.
 
-    capacity: (types,) free devices; order: (slots,) slots, the first one wins a tie; jobs: how many there
-    are.
+    capacity: (types,) free devices; slot_order: (slots,) slots, the first one wins a tie; jobs: number of
+    jobs.
     """
     selection = empty_selection(capacity, jobs)
-    count = select_into(order, 0, priorities, candidates, selection)
+    count = select_into(slot_order, 0, priorities, candidates, selection)
     return selection.group[:count].copy(), selection.slot[:count].copy()

@@ -19,9 +19,9 @@ class MechanismSettings:
     scattered: bool = (
         True  # know of scattered rates; if not, there is one slot per accelerator type
     )
-    horizon_s: float = 3600.0  # a move for a better place must pay off in so much run time
+    horizon_s: float = 3600.0  # run time within which a move that consolidates a job must pay off
     preemption_hysteresis: float = 40.0  # a start must be worth this many times what it costs
-    early_rounds: float = 1.0  # policies see deadlines so much earlier: shares become whole rounds
+    early_rounds: float = 1.0  # rounds by which policies see deadlines earlier than they are
     max_failures: int = 5  # failed attempts in a row that drop a job
     fluid: bool = False  # no rounds: every job progresses at its shares all the time
     gavel: GavelSwitches = field(default_factory=GavelSwitches)

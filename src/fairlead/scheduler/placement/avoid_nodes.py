@@ -26,7 +26,7 @@ class DeviceAssignment:
         return self.devices[self.offsets[row] : self.offsets[row + 1]]
 
     def copied(self) -> "DeviceAssignment":
-        """The same, of which devices, slots and ``kept`` can be changed."""
+        """Return a copy whose devices, slots and ``kept`` can be changed."""
         return DeviceAssignment(
             self.offsets, self.devices.copy(), self.kept.copy(), self.slot.copy()
         )
@@ -34,7 +34,7 @@ class DeviceAssignment:
 
 @dataclass(frozen=True, slots=True)
 class AlternativeTypes:
-    """What rows could do on other accelerator types, and what they had before."""
+    """Alternatives of rows on other accelerator types, and their devices before."""
 
     speed: Floats  # (rows, slots) steps/s, 0 = the row cannot run there
     before: Mapping[int, tuple[int, Ints]]  # row -> slot and devices of the round before
@@ -148,8 +148,8 @@ def move_away(
 def _free_devices(
     assignment: DeviceAssignment, row: int, free: Bools, avoided: Bools, topology: Topology
 ) -> Ints | None:
-    """As many devices as a row has, on nodes that it does not avoid: of the fullest node that holds it whole,
-    else of the emptiest ones. None where there are not enough, or the locality would be another."""
+    """Return as many devices as a row has, on nodes that it does not avoid: on the fullest node that holds it
+    whole, else on the emptiest ones. None if there are not enough, or the locality would change."""
     mine = assignment.of(row)
     accelerator = topology.device_type[mine[0]]
     usable = free.copy()

@@ -1,6 +1,6 @@
-"""Who holds which devices while job groups are placed, and the steps that change it.
+"""Holders of devices while job groups are placed, and the steps that change them.
 
-A device id is a position; the devices of a node, and the nodes of a type, are neighbours.
+A device id is a position; the devices of a node, and the nodes of a type, are contiguous.
 """
 
 from typing import NamedTuple
@@ -18,8 +18,8 @@ UNPLACED, PLACED, KEPT, EVICTED = 0, 1, 2, 3
 
 
 class Occupancy(NamedTuple):
-    """Who holds which devices. A row is a job group of the plan; row i holds
-    devices[offsets[i]:offsets[i + 1]] unless its state is UNPLACED."""
+    """Holders of devices. A row is a job group of the plan; row i holds devices[offsets[i]:offsets[i + 1]]
+    unless its state is UNPLACED."""
 
     offsets: Ints1  # (rows + 1,)
     devices: Ints1  # (devices of all rows,)
@@ -32,7 +32,7 @@ class Occupancy(NamedTuple):
 
 
 class RowNeeds(NamedTuple):
-    """What each row of the plan is to have."""
+    """Needs of each row of the plan."""
 
     node_begin: Ints1  # (rows,) the first node of its accelerator type
     node_end: Ints1  # (rows,) the node after the last of its accelerator type
@@ -44,7 +44,7 @@ class RowNeeds(NamedTuple):
 
 @kernel("Occupancy(PlannedGroups, Topology)")
 def empty_occupancy(plan: PlannedGroups, topology: Topology) -> Occupancy:
-    """No row has devices."""
+    """Return an occupancy in which no row has devices."""
     group, scale, device_node, usable = (
         plan.group,
         plan.scale,
@@ -76,7 +76,7 @@ def empty_occupancy(plan: PlannedGroups, topology: Topology) -> Occupancy:
 
 @kernel("RowNeeds(PlannedGroups, Topology)")
 def needs_of(plan: PlannedGroups, topology: Topology) -> RowNeeds:
-    """What each row of the plan is to have."""
+    """Return the needs of each row of the plan."""
     group, slot, scale = plan
     accelerator, node, fewest = topology.device_type, topology.device_node, topology.fewest_servers
     n, nodes, types = len(group), node[-1] + 1, accelerator[-1] + 1
@@ -100,7 +100,7 @@ def needs_of(plan: PlannedGroups, topology: Topology) -> RowNeeds:
 
 @kernel("Occupancy(Occupancy)")
 def copied(at: Occupancy) -> Occupancy:
-    """The same, to try something on."""
+    """Return a copy, to try a step on."""
     return Occupancy(
         offsets=at.offsets,
         devices=at.devices.copy(),
@@ -158,7 +158,7 @@ def keep(i: int, old: Ints, at: Occupancy) -> bool:
 
 @kernel("i8(i8, Occupancy)")
 def servers_of(i: int, at: Occupancy) -> int:
-    """On how many nodes row i is; its devices on one node are neighbours."""
+    """Return the number of nodes that row i is on; its devices on one node are contiguous."""
     devices, device_node = at.devices, at.device_node
     count = 1
     for k in range(at.offsets[i] + 1, at.offsets[i + 1]):

@@ -17,7 +17,7 @@ class PlannedGroups(NamedTuple):
 
 
 class PreviousRound(NamedTuple):
-    """Who ran where: job group i held devices[offsets[i]:offsets[i + 1]]."""
+    """Devices of the previous round: job group i held devices[offsets[i]:offsets[i + 1]]."""
 
     group: Ints1  # (previous,) rows of today's job groups, -1 = the job group has left
     slot: Ints1  # (previous,)
@@ -38,7 +38,7 @@ class Topology(NamedTuple):
 
 
 class MoveTradeoffs(NamedTuple):
-    """What each row of the plan wins and loses by a move."""
+    """Gains and costs of a move, for each row of the plan."""
 
     fallback_rate: (
         Floats1  # (running,) rate with the other locality over rate on the slot, 0 = cannot run so
@@ -48,11 +48,12 @@ class MoveTradeoffs(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Who runs where: an answer of a rule of placement. Row order[k] gets devices[offsets[k]:offsets[k + 1]].
+    """Devices of each job group: the answer of a rule of placement. Row order[k] gets
+    devices[offsets[k]:offsets[k + 1]].
 
     order: (placed,) rows of the plan that run, each once. offsets: (placed + 1,). devices: (devices of all of
-    them,) ids. kept: (placed,) whether they are the devices of the round before. slot: (placed,) the slot
-    types that they make: of the planned accelerator type, the one of where the devices are.
+    them,) ids. kept: (placed,) whether they are the devices of the round before. slot: (placed,) slot types
+    of the devices: of the planned accelerator type, with the locality that the devices have.
     """
 
     order: Ints1

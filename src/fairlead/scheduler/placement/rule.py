@@ -156,7 +156,7 @@ class PlacementRule(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports and errors call it."""
+        """Name in reports and errors."""
 
     def place(self, request: PlacementRequest) -> Placement:
         """Return devices for rows of the request, made by ``PlacementRequest.placement``; rows without do not
@@ -171,7 +171,7 @@ class FewestServers:
     name: str = "fewest_servers"
 
     def place(self, request: PlacementRequest) -> Placement:
-        """As the kernel has it."""
+        """Place by ``place_on_fewest_servers``."""
         return place_on_fewest_servers(
             request.plan, request.before, request.topology, request.tradeoffs
         )
@@ -184,7 +184,7 @@ class ByDeviceId:
     name: str = "by_device_id"
 
     def place(self, request: PlacementRequest) -> Placement:
-        """As the kernel has it."""
+        """Place by ``by_device_id``."""
         return by_device_id(request.plan, request.before, request.topology, request.tradeoffs)
 
 

@@ -54,7 +54,7 @@ class _Claim(NamedTuple):
 def are_scattered(
     offsets: Ints, devices: Ints, device_type: Ints, device_node: Ints, fewest: Ints
 ) -> Bools:
-    """(groups,) is a job group on more servers than it needs? Job group u holds
+    """(groups,) whether each job group is on more servers than it needs. Job group u holds
     devices[offsets[u]:offsets[u + 1]], those on one server next to each other; fewest: of
     ``Cluster.fewest_servers``."""
     n = len(offsets) - 1

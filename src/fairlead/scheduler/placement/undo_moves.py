@@ -12,14 +12,14 @@ from fairlead.scheduler.placement.records import Topology
 SlotAndDevices = tuple[int, Ints]  # slot and devices of a row in the round before
 
 
-def swap_back(
+def undo_swaps(
     assignment: DeviceAssignment,
     old: Mapping[int, SlotAndDevices],
     fits: Callable[[int, int, int], bool],
 ) -> DeviceAssignment:
-    """The placement with rows on the devices that they had, where one other row, alone, is placed on just
-    these: it takes the row's place in return. old: as in ``move_back``; fits: (row, one slot, another)
-    whether the row runs as fast on one as on the other."""
+    """Return the placement in which rows have their old devices again by swapping with the one other row that
+    is placed on exactly these. old: as in ``undo_moves``; fits(row, one slot, another): whether the row runs
+    equally fast on both."""
     result = assignment.copied()
     holder = _holders(assignment)
     for row in sorted(old):
@@ -43,13 +43,13 @@ def swap_back(
 
 @dataclass(slots=True)
 class _Exchange:
-    """Rows that go back, and those that are placed on their devices and take theirs."""
+    """Rows that go back, and rows that are placed on their old devices and swap with them."""
 
     back: set[int] = field(default_factory=set)
     others: set[int] = field(default_factory=set)
 
 
-def exchange_back(
+def undo_group_swaps(
     assignment: DeviceAssignment,
     old: Mapping[int, SlotAndDevices],
     topology: Topology,
@@ -57,12 +57,12 @@ def exchange_back(
     *,
     free: Bools | None = None,
 ) -> DeviceAssignment:
-    """The placement with rows on the devices that they had, where rows of other sizes are placed on these:
-    those take the devices of the rows that go back in return, all of one slot. old, fits: as in
-    ``swap_back``; free: (devices,) that may be taken besides. None: none, and of each type as many are used
-    afterwards as before.
+    """Return the placement in which rows have their old devices again by swapping with several rows at once,
+    also of other sizes, which take the devices given up. old, fits: as in ``undo_swaps``; free: (devices,)
+    free devices that may be used as well; None if none may, and the number used of each type must not change.
 
-    Only between slots without another locality: the locality of who changes places does not matter there."""
+    Only rows on slots without another locality are swapped: locality does not matter there.
+    """
     result, even = assignment.copied(), free is None
     free = np.zeros(len(topology.usable), np.bool_) if free is None else free.copy()
     for row in sorted(old):
@@ -102,7 +102,8 @@ def _exchange(
     holder: Mapping[int, int],
     topology: Topology,
 ) -> _Exchange | None:
-    """Who has to change places for a row to go back; None = it has nobody to change with, or cannot."""
+    """Return the rows that have to swap for a row to go back; None if there are none, or it cannot go
+    back."""
     slot, target = old[row][0], int(assignment.slot[row])
     if slot == target or topology.other_locality[slot] >= 0 or topology.other_locality[target] >= 0:
         return None
@@ -137,15 +138,15 @@ def _note_kept(assignment: DeviceAssignment, old: Mapping[int, SlotAndDevices]) 
 
 
 def _holders(assignment: DeviceAssignment) -> dict[int, int]:
-    """Device -> the row that is placed on it."""
+    """Return the row that is placed on each device."""
     return {
         device: row for row in range(len(assignment.slot)) for device in assignment.of(row).tolist()
     }
 
 
-def move_back(assignment: DeviceAssignment, old: Mapping[int, SlotAndDevices]) -> DeviceAssignment:
-    """The placement with rows on the devices that they had, as far as no other row is placed on them, or
-    only rows that go back themselves. old: row -> where it was; no two rows were on one device."""
+def undo_moves(assignment: DeviceAssignment, old: Mapping[int, SlotAndDevices]) -> DeviceAssignment:
+    """Return the placement in which rows have their old devices again, if these are free or held by rows that
+    go back themselves. old: row -> its slot and devices before; no two rows shared a device."""
     holder = _holders(assignment)
     back, more = set(old), True
     while more:
@@ -166,8 +167,8 @@ def move_back(assignment: DeviceAssignment, old: Mapping[int, SlotAndDevices]) -
 
 
 def rates_equal(speed: np.ndarray, one: Ints, other: Ints, tolerance: float) -> np.ndarray:
-    """(rows,) do all members of a row run as fast on one slot as on the other? speed: (rows, slots, width)
-    steps/s, 1 where there is no member."""
+    """(rows,) whether all members of a row run equally fast on both slots, within a relative tolerance.
+    speed: (rows, slots, width) steps/s, 1 where there is no member."""
     row = np.arange(len(speed))
     here, there = speed[row, one], speed[row, other]
     near = np.abs(here - there) <= tolerance * np.maximum(here, there)

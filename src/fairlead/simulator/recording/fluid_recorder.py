@@ -18,7 +18,7 @@ from fairlead.simulator.recording.running_groups import ChargingRules
 
 class FluidRecorder(Recorder):
     """Observe a run without rounds, then ask for its tables. There are no placement intervals, starts
-    and moves; ``served`` is the part of its time in the system that a job's shares add up to."""
+    and moves; ``served_fraction`` is the part of its time in the system that a job's shares add up to."""
 
     def __init__(
         self, cluster: Cluster, throughputs: Throughputs, slots: tuple[SlotType, ...]
@@ -96,7 +96,7 @@ class FluidRecorder(Recorder):
         col.cost[self._flowing] += self._dollars * seconds
         col.steps_done[self.records.index.find(event.jobs[:, None])[:, 0]] = event.steps_done
 
-    def _served(self) -> Floats:
+    def _served_fraction(self) -> Floats:
         col, n = self.records.columns.arrays, self.records.columns.n
         there_s = np.where(col.end[:n] > 0, col.end_s[:n], self.now_s) - col.arrival_s[:n]
         none = np.full(n, np.nan)

@@ -124,7 +124,7 @@ class JobColumns:
 
 
 def _some_of(arrays: RecordedJobs, record: type[Columns]) -> Columns:
-    """Those columns that a record names."""
+    """Return the columns that a record names."""
     return record(*(getattr(arrays, name) for name in record.__annotations__))
 
 

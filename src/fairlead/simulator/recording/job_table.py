@@ -27,16 +27,16 @@ _TYPES: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTableInputs:
-    """What the records of jobs do not say."""
+    """What the table of jobs needs besides the records of jobs."""
 
     devices: float  # of the cluster
     exclusive_time: ExclusiveTime  # running time alone of jobs that adapt
     contention: Floats  # (jobs,) mean number of jobs in the system per device, and at least 1
-    served: Floats  # (jobs,) part of the rounds that it might have run in in which it ran
+    served_fraction: Floats  # (jobs,) fraction of the rounds in the system in which it ran
 
 
 def job_table(records: JobRecords, inputs: JobTableInputs) -> pl.DataFrame:
-    """The columns that docs/formats.md names, where a number is missing null."""
+    """Return the columns that docs/formats.md names; a missing number is null."""
     col, n, jobs = records.columns.arrays, records.columns.n, records.jobs
     names = {0: "unfinished"} | {int(end): end.name.lower() for end in JobEnd}
     end = col.end[:n]
@@ -67,7 +67,7 @@ def job_table(records: JobRecords, inputs: JobTableInputs) -> pl.DataFrame:
             "restart_lost_s": col.restart_lost_s[:n],
             **_rho(jct_s, col.isolated_s[:n], exclusive_s, inputs),
             "exclusive_s": exclusive_s,
-            "served": inputs.served,
+            "served_fraction": inputs.served_fraction,
             "slo_s": [job.slo_s for job in jobs],
         },
         schema_overrides=_TYPES,

@@ -103,7 +103,7 @@ def measure(
             "isolated": _rho(done["rho_isolated"].drop_nulls().to_numpy()),
             "themis": _rho(done["rho_themis"].drop_nulls().to_numpy()),
         },
-        "envy": envy(measured["served"].drop_nulls().to_numpy()),
+        "envy": envy(measured["served_fraction"].drop_nulls().to_numpy()),
         "preemptions": int(sum(recorder.rounds["preempted"])),
         **_starts(jobs),
         **_slo(measured, recorder.now_s),
@@ -134,7 +134,7 @@ def _times(measured: pl.DataFrame, done: pl.DataFrame) -> dict[str, Any]:
 
 
 def _devices(recorder: Recorder) -> dict[str, Any]:
-    """What part of the device-seconds was in use."""
+    """Return the fraction of the device-seconds that was in use."""
     time, names = recorder.time, recorder.cluster.accelerators
     return {
         "utilization": _ratio(time.busy_s.sum(), time.capacity_s.sum()),

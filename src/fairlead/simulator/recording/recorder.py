@@ -157,7 +157,7 @@ class Recorder:
             devices=float(self.cluster.capacity.sum()),
             exclusive_time=self.exclusive_time,
             contention=self._contention(),
-            served=self._served(),
+            served_fraction=self._served_fraction(),
         )
         return job_table(self.records, inputs)
 
@@ -167,7 +167,7 @@ class Recorder:
         devices = float(self.cluster.capacity.sum())
         return contention(self.rounds["active"], first, end, devices)
 
-    def _served(self) -> Floats:
+    def _served_fraction(self) -> Floats:
         """(jobs,) part of the rounds that it might have run in in which it ran."""
         first, end = self.records.rounds_of_jobs(len(self.rounds))
         none = np.full(len(first), np.nan)

@@ -56,7 +56,7 @@ class IntervalBlock(NamedTuple):
 
 
 class RoundReport(NamedTuple):
-    """What a round did."""
+    """Steps, times and outcomes of a round."""
 
     job: Ints2  # (groups, width) positions of jobs, -1 = none
     slot: Ints1  # (groups,) accelerator
@@ -69,7 +69,7 @@ class RoundReport(NamedTuple):
 
 
 class Charging(NamedTuple):
-    """What is charged of the device-seconds of a round, and to whom."""
+    """Device-seconds of a round that are charged, and the jobs charged for them."""
 
     price: Floats1  # (slots,) $ per device-hour
     busy_s: Floats1  # (slots,) device-seconds in use

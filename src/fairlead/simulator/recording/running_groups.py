@@ -1,4 +1,4 @@
-"""Who runs, from one round to the next: starts, moves, placement intervals, device-seconds."""
+"""Job groups that run from one round to the next: starts, moves, placement intervals, device-seconds."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from fairlead.simulator.recording.recorder_kernels import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargingRules:
-    """What device-seconds cost, as the profile has it."""
+    """Rules of the profile for charging device-seconds."""
 
     idle_gaps: bool = False  # those before a round too, and no rounds that do not count
     startup: bool = True  # those that went into starting too
@@ -42,7 +42,7 @@ class GroupCounts(NamedTuple):
 
 
 class RoundUse(NamedTuple):
-    """What a round did with its devices."""
+    """Use of devices in a round."""
 
     busy: Floats  # (slots,) device-seconds in use
     lost_s: (

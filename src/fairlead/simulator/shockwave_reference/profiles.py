@@ -28,7 +28,8 @@ def released_schedule(
     samples: int | None = None,
     schedule: Schedule = (),
 ) -> Adaptation:
-    """As ``batch_schedule``, with whole epochs, and the first batch size in the last one under GNS."""
+    """Return ``batch_schedule`` as the release has it: with whole epochs, and the first batch size in the
+    last one under GNS."""
     batch, samples = batch_and_samples(family, samples)
     per_epoch = steps_per_epoch(samples, batch)
     whole = float(ceil(total_steps / per_epoch))

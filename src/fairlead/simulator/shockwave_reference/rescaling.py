@@ -107,7 +107,7 @@ def _requested(
 
 
 def _trimmed(requested: Ints) -> Ints:
-    """Without the last epochs that ask for the same as the one before."""
+    """Return the epochs without the last ones that request the same as the one before."""
     differs = np.flatnonzero((requested[:, 1:] != requested[:, :-1]).any(axis=0))
     width = int(differs[-1]) + 2 if len(differs) else 1
     return np.ascontiguousarray(requested[:, :width])

@@ -32,7 +32,7 @@ _FAILED, _LOST, _ENDED = int(RoundOutcome.FAILED), int(RoundOutcome.LOST), int(R
 
 
 class ReleasedRules:
-    """Who changes to which batch size, by order of submission; jobs without an adaptation never do."""
+    """Changes of batch size, in order of submission; jobs without an adaptation never change."""
 
     def __init__(self, throughputs: Throughputs) -> None:
         self.throughputs = throughputs

@@ -14,6 +14,7 @@ from fairlead.model.argument_checks import (
 )
 from fairlead.model.cluster import Cluster, Node
 from fairlead.model.limits import MAX_DEVICES, MAX_NUMBER
+from fairlead.model.near_names import did_you_mean
 from fairlead.model.option_text import parse_options
 from fairlead.model.toml import read_toml
 from fairlead.model.toml_lines import naming_lines
@@ -141,7 +142,8 @@ def _read_toml(path: Path) -> tuple[tuple[Node, ...], dict[str, float]]:
 def _only(path: Path, where: str, table: Mapping[str, Any], known: set[str]) -> None:
     for key in table:
         if key not in known:
-            raise ClusterError(f"{path}: {where}: unknown key {key!r}; known: {sorted(known)}")
+            choice = did_you_mean(key, known) or f"; known: {sorted(known)}"
+            raise ClusterError(f"{path}: {where}: unknown key {key!r}{choice}")
 
 
 def _nodes(path: Path, at: int, table: Any) -> list[Node]:

@@ -21,7 +21,7 @@ class SkipRowError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowJob:
-    """What a row says of its job."""
+    """Job as a row describes it."""
 
     submitted_s: float  # on any clock: that of the first job becomes 0
     family: str

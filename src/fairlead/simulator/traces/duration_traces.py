@@ -41,7 +41,7 @@ class _DurationRow:
 
 @dataclass(frozen=True, slots=True)
 class _Wording:
-    """What a format calls its columns, and how it writes a time."""
+    """Column names of a format, and how it writes a time."""
 
     name: str
     submitted: str

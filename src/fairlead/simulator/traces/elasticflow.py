@@ -27,7 +27,7 @@ from fairlead.simulator.traces.trace import Skipped, Trace
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """What a file calls its columns."""
+    """Column names of a file."""
 
     name: str
     submitted: str  # s

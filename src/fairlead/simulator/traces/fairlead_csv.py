@@ -26,6 +26,7 @@ from fairlead.simulator.traces.source import (
     Source,
     csv_rows,
     header_names,
+    missing_column,
     unused_note,
 )
 from fairlead.simulator.traces.trace import Trace
@@ -100,7 +101,8 @@ def _read_parquet(source: Source, request: ReadRequest) -> Trace:
         raise source.fault(None, f"not a readable Parquet file: {brief_repr(reason)}") from None
     for name in REQUIRED:
         if name not in frame.columns:
-            raise source.fault(None, f"column {name!r} is missing; it needs {','.join(REQUIRED)}")
+            missing = missing_column(name, set(frame.columns) - set(COLUMNS))
+            raise source.fault(None, f"{missing}; it needs {','.join(REQUIRED)}")
     columns: list[Iterable[Any]] = [
         frame[name].to_list() if name in frame.columns else [None] * len(frame) for name in COLUMNS
     ]
@@ -109,7 +111,7 @@ def _read_parquet(source: Source, request: ReadRequest) -> Trace:
         name: len(frame) - frame[name].null_count() for name in frame.columns if name not in COLUMNS
     }
     trace = _trace("Fairlead Parquet", Checks(source, request.throughputs), rows)
-    return replace(trace, notes=unused_note(unused))
+    return replace(trace, notes=unused_note(unused, sorted(set(COLUMNS) - set(frame.columns))))
 
 
 def _trace(name: str, checks: Checks, rows: Iterable[tuple[int, Iterable[Any]]]) -> Trace:

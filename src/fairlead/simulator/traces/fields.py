@@ -24,6 +24,8 @@ def number(
     expected: str = "number",
 ) -> float:
     """A number from -most to most. expected: what a message calls it."""
+    if value is None:
+        raise source.fault(line, f"{name}: must not be empty")
     try:
         if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
             raise ValueError  # Python would read True and 1_000 as numbers

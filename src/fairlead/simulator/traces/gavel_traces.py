@@ -31,7 +31,7 @@ from fairlead.simulator.traces.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class TraceLayout:
-    """Where the fields stand in a line; the others (commands, folders, flags) are not read."""
+    """Positions of the fields in a line; the others (commands, folders, flags) are not read."""
 
     name: str
     width: int

@@ -13,6 +13,7 @@ from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import Cluster
 from fairlead.model.job_type import JobType
 from fairlead.model.limits import MAX_DEVICES
+from fairlead.model.near_names import did_you_mean
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.mechanism.settings import DEFAULT
@@ -54,8 +55,8 @@ def snapshot_of(
     for job, row in zip(jobs, rows, strict=True):
         if row is None:
             raise InputError(
-                f"job {job.id}: {table.origin} has no rates for job_type {job.family!r} at "
-                f"scale_factor {job.scale_factor}"
+                f"job {job.id}: job_type: {job.family!r} at scale_factor {job.scale_factor} has no rates "
+                f"in {table.origin}{did_you_mean(job.family, set(table.families) - {job.family})}"
             )
     tenants = tuple(dict.fromkeys(job.tenant for job in jobs))
     job_type = np.array(rows, np.int64)

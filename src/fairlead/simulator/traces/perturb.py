@@ -11,10 +11,11 @@ JITTER = 0.5  # part by which the time between two arrivals may change
 
 
 def perturbed(trace: Trace, seed: int) -> Trace:
-    """As many jobs, drawn with replacement from those of the trace, at about the times of its arrivals.
+    """Return a trace with as many jobs, drawn with replacement from those of the trace, at about the times of
+    its arrivals.
 
     Each time between two arrivals is multiplied by a uniform factor from 0.5 to 1.5, so that bursts and
-    pauses stay where they are. Which job comes when is drawn anew; ids count from 0. Jobs keep all else:
+    pauses stay where they are. The job of each arrival is drawn anew; ids count from 0. Jobs keep all else:
     scale factor, steps, deadline, adaptation. Skipped rows and line numbers are left out.
     """
     rng = np.random.default_rng(seed)

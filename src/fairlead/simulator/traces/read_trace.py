@@ -1,5 +1,6 @@
 """Reading a trace: the format is recognised from the content, never from the name."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from fairlead.errors import TraceError
@@ -12,10 +13,11 @@ from fairlead.model.argument_checks import (
     instance_of,
     or_none,
 )
+from fairlead.model.near_names import nearest_name
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces import duration_traces, elasticflow, fairlead_csv, gavel_traces
 from fairlead.simulator.traces.reader import Format, ReadRequest
-from fairlead.simulator.traces.source import MAX_LINE, Source
+from fairlead.simulator.traces.source import MAX_LINE, Source, missing_column
 from fairlead.simulator.traces.trace import Trace
 
 FORMATS: tuple[Format, ...] = (
@@ -72,13 +74,11 @@ def _unknown(source: Source, line: int, head: bytes) -> Exception:
         )
     names = {name.strip() for name in text.split(",")}
     missing = {one: [c for c in one.columns.split(",") if c not in names] for one in FORMATS}
-    lacks = {one: len(missing[one]) / len(one.columns.split(",")) for one in FORMATS}
-    nearest = min(FORMATS, key=lambda one: lacks[one])
-    if lacks[nearest] < MAX_MISSING_COLUMNS:
+    nearest = min(FORMATS, key=lambda one: _lacking(one, missing[one], names))
+    if _lacking(nearest, missing[nearest], names) < MAX_MISSING_COLUMNS:
+        lacks = missing_column(missing[nearest][0], sorted(names - set(nearest.columns.split(","))))
         return source.fault(
-            line,
-            f"column {missing[nearest][0]!r} is missing; a trace in the format {nearest.name} needs "
-            f"{nearest.columns}",
+            line, f"{lacks}; a trace in the format {nearest.name} needs {nearest.columns}"
         )
     if "\t" in text:
         count = text.count("\t") + 1
@@ -89,6 +89,14 @@ def _unknown(source: Source, line: int, head: bytes) -> Exception:
     return source.fault(
         line, f"not a trace: the first line is {brief_repr(text)}; known are {listed}"
     )
+
+
+def _lacking(one: Format, missing: Sequence[str], names: set[str]) -> float:
+    """The part of a format's columns that are missing; one that is misspelt counts half."""
+    columns = one.columns.split(",")
+    others = sorted(names - set(columns))
+    misspelt = [name for name in missing if nearest_name(name, others) is not None]
+    return (len(missing) - len(misspelt) / 2) / len(columns)
 
 
 def _listed(known: list[str], most: int) -> str:

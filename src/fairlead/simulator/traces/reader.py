@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fairlead.model.argument_checks import brief_repr
 from fairlead.model.job_type import JobType
+from fairlead.model.near_names import did_you_mean
 from fairlead.model.throughputs import Throughputs
 from fairlead.simulator.traces.source import Source
 from fairlead.simulator.traces.trace import Trace
@@ -58,12 +59,16 @@ class Checks:
         self.latest_id = value
         return value
 
-    def family(self, line: int, name: str, value: str) -> str:
+    def family(self, line: int, name: str, value: str | None) -> str:
         """The family, if the throughput table knows it at any scale factor."""
-        if value not in self.throughputs.families:
+        if value is None or value == "":
+            raise self.source.fault(line, f"{name}: must not be empty")
+        known = self.throughputs.families
+        if value not in known:
             raise self.source.fault(
                 line,
-                f"{name} {brief_repr(value)} is not in the throughput table ({self.throughputs.origin})",
+                f"{name}: {brief_repr(value)} is not in the throughput table "
+                f"({self.throughputs.origin}){did_you_mean(str(value), known)}",
             )
         return value
 

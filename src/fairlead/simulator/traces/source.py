@@ -7,7 +7,7 @@ import csv
 import gzip
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -16,6 +16,7 @@ import msgspec
 
 from fairlead.errors import InputError
 from fairlead.model.argument_checks import brief_repr
+from fairlead.model.near_names import did_you_mean, nearest_name
 
 MAX_LINE = 1 << 20  # bytes; a longer line is an error and is never loaded
 MAX_DOCUMENT = 1 << 27  # bytes of a JSON document, unpacked: it has to be held as a whole
@@ -97,7 +98,7 @@ class Source:
         return data
 
     def json_fault(self, problem: Exception, data: bytes) -> InputError:
-        """What msgspec found wrong, with the line where it says so."""
+        """Return the error that msgspec found, with its line."""
         message = str(problem) or type(problem).__name__
         if isinstance(problem, msgspec.ValidationError):
             return self.fault(None, message)
@@ -107,24 +108,38 @@ class Source:
 
 
 def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of the rows of a CSV file; empty lines and ``#`` comments are left out."""
-    number = 0
+    """(number of the line where it begins, cells) of the rows of a CSV file; empty lines and ``#`` comments
+    are left out."""
+    first = last = 0  # lines of the row that is read
 
     def texts() -> Iterator[str]:
-        nonlocal number
-        for number, text in source.lines():  # noqa: B007 - the enclosing function reads it
+        nonlocal first, last
+        for number, text in source.lines():
             if text and not text.startswith("#"):
-                yield text
+                first, last = first or number, number
+                yield f"{text}\n"  # within quotes it belongs to the cell
 
     rows = csv.reader(texts(), strict=True)
     while True:
+        first = last = 0
         try:
             row = next(rows)
         except StopIteration:
             return
         except csv.Error as problem:
-            raise source.fault(number, f"not valid CSV: {problem}") from None
-        yield number, row
+            raise source.fault(
+                first, f"not valid CSV: {_csv_reason(problem, first, last)}"
+            ) from None
+        yield first, row
+
+
+def _csv_reason(problem: csv.Error, first: int, last: int) -> str:
+    """What is wrong with the row that begins and ends on these lines."""
+    if str(problem) == "unexpected end of data":
+        return 'a quote (") that begins in this row is never closed'
+    if last > first:
+        return f'a quote (") that begins in this row is open until line {last}: {problem}'
+    return str(problem)
 
 
 def header_names(head: bytes) -> set[str]:
@@ -133,7 +148,7 @@ def header_names(head: bytes) -> set[str]:
 
 
 class HeaderColumns:
-    """Where the columns of a CSV file stand, by name; the values in columns with other names are counted."""
+    """Positions of the columns of a CSV file, by name; the values in columns with other names are counted."""
 
     def __init__(
         self,
@@ -156,8 +171,9 @@ class HeaderColumns:
         for name in required:
             if name not in self.index:
                 raise source.fault(
-                    line, f"column {name!r} is missing; it needs {','.join(required)}"
+                    line, f"{missing_column(name, self._count)}; it needs {','.join(required)}"
                 )
+        self._known = [name for name in used if name not in self.index]
 
     def check(self, line: int, row: list[str]) -> None:
         """Check that the row has as many cells as the header."""
@@ -169,13 +185,22 @@ class HeaderColumns:
 
     def notes(self) -> tuple[str, ...]:
         """A sentence with the columns that were not used, and how many values of them there were."""
-        return unused_note(self._count)
+        return unused_note(self._count, self._known)
 
 
-def unused_note(values: Mapping[str, int]) -> tuple[str, ...]:
-    """One sentence with the columns of which values were not used, by name; () where there were none."""
+def missing_column(name: str, unused: Iterable[str]) -> str:
+    """That a column is missing, with the one of the unused columns that is probably meant to be it."""
+    near = nearest_name(name, unused)
+    return f"column {name!r} is missing" + (
+        "" if near is None else f" (did you mean it by {near!r}?)"
+    )
+
+
+def unused_note(values: Mapping[str, int], lacking: Sequence[str] = ()) -> tuple[str, ...]:
+    """One sentence with the columns of which values were not used, by name; () where there were none.
+    lacking: names of columns that there might be, and are not."""
     named = [
-        f"{brief_repr(name)} ({count:,} value{'' if count == 1 else 's'})"
+        f"{brief_repr(name)} ({count:,} value{'' if count == 1 else 's'}{did_you_mean(name, lacking)})"
         for name, count in values.items()
         if count
     ]

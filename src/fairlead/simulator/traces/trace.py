@@ -57,14 +57,14 @@ class Trace:
 
 
 def iterated(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
-    """The same arrivals; TraceError where others' code that gives them fails."""
+    """Yield the arrivals; TraceError if the third-party code that gives them fails."""
     with third_party_call("trace", TraceError):
         for arrival in arrivals:  # noqa: UP028 # it would close their generator with this one
             yield arrival
 
 
 def checked(arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
-    """The same arrivals, each checked as a reader checks the rows of a file; TraceError names the job."""
+    """Yield the arrivals, each checked as a reader checks the rows of a file; TraceError names the job."""
     time_s, seen = 0.0, set[int]()
     for number, arrival in enumerate(iterated(arrivals)):
         if not isinstance(arrival, Arrival):
@@ -132,7 +132,7 @@ def _check(arrival: Arrival, number: int, after_s: float, seen: set[int]) -> Non
 
 
 def _no_number(arrival: Arrival) -> str:
-    """Which field is no number, though it has to be one."""
+    """Return a sentence on the first field that has to be a number and is none."""
     for name in ("time_s", "id", "total_steps", "scale_factor", "weight", "slo_s", "duration_s"):
         value = getattr(arrival if name == "time_s" else arrival.job, name)
         if not isinstance(value, Real | None):
@@ -168,7 +168,8 @@ def only_usable(
     cluster: Cluster,
     skipped: list[Skipped],
 ) -> Iterator[Arrival]:
-    """The same for a stream that may have no end: jobs that can never run are added to ``skipped``."""
+    """Yield the usable arrivals of a stream that may have no end; jobs that can never run are added to
+    ``skipped``."""
     obstacles = _Obstacles(throughputs, cluster)
     for arrival in arrivals:
         reason = obstacles.reason(arrival.job)

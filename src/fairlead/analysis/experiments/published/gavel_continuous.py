@@ -89,12 +89,12 @@ class Study:
         return self.paper if context.scale == "paper" else self.small
 
     def ours_loads(self, context: ExperimentContext) -> Loads:
-        """Where ours are run."""
+        """Return the loads at which our policies run."""
         loads = self.loads(context)
         return replace(loads, rates=self.ours_rates) if context.scale == "paper" else loads
 
     def known(self, line: str) -> Loads:
-        """Where there are published numbers of a line: their rates and their seed."""
+        """Return the loads, rates and seed, for which numbers of a line are published."""
         rates = tuple(sorted(self.published.get(line, {})))
         return replace(self.paper, rates=rates, seeds=(SEED,))
 
@@ -408,7 +408,7 @@ def _finish_time(
 
 
 def _rho_at_once(context: ExperimentContext, study: Study, published: Published) -> list[LoadCurve]:
-    """Where there are published ones, both runs with a solve at every arrival and end."""
+    """Return curves at the published rates, with a solve at every arrival and end in both runs."""
     curves = []
     for line in study.lines:
         rates = tuple(sorted(published.get(line.name, {})))

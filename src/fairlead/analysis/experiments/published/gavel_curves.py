@@ -44,7 +44,7 @@ class CurveLine:
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """Where curves are measured."""
+    """Loads at which curves are measured."""
 
     rates: tuple[float, ...]  # jobs per hour, rising
     seeds: tuple[int, ...] = SEEDS
@@ -178,7 +178,7 @@ def published_series(published: Published) -> tuple[Series, ...]:
 
 
 def marks(curves: Sequence[LoadCurve]) -> tuple[tuple[float, str], ...]:
-    """Where curves diverge; one mark for all that do so at the same rate."""
+    """Return marks at the rates where curves diverge; one mark for all that diverge at the same rate."""
     at: dict[float, list[str]] = {}
     for one in curves:
         if one.diverges is not None:
@@ -292,5 +292,5 @@ def _number(value: float) -> float | None:
 
 
 def ratio(above: float | None, below: float | None) -> float | None:
-    """None where one of them is not known, or is 0."""
+    """Return the ratio; None if one of the numbers is unknown or 0."""
     return above / below if above is not None and below else None

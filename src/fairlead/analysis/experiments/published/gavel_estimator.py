@@ -132,7 +132,7 @@ def _mean_rows(curves: Sequence[LoadCurve], rates: Sequence[float]) -> list[Find
 
 
 def _ratios(curves: Mapping[str, LoadCurve], rates: Sequence[float]) -> tuple[FindingRow, ...]:
-    """Of means, at each rate."""
+    """Return ratios of means, at each rate."""
     rows = []
     for over, base in PAIRS:
         for rate in rates:

@@ -37,7 +37,7 @@ Rates = Literal["table", "random"]
 
 @dataclass(frozen=True)
 class Setting:
-    """Where rates come from, and how entities divide what they have."""
+    """Source of the rates, and how entities divide their shares."""
 
     name: str
     rates: Rates
@@ -104,7 +104,7 @@ def _entity(job: int) -> str:
 
 
 def exact(setting: Setting) -> Totals:
-    """By our policies, whose levels are the only ones that water filling has."""
+    """Return the totals by our policies, whose levels are the only ones that water filling has."""
     heterogeneity_aware, agnostic = [], []
     tree = entities(setting)
     for jobs in range(1, JOBS + 1):
@@ -122,7 +122,7 @@ def exact(setting: Setting) -> Totals:
 
 
 def stored(setting: Setting) -> Totals:
-    """As the figure was made."""
+    """Return the totals computed as for the published figure."""
     heterogeneity_aware, agnostic = [], []
     for jobs in range(1, JOBS + 1):
         snapshot = problem(setting, jobs)

@@ -161,7 +161,7 @@ def _series(name: str, jobs: Sequence[int], hours: Floats) -> Series:
 
 
 def _ratios(jobs: Sequence[int], hours: Makespans) -> tuple[FindingRow, ...]:
-    """Of the means, at the most jobs."""
+    """Return ratios of the means, at the largest number of jobs."""
     rows = []
     for over, base in RATIOS:
         ours = float(hours[over][-1].mean() / hours[base][-1].mean())

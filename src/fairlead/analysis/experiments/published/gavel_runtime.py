@@ -67,7 +67,7 @@ class TimedPolicy:
 
 
 def policies() -> tuple[TimedPolicy, ...]:
-    """Those of the figure, and two more that have no published times."""
+    """Return the policies of the figure, and two more without published times."""
     tree = Entities(
         (Entity("", 0), *(Entity(entity(e), 0, 1.0 + e % 3) for e in range(ENTITIES))), "entities"
     )

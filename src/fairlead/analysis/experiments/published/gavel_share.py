@@ -159,7 +159,7 @@ def _jcts(context: ExperimentContext) -> tuple[FindingTable, FindingTable, Chart
 
 
 def jct_loads(context: ExperimentContext, share: float) -> Loads:
-    """Where the gain in JCT is measured."""
+    """Return the loads at which the gain in JCT is measured."""
     if context.scale == "paper":
         return Loads(RATES_AT, cluster=cluster_of(share))
     return Loads((0.4, 4.4), (SEED,), "600:800", cluster_of(share))

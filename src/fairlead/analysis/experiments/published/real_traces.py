@@ -199,7 +199,7 @@ def _generated(rates: Throughputs) -> list[Arrival]:
 def with_families(
     arrivals: Sequence[Arrival], rates: Throughputs, capacity: Floats, seed: int = 0
 ) -> list[Arrival]:
-    """The same jobs with families and steps, as the remarks have it. capacity: (types,) devices."""
+    """Return the jobs with families and steps, as the remarks describe it. capacity: (types,) devices."""
     runs = rates.rate > 0
     mean = (rates.rate @ capacity) / np.maximum(runs @ capacity, 1.0)
     families: dict[int, list[int]] = {}

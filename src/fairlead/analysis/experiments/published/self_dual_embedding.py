@@ -132,7 +132,8 @@ class _Embedding:
         return after if fine else None
 
     def _direction(self, at: _Point, part: float, products: Floats, last: float) -> _Point:
-        """Where what is missing falls to 1 - part of it and the products s z by ``products``."""
+        """Return the direction along which residuals fall to 1 - ``part`` of theirs and the products s z
+        change by ``products``."""
         missing_x = -(self.g.T @ at.z) - self.c * at.tau
         missing_z = at.s + self.g @ at.x - self.h * at.tau
         missing = at.kappa + self.c @ at.x + self.h @ at.z

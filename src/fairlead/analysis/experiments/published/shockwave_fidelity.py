@@ -176,7 +176,7 @@ def _by_job(
 
 
 def _jobs(outcome: PointResult) -> JobResults | None:
-    """None where a run kept no table of its jobs."""
+    """Return the results of a run's jobs; None if it kept no table of them."""
     if not outcome.jobs:
         return None
     table = pl.read_parquet(outcome.jobs).sort("job")

@@ -16,6 +16,7 @@ from fairlead.cluster.front.api.errors import problem
 from fairlead.cluster.front.api.params import NodePath
 from fairlead.cluster.front.api.schema import answers, no_content, takes
 from fairlead.cluster.protocol.api_models import (
+    MAX_ADDED_DEVICES,
     Comparison,
     LostWork,
     NodeView,
@@ -32,7 +33,7 @@ from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import InputError
 
 router = APIRouter(prefix="/v1", tags=["cluster"])
-MAX_ADDED, MAX_TYPES, MAX_DEVICES = 100, 100, 100_000
+MAX_ADDED, MAX_TYPES = 100, 100
 MAX_POLICY = 200  # characters
 Since = Annotated[
     float,
@@ -176,9 +177,9 @@ def _check_question(question: WhatIf) -> None:
     for accelerator, devices in question.add_nodes.items():
         if not ACCELERATOR.fullmatch(accelerator):
             raise InputError(f"add_nodes: {shown(accelerator)} is no accelerator type")
-        if not 1 <= devices <= MAX_DEVICES:
+        if not 1 <= devices <= MAX_ADDED_DEVICES:
             raise InputError(
-                f"add_nodes.{accelerator}: must be from 1 to {MAX_DEVICES:,}, got {shown(devices)}"
+                f"add_nodes.{accelerator}: must be from 1 to {MAX_ADDED_DEVICES:,}, got {shown(devices)}"
             )
     for node in question.remove_nodes:
         check_name("remove_nodes:", node)

@@ -1,4 +1,4 @@
-"""Who asks, what they send, and how they are answered."""
+"""Dependencies of the API's routes: caller, request body and answer."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar

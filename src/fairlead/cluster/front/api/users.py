@@ -20,7 +20,7 @@ router = APIRouter(prefix="/v1/users", tags=["users"], dependencies=[Depends(adm
 
 @router.get("", summary="List users", responses=answers(list[Caller]))
 def users(context: Context) -> Response:
-    """Who may use the cluster."""
+    """Return the users who may use the cluster."""
     return answer(context.facade.users(context.caller))
 
 

@@ -188,7 +188,8 @@ def _use(node: NodeView, device: int) -> str:
 
 
 def timeline(attempts: Sequence[AttemptView], submitted_s: float, now_s: float) -> Html:
-    """Where a job ran and when: a row per node; darker what was spent to start and to stop."""
+    """Return a timeline of a job's attempts, one row per node; time spent on starting and stopping is
+    darker."""
     shown = attempts[-ATTEMPTS:]
     if not shown:
         return empty("The job has not started yet.", (1120, 52))

@@ -135,7 +135,7 @@ def _buttons(job: JobView, caller: Caller) -> list[Html]:
 
 
 def attempts_section(job: JobView, attempts: list[AttemptView], now_s: float) -> Section:
-    """Where it ran when, and what each attempt cost."""
+    """Return the section with place, time and cost of each attempt."""
     shown = attempts[-ATTEMPTS:]
     picture = scroll("Timeline", charts.timeline(attempts, job.submitted_s, now_s))
     parts = [picture]

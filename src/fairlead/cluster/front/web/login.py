@@ -13,7 +13,7 @@ _TARGET = re.compile(r"/(?![/\\])[!-\[\]-~]*")  # an address of ours: no host, n
 
 
 def safe_target(address: str) -> str:
-    """Where to go after the login: an address of this server, whatever the form says."""
+    """Return the address to open after the login: always one of this server, whatever the form says."""
     return address if _TARGET.fullmatch(address) and len(address) <= 2000 else "/"
 
 

@@ -128,7 +128,7 @@ class PageRoutes:
         return _headed(PlainTextResponse(strip_escapes(text), headers={"x-cursor": behind}))
 
     async def login_form(self, request: Request) -> Response:
-        """Where a person gives their token."""
+        """Return the page on which a person enters their token."""
         return _whole(login_page(request.query_params.get("next", "")), None)
 
     async def login(self, request: Request) -> Response:
@@ -167,7 +167,8 @@ class PageRoutes:
         return await self._known(session.token_of(request))
 
     async def _known(self, token: str) -> Caller | None:
-        """Whose token it is; an agent's opens no page."""
+        """Return the caller with the token; None if there is none, or it is an agent's, which opens no
+        page."""
         if not token:
             return None
         caller = await run_in_threadpool(self.facade.authenticate, token)

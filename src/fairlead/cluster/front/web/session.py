@@ -1,4 +1,4 @@
-"""Who may enter: the cookie, the origin of what changes something, and guesses at tokens."""
+"""Access to the pages: the cookie, the origin of requests that change something, and guesses at tokens."""
 
 import time
 from collections import OrderedDict, deque

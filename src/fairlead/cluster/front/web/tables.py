@@ -99,7 +99,7 @@ def job_link(job: int, words: str = "") -> Html:
 
 
 def place(job: JobView) -> Html:
-    """Where a job runs."""
+    """Return the place where a job runs."""
     if not job.node:
         return Html(DASH)
     devices = ", ".join(map(str, job.devices))

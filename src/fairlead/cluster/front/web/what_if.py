@@ -106,7 +106,7 @@ def _nodes(text: str) -> dict[str, int]:
 
 def form(ask: PageRequest, policies: Sequence[str]) -> Section:
     """What can be asked; it keeps what was written."""
-    given = ask.form
+    given = {name: value.replace("\r\n", "\n") for name, value in ask.form.items()}
     names = (tag("option", value=name) for name in policies)
     job = tag(
         "textarea", given.get("job", ""), name="job", spellcheck="false", placeholder=_EXAMPLE
@@ -142,7 +142,7 @@ _CHANGED = (
 
 
 def answer(found: Comparison) -> Section:
-    """Both outlooks, and the jobs that it matters to."""
+    """Return the section with both forecasts, and the jobs for which they differ."""
     shown = found.changed[:CHANGED]
     notes = (tag("p", words, class_="banner cool") for words in found.notes)
     rows = (_changed(*change) for change in shown)

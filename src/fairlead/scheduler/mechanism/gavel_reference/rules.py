@@ -73,25 +73,25 @@ class OnlyAllocated:
     rule: FillingRule
 
     def order(self, slots: Ints, policy: Policy) -> Ints:
-        """As the wrapped rule."""
+        """Return the order of the wrapped rule."""
         return self.rule.order(slots, policy)
 
     def priorities(self, snapshot: Snapshot, elapsed_s: float) -> Priorities:
-        """As the wrapped rule."""
+        """Return the priorities of the wrapped rule."""
         return self.rule.priorities(snapshot, elapsed_s)
 
     def select(
         self, priorities: Priorities, snapshot: Snapshot, order: Ints, policy: Policy
     ) -> Selected:
-        """As the wrapped rule, without job groups that are in no allocation."""
+        """Return the selection of the wrapped rule, without job groups that are in no allocation."""
         return _allocated(self.rule.select(priorities, snapshot, order, policy), snapshot)
 
     def fill(self, snapshot: Snapshot, elapsed_s: float, order: Ints, policy: Policy) -> Selected:
-        """As the wrapped rule, without job groups that are in no allocation."""
+        """Return the selection of the wrapped rule, without job groups that are in no allocation."""
         return _allocated(self.rule.fill(snapshot, elapsed_s, order, policy), snapshot)
 
     def until_owed_s(self, priorities: Priorities, snapshot: Snapshot, elapsed_s: float) -> float:
-        """As the wrapped rule."""
+        """Return the time of the wrapped rule."""
         return self.rule.until_owed_s(priorities, snapshot, elapsed_s)
 
 

@@ -30,7 +30,7 @@ class _Received(NamedTuple):
 
 
 class _Devices(NamedTuple):
-    """What job groups need, and where it comes from."""
+    """Devices that job groups need, and the slots that provide them."""
 
     scale: Ints1  # (groups,) devices
     capacity: Floats1  # (types,)
@@ -84,8 +84,8 @@ def _priorities(given: _Received) -> Priorities:
 def select_type_by_type(
     priorities: Priorities, candidates: Candidates, capacity: Ints, order: Ints, jobs: int
 ) -> tuple[Ints, Ints]:
-    """As ``selection.select``, but the slots are filled one after the other in this order, each from a queue
-    of its own."""
+    """Select as ``selection.select`` does, but fill the slots one after the other in this order, each from
+    its own queue."""
     selection = empty_selection(capacity, jobs)
     count = 0
     for q in range(len(order)):

@@ -41,7 +41,7 @@ class _Dispatch(NamedTuple):
 def _nothing_dispatched(
     plan: PlannedGroups, before: PreviousRound, topology: Topology
 ) -> _Dispatch:
-    """No row has been dispatched."""
+    """Return a state in which no row has been dispatched."""
     n, old_group = len(plan.group), before.group
     previous = np.full(len(plan.scale), -1, np.int64)
     for k in range(len(old_group)):

@@ -1,13 +1,13 @@
-"""What attempts began from, where that is not the newest checkpoint that their job had kept."""
+"""Sentences about what an attempt began from, if that is not the newest checkpoint of its job."""
 
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.store.rows import JobRow
 
 
-def origin_of(attempt: Attempt, status: AttemptStatus) -> str:
-    """What a managed attempt that has just loaded began from, as a sentence without its subject; "" = what
-    was kept. The row of its job still is as it was before."""
+def describe_loaded_checkpoint(attempt: Attempt, status: AttemptStatus) -> str:
+    """Return what a managed attempt that has just loaded began from, as a sentence without its subject; "" if
+    that is the newest checkpoint. Call it before the job's row is updated."""
     row, step, kept = attempt.row, status.loaded_step, attempt.row.saved_step
     if step < kept:
         began = "began anew" if step == 0 else f"began at step {step}"
@@ -23,8 +23,9 @@ def origin_of(attempt: Attempt, status: AttemptStatus) -> str:
     return ""
 
 
-def acceptance(row: JobRow) -> str:
-    """Who has accepted the loss of checkpoints before an attempt has begun with that; "" = nobody."""
+def describe_accepted_loss(row: JobRow) -> str:
+    """Return a clause that says who has accepted the loss of the job's checkpoints, until an attempt has
+    begun without them; "" if nobody has."""
     return (
         f"the loss of its checkpoints is accepted by {row.loss_accepted}"
         if row.loss_accepted

@@ -1,8 +1,8 @@
-"""A cluster that begins from a backup, or that lost its newest commits.
+"""Safe start of a cluster that was restored from a backup, or that lost its newest commits.
 
-It does not know which jobs were submitted, and which starts were ordered, since then; some of these may
-still run. So no number of that time is given out again, and nothing is started until none of it can run:
-agents are told to stop what this server does not know, and what they do not hear of has no lease any more.
+The server does not know which jobs were submitted and which attempts ordered since then; some may still run.
+So it gives out no id again that may have been used, and starts nothing until none of these can run: agents
+are told to stop attempts that it does not know, and the leases of those out of reach expire.
 """
 
 import logging
@@ -17,7 +17,7 @@ from fairlead.cluster.protocol.messages import Register
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_node import Hold
-from fairlead.cluster.store.restore_note import ATTEMPTS, RESTORED, Restored
+from fairlead.cluster.store.restore_note import ATTEMPTS, RESTORED, RestoreNote
 
 HOLD_REASON = (
     "held"  # key of a note in the table meta, until nothing of the time since can run any more
@@ -35,19 +35,21 @@ _log = logging.getLogger(__name__)
 
 
 def next_attempt(attempt: int, now_s: float) -> int:
-    """A number of an attempt above all that a job may have had, also when it is restored twice from one
-    backup. now_s: wall clock."""
+    """Return an attempt number above all that a job may have had, even if one backup is restored twice.
+    now_s: wall clock."""
     return max(attempt + ATTEMPTS, int(now_s) - _ATTEMPT_ORIGIN_S)
 
 
 def next_job(last: int, taken: int) -> int:
-    """The next id for jobs. last: the newest that is known; taken: the newest that left a trace elsewhere."""
+    """Return the next job id. last: the newest that is known; taken: the newest that left a trace
+    elsewhere."""
     most = max(last + JOBS, taken)
     return (most // JOBS + 1) * JOBS
 
 
 def newest_trace(*folders: Path) -> int:
-    """The largest job id that a folder of checkpoints or output is named after; -1 = none."""
+    """Return the largest job id that a folder of checkpoints or output is named after; -1 if there is
+    none."""
     newest = -1
     for folder in folders:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
@@ -61,15 +63,15 @@ class AttemptOrphaner(Protocol):
     """Ends attempts whose processes are gone; ``attempt_ends`` has it."""
 
     def orphan(self, node: str, attempts: list[Attempt], reason: str) -> None:
-        """These attempts no longer exist on a node."""
+        """End these attempts, which no longer exist on a node."""
 
 
-def reserve(state: ClusterState, ends: AttemptOrphaner) -> None:
-    """Number jobs on from where a restored cluster must, and begin anew if it has just been restored. Called
-    when all else is recovered."""
+def continue_numbering(state: ClusterState, ends: AttemptOrphaner) -> None:
+    """Continue job ids above those that may be in use, and hold the cluster if it has just been restored.
+    Called when all else is recovered."""
     note = state.store.meta(RESTORED)
     if note is not None:
-        _begin_anew(state, ends, msgspec.json.decode(note, type=Restored))
+        _begin_anew(state, ends, msgspec.json.decode(note, type=RestoreNote))
         return
     state.next_job = max(state.next_job, int(state.store.meta(RESERVED) or 0))
     hold_reason = state.store.meta(HOLD_REASON)
@@ -77,14 +79,14 @@ def reserve(state: ClusterState, ends: AttemptOrphaner) -> None:
         _hold(state, hold_reason)
 
 
-def release(state: ClusterState) -> None:
-    """Note that the time in which nothing is started is over. Called twice a second."""
+def end_hold_if_due(state: ClusterState) -> None:
+    """End the time in which nothing is started, once it is over. Called twice a second."""
     if state.fleet.hold.until and not state.fleet.is_on_hold:
         state.fleet.hold_all(Hold())
         state.write(lambda t: t.delete_meta(HOLD_REASON))
 
 
-def _begin_anew(state: ClusterState, ends: AttemptOrphaner, note: Restored) -> None:
+def _begin_anew(state: ClusterState, ends: AttemptOrphaner, note: RestoreNote) -> None:
     directories = {state.checkpoints, *(row.checkpoints for row in state.registry.jobs.values())}
     folders = [state.store.directory / "logs", *map(Path, sorted(directories - {""}))]
     state.next_job = next_job(state.next_job - 1, newest_trace(*folders))
@@ -115,7 +117,7 @@ def _begin_anew(state: ClusterState, ends: AttemptOrphaner, note: Restored) -> N
 
 
 def _hold(state: ClusterState, why: str) -> float:
-    """Give no node a job until every lease of the time since is over, and every grace; returns seconds."""
+    """Hold all nodes until every lease and grace period from before has expired. Returns that time in s."""
     options = state.options
     grace_s = max(
         [MIN_GRACE_S, *(row.spec.longest_grace_s for row in state.registry.jobs.values())]
@@ -126,8 +128,8 @@ def _hold(state: ClusterState, why: str) -> float:
     return wait_s
 
 
-def learn_jobs(state: ClusterState, message: Register) -> None:
-    """After a restore: jobs that an agent holds have ids that are not given out again."""
+def skip_held_job_ids(state: ClusterState, message: Register) -> None:
+    """After a restore, continue job ids above those of the jobs that an agent holds."""
     newest = max((status.job for status in message.holds), default=-1)
     if state.fleet.is_on_hold and state.next_job <= newest < MAX_JOB_ID:
         state.next_job = next_job(state.next_job - 1, newest)

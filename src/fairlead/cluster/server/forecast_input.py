@@ -1,4 +1,4 @@
-"""The live state as forecasts are made of it."""
+"""The live state from which forecasts start."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -15,19 +15,19 @@ from fairlead.scheduler.setup import Setup
 
 @dataclass(frozen=True, slots=True)
 class MeasuredJob:
-    """How fast a job was."""
+    """Measured rate of one job."""
 
     job: int
     job_type: JobType
     accelerator: str
     rate: float  # steps/s
-    # No rates are known of its job type, so its rate says nothing of other jobs of the type
+    # the table has no rates of its job type, so its rate is not used for other jobs of the type
     by_itself: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
-    """The live state at one moment."""
+class ForecastInput:
+    """Copy of the live state at one moment, from which a forecast simulates on."""
 
     now_s: float
     setup: Setup
@@ -40,14 +40,14 @@ class Present:
     unknown: frozenset[int]  # jobs of whose rates nobody knows anything
 
 
-def measured_table(present: Present) -> Throughputs:
-    """The table in force, with the rows of jobs that run as they were measured to."""
-    believed = present.setup.throughputs
+def measured_table(inputs: ForecastInput) -> Throughputs:
+    """Return the throughput table in force, with the rows of running jobs scaled to their measured rates."""
+    believed = inputs.setup.throughputs
     column: dict[str, list[int]] = {}
     for at, slot in enumerate(believed.slots):
         column.setdefault(slot.accelerator, []).append(at)
     ratios: dict[int, list[float]] = {}
-    for one in present.measured:
+    for one in inputs.measured:
         row = believed.row(one.job_type)
         if row is not None and not one.by_itself:
             before = max(believed.rate[row, column.get(one.accelerator, [])], default=0.0)
@@ -60,6 +60,6 @@ def measured_table(present: Present) -> Throughputs:
     return believed.learned(kinds, believed.slots, np.array(rows))
 
 
-def measured_factors(present: Present) -> dict[int, float]:
+def measured_factors(inputs: ForecastInput) -> dict[int, float]:
     """Return measured rate over ``UNKNOWN``, the rate that is assumed, of each job of unknown rates."""
-    return {one.job: one.rate / UNKNOWN for one in present.measured if one.by_itself}
+    return {one.job: one.rate / UNKNOWN for one in inputs.measured if one.by_itself}

@@ -12,10 +12,10 @@ from tests.cluster.server_parts import cluster_state
 from fairlead.cluster.front.messages import PublishedPosition, SchedulingHalted
 from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.messages import AttemptStatus, Orders, StorePosition
-from fairlead.cluster.server import witnesses
+from fairlead.cluster.server import rollback_detection
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.front_supervisor import FrontSupervisor
-from fairlead.cluster.server.witnesses import Witnesses
+from fairlead.cluster.server.rollback_detection import RollbackDetector
 from fairlead.cluster.store.backup import accept_loss, back_up, restore
 from fairlead.cluster.store.schema import Commit
 from fairlead.errors import RunError, StoreError
@@ -215,7 +215,7 @@ def test_the_newer_state_goes_on_after_an_older_one_was_halted(
 def test_agents_are_told_at_once_of_a_state_only_when_all_have_spoken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(witnesses, "PUBLISH_AFTER_S", 3600.0)
+    monkeypatch.setattr(rollback_detection, "PUBLISH_AFTER_S", 3600.0)
     with engine_nodes(tmp_path) as cluster:
         for name in ("one", "two"):
             cluster.node(name, f"{name}.1").register()
@@ -234,7 +234,7 @@ def test_a_node_that_is_dead_keeps_no_other_from_being_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is lost only when its leases and the grace of its jobs are over, which may take hours."""
-    monkeypatch.setattr(witnesses, "PUBLISH_AFTER_S", 0.2)
+    monkeypatch.setattr(rollback_detection, "PUBLISH_AFTER_S", 0.2)
     with engine_nodes(tmp_path, lease_s=600.0) as cluster:
         for name in ("one", "two"):
             cluster.node(name, f"{name}.1").register()
@@ -381,7 +381,7 @@ def test_agents_are_told_of_no_run_that_is_not_durable() -> None:
     state = cluster_state(fleet, lambda: 0.0)
     vars(state.store)["meta"] = lambda _: None
     state.store.newest = Commit(10, 1.8e9, b"", b"", b"")
-    tested = Witnesses(state)
+    tested = RollbackDetector(state)
     tested.begin(3)
     tested.publish()
     assert told == []

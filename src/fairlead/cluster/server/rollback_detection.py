@@ -1,9 +1,8 @@
-"""Agents as witnesses of how far the state of the cluster had come.
+"""Detects that the state directory was replaced by an older copy, with agents as witnesses.
 
-All that lies in the state directory agrees where the whole of it was replaced by an older copy. Agents keep
-what they were told of it in directories of their own, and say so when they register. Where that contradicts
-the state, the server halts: it schedules nothing, accepts nothing and ends nothing, until somebody has put
-the newer directory back or has given up what is missing.
+An older copy of the whole directory is consistent in itself. Agents keep the newest commit that they heard of
+in their own directories, and report it when they register. If it contradicts the state, the server halts: it
+schedules, accepts and ends nothing until somebody has put the newer directory back or has accepted the loss.
 """
 
 import logging
@@ -16,14 +15,14 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.store.history import CLAIMED, HALTED, HISTORY, StoreHistory
 
-PUBLISH_AFTER_S = 5.0  # agents are told of this run, though nodes are missing
+PUBLISH_AFTER_S = 5.0  # publish the position after this time, even if nodes are missing
 MAX_NAMED = 3  # attempts and nodes that a sentence names
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Contradiction:
-    """What a node knows that is not so in this state."""
+    """Evidence from one node that the state is older than what the node has seen."""
 
     order: tuple[int, int, int]  # of how late that is: see ``StorePosition.order``
     claim: str
@@ -31,12 +30,12 @@ class _Contradiction:
 
     @property
     def sentence(self) -> str:
-        """Both in one."""
+        """The claim and why it cannot be, as one clause."""
         return f"{self.claim}, but {self.why}"
 
 
-class Witnesses:
-    """On the driver's thread."""
+class RollbackDetector:
+    """Compares what agents report with the state, and halts the server. Used on the driver's thread."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -49,7 +48,7 @@ class Witnesses:
         self._first_job = 0  # that this server may have accepted
 
     def begin(self, run: int) -> None:
-        """A run of the server begins on the state, once that is recovered. run: its number."""
+        """Record that a run of the server begins on the recovered state. run: its number."""
         store = self._state.store
         assert store.newest is not None
         history = StoreHistory.decode(store.meta(HISTORY))
@@ -62,12 +61,12 @@ class Witnesses:
 
     @property
     def run_id(self) -> str:
-        """Of this server."""
+        """Id of this run of the server."""
         return self._history.runs[-1].id
 
     def check_registration(self, message: Register) -> None:
-        """An agent registers. Halts the server where the agent has seen a later state than this one, or runs
-        what only another copy of it can have ordered."""
+        """Halt the server if the agent that registers has seen a later state than this one, or runs what only
+        another copy of the state can have ordered."""
         if self._state.store.newest is None:
             return
         found = self._contradiction(message)
@@ -94,8 +93,8 @@ class Witnesses:
         return self._foreign_order(message)
 
     def _foreign_order(self, message: Register) -> _Contradiction | None:
-        """A node holds what was ordered of it in this timeline, but not by this state. The copy that ordered
-        it need not have told of its position before it was replaced."""
+        """Return a contradiction if a node holds attempts ordered in this timeline, but not by this state.
+        The copy that ordered them may have been replaced before it published its position."""
         foreign = [
             status
             for status in message.holds
@@ -110,9 +109,9 @@ class Witnesses:
         return _Contradiction(order, claim, "this state has never ordered that")
 
     def publish(self) -> None:
-        """Let agents know of the newest commit. Called behind each. At once where all nodes of the state have
-        spoken: what is told of one that soon turns out to be old is of no use. Else soon: a node may never
-        come back, and what is not told is remembered by nobody."""
+        """Publish the newest commit to agents. Called after each commit. Publishes at once if all nodes of
+        the state have registered, as a copy that turns out to be old should not be published; otherwise after
+        ``PUBLISH_AFTER_S``, as a node may never come back."""
         newest, fleet = self._state.store.newest, self._state.fleet
         if newest is None or newest.number == self._published_commit or self._state.halted:
             return
@@ -153,7 +152,7 @@ class Witnesses:
         )
 
     def _accepted(self) -> str:
-        """What would be missing in the newer directory."""
+        """Return a clause that names the jobs that the newer directory would lack; "" if there are none."""
         first, last = self._first_job, self._state.next_job - 1
         if last < first:
             return ""
@@ -161,25 +160,30 @@ class Witnesses:
         return f"; {jobs} new in this directory, and would be missing in the newer one"
 
     def _unknown_attempts(self, message: Register) -> str:
-        """What the node runs that this state does not know."""
+        """Return a clause that names attempts on the node that this state does not know; "" if there are
+        none."""
         running = [status for status in message.holds if status.state != "ended"]
         unknown = [status for status in running if not self._has_ordered(status)]
         return f"; it runs {_attempts(unknown)}, unknown here" if unknown else ""
 
     def _has_ordered(self, status: AttemptStatus) -> bool:
-        """Whether it is said of an attempt that this state has ordered."""
+        """Whether this state has ordered the attempt."""
         live = self._state.registry.live.get(status.job, ())
         rows = [*(attempt.record for attempt in live), *self._state.store.attempts(status.job)]
         known = {(row.attempt, row.order_id) for row in rows}
         return (status.attempt, status.order_id) in known
 
     def _report_given_up(self, message: Register) -> None:
-        """What an agent knows of the time that was given up by a restore."""
+        """Log what an agent knows of the time that was given up by a restore."""
         seen = message.seen
         commits = self._history.abandoned_commits(seen) if seen is not None else 0
         unknown = self._unknown_attempts(message) if self._state.fleet.is_on_hold else ""
         if commits or unknown:
-            text = f"{commits:,} commits that were given up" if commits else "what was given up"
+            text = (
+                f"at least {commits:,} commits that were given up"
+                if commits
+                else "what was given up"
+            )
             stop = ", and is told to stop that" if unknown else ""
             self._report(message.node, f"node {message.node} knows of {text}{unknown}{stop}")
 
@@ -201,7 +205,7 @@ def _claim(node: str, seen: StorePosition) -> str:
 
 
 def _attempts(statuses: list[AttemptStatus]) -> str:
-    """Some of them by name, and how many more there are."""
+    """Name the first ``MAX_NAMED`` attempts, and say how many more there are."""
     words = [f"attempt {status.attempt} of job {status.job:,}" for status in statuses[:MAX_NAMED]]
     if len(statuses) > MAX_NAMED:
         words.append(f"{len(statuses) - MAX_NAMED} more")

@@ -1,30 +1,30 @@
-"""Jobs of which an attempt may still run on a node that is given nothing more: which they are."""
+"""The jobs that are pinned to a node without new work, because an attempt may still run there."""
 
 from collections.abc import Collection, Iterable
 
 from fairlead.cluster.server.attempts import JobRegistry
 
 
-class DetainedJobs:
-    """Changed by the driver's thread; ``nodes`` may be read from any."""
+class PinnedJobs:
+    """Pinned jobs and their nodes. Changed by the driver's thread; ``nodes`` may be read from any thread."""
 
     def __init__(self) -> None:
-        self.nodes: dict[int, str] = {}  # job -> the node that it is detained by
-        self._releasing: set[int] = set()  # let go, and not in a decision of the core yet
-        self._resumed: set[int] = set()  # of these, those that the core knows to be let go
+        self.nodes: dict[int, str] = {}  # job -> the node that it is pinned to
+        self._releasing: set[int] = set()  # unpinned, not part of a decision of the core yet
+        self._resumed: set[int] = set()  # those of them whose unpinning the core knows
 
     def has(self, job: int) -> bool:
-        """Whether it is detained, or the core has not decided since it was let go."""
+        """Whether the job is pinned, or was unpinned after the core's last decision."""
         return job in self.nodes or job in self._releasing
 
     def is_running(self, registry: JobRegistry, job: int) -> bool:
-        """Whether a detained job runs on, outside of the rounds."""
+        """Whether the job is pinned and its attempt goes on, outside the rounds."""
         attempt = registry.newest(job)
         runs = attempt is not None and attempt.ordered and not attempt.stopping and not attempt.lost
         return runs and self.has(job)
 
     def replace(self, found: dict[int, str]) -> tuple[list[int], list[int]]:
-        """These are detained now. Returns jobs that were not before, and those that no longer are."""
+        """Replace the pinned jobs. Returns the newly pinned jobs and those that are no longer pinned."""
         before, self.nodes = self.nodes, found
         return (
             [job for job in found if job not in before],
@@ -32,19 +32,20 @@ class DetainedJobs:
         )
 
     def hold(self, jobs: Iterable[int]) -> None:
-        """These are not let go any more."""
+        """Note that these jobs are pinned again before the core decided on them."""
         self._releasing.difference_update(jobs)
 
     def release(self, jobs: Iterable[int]) -> None:
-        """The core is about to be told that these are let go."""
+        """Note that the core is about to hear that these jobs are unpinned."""
         self._releasing.update(jobs)
 
     def resume(self, jobs: Iterable[int]) -> None:
-        """The core is told now that these jobs are let go."""
+        """Note that the core has heard that these jobs are unpinned."""
         self._resumed.update(self._releasing.intersection(jobs))
 
     def decided(self, jobs: Collection[int], solving: bool) -> None:
-        """The core has decided on a round with these jobs. solving: by shares of before the last changes."""
+        """Note that the core has decided on a round with these jobs. solving: with shares from before the
+        last changes, as a solve is under way."""
         self._releasing.difference_update(jobs)
         if not solving:
             self._releasing -= self._resumed

@@ -1,4 +1,4 @@
-"""Of which jobs no end is told, and why: the same for lists, explanations and what-if questions."""
+"""Reasons why no end of a job is forecast, shared by lists, explanations and what-if questions."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ from fairlead.cluster.store.rows import JobRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prospects:
-    """What stands against a forecast of a job's end."""
+class ForecastObstacles:
+    """Conditions that prevent a forecast of a job's end."""
 
     finishing: bool
     stands_still: bool
@@ -25,7 +25,7 @@ class Prospects:
 
     @property
     def no_end(self) -> NoEnd:
-        """The first reason why no end is forecast; "" = there is none."""
+        """The first reason why no end is forecast; "" if one is."""
         if self.finishing:
             return "finishing"
         if self.stands_still:
@@ -39,10 +39,10 @@ class Prospects:
         return "" if self.rate_known else "rate unknown"
 
 
-def prospects(cluster: ClusterState, job: int, state: JobState) -> Prospects:
-    """Of a job in any state, as of now. state: as it is shown."""
+def forecast_obstacles(cluster: ClusterState, job: int, state: JobState) -> ForecastObstacles:
+    """Return the obstacles to forecasting a job's end, as of now. state: the state that is shown."""
     row, newest = cluster.registry.jobs.get(job), cluster.registry.newest(job)
-    return Prospects(
+    return ForecastObstacles(
         finishing=state == "finishing",
         stands_still=stands_still(cluster, job),
         waits_for_node=waits_for_node(cluster, job),
@@ -53,6 +53,6 @@ def prospects(cluster: ClusterState, job: int, state: JobState) -> Prospects:
 
 
 def is_rate_unknown(cluster: ClusterState, row: JobRow) -> bool:
-    """Whether a job has not ended, and nobody knows anything of its rates."""
+    """Whether a job has not ended and its rates are neither stated nor measured."""
     catalogue = cluster.options.catalogue
     return row.open and not rate_is_known(row, catalogue, newest_rate(cluster, row)[0])

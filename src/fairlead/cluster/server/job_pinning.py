@@ -1,7 +1,7 @@
-"""Jobs of which an attempt may still run on a node that is given nothing more are left there.
+"""Pins a job to a node that gets no new work, as long as an attempt of the job may still run there.
 
-The core is told to leave them be: it neither starts them elsewhere, which would have to wait, nor holds
-devices for them meanwhile. An attempt that can go on goes on outside the rounds; what it does is credited
+The core pauses a pinned job: it neither starts it elsewhere, which would have to wait for the attempt, nor
+reserves devices for it. An attempt that can go on does so outside the rounds, and its steps are credited
 later.
 """
 
@@ -14,28 +14,28 @@ from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.detained_jobs import DetainedJobs
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.node_condition import condition
+from fairlead.cluster.server.pinned_jobs import PinnedJobs
 from fairlead.cluster.server.retry_waits import RetryWaits
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import JobRow
 from fairlead.model.events import JobsPaused
 
-# Where attempts are left alone. From a node that is drained and answers, jobs go elsewhere at once, saved.
-_DETAINING_STATES: frozenset[NodeState] = frozenset(("suspect", "unhealthy", "waiting", "offline"))
+# States of a node that pin its jobs. From a drained node that answers, jobs are saved and move at once.
+_PINNING_STATES: frozenset[NodeState] = frozenset(("suspect", "unhealthy", "waiting", "offline"))
 
 
-class Detention:
-    """Holds jobs back in the core while an attempt of theirs may still run on a node that is given no jobs.
+class JobPinning:
+    """Pauses jobs in the core while an attempt of theirs may still run on a node that gets no new work.
 
-    Used on the driver's thread; ``reason`` may be called from any.
+    Used on the driver's thread; ``reason`` may be called from any thread.
     """
 
     def __init__(
         self,
         state: ClusterState,
-        jobs: DetainedJobs,
+        jobs: PinnedJobs,
         *,
         steps: StepAccounting,
         orders: AttemptOrders,
@@ -52,28 +52,29 @@ class Detention:
         self._retry_waits = retry_waits
 
     def update(self) -> None:
-        """Find the jobs anew, and tell the core of those that are detained now and of those no longer."""
+        """Find the pinned jobs anew; pause newly pinned ones in the core and resume those no longer
+        pinned."""
         state = self._state
         found: dict[int, str] = {}
         for name in sorted(state.lost_nodes):
             node = state.fleet.nodes.get(name)
-            if node is not None and self._detains(node):
+            if node is not None and self._pins(node):
                 for attempt in list(state.registry.on_node.get(name, {}).values()):
-                    if self._stays_detained(node, attempt):
+                    if self._stays_pinned(node, attempt):
                         found[attempt.row.id] = name
-        detained, released = self.jobs.replace(found)
-        self._emit(detained, detained=True)
-        self._emit(released, detained=False)
+        pinned, released = self.jobs.replace(found)
+        self._emit(pinned, pinned=True)
+        self._emit(released, pinned=False)
 
-    def _detains(self, node: LiveNode) -> bool:
+    def _pins(self, node: LiveNode) -> bool:
         state = condition(node, self._state.fleet.monotonic()).state
-        return state in _DETAINING_STATES or (
+        return state in _PINNING_STATES or (
             state == "drained" and (node.suspect or bool(node.agent.inherited))
         )
 
-    def _stays_detained(self, node: LiveNode, attempt: Attempt) -> bool:
-        """May an attempt that the node was given still run there, and is its job to wait for that? One that
-        has not begun is given up, and a gang of which another node is well stops there."""
+    def _stays_pinned(self, node: LiveNode, attempt: Attempt) -> bool:
+        """Whether an attempt may still run on the node, so that its job has to wait for it. An attempt that
+        has not begun is withdrawn; one that also runs on a healthy node is told to stop."""
         row = attempt.row
         if not attempt.ordered or node.name in attempt.gone or not row.open:
             return False
@@ -96,7 +97,7 @@ class Detention:
         return True
 
     def _withdraw(self, node: LiveNode, attempt: Attempt) -> None:
-        """No lease was granted for it, so it has not begun; once the orders are without it none will be."""
+        """Withdraw an attempt without a lease, which has not begun and cannot once its order is gone."""
         if not attempt.stopping:
             self._stop(node, attempt.row.id)
         elif self._state.fleet.cannot_begin(node.name, attempt.key):
@@ -106,24 +107,24 @@ class Detention:
         state = condition(node, self._state.fleet.monotonic()).state
         self._orders.stop(job, AttemptEnd.STOPPED, f"node {node.name} is {state}")
 
-    def _emit(self, jobs: list[int], detained: bool) -> None:
+    def _emit(self, jobs: list[int], pinned: bool) -> None:
         registry = self._state.registry
         rows = [registry.jobs[job] for job in jobs if job in registry.jobs]
-        if detained:
+        if pinned:
             self.jobs.hold(jobs)
         changed = [
-            row.id for row in rows if self._is_in_core(row) and (detained or not self._waits(row))
+            row.id for row in rows if self._is_in_core(row) and (pinned or not self._waits(row))
         ]
         if changed:
             self._state.capacity_changed = True
             now = self._state.now_s()
             self._steps.emit_corrections(now)
-            self._state.emit(JobsPaused(now, np.array(sorted(changed)), detained))
-            if not detained:
+            self._state.emit(JobsPaused(now, np.array(sorted(changed)), pinned))
+            if not pinned:
                 self.jobs.release(changed)
 
     def _is_in_core(self, row: JobRow) -> bool:
-        """Whether it is the core that holds the job or lets it go."""
+        """Whether the core knows the job and decides when it runs."""
         return (
             row.open
             and row.state != "paused"
@@ -131,11 +132,11 @@ class Detention:
         )
 
     def _waits(self, row: JobRow) -> bool:
-        """Whether the core goes on holding the job until it is tried again."""
+        """Whether the core keeps the job paused until its next retry."""
         return self._retry_waits.keep_waiting(row.id)
 
     def reason(self, job: int) -> str:
-        """Why a detained job is where it is, as of now; "" if it is not detained."""
+        """Return why the job is pinned, as of now; "" if it is not pinned."""
         name = self.jobs.nodes.get(job, "")
         node = self._state.fleet.nodes.get(name)
         if node is None:

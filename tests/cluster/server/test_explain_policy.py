@@ -1,0 +1,22 @@
+"""What ``explain`` says after the policy was changed."""
+
+from pathlib import Path
+
+from tests.cluster.server_nodes import ADMIN, engine_nodes
+
+
+def test_a_policy_without_shares_is_said_to_give_none(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        cluster.node("one").register()
+        jobs = [cluster.submit() for _ in range(2)]
+
+        def facts(job: int) -> str:
+            return " ".join(cluster.service.explain(ADMIN, job).facts)
+
+        cluster.until(lambda: all(" of the time on v100" in facts(job) for job in jobs), "shares")
+        cluster.service.set_policy(ADMIN, "fifo")
+        jobs.append(cluster.submit())
+        cluster.until(lambda: "takes part in the next" not in facts(jobs[2]), "the next decision")
+        for job in jobs:
+            assert " of the time " not in facts(job)
+            assert "last solve" not in facts(job)
