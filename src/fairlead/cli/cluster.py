@@ -31,8 +31,10 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import check_weight, read_spec
 from fairlead.errors import ConfigError
 from fairlead.model.argument_checks import brief_repr
+from fairlead.model.duration_text import DASH
 from fairlead.model.option_text import split_option
 
+MAX_DAYS = 100_000  # for which a token may be good
 WATCH_S = 1.0  # between two looks
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
 
@@ -184,6 +186,14 @@ def add_user(
     role: Annotated[
         str, typer.Option("--role", metavar="|".join(get_args(Role)), help="What the user may do.")
     ] = "user",
+    expires: Annotated[
+        float | None,
+        typer.Option(
+            "--expires",
+            metavar="DAYS",
+            help="The token is good for so long. Default: until there is another.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Add a user and print the token, once. A known user gets a new one."""
@@ -193,7 +203,11 @@ def add_user(
         raise ConfigError(f"--role: expected one of {', '.join(roles)}, got {role!r}")
     if known == "user" and not tenant:
         raise ConfigError("--tenant: is needed for a user, who sees and submits its jobs")
-    token = client.add_user(name, tenant, known)
+    if expires is not None and not 0 < expires <= MAX_DAYS:
+        raise ConfigError(
+            f"--expires: must be above 0 and at most {MAX_DAYS:,} days, got {expires:g}"
+        )
+    token = client.add_user(name, tenant, known, None if expires is None else expires * 86400.0)
     if json:
         print_json({"token": token})
     else:
@@ -216,7 +230,13 @@ def users(client: Client, json: JsonOption = False) -> None:
     if json:
         print_json(found)
     else:
-        show(table("user tenant role", [(one.user, one.tenant, one.role) for one in found]))
+        rows = [(one.user, one.tenant, one.role, _expiry(one.expires_s)) for one in found]
+        show(table("user tenant role expires", rows))
+
+
+def _expiry(time_s: float | None) -> str:
+    """When a token is refused, in local time; a dash = never."""
+    return DASH if time_s is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))
 
 
 def _job(file: str) -> JobSpec:

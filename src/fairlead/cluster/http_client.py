@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from fairlead.cluster.protocol.access import Caller, Role
+from fairlead.cluster.protocol.access import Role
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
@@ -22,6 +22,7 @@ from fairlead.cluster.protocol.api_models import (
     NodeView,
     Sample,
     StatusView,
+    UserView,
     WhatIf,
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
@@ -191,9 +192,9 @@ class Client:
         return self._call("GET", "/v1/samples", list[Sample], {"since_s": since_s})
 
     # --- people ----------------------------------------------------------------------------------
-    def users(self) -> list[Caller]:
+    def users(self) -> list[UserView]:
         """Return all users with their tenants and roles. For admins."""
-        return self._call("GET", "/v1/users", list[Caller])
+        return self._call("GET", "/v1/users", list[UserView])
 
     def backup(self) -> Iterator[bytes]:
         """Yield a backup of the cluster's state, made now, in chunks of bytes. For admins."""
@@ -208,10 +209,10 @@ class Client:
         except httpx.TransportError as problem:
             raise UnreachableError(f"server {self.url}: broke off: {problem}") from None
 
-    def add_user(self, user: str, tenant: str, role: Role) -> str:
-        """Add a user, or give a known one another token. Returns the token, which is shown only once. For
-        admins."""
-        new = {"user": user, "tenant": tenant, "role": role}
+    def add_user(self, user: str, tenant: str, role: Role, lasts_s: float | None = None) -> str:
+        """Add a user, or give a known one another token. Returns the token, which is shown only once.
+        lasts_s: seconds for which it is good, None = until there is another. For admins."""
+        new = {"user": user, "tenant": tenant, "role": role, "lasts_s": lasts_s}
         return self._call("POST", "/v1/users", dict[str, str], body=new)["token"]
 
     def remove_user(self, user: str) -> None:

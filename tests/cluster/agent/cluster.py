@@ -55,6 +55,7 @@ class Server:
         self.check: StartCheck | None = None  # that the agent is to make
         self.registered: list[Register] = []
         self.tokens: dict[str, str] = {}  # node -> its own
+        self.enrolled: list[bool] = []  # of each registration: did it come without that?
         self.statuses: dict[Key, AttemptStatus] = {}
         self.output: dict[tuple[int, int, int], bytes] = {}
         self.offsets: dict[tuple[int, int, int], list[int]] = {}
@@ -114,6 +115,7 @@ class Server:
 
     async def register(self, message: Register, *, enrols: bool) -> Welcome:
         self.registered.append(message)
+        self.enrolled.append(enrols)
         await self._wake()
         token = f"{TOKEN}-{message.node}-{len(self.registered)}" if enrols else ""
         if token:

@@ -1,5 +1,6 @@
 """The HTTP API of a real server: who gets what, and what is refused."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -118,6 +119,13 @@ def test_a_removed_users_token_ends_and_a_new_one_replaces_the_old(cluster: Serv
         assert ask(cluster, "GET", "/v1/status", old).status_code == 401
         assert ask(cluster, "GET", "/v1/status", new).status_code == 200
         assert "zoe" in {one.user for one in admin.users()}
+        admin.add_user("zoe", "zebras", "user", lasts_s=3600.0)
+        (zoe,) = [one for one in admin.users() if one.user == "zoe"]
+        assert zoe.expires_s is not None
+        assert 0 < zoe.expires_s - time.time() <= 3600
+        with pytest.raises(InputError, match="lasts_s: must be above 0"):
+            admin.add_user("zoe", "zebras", "user", lasts_s=-1.0)
+        new = admin.add_user("zoe", "zebras", "user", lasts_s=1e9)
         admin.remove_user("zoe")
         assert ask(cluster, "GET", "/v1/status", new).status_code == 401
         with pytest.raises(InputError, match="zoe"):

@@ -113,7 +113,7 @@ def test_user_whose_removal_comes_into_force_later_is_let_in_no_more(
     """The front has a list of its own of those whom it lets in."""
     with engine_nodes(tmp_path) as cluster:
         told: list[list[UserRow]] = []
-        cluster.service._users_changed = told.append
+        cluster.service.accounts.changed = told.append
         cluster.service.add_user(ADMIN, "ann", "vision", "user")
         _begins_before_it_is_waited_for(cluster, disk, monkeypatch)
         disk.full.set()

@@ -25,6 +25,18 @@ def test_a_token_finds_its_user_and_no_other_does() -> None:
         assert table.find(wrong) is None
 
 
+def test_a_token_is_good_until_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, token = TokenTable(), make_token()
+    row = UserRow(
+        user="ann", tenant="t", role="user", token_hash=hash_token(token), expires_s=100.0
+    )
+    table.set_users([row])
+    monkeypatch.setattr("time.time", lambda: 99.9)
+    assert table.find(token) is not None
+    monkeypatch.setattr("time.time", lambda: 100.0)
+    assert table.find(token) is None
+
+
 def test_the_newest_token_of_a_node_counts_until_it_is_revoked() -> None:
     table, (first, second) = TokenTable(), (make_token(), make_token())
     table.set_node("a", b"", revoked=False)

@@ -18,6 +18,7 @@ from fairlead.cluster.protocol.api_models import (
     NodeView,
     Sample,
     StatusView,
+    UserView,
     WhatIf,
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
@@ -45,14 +46,16 @@ class Facade(Protocol):
     def authenticate(self, token: str) -> Caller | None:
         """Return whose token this is; None = nobody's."""
 
-    def add_user(self, caller: Caller, user: str, tenant: str, role: Role) -> str:
+    def add_user(
+        self, caller: Caller, user: str, tenant: str, role: Role, lasts_s: float | None = None
+    ) -> str:
         """Add a user, or give a known one another token. Returns the token, of which only the hash is
-        stored."""
+        stored. lasts_s: seconds for which it is good, None = until there is another."""
 
     def remove_user(self, caller: Caller, user: str) -> None:
         """Refuse a user's token from now on; their jobs stay."""
 
-    def users(self, caller: Caller) -> list[Caller]:
+    def users(self, caller: Caller) -> list[UserView]:
         """Return all users."""
 
     # --- jobs ------------------------------------------------------------------------------------

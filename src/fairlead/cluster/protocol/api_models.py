@@ -4,6 +4,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from fairlead.cluster.protocol.access import Role
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.node_states import NodeState
@@ -323,6 +324,17 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     add_nodes: dict[str, int] = {}  # accelerator type -> devices (one node more)
     remove_nodes: tuple[str, ...] = ()
     policy: str = ""
+
+
+class UserView(msgspec.Struct, frozen=True):
+    """A user of the cluster."""
+
+    user: str
+    tenant: str
+    role: Role
+    expires_s: float | None = (
+        None  # seconds since 1970; the token is refused from then on, None = never
+    )
 
 
 class ForecastSummary(msgspec.Struct, frozen=True, kw_only=True):

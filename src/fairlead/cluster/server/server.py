@@ -90,7 +90,7 @@ class Server:
         try:
             # Before the front listens: whoever comes with one of them is known.
             self.new_tokens = await loop.run_in_executor(
-                None, service.first_tokens, where.new_tokens
+                None, service.accounts.first_tokens, where.new_tokens
             )
             port = await asyncio.wrap_future(self.front.begin(self._configure(self._http)))
         except BaseException:
@@ -165,7 +165,7 @@ async def serve(
             ready(server)
             if server.new_tokens:
                 loop = asyncio.get_running_loop()
-                await loop.run_in_executor(None, server.service.tokens_delivered)
+                await loop.run_in_executor(None, server.service.accounts.tokens_delivered)
             await server.ended.wait()
         finally:
             await server.stop()

@@ -27,6 +27,7 @@ from fairlead.cluster.protocol.api_models import (
     NodeView,
     Sample,
     StatusView,
+    UserView,
     WhatIf,
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
@@ -39,17 +40,16 @@ from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.resumption import resume
 from fairlead.cluster.server.server_loop import LoopArguments, ServerLoop
 from fairlead.cluster.server.submissions import Submission, SubmissionQueue
+from fairlead.cluster.server.user_accounts import UserAccounts
 from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
     NodeRow,
     UserRow,
 )
-from fairlead.cluster.store.store import Store, Transaction
+from fairlead.cluster.store.store import Store
 from fairlead.cluster.store.tokens import (
     check_name,
-    hash_token,
-    make_token,
 )
 from fairlead.errors import ConfigError, StoreError
 from fairlead.model.events import (
@@ -93,7 +93,9 @@ class Service:
             has_ended=lambda row: self.viewer.displayed_state(row) in ENDED_STATES,
         )
         self.engine.parts.commits.join(self.submissions)
-        self._users_changed = users_changed or _ignore
+        self.accounts = UserAccounts(
+            self.engine, changed=users_changed or _ignore, await_durable=self._durable
+        )
         self._nodes_known = nodes_known or _ignore
 
     def start(self, opened: Callable[[], None] = lambda: None) -> None:
@@ -101,7 +103,7 @@ class Service:
         self.store.open()
         opened()
         self._nodes_known(self.store.nodes())
-        self._users_changed(self.store.users())
+        self.accounts.changed(self.store.users())
         self.forecasting.start()
         self.engine.start()
         self.submissions.start()
@@ -113,62 +115,26 @@ class Service:
         self.forecasting.close()
         self.store.close()
 
-    def first_tokens(self, anew: bool = False) -> dict[str, str]:
-        """Tokens of the users ``admin`` and ``agent`` until ``tokens_delivered``, and whenever they are
-        wanted anew; else none."""
-        if self.store.meta("tokens") is not None and not anew:
-            return {}
-        return {
-            "admin": self._put_user("admin", "", "admin"),
-            "agent": self._put_user("agent", "", "agent"),
-        }
-
-    def tokens_delivered(self) -> None:
-        """The first tokens are where their owner finds them. If this cannot be written down, the next start
-        makes new ones."""
-        with contextlib.suppress(StoreError):
-            self._do(lambda: self.engine.state.write(lambda t: t.set_meta("tokens", "told")))
-
     # --- people ----------------------------------------------------------------------------------
 
-    def add_user(self, caller: Caller, user: str, tenant: str, role: Role) -> str:
-        """The new token, which is not stored."""
+    def add_user(
+        self, caller: Caller, user: str, tenant: str, role: Role, lasts_s: float | None = None
+    ) -> str:
+        """Return the new token, which is not stored."""
         _admin(caller)
-        check_name("user", user)
-        if tenant or role == "user":
-            check_name("tenant", tenant)
-        if role not in ("admin", "user", "agent"):
-            raise ConfigError(f"role: must be admin, user or agent, got {role!r}")
-        return self._put_user(user, tenant, role)
-
-    def _put_user(self, user: str, tenant: str, role: Role) -> str:
-        token = make_token()
-        row = UserRow(user=user, tenant=tenant, role=role, token_hash=hash_token(token))
-        self._change_users(lambda t: t.put_user(row))
-        return token
+        return self.accounts.add(user, tenant, role, lasts_s)
 
     def remove_user(self, caller: Caller, user: str) -> None:
-        """Their token is worth nothing from now on; their jobs stay."""
+        """Refuse a user's token from now on; their jobs stay."""
         _admin(caller)
-        if user not in {row.user for row in self.store.users()}:
-            raise NotFoundError(f"user {user!r}: there is none")
         if user == caller.user:
             raise ConfigError(f"user {user!r}: you cannot remove yourself")
-        self._change_users(lambda t: t.delete_user(user))
+        self.accounts.remove(user)
 
-    def _change_users(self, change: Callable[[Transaction], None]) -> None:
-        future = self.engine.call(lambda: self.engine.state.write(change))
-        try:
-            self._durable(future, future.cancel)
-        except StoreError:  # it may still come into force, and the front must hear of it then
-            future.add_done_callback(lambda _: self._users_changed(self.store.users()))
-            raise
-        self._users_changed(self.store.users())
-
-    def users(self, caller: Caller) -> list[Caller]:
-        """All of them."""
+    def users(self, caller: Caller) -> list[UserView]:
+        """Return all users."""
         _admin(caller)
-        return [Caller(row.user, row.tenant, row.role) for row in self.store.users()]
+        return self.accounts.views()
 
     # --- jobs ------------------------------------------------------------------------------------
 

@@ -197,6 +197,7 @@ class UserRow(msgspec.Struct, kw_only=True):
     tenant: str
     role: Role
     token_hash: bytes
+    expires_s: float | None = None  # wall clock; the token is refused from then on, None = never
 
 
 class TenantTotals(msgspec.Struct, kw_only=True):

@@ -3,7 +3,9 @@
 import hashlib
 import re
 import secrets
+import time
 from collections.abc import Iterable
+from math import inf
 
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.store.rows import UserRow
@@ -32,13 +34,19 @@ class TokenTable:
     """Finds who has a token. One thread changes it, any may look up."""
 
     def __init__(self) -> None:
-        self._users: dict[bytes, Caller] = {}
+        self._users: dict[bytes, tuple[Caller, float]] = {}  # and until when
         self._nodes: dict[bytes, Caller] = {}
         self._hash_of: dict[str, bytes] = {}  # of the token of a node; b"" = none, it is revoked
 
     def set_users(self, users: Iterable[UserRow]) -> None:
         """These are the users, and no others."""
-        self._users = {row.token_hash: Caller(row.user, row.tenant, row.role) for row in users}
+        self._users = {
+            row.token_hash: (
+                Caller(row.user, row.tenant, row.role),
+                inf if row.expires_s is None else row.expires_s,
+            )
+            for row in users
+        }
 
     def set_node(self, node: str, token_hash: bytes, *, revoked: bool) -> None:
         """A node has this token alone. token_hash: b"" = none yet."""
@@ -72,7 +80,8 @@ class TokenTable:
         if len(token) > _MAX_TOKEN:
             return None
         mine = hash_token(token)
-        return self._users.get(mine) or self._nodes.get(mine)
+        caller, expires_s = self._users.get(mine) or (self._nodes.get(mine), inf)
+        return caller if time.time() < expires_s else None
 
 
 def check_name(what: str, name: str) -> str:

@@ -49,6 +49,9 @@ class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: str
     tenant: str = ""  # needed for the role "user"
     role: Role = "user"
+    lasts_s: float | None = (
+        None  # seconds for which the token is good; None = until there is another
+    )
 
 
 class NewToken(msgspec.Struct, frozen=True):

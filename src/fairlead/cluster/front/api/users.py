@@ -13,12 +13,12 @@ from fairlead.cluster.front.api.dependencies import (
 )
 from fairlead.cluster.front.api.params import UserPath
 from fairlead.cluster.front.api.schema import answers, no_content, takes
-from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.api_models import UserView
 
 router = APIRouter(prefix="/v1/users", tags=["users"], dependencies=[Depends(admin)])
 
 
-@router.get("", summary="List users", responses=answers(list[Caller]))
+@router.get("", summary="List users", responses=answers(list[UserView]))
 def users(context: Context) -> Response:
     """Return the users who may use the cluster."""
     return answer(context.facade.users(context.caller))
@@ -33,9 +33,8 @@ def users(context: Context) -> Response:
 )
 def add_user(context: Context, new: Annotated[NewUser, Depends(body_of(NewUser))]) -> Response:
     """Make a token for a user. A known user gets a new one, and the old one ends."""
-    return answer(
-        NewToken(context.facade.add_user(context.caller, new.user, new.tenant, new.role)), 201
-    )
+    token = context.facade.add_user(context.caller, new.user, new.tenant, new.role, new.lasts_s)
+    return answer(NewToken(token), 201)
 
 
 @router.delete(

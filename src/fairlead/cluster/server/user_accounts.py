@@ -1,0 +1,110 @@
+"""The users of a cluster and their tokens, of which the store has the hashes."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from fairlead.cluster.front.facade import NotFoundError
+from fairlead.cluster.protocol.access import Role
+from fairlead.cluster.protocol.api_models import UserView
+from fairlead.cluster.server.server_loop import ServerLoop
+from fairlead.cluster.store.rows import UserRow
+from fairlead.cluster.store.store import Transaction
+from fairlead.cluster.store.tokens import check_name, hash_token, make_token
+from fairlead.errors import ConfigError, StoreError
+
+MAX_TOKEN_S = 1e10  # for which a token may be good
+
+
+class AwaitDurable(Protocol):
+    """Waits until the result of a call on the driver's thread is durable."""
+
+    def __call__(self, future: "Future[Any]", withdraw: Callable[[], bool]) -> Any:
+        """Return the result. withdraw: cancels the call unless it has begun. Raises StoreError."""
+
+
+class UserAccounts:
+    """Any thread may call; changes return when they are durable."""
+
+    def __init__(
+        self,
+        engine: ServerLoop,
+        *,
+        changed: Callable[[list[UserRow]], None],
+        await_durable: AwaitDurable,
+    ) -> None:
+        """changed: told of all users, whenever one comes or goes."""
+        self._engine = engine
+        self._store = engine.state.store
+        self.changed = changed
+        self._await_durable = await_durable
+
+    def first_tokens(self, anew: bool = False) -> dict[str, str]:
+        """Return tokens of the users ``admin`` and ``agent``, by user, until ``tokens_delivered``; later only
+        with ``anew``, else none."""
+        if self._store.meta("tokens") is not None and not anew:
+            return {}
+        return {
+            "admin": self._put("admin", "", "admin"),
+            "agent": self._put("agent", "", "agent"),
+        }
+
+    def tokens_delivered(self) -> None:
+        """Note that the first tokens are where their owner finds them. If this cannot be written down, the
+        next start makes new ones."""
+        with contextlib.suppress(StoreError):
+            self._change(lambda t: t.set_meta("tokens", "told"))
+
+    def add(self, user: str, tenant: str, role: Role, lasts_s: float | None) -> str:
+        """Add a user, or give a known one another token. Returns the token, which is not stored. lasts_s:
+        seconds for which it is good, None = until there is another."""
+        check_name("user", user)
+        if tenant or role == "user":
+            check_name("tenant", tenant)
+        if role not in ("admin", "user", "agent"):
+            raise ConfigError(f"role: must be admin, user or agent, got {role!r}")
+        if lasts_s is not None and not 0 < lasts_s <= MAX_TOKEN_S:
+            raise ConfigError(
+                f"lasts_s: must be above 0 and at most {MAX_TOKEN_S:g}, got {lasts_s}"
+            )
+        return self._put(user, tenant, role, None if lasts_s is None else time.time() + lasts_s)
+
+    def remove(self, user: str) -> None:
+        """Refuse a user's token from now on; their jobs stay. Raises NotFoundError."""
+        if user not in {row.user for row in self._store.users()}:
+            raise NotFoundError(f"user {user!r}: there is none")
+        self._change_users(lambda t: t.delete_user(user))
+
+    def views(self) -> list[UserView]:
+        """Return all users."""
+        return [
+            UserView(row.user, row.tenant, row.role, row.expires_s) for row in self._store.users()
+        ]
+
+    def _put(self, user: str, tenant: str, role: Role, expires_s: float | None = None) -> str:
+        token = make_token()
+        row = UserRow(
+            user=user, tenant=tenant, role=role, token_hash=hash_token(token), expires_s=expires_s
+        )
+        self._change_users(lambda t: t.put_user(row))
+        return token
+
+    def _change_users(self, change: Callable[[Transaction], None]) -> None:
+        self._change(change, late=self._tell)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.changed(self._store.users())
+
+    def _change(
+        self, change: Callable[[Transaction], None], late: Callable[[], None] = lambda: None
+    ) -> None:
+        """Have something written. late: called where that comes about after it was refused."""
+        future = self._engine.call(lambda: self._engine.state.write(change))
+        try:
+            self._await_durable(future, future.cancel)
+        except StoreError:  # it may still come into force, and the front must hear of it then
+            future.add_done_callback(lambda _: late())
+            raise
