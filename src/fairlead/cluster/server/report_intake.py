@@ -11,7 +11,10 @@ from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempt_statuses import merge_known
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.loaded_checkpoint import describe_loaded_checkpoint
+from fairlead.cluster.server.loaded_checkpoint import (
+    describe_accepted_begin,
+    describe_loaded_checkpoint,
+)
 from fairlead.cluster.server.save_failures import note_report
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES
@@ -120,8 +123,8 @@ class ReportIntake:
         # Of a job with the iterator rank 0 alone runs only once it has seen the checkpoints.
         if begins and (node == attempt.first_node or attempt.row.spec.unmanaged):
             self._training.runs(attempt)
-            if attempt.row.spec.unmanaged and attempt.record.loss_accepted:
-                attempt.row.loss_accepted = ""  # that was for this attempt
+            if attempt.row.spec.unmanaged and node == attempt.first_node:
+                self._begin_unmanaged(attempt)
         self._apply_stall(attempt, node, status)
         if status.obstacle != ("" if before is None else before.obstacle):
             self._obstacles.obstructed(node, attempt.row.id, status.obstacle)
@@ -218,11 +221,28 @@ class ReportIntake:
             self._steps.count_lost_steps(attempt, more)
         attempt.record.origin = row.origin = describe_loaded_checkpoint(attempt, status)
         if attempt.record.loss_accepted:
-            row.loss_accepted, row.save_failure = "", None  # that was for this attempt
+            row.save_failure = None  # of what is accepted as lost
+        row.loss_accepted = (
+            ""  # it was for an attempt that finds less than was kept, up to this one
+        )
         row.reached_step, row.saved_step, row.saved_by = step, status.loaded_step, attempt.key[1]
         self._steps.correct(row, step)
         if row.state in ON_DEVICES and not attempt.stopping:
             row.state = state_on_devices(row, [attempt])
+
+    def _begin_unmanaged(self, attempt: Attempt) -> None:
+        """Rank 0 of an unmanaged job runs: nothing that kept the job from it holds any more. Where its owner
+        has accepted the loss of what it kept, and it reports no steps, it has begun anew."""
+        row, who = attempt.row, attempt.record.loss_accepted
+        is_first_word = bool(row.loss_accepted)  # and not the first to a server that was restarted
+        row.reason = row.loss_accepted = ""
+        attempt.record.origin = row.origin = describe_accepted_begin(who)
+        if who and is_first_word and not row.tells_steps:
+            self._steps.count_lost_steps(attempt, max(row.reached_step, attempt.from_step))
+            attempt.from_step = attempt.record.from_step = row.reached_step = 0.0
+            self._steps.correct(row, 0.0)
+        self._state.registry.dirty_attempts[attempt.key] = attempt.record
+        self._state.registry.dirty_jobs.add(row.id)
 
     def _apply_unmanaged(self, attempt: Attempt, status: AttemptStatus) -> None:
         """A job without the iterator says how far it is: from its first word on its steps count, not its
