@@ -39,8 +39,16 @@ _NOTICE_SHOWN = "FAIRLEAD_TOLD_OF_COMPILING"
 class _Kernel:
     """A function that is compiled at its first call."""
 
-    def __init__(self, function: Callable[..., object], signatures: list[str], inline: str) -> None:
-        self.function, self.signatures, self.inline = function, signatures, inline
+    def __init__(
+        self,
+        function: Callable[..., object],
+        signatures: list[str],
+        *,
+        inline: str,
+        allocates: bool,
+    ) -> None:
+        self.function, self.signatures = function, signatures
+        self.inline, self.allocates = inline, allocates
         self._dispatcher: Any = None  # numba's, not compiled yet
         self._compiled: Any = None
         self._entry: Any = None  # what a call from Python goes to
@@ -59,7 +67,7 @@ class _Kernel:
             import numba  # a second of CPU time, which most commands can do without
 
             njit: Any = numba.njit  # typed in some of its versions, not in others
-            made = njit(inline=self.inline)(self.function)
+            made = njit(inline=self.inline, _nrt=self.allocates)(self.function)
             with suppress(RuntimeError):  # nowhere to keep it
                 made.enable_caching()
                 file = made._cache._cache_file
@@ -169,13 +177,19 @@ def _compile_signature(dispatcher: Any, signature: Any) -> None:
             dispatcher.compile(signature)
 
 
-def kernel(signature: str | list[str], inline: str = "never") -> Callable[[F], F]:
+def kernel(
+    signature: str | list[str], inline: str = "never", allocates: bool = True
+) -> Callable[[F], F]:
     """Compile a function for numba's signature(s), in which records of arrays stand by the names of their
-    classes (``fairlead.model.jit_records``). Results are those of plain Python: no fast-math."""
+    classes (``fairlead.model.jit_records``). Results are those of plain Python: no fast-math.
+
+    allocates: False states that the function makes no array, calls no kernel that returns one, and returns
+    none. Then numba counts no references to the arrays that it is given, which costs more than the arithmetic
+    in loops over the fields of records."""
     signatures = [signature] if isinstance(signature, str) else signature
 
     def compile_(function: F) -> F:
-        return cast(F, _Kernel(function, signatures, inline))
+        return cast(F, _Kernel(function, signatures, inline=inline, allocates=allocates))
 
     return compile_
 

@@ -69,6 +69,15 @@ class RoundEnd(NamedTuple):
     lost: Bools1  # (devices of the cluster,)
 
 
+class RoundDone(NamedTuple):
+    """What a round has done by its end: the arrays of ``RoundEnded``."""
+
+    steps: Floats2  # (groups, width)
+    finish_s: Floats1  # (groups,)
+    outcome: Ints2  # (groups, width) of ``RoundOutcome``
+    restart_s: Floats1  # (groups,)
+
+
 @kernel("b1(i8[::1], i8, i8, b1[::1])", inline="always")
 def any_lost(devices: Ints, start: int, stop: int, lost: Bools) -> bool:
     """Return whether one of devices[start:stop] is lost. lost: (devices of the cluster,)."""
@@ -78,7 +87,9 @@ def any_lost(devices: Ints, start: int, stop: int, lost: Bools) -> bool:
     return gone
 
 
-@kernel("f8(RoundGroups, JobArrays, TrueRates, StageTable, RoundStart, RoundForecast)")
+@kernel(
+    "f8(RoundGroups, JobArrays, TrueRates, StageTable, RoundStart, RoundForecast)", allocates=False
+)
 def begin(
     groups: RoundGroups,
     jobs: JobArrays,
@@ -139,7 +150,7 @@ def _start_left_s(groups: RoundGroups, i: int, jobs: JobArrays, charge_startup: 
     return setup_s
 
 
-@kernel("f8(RoundGroups, i8, i8, JobArrays, TrueRates)")
+@kernel("f8(RoundGroups, i8, i8, JobArrays, TrueRates)", allocates=False)
 def _rate(groups: RoundGroups, i: int, k: int, jobs: JobArrays, rates: TrueRates) -> float:
     """Return the true steps/s of job k of job group i in this round."""
     j, slot = groups.job[i, k], groups.slot[i]
@@ -170,10 +181,29 @@ def finish(
     whole_steps) when a device got no step.
     """
     n, width = groups.job.shape
-    did = np.zeros((n, width))
-    until = np.empty(n)
-    outcome = np.zeros((n, width), np.int64)
-    restart = np.empty(n)
+    did, until = np.zeros((n, width)), np.empty(n)
+    outcome, restart = np.zeros((n, width), np.int64), np.empty(n)
+    done = RoundDone(steps=did, finish_s=until, outcome=outcome, restart_s=restart)
+    _enter_done(groups, forecast, jobs, rates, stages, end, done)
+    return did, until, outcome, restart
+
+
+@kernel(
+    "void(RoundGroups, RoundForecast, JobArrays, TrueRates, StageTable, RoundEnd, RoundDone)",
+    allocates=False,
+)
+def _enter_done(
+    groups: RoundGroups,
+    forecast: RoundForecast,
+    jobs: JobArrays,
+    rates: TrueRates,
+    stages: StageTable,
+    end: RoundEnd,
+    done: RoundDone,
+) -> None:
+    """Fill ``done``, of which steps and outcome are 0 before."""
+    n, width = groups.job.shape
+    did, until, outcome, restart = done
     for i in range(n):
         until[i] = min(forecast.finish_s[i], end.end_s)
         restart[i] = min(forecast.setup_s[i], until[i] - end.start_s)
@@ -213,7 +243,6 @@ def finish(
                 continue
             if add_steps(jobs, j, did[i, k]):
                 outcome[i, k] = _ENDED
-    return did, until, outcome, restart
 
 
 @kernel("b1(RoundGroups, i8, f8, f8, b1)", inline="always")

@@ -59,7 +59,7 @@ def job_accounts(ledger: Ledger, end: Ints, end_s: Floats) -> JobAccounts:
     )
 
 
-@kernel("b1(i8, i8, i8, RowsReported, GroupAccounts)")
+@kernel("b1(i8, i8, i8, RowsReported, GroupAccounts)", allocates=False)
 def _has(outcome: int, i: int, u: int, rows: RowsReported, groups: GroupAccounts) -> bool:
     """Whether row i reports this outcome of a member of job group u."""
     found = False
@@ -69,7 +69,7 @@ def _has(outcome: int, i: int, u: int, rows: RowsReported, groups: GroupAccounts
     return found
 
 
-@kernel("void(i8, f8, i8, JobAccounts)")
+@kernel("void(i8, f8, i8, JobAccounts)", allocates=False)
 def _count_failure(j: int, finish_s: float, max_failures: int, jobs: JobAccounts) -> None:
     """An attempt of job j alone failed."""
     jobs.fails[j] += 1
@@ -78,7 +78,7 @@ def _count_failure(j: int, finish_s: float, max_failures: int, jobs: JobAccounts
         jobs.end_s[j] = finish_s
 
 
-@kernel("void(i8, i8, i8, f8, RowsReported, JobAccounts)")
+@kernel("void(i8, i8, i8, f8, RowsReported, JobAccounts)", allocates=False)
 def _add_run(j: int, i: int, k: int, ran_s: float, rows: RowsReported, jobs: JobAccounts) -> None:
     """Job j, member k of row i, ran so long."""
     jobs.ran_s[j] += ran_s
@@ -91,7 +91,9 @@ def _add_run(j: int, i: int, k: int, ran_s: float, rows: RowsReported, jobs: Job
         jobs.end_s[j] = rows.finish_s[i]
 
 
-@kernel("UniTuple(b1, 2)(i8[::1], f8, i8, RowsReported, GroupAccounts, JobAccounts)")
+@kernel(
+    "UniTuple(b1, 2)(i8[::1], f8, i8, RowsReported, GroupAccounts, JobAccounts)", allocates=False
+)
 def apply_round_report(
     order: Ints1,
     from_s: float,
