@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.arrays import Bools, Ints
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1, Floats1, Floats2, Ints1, Ints2
@@ -162,9 +162,16 @@ def _rate(groups: RoundGroups, i: int, k: int, jobs: JobArrays, rates: TrueRates
     return float(rate * jobs.bias[j, slot] * groups.noise[i])
 
 
+def nothing_done(groups: int, width: int) -> RoundDone:
+    """Return what a round has done, to be filled by ``finish``."""
+    steps, outcome = np.zeros((groups, width)), np.zeros((groups, width), np.int64)
+    finish_s, restart_s = np.empty((2, groups))
+    return RoundDone(steps, finish_s, outcome, restart_s)
+
+
 @kernel(
-    "Tuple((f8[:,::1], f8[::1], i8[:,::1], f8[::1]))"
-    "(RoundGroups, RoundForecast, JobArrays, TrueRates, StageTable, RoundEnd)"
+    "void(RoundGroups, RoundForecast, JobArrays, TrueRates, StageTable, RoundEnd, RoundDone)",
+    allocates=False,
 )
 def finish(
     groups: RoundGroups,
@@ -173,35 +180,13 @@ def finish(
     rates: TrueRates,
     stages: StageTable,
     end: RoundEnd,
-) -> tuple[Floats, Floats, Ints, Floats]:
-    """Return steps, finish_s, outcome and restart_s of what a round has done by its end; book steps and
-    start-up time in place.
+    done: RoundDone,
+) -> None:
+    """Fill ``done`` with what a round has done by its end; book steps and start-up time in place.
 
     A job group counts whole or not at all: not when a device was lost, nor where it cannot run, nor (with
     whole_steps) when a device got no step.
     """
-    n, width = groups.job.shape
-    did, until = np.zeros((n, width)), np.empty(n)
-    outcome, restart = np.zeros((n, width), np.int64), np.empty(n)
-    done = RoundDone(steps=did, finish_s=until, outcome=outcome, restart_s=restart)
-    _enter_done(groups, forecast, jobs, rates, stages, end, done)
-    return did, until, outcome, restart
-
-
-@kernel(
-    "void(RoundGroups, RoundForecast, JobArrays, TrueRates, StageTable, RoundEnd, RoundDone)",
-    allocates=False,
-)
-def _enter_done(
-    groups: RoundGroups,
-    forecast: RoundForecast,
-    jobs: JobArrays,
-    rates: TrueRates,
-    stages: StageTable,
-    end: RoundEnd,
-    done: RoundDone,
-) -> None:
-    """Fill ``done``, of which steps and outcome are 0 before."""
     n, width = groups.job.shape
     did, until, outcome, restart = done
     for i in range(n):

@@ -90,7 +90,7 @@ def _sift(
     heap[i] = entry
 
 
-@kernel("b1(i8, i8[:,::1], b1[::1])", allocates=False)
+@kernel("b1(i8, i8[:,::1], b1[::1])", inline="always", allocates=False)
 def _is_free(u: int, members: Ints, taken: Bools) -> bool:
     """Whether no member of the job group is chosen already."""
     free = True
@@ -162,7 +162,7 @@ def _enqueue(
     return size
 
 
-@kernel("b1(i8[:,::1], i8[::1])", allocates=False)
+@kernel("b1(i8[:,::1], i8[::1])", inline="always", allocates=False)
 def _any_fits(waiting: Ints, free: Ints) -> bool:
     """Whether there are devices for an entry that waits."""
     largest = waiting.shape[1] - 1
@@ -173,7 +173,7 @@ def _any_fits(waiting: Ints, free: Ints) -> bool:
     return False
 
 
-@kernel("i8(i8, i8[:,::1], b1[::1])", allocates=False)
+@kernel("i8(i8, i8[:,::1], b1[::1])", inline="always", allocates=False)
 def _take(u: int, members: Ints, taken: Bools) -> int:
     """Mark the jobs of a job group as taken; how many they are."""
     jobs = 0
@@ -182,6 +182,17 @@ def _take(u: int, members: Ints, taken: Bools) -> int:
             taken[members[u, k]] = True
             jobs += 1
     return jobs
+
+
+@kernel("void(i8, i8[::1], Candidates, EntryQueue)", inline="always", allocates=False)
+def _drop(u: int, order: Ints, candidates: Candidates, queue: EntryQueue) -> None:
+    """Job group u cannot be chosen any more: none of its entries waits."""
+    groups = len(candidates.scale)
+    for q in range(len(order)):
+        if queue.waits[q * groups + u]:
+            queue.waits[q * groups + u] = False
+            accelerator = candidates.accelerator_of_slot[order[q]]
+            queue.waiting[accelerator, candidates.scale[u]] -= 1
 
 
 @kernel("i8(i8[::1], i8, Priorities, Candidates, Selection, EntryQueue)", allocates=False)
@@ -208,15 +219,16 @@ def select_into(
         accelerator = accelerator_of_slot[t]
         waits[entry] = False
         waiting[accelerator, scale[u]] -= 1
-        free_jobs = _is_free(u, members, taken)
-        if free_jobs and scale[u] <= free[accelerator]:
+        following = -1
+        if not _is_free(u, members, taken):
+            _drop(u, order, candidates, queue)
+        elif scale[u] > free[accelerator]:
+            following = _best_of(u, groups, queue)
+        else:
             free[accelerator] -= scale[u]
             untaken -= _take(u, members, taken)
             out_group[count], out_slot[count] = u, t
             count += 1
-            free_jobs = False
-        following = _best_of(u, groups, queue) if free_jobs else -1
-        if not free_jobs:
             _drop(u, order, candidates, queue)
         if following < 0:
             size -= 1
@@ -228,17 +240,6 @@ def select_into(
         if untaken == 0 or not _any_fits(waiting, free):
             break
     return count
-
-
-@kernel("void(i8, i8[::1], Candidates, EntryQueue)", allocates=False)
-def _drop(u: int, order: Ints, candidates: Candidates, queue: EntryQueue) -> None:
-    """Job group u cannot be chosen any more: none of its entries waits."""
-    groups = len(candidates.scale)
-    for q in range(len(order)):
-        if queue.waits[q * groups + u]:
-            queue.waits[q * groups + u] = False
-            accelerator = candidates.accelerator_of_slot[order[q]]
-            queue.waiting[accelerator, candidates.scale[u]] -= 1
 
 
 @kernel("Selection(i8[::1], i8)")
