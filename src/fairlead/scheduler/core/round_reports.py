@@ -3,6 +3,8 @@ bit."""
 
 from typing import NamedTuple
 
+import numpy as np
+
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.commands import JobEnd
 from fairlead.model.events import RoundOutcome
@@ -57,6 +59,22 @@ def job_accounts(ledger: Ledger, end: Ints, end_s: Floats) -> JobAccounts:
         end=end,
         end_s=end_s,
     )
+
+
+def by_end(finish_s: Floats) -> Ints:
+    """(running,) rows of a report, those that stopped last first, else in order."""
+    if _is_descending(finish_s):  # mostly all stop with the round
+        return np.arange(len(finish_s))
+    return (-finish_s).argsort(kind="stable")
+
+
+@kernel("b1(f8[::1])", allocates=False)
+def _is_descending(values: Floats) -> bool:
+    """Whether no value is larger than the one before it."""
+    descending = True
+    for i in range(1, len(values)):
+        descending = descending and values[i] <= values[i - 1]
+    return descending
 
 
 @kernel("b1(i8, i8, i8, RowsReported, GroupAccounts)", allocates=False)

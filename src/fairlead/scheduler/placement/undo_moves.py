@@ -28,7 +28,8 @@ class PlacedGroups(NamedTuple):
 def moved_for_nothing(placed: PlacedGroups, before: PreviousRound, tolerance: float) -> Ints:
     """Rows that are moved to another accelerator type and run as fast as on that of the round before."""
     found: Ints = np.empty(len(placed.group), np.int64)
-    count = _find_moved(placed, before, tolerance, np.full(len(placed.members), -1), found)
+    slot_before: Ints = np.empty(len(placed.members), np.int64)
+    count = _find_moved(placed, before, tolerance, slot_before, found)
     return found[:count]
 
 
@@ -36,8 +37,9 @@ def moved_for_nothing(placed: PlacedGroups, before: PreviousRound, tolerance: fl
 def _find_moved(
     placed: PlacedGroups, before: PreviousRound, tolerance: float, slot_before: Ints, found: Ints
 ) -> int:
-    """Fill ``found``; how many there are. slot_before: (groups,) of -1, to be filled."""
+    """Fill ``found``; how many there are. slot_before: (groups,), to be filled."""
     group, slot, of_slot = placed.group, placed.slot, placed.accelerator_of_slot
+    slot_before[:] = -1
     for k in range(len(before.group)):
         if before.group[k] >= 0:
             slot_before[before.group[k]] = before.slot[k]
