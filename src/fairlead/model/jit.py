@@ -132,8 +132,7 @@ class _Kernel:
 
     def _compile(self) -> None:
         known = self.function.__globals__
-        named = {name: known.get(name) for name in self.function.__code__.co_names}
-        kernels = {name: one for name, one in named.items() if isinstance(one, _Kernel)}
+        kernels = self._called()
         made = self.dispatcher
         # numba looks up what a function calls among its globals, and knows nothing of this class.
         known.update({name: one.compiled() for name, one in kernels.items()})
@@ -145,6 +144,19 @@ class _Kernel:
         made.disable_compile()
         self._compiled = made
         self._entry = made if CHECK_RECORDS else self._unchecked(known)
+
+    def _called(self) -> dict[str, "_Kernel"]:
+        """The kernels that the function calls, by name; also those that are called in ones of its module
+        which become part of it."""
+        known = self.function.__globals__
+        found: dict[str, _Kernel] = {}
+        for name in self.function.__code__.co_names:
+            one = known.get(name)
+            if isinstance(one, _Kernel):
+                found[name] = one
+                if one.inline == "always" and one.function.__globals__ is known:
+                    found |= one._called()
+        return found
 
     def _unchecked(self, known: dict[str, Any]) -> Any:
         """The machine code itself where arrays come in records: to look at the types of their fields costs

@@ -210,8 +210,7 @@ class SimulationRun:
         recorder = self._recorder(setup, keep_intervals)
         expect = None if expect_rounds is None else ExpectRounds(expect_rounds, self.cluster)
         log = None if out is None else RunLog(out, setup, resume)
-        with ExitStack() as stack:
-            stack.enter_context(_rare_collections())
+        with _rare_collections(), ExitStack() as stack:
             seeing: list[Observer] = [recorder, *observers]
             if log is not None:
                 stack.enter_context(log)

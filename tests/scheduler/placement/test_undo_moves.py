@@ -128,7 +128,7 @@ def test_a_move_to_another_type_is_for_nothing_where_no_member_is_faster() -> No
 
     def found(groups: list[int], slots: list[int]) -> list[int]:
         before = PreviousRound(np.array(groups), np.array(slots), nowhere, none)
-        return moved_for_nothing(made, before, 0.01).tolist()
+        return list(moved_for_nothing(made, before, 0.01))
 
     assert found([0, 1, 2, 3, 4, -1], [0, 1, 0, 0, 0, 0]) == [3, 4]
     assert found([0, 1], [2, -1]) == []  # stays on its type; had no devices

@@ -63,7 +63,7 @@ def _before(a: int, b: int, primary: Floats, secondary: Floats, tertiary: Floats
     return a < b
 
 
-@kernel("void(i8[::1], i8, i8, f8[::1], f8[::1], f8[::1])", allocates=False)
+@kernel("void(i8[::1], i8, i8, f8[::1], f8[::1], f8[::1])", inline="always", allocates=False)
 def _sift(
     heap: Ints, start: int, size: int, primary: Floats, secondary: Floats, tertiary: Floats
 ) -> None:
@@ -116,7 +116,7 @@ def empty_queue(candidates: Candidates, slots: int, types: int) -> EntryQueue:
     )
 
 
-@kernel("i8(i8, i8, EntryQueue)", allocates=False)
+@kernel("i8(i8, i8, EntryQueue)", inline="always", allocates=False)
 def _best_of(u: int, groups: int, queue: EntryQueue) -> int:
     """The best entry of job group u that waits, -1 = none does."""
     _, waits, primary, secondary, tertiary, _ = queue
@@ -205,7 +205,7 @@ def select_into(
     queue: EntryQueue,
 ) -> int:
     """Choose the best entries on the slots of ``order``, which breaks ties, until nothing fits. count: job
-    groups that run already; returns it after this. queue: what is in it is lost."""
+    groups that run already; returns it after this. queue: of as many slots; what is in it is lost."""
     free, taken, out_group, out_slot = selection
     members, scale, accelerator_of_slot = candidates
     heap, waits, primary, secondary, tertiary, waiting = queue
