@@ -98,8 +98,9 @@ def _makes_arrays(made: Any) -> bool:
 
 def _returned(one: jit._Kernel) -> Iterator[Any]:
     """numba's types of what a kernel returns."""
+    normalize: Any = numba.core.sigutils.normalize_signature
     for signature in one._resolved_signatures():
-        yield numba.core.sigutils.normalize_signature(signature)[1]
+        yield normalize(signature)[1]
 
 
 def test_kernels_without_reference_counts_return_no_arrays_and_get_none() -> None:
