@@ -135,8 +135,8 @@ def _enqueue(
     candidates: Candidates,
     selection: Selection,
 ) -> int:
-    """Fill the queue with the entries on the slots of ``slot_order`` for which there are devices; how many job
-    groups are in the heap."""
+    """Fill the queue with the entries on the slots of ``slot_order`` that have enough devices; return the
+    count of job groups in the heap."""
     heap, waits, key, tie, last, waiting = queue
     primary, secondary, tertiary, eligible = priorities
     members, scale, accelerator_of_slot = candidates
@@ -204,8 +204,8 @@ def select_into(
     selection: Selection,
     queue: EntryQueue,
 ) -> int:
-    """Choose the best entries on the slots of ``slot_order``, which breaks ties, until nothing fits. count: job
-    groups that run already; returns it after this. queue: of as many slots; what is in it is lost."""
+    """Choose the best entries on the slots of ``slot_order``, which breaks ties, until nothing fits. Returns
+    the count of chosen job groups. count: of those chosen before; queue: of as many slots, overwritten."""
     free, taken, out_group, out_slot = selection
     members, scale, accelerator_of_slot = candidates
     heap, waits, primary, secondary, tertiary, waiting = queue

@@ -26,7 +26,7 @@ class PlacedGroups(NamedTuple):
 
 
 def moved_for_nothing(placed: PlacedGroups, before: PreviousRound, tolerance: float) -> Ints:
-    """Return the rows that are moved to another accelerator type, and are no faster than on that of before."""
+    """Return the rows that are moved to another accelerator type and are not faster there."""
     found: Ints = np.empty(len(placed.group), np.int64)
     slot_before: Ints = np.empty(len(placed.members), np.int64)
     count = _find_moved(placed, before, tolerance, slot_before, found)
