@@ -14,6 +14,9 @@ def test_a_policy_without_shares_is_said_to_give_none(tmp_path: Path) -> None:
             return " ".join(cluster.service.explain(ADMIN, job).facts)
 
         cluster.until(lambda: all(" of the time on v100" in facts(job) for job in jobs), "shares")
+        cluster.service.set_policy(ADMIN, "proportional")
+        cluster.until(lambda: "Policy proportional gives it" in facts(jobs[0]), "its decision")
+        assert "until policy" not in facts(jobs[0])
         cluster.service.set_policy(ADMIN, "fifo")
         jobs.append(cluster.submit())
         cluster.until(lambda: "takes part in the next" not in facts(jobs[2]), "the next decision")

@@ -33,11 +33,17 @@ class AttemptEnding:
             job, number = attempt.key
             self._spawner.send(Until(job=job, attempt=number, until_s=attempt.lease.until))
 
-    def expire(self) -> None:
-        """Stop what has no lease any more."""
+    def expire(self, exited: NodeAttempt | None = None, at_s: float = 0.0) -> None:
+        """Stop what has no lease any more. exited: an attempt of which a rank ended at this time, monotonic,
+        which is heard of only now."""
         now = time.monotonic()
         for attempt in self._attempts:
-            if attempt.launched and attempt.lease.left_s(now) <= 0.0:
+            when = at_s if attempt is exited else now
+            if (
+                attempt.launched
+                and attempt.lease.left_s(when) <= 0.0
+                and not attempt.has_ended_in_time
+            ):
                 self.stop(attempt, EXPIRED)
 
     def stop(self, attempt: NodeAttempt, reason: str) -> None:

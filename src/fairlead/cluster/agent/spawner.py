@@ -208,7 +208,7 @@ class Spawner:
     def _end(self, end: EndAttempt) -> None:
         attempt = self._attempts.get((end.job, end.attempt))
         if attempt is None:  # never heard of, or gone already
-            self._agent.send(Gone(job=end.job, attempt=end.attempt))
+            self._agent.send(Gone(job=end.job, attempt=end.attempt, at_s=time.monotonic()))
             return
         if attempt.claim.locks is None:
             self._reap_attempt(attempt)
@@ -481,7 +481,7 @@ class Spawner:
         self._warden.send(AttemptEnded(job=job, attempt=number))
         for other in self._attempts.values():
             other.claim.retry_s = 0.0
-        self._agent.send(Gone(job=job, attempt=number))
+        self._agent.send(Gone(job=job, attempt=number, at_s=time.monotonic()))
 
 
 def main() -> None:

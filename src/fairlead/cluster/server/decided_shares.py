@@ -36,18 +36,26 @@ class DecidedShares:
     allocated: Ints = field(default_factory=_none)  # (groups,) 1 = was part of the last answer
     table: Throughputs | None = None
     preemption: PreemptionState | None = None  # None: the policy knows no preemption hysteresis
+    policy: str = ""  # that has decided, "" = it is not known
 
     @staticmethod
-    def of(s: Scheduler, now_s: float) -> "DecidedShares":
-        """Return the shares as of now."""
+    def of(
+        s: Scheduler, now_s: float, policy: str = "", before: "DecidedShares | None" = None
+    ) -> "DecidedShares":
+        """Return the shares as of now. policy: the one in force; before: what was decided before this, by
+        whose policy the shares are until this one has answered."""
         jobs, groups = s.data.ledger.jobs, s.data.ledger.groups
+        solved = s.data.planning.previous is not None
         # The core keeps the shares of the policy before one that plans rounds without any.
         has_shares = not isinstance(s.data.planning.planner, RoundsOnlyPlanner)
+        if has_shares and not solved and before is not None and before.policy:
+            policy = before.policy
         return DecidedShares(
             time_s=now_s,
+            policy=policy,
             slots=s.data.slots,
             space_sharing=s.data.planning.planner.space_sharing,
-            solved=s.data.planning.previous is not None,
+            solved=solved,
             job=jobs.id.copy(),
             scale=jobs.scale.copy(),
             row=jobs.rate_row.copy(),

@@ -20,6 +20,15 @@ from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES
 
 ANOTHER_ORDER = "its node holds another start under that number, which this server never ordered"
+# Of which nobody may have heard how far the job was, and what it had kept
+_UNHEARD_ENDS = frozenset(
+    (
+        AttemptEnd.NODE_LOST,
+        AttemptEnd.LEASE_EXPIRED,
+        AttemptEnd.ORPHANED,
+        AttemptEnd.RESTORED,
+    )
+)
 MAX_REASON = 4000  # characters of one
 
 
@@ -188,7 +197,7 @@ class ReportIntake:
     def _began_to_train_s(self, attempt: Attempt, status: AttemptStatus) -> float:
         """When training began: the report may have come late, from an agent that was away."""
         late_s = max(self._state.fleet.monotonic() - attempt.last_report_s, 0.0)
-        ago_s = max(status.ran_s, 0.0) + late_s
+        ago_s = max(status.ran_s, 0.0) + max(status.ended_age_s, 0.0) + late_s
         return max(self._state.now_s() - ago_s, attempt.record.since_s)
 
     def _apply_stall(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
@@ -244,6 +253,12 @@ class ReportIntake:
         self._state.registry.dirty_attempts[attempt.key] = attempt.record
         self._state.registry.dirty_jobs.add(row.id)
 
+    def _last_end(self, attempt: Attempt) -> AttemptEnd | None:
+        """How the attempt before this one ended; None: there was none."""
+        job, number = attempt.key
+        before = [row for row in self._state.store.attempts(job) if row.attempt < number]
+        return before[-1].end if before else None
+
     def _apply_unmanaged(self, attempt: Attempt, status: AttemptStatus) -> None:
         """A job without the iterator says how far it is: from its first word on its steps count, not its
         time. It went on from what was kept, unless it has done less by then: whoever reads it once a second
@@ -257,7 +272,7 @@ class ReportIntake:
         if row.started_s is None:
             row.started_s = self._state.now_s()
         kept_step = attempt.from_step
-        if row.starts > 1:  # of the one before, more may have been kept than was heard
+        if self._last_end(attempt) in _UNHEARD_ENDS:  # more may have been kept than was heard
             kept_step = max(kept_step, float(status.saved_step))
         begun = min(float(status.loaded_step), kept_step)
         if row.reached_step > begun:
