@@ -61,27 +61,31 @@ def test_a_rank_whose_lease_ends_while_its_agent_stands_still_has_not_failed(
     asyncio.run(scenario())
 
 
-def test_a_job_that_ended_in_time_while_its_agent_stood_still_has_ended_well(
+def test_jobs_that_ended_in_time_while_their_agent_stood_still_have_ended_well(
     tmp_path: Path,
 ) -> None:
     script = tmp_path / "sleeps.py"
     script.write_text("import time; time.sleep(2)")
+    command = (sys.executable, str(script))
 
     async def scenario() -> None:
         async with cluster(tmp_path / "s", lease_s=8.0) as (server, agent):
-            await server.order(plain(1, sys.executable, str(script)))
-            await server.until_state((1, 1), "running")
-            (rank,) = (p for p in processes_of(tmp_path / "s") if str(script) in p.cmdline())
+            await server.order(plain(1, *command), plain(2, *command, ranks=SECOND))
+            for number in (1, 2):
+                await server.until_state((number, 1), "running")
+            ranks = [p for p in processes_of(tmp_path / "s") if str(script) in p.cmdline()]
+            assert len(ranks) == 2
             os.kill(agent.pid, signal.SIGSTOP)
             try:
-                assert await gone(lambda: _is_over(rank))
-                await asyncio.sleep(9.0)  # until its lease is over
+                assert await gone(lambda: all(map(_is_over, ranks)))
+                await asyncio.sleep(9.0)  # until their leases are over
             finally:
                 os.kill(agent.pid, signal.SIGCONT)
-            status = await server.until_state((1, 1), "ended")
-            assert (status.reason, status.exit_code, status.completed) == ("", 0, True)
-            assert status.ended_age_s > 5.0
-            assert status.ran_s < 8.0
+            for number in (1, 2):
+                status = await server.until_state((number, 1), "ended")
+                assert (status.reason, status.exit_code, status.completed) == ("", 0, True)
+                assert status.ended_age_s > 5.0
+                assert status.ran_s < 8.0
 
     asyncio.run(scenario())
 

@@ -83,8 +83,10 @@ class SpawnerEvents:
             await self._ranks.drain(attempt.key, _DRAIN_TIMEOUT_S)
         now = time.monotonic()
         at_s = message.at_s if isinstance(message, Exited | Gone) else now
-        # First: an attempt that has no lease any more is not blamed for its end.
-        self._ending.expire(attempt, at_s)
+        if isinstance(message, Exited | Gone | Failed):
+            # First: an attempt that has no lease any more is not blamed for its end. Others may have ended in
+            # time, which is heard next.
+            self._ending.expire(attempt, at_s)
         match message:
             case Inspected():
                 self._inspector.receive(message)
