@@ -1,5 +1,6 @@
 """Output of ranks: files with a limit, told to the server as they grow."""
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -75,6 +76,7 @@ class Logs:
     def __init__(self, state: Path) -> None:
         self._state = state
         self._logs: dict[tuple[int, int, int], _RankLog] = {}
+        self._sending = asyncio.Lock()  # piece after piece
 
     def remove_old(self) -> None:
         """Files of agents that died long ago."""
@@ -126,6 +128,10 @@ class Logs:
 
     async def send(self, client: AgentClient, node: str, incarnation: str) -> bool:
         """Tell what is new. Returns whether all is told. Raises UnreachableError, RegisterAgainError."""
+        async with self._sending:
+            return await self._send(client, node, incarnation)
+
+    async def _send(self, client: AgentClient, node: str, incarnation: str) -> bool:
         left = False
         for log in list(self._logs.values()):
             for _ in range(_ROUND):

@@ -13,7 +13,6 @@ from fairlead.cluster.agent.node import NodeController
 from fairlead.cluster.agent.node_reports import NodeReports
 from fairlead.cluster.agent.options import AgentOptions
 from fairlead.cluster.agent.position_memory import PositionMemory
-from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.report_pace import ReportPace
 from fairlead.cluster.agent.server_client import (
     AgentClient,
@@ -68,8 +67,6 @@ class ServerSession:
         self._record = record
         self._cleared = cleared
         self._registered = asyncio.Event()
-        self._sending = asyncio.Lock()  # output, piece after piece
-        self._told_ends: set[Key] = set()  # attempts whose ends the server has been told of
 
     async def talk(self) -> None:
         """Register and report. Raises RefusedError where the server will not have this agent, unless jobs run
@@ -137,14 +134,12 @@ class ServerSession:
         await self._pace.wait_gap()
 
     async def _report(self) -> None:
-        ends = {attempt.key for attempt in self._node.attempts if attempt.ended}
-        if ends - self._told_ends:  # whoever sees that a job has ended finds all its output
+        if self._reports.has_new_ends:  # whoever sees that a job has ended finds all its output
             with contextlib.suppress(
                 TimeoutError, ServerUnreachableError, RegisterAgainError, TooLargeError
             ):
                 async with asyncio.timeout(_LAST_OUTPUT_TIMEOUT_S):
                     await self._send_output()
-        self._told_ends = ends
         waiting = self._pace.begin()
         asked = time.monotonic()
         try:
@@ -205,8 +200,7 @@ class ServerSession:
     async def _send_output(self) -> bool:
         """Returns whether all has been told."""
         incarnation = self._reports.incarnation
-        async with self._sending:
-            return await self._logs.send(self._client, self._options.node, incarnation)
+        return await self._logs.send(self._client, self._options.node, incarnation)
 
     async def farewell(self) -> None:
         """The server shall hear at once how its jobs ended, and that it ends in order; their leases, and its
