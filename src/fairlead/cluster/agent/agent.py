@@ -143,6 +143,7 @@ class Agent:
         self._memory.read()
         session = self._session(record)
         self._logs.remove_old()
+        self._logs.inherit()
         try:
             async with self._client:
                 await self._until_first_ends(session, record)
