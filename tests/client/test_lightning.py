@@ -118,6 +118,18 @@ def test_moved_it_is_exact(
     assert ran == whole
 
 
+def test_that_the_trainer_has_other_steps_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fairlead.client.lease import Lease
+    from tests.client.torch_jobs import LOADERS
+
+    told: list[int | None] = []
+    monkeypatch.setattr(Lease, "warn_of_total", lambda _, own_total: told.append(own_total))
+    Run(INSTALLED[0], tmp_path, num_sanity_val_steps=0).run(LOADERS["shuffled"])
+    assert told == [None, 15]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", INSTALLED)
 @pytest.mark.parametrize("options", [{}, {"accumulate_grad_batches": 2}])

@@ -135,6 +135,17 @@ def test_a_job_that_is_done_is_not_trained_again(tmp_path: Path) -> None:
     assert again == first
 
 
+def test_that_the_trainer_has_other_steps_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fairlead.client.lease import Lease
+
+    told: list[int | None] = []
+    monkeypatch.setattr(Lease, "warn_of_total", lambda _, own_total: told.append(own_total))
+    Job(tmp_path).run()
+    assert told == [None, 15]
+
+
 def test_what_cannot_be_put_back_is_refused(tmp_path: Path) -> None:
     from fairlead.errors import ConfigError
 

@@ -137,8 +137,9 @@ def running(
     directory: Path, options: Sequence[str] = (), agents: dict[str, str] | None = None
 ) -> Iterator[Running]:
     """A cluster with rounds of a second and short leases, ended at the end. agents: node -> devices."""
-    fast = ("--round", "1", "--lease", "4", "--heartbeat", "0.3")
-    cluster = Running(directory, (*fast, *options))
+    fast = {"--round": "1", "--lease": "4", "--heartbeat": "0.3"}  # each may be given once
+    more = [word for pair in fast.items() if pair[0] not in options for word in pair]
+    cluster = Running(directory, (*more, *options))
     cluster.start()
     try:
         for node, devices in (agents or {}).items():

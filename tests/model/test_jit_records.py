@@ -1,10 +1,14 @@
 """Kernels take records of arrays."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import pytest
 
+from fairlead.model import jit
 from fairlead.model.arrays import Floats
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import (
@@ -83,3 +87,30 @@ def test_without_records_arrays_are_always_compared() -> None:
     assert takes_records("f8(Inner, Outer, i8)", known)
     assert takes_records("f8(f8[::1], Inner)", known)
     assert not takes_records("f8(f8[::1])", known)
+
+
+def _makes_arrays(made: Any) -> bool:
+    """Whether a kernel returns an array, alone or in a tuple."""
+    return isinstance(made, numba.types.Array) or any(
+        map(_makes_arrays, getattr(made, "types", ()))
+    )
+
+
+def _returned(one: jit._Kernel) -> Iterator[Any]:
+    """numba's types of what a kernel returns."""
+    normalize: Any = numba.core.sigutils.normalize_signature
+    for signature in one._resolved_signatures():
+        yield normalize(signature)[1]
+
+
+def test_kernels_without_reference_counts_return_no_arrays_and_get_none() -> None:
+    """An array that one of them returned would be freed too early; one that it got would never be."""
+    for name in jit.modules_with_kernels():
+        import_module(name)
+    uncounted = [one for one in jit._kernels if not one.allocates]
+    assert len(uncounted) > 50
+    for one in uncounted:
+        known = one.function.__globals__
+        called = [known.get(name) for name in one.function.__code__.co_names]
+        for each in [one, *(other for other in called if isinstance(other, jit._Kernel))]:
+            assert not any(map(_makes_arrays, _returned(each))), (one, each)

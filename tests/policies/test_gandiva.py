@@ -54,6 +54,16 @@ def without(snapshot: Snapshot, gone: int) -> Snapshot:
     )
 
 
+def test_jobs_without_a_common_type_are_no_pair() -> None:
+    snapshot = problem([1, 1, 1, 1], 0.9, a=1, b=1)
+    rate = snapshot.rate.copy()
+    rate[0, 1:] = rate[1, 1:] = 0.0  # on the first type alone
+    rate[2, :1] = rate[3, :1] = 0.0  # on the others
+    apart = replace(snapshot, rate=rate)
+    made = [pairs(allocate(apart, seed)) for seed in range(20)]
+    assert set().union(*made) == {(0, 1), (2, 3)}
+
+
 def test_without_overload_everybody_has_a_part_alone() -> None:
     snapshot = problem([1, 1, 2], 0.9, a=2, b=2)
     made = allocate(snapshot)

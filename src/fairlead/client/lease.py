@@ -356,15 +356,21 @@ class Lease:
             self.step = found.manifest.step
         own_total = self.job_size.total_steps
         change = self.job_size.settle(self._environment, found.manifest if found else None)
-        self._tell_total(own_total)
+        self.warn_of_total(own_total)
         if found is not None and found.manifest.finished:  # of this total, not of one raised since
             self._no_more = found.manifest.total_steps == (self.job_size.total_steps or 0)
         role.loaded(self.step, monotonic() - opened if found else 0.0, change)
 
-    def _tell_total(self, own_total: int | None) -> None:
-        """Say so where the job was submitted with another number of steps than its script has."""
+    def warn_of_total(self, own_total: int | None) -> None:
+        """Print a warning to the job's log if it was submitted with another number of steps than its script
+        has. own_total: the script's; None = it has none."""
         total = self.job_size.total_steps
-        if self._environment.rank or self.job_size.is_adapted or own_total in (None, total):
+        if (
+            self._environment.rank
+            or self.job_size.is_adapted
+            or None in (own_total, total)
+            or own_total == total
+        ):
             return
         print_to_log(
             f"warning: the job was submitted with {total} steps, its script has {own_total}: it ends when "

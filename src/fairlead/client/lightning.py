@@ -99,6 +99,8 @@ class FairleadCallback(*_callback_bases()):  # type: ignore[misc]
             raise ConfigError(
                 "the checkpoint was not loaded: trainer.fit needs ckpt_path=callback.ckpt_path"
             )
+        steps = trainer.estimated_stepping_batches  # inf where nothing bounds them
+        self.lease.warn_of_total(int(steps) if steps < float("inf") else None)
         self.lease.catch_sigterm()  # Lightning's own handler would stop without a checkpoint
 
     def on_train_batch_start(

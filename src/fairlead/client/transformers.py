@@ -80,6 +80,7 @@ class FairleadCallback(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Refuses what would not go on where it was."""
         path = self.checkpoint
+        self.lease.warn_of_total(state.max_steps)
         if args.world_size != self.lease.world_size:
             raise ConfigError(
                 f"the job has {self.lease.world_size} ranks, the Trainer {args.world_size}"

@@ -45,7 +45,7 @@ def keys_of(jobs: Ints, groups: Ints) -> tuple[Ints, int]:
     return keys, int(_keys(jobs, groups, keys))
 
 
-@kernel("i8(i8[::1], i8[:,::1], i8[::1])")
+@kernel("i8(i8[::1], i8[:,::1], i8[::1])", allocates=False)
 def _keys(jobs: Ints, groups: Ints, keys: Ints) -> int:
     n = len(jobs)
     without_gaps = _without_gaps(jobs)
@@ -63,7 +63,7 @@ def _keys(jobs: Ints, groups: Ints, keys: Ints) -> int:
     return -1
 
 
-@kernel("b1(i8[::1])")
+@kernel("b1(i8[::1])", allocates=False)
 def _without_gaps(jobs: Ints) -> bool:
     """Whether ids are consecutive, so that positions need no search."""
     n = len(jobs)
@@ -109,7 +109,9 @@ def _tally(
         used[accelerator_of_slot[t]] += by_slot[t]
 
 
-@kernel("void(i8[::1], i8[:,::1], f8[:,::1], f8[:,::1], i8[::1], PairTable, f8[::1])")
+@kernel(
+    "void(i8[::1], i8[:,::1], f8[:,::1], f8[:,::1], i8[::1], PairTable, f8[::1])", allocates=False
+)
 def _throughput(
     jobs: Ints,
     groups: Ints,

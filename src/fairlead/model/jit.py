@@ -39,8 +39,16 @@ _NOTICE_SHOWN = "FAIRLEAD_TOLD_OF_COMPILING"
 class _Kernel:
     """A function that is compiled at its first call."""
 
-    def __init__(self, function: Callable[..., object], signatures: list[str], inline: str) -> None:
-        self.function, self.signatures, self.inline = function, signatures, inline
+    def __init__(
+        self,
+        function: Callable[..., object],
+        signatures: list[str],
+        *,
+        inline: str,
+        allocates: bool,
+    ) -> None:
+        self.function, self.signatures = function, signatures
+        self.inline, self.allocates = inline, allocates
         self._dispatcher: Any = None  # numba's, not compiled yet
         self._compiled: Any = None
         self._entry: Any = None  # what a call from Python goes to
@@ -59,7 +67,7 @@ class _Kernel:
             import numba  # a second of CPU time, which most commands can do without
 
             njit: Any = numba.njit  # typed in some of its versions, not in others
-            made = njit(inline=self.inline)(self.function)
+            made = njit(inline=self.inline, _nrt=self.allocates)(self.function)
             with suppress(RuntimeError):  # nowhere to keep it
                 made.enable_caching()
                 file = made._cache._cache_file
@@ -124,8 +132,7 @@ class _Kernel:
 
     def _compile(self) -> None:
         known = self.function.__globals__
-        named = {name: known.get(name) for name in self.function.__code__.co_names}
-        kernels = {name: one for name, one in named.items() if isinstance(one, _Kernel)}
+        kernels = self._called()
         made = self.dispatcher
         # numba looks up what a function calls among its globals, and knows nothing of this class.
         known.update({name: one.compiled() for name, one in kernels.items()})
@@ -137,6 +144,19 @@ class _Kernel:
         made.disable_compile()
         self._compiled = made
         self._entry = made if CHECK_RECORDS else self._unchecked(known)
+
+    def _called(self) -> dict[str, "_Kernel"]:
+        """The kernels that the function calls, by name; also those that are called in ones of its module
+        which become part of it."""
+        known = self.function.__globals__
+        found: dict[str, _Kernel] = {}
+        for name in self.function.__code__.co_names:
+            one = known.get(name)
+            if isinstance(one, _Kernel):
+                found[name] = one
+                if one.inline == "always" and one.function.__globals__ is known:
+                    found |= one._called()
+        return found
 
     def _unchecked(self, known: dict[str, Any]) -> Any:
         """The machine code itself where arrays come in records: to look at the types of their fields costs
@@ -169,13 +189,19 @@ def _compile_signature(dispatcher: Any, signature: Any) -> None:
             dispatcher.compile(signature)
 
 
-def kernel(signature: str | list[str], inline: str = "never") -> Callable[[F], F]:
+def kernel(
+    signature: str | list[str], inline: str = "never", allocates: bool = True
+) -> Callable[[F], F]:
     """Compile a function for numba's signature(s), in which records of arrays stand by the names of their
-    classes (``fairlead.model.jit_records``). Results are those of plain Python: no fast-math."""
+    classes (``fairlead.model.jit_records``). Results are those of plain Python: no fast-math.
+
+    allocates: False states that the function makes no array, calls no kernel that returns one, and returns
+    none. Then numba counts no references to the arrays that it is given, which costs more than the arithmetic
+    in loops over the fields of records."""
     signatures = [signature] if isinstance(signature, str) else signature
 
     def compile_(function: F) -> F:
-        return cast(F, _Kernel(function, signatures, inline))
+        return cast(F, _Kernel(function, signatures, inline=inline, allocates=allocates))
 
     return compile_
 

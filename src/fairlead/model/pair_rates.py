@@ -311,14 +311,14 @@ def _is_index(part: Any) -> bool:
     return np.asarray(part).dtype.kind in "iu"
 
 
-@kernel("f8(PairTable, i8, i8, i8)")
+@kernel("f8(PairTable, i8, i8, i8)", allocates=False)
 def _factored(of: PairTable, one: int, two: int, slot: int) -> float:
     if of.factor[two, slot] <= 0:
         return 0.0
     return float(of.factor[one, slot] * of.rate[of.row_class[one], of.row_class[two], slot])
 
 
-@kernel("f8(PairTable, i8, i8, i8)")
+@kernel("f8(PairTable, i8, i8, i8)", allocates=False)
 def colocated_rate_of(of: PairTable, one: int, two: int, slot: int) -> float:
     """Steps/s of job type one beside job type two."""
     rate = _factored(of, one, two, slot)

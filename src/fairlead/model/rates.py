@@ -30,7 +30,7 @@ def proportional_rate(snapshot: Snapshot) -> Floats:
     return out
 
 
-@kernel("void(f8[:,::1], f8[::1], f8[::1])")
+@kernel("void(f8[:,::1], f8[::1], f8[::1])", allocates=False)
 def _mixed(rate: Floats, mix: Floats, out: Floats) -> None:
     """rate @ mix on one core and with the same bits everywhere, which a linear algebra library with
     threads of its own does not promise."""

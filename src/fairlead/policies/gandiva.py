@@ -21,10 +21,10 @@ class Gandiva:
 
     While the jobs ask for no more devices than there are, the job groups are the jobs. Otherwise jobs
     without a partner are drawn two at a time, as many times as there are such jobs at first, and pair up
-    where they use equally many devices; the rest stay alone. A pair lasts until one of the two leaves or
-    cannot run beside the other on some type, or the sum over types of both normalised rates is below 1
-    (Gavel's test, which by a defect seldom parts a pair). Source: Gandiva (OSDI'18) as the baseline
-    in Gavel's release. s_u devices of a job group, N_j devices of type j.
+    where they use equally many devices and have a type in common; the rest stay alone. A pair lasts until
+    one of the two leaves or cannot run beside the other on some type, or the sum over types of both
+    normalised rates is below 1 (Gavel's test, which by a defect seldom parts a pair). Source: Gandiva
+    (OSDI'18) as the baseline in Gavel's release. s_u devices of a job group, N_j devices of type j.
 
     There is no hidden state. Pairs that last are job groups of the previous allocation, without a share
     while nothing is packed; the position in the random stream is the ``basis`` of its report.
@@ -56,14 +56,15 @@ class Gandiva:
     def _pair_at_random(self, snapshot: Snapshot, pairs: Ints, position: int) -> tuple[Ints, int]:
         """More pairs among the jobs that have no partner."""
         single = np.setdiff1d(np.arange(len(snapshot.jobs)), pairs).tolist()
-        scale = snapshot.job_scale
+        scale, runs = snapshot.job_scale, snapshot.solo_rate > 0
         drawn: list[tuple[int, int]] = []
         for _ in range(len(single)):
             if len(single) < 2:
                 break
             a, b, position = self.random.two_of(len(single), position)
             a, b = sorted((a, b))
-            if scale[single[a]] == scale[single[b]]:
+            one, other = single[a], single[b]
+            if scale[one] == scale[other] and (runs[one] & runs[other]).any():
                 second, first = single.pop(b), single.pop(a)
                 drawn.append((first, second))
         return np.concatenate([pairs, np.array(drawn, np.int64).reshape(-1, 2)]), position

@@ -151,7 +151,7 @@ def _are_plain(arrays: tuple[NDArray[Any], ...], layout: tuple[tuple[Any, int], 
     return True
 
 
-@kernel("i8(_Reported, u1[::1], u1[::1])")
+@kernel("i8(_Reported, u1[::1], u1[::1])", allocates=False)
 def _put_report(arrays: _Reported, keys: Bytes1, out: Bytes1) -> int:
     """Write arrays of a report, each behind its key; how many bytes."""
     at, key = _put_key(keys, 0, out, 0)
@@ -164,7 +164,7 @@ def _put_report(arrays: _Reported, keys: Bytes1, out: Bytes1) -> int:
     return _put_floats1(arrays.restart_s, out, at)
 
 
-@kernel("i8(_Started, u1[::1], u1[::1])")
+@kernel("i8(_Started, u1[::1], u1[::1])", allocates=False)
 def _put_start(arrays: _Started, keys: Bytes1, out: Bytes1) -> int:
     """Write arrays of a round that begins, each behind its key; how many bytes."""
     at, key = _put_key(keys, 0, out, 0)
@@ -185,7 +185,7 @@ def _put_start(arrays: _Started, keys: Bytes1, out: Bytes1) -> int:
     return at
 
 
-@kernel("i8(_Ended, u1[::1], u1[::1])")
+@kernel("i8(_Ended, u1[::1], u1[::1])", allocates=False)
 def _put_ends(arrays: _Ended, keys: Bytes1, out: Bytes1) -> int:
     """Write arrays of jobs that have left, each behind its key; how many bytes."""
     at, key = _put_key(keys, 0, out, 0)
@@ -196,7 +196,7 @@ def _put_ends(arrays: _Ended, keys: Bytes1, out: Bytes1) -> int:
     return _put_floats1(arrays.end_s, out, at)
 
 
-@kernel("UniTuple(i8, 2)(u1[::1], i8, u1[::1], i8)")
+@kernel("UniTuple(i8, 2)(u1[::1], i8, u1[::1], i8)", allocates=False)
 def _put_key(keys: Bytes1, start: int, out: Bytes1, at: int) -> tuple[int, int]:
     """Write the key that begins at keys[start]; the next places in out and in keys."""
     length = 1 + (keys[start] & 31)
@@ -205,29 +205,29 @@ def _put_key(keys: Bytes1, start: int, out: Bytes1, at: int) -> tuple[int, int]:
     return at + length, start + length
 
 
-@kernel("i8(f8[:,::1], u1[::1], i8)")
+@kernel("i8(f8[:,::1], u1[::1], i8)", allocates=False)
 def _put_floats2(array: Floats2, out: Bytes1, at: int) -> int:
     shape = _Shape(2, array.shape[0], array.shape[1], True)
     return _put_array(array.reshape(-1).view(np.int64), shape, out, at)
 
 
-@kernel("i8(f8[::1], u1[::1], i8)")
+@kernel("i8(f8[::1], u1[::1], i8)", allocates=False)
 def _put_floats1(array: Floats1, out: Bytes1, at: int) -> int:
     return _put_array(array.view(np.int64), _Shape(1, len(array), 1, True), out, at)
 
 
-@kernel("i8(i8[:,::1], u1[::1], i8)")
+@kernel("i8(i8[:,::1], u1[::1], i8)", allocates=False)
 def _put_ints2(array: Ints2, out: Bytes1, at: int) -> int:
     shape = _Shape(2, array.shape[0], array.shape[1], False)
     return _put_array(array.reshape(-1), shape, out, at)
 
 
-@kernel("i8(i8[::1], u1[::1], i8)")
+@kernel("i8(i8[::1], u1[::1], i8)", allocates=False)
 def _put_ints1(array: Ints1, out: Bytes1, at: int) -> int:
     return _put_array(array, _Shape(1, len(array), 1, False), out, at)
 
 
-@kernel("i8(i8[::1], _Shape, u1[::1], i8)")
+@kernel("i8(i8[::1], _Shape, u1[::1], i8)", allocates=False)
 def _put_array(bits: Ints1, shape: _Shape, out: Bytes1, at: int) -> int:
     """Write an array as an extension; the next place in out."""
     layout = _layout_of(bits, shape.real)
@@ -239,7 +239,7 @@ def _put_array(bits: Ints1, shape: _Shape, out: Bytes1, at: int) -> int:
     return _put_body(bits, shape.real, layout, out[start:]) + start
 
 
-@kernel("i8(_Shape, i8, u1[::1], i8)")
+@kernel("i8(_Shape, i8, u1[::1], i8)", allocates=False)
 def _put_head(shape: _Shape, length: int, out: Bytes1, at: int) -> int:
     """Write msgpack's head of an extension of so many bytes, and the head of its content, as that of truth
     values' layout with the dtype left open; where the values begin."""
@@ -262,7 +262,7 @@ def _put_head(shape: _Shape, length: int, out: Bytes1, at: int) -> int:
     return _put_word(shape.columns, out, at) if shape.ndim == 2 else at
 
 
-@kernel("i8(i8, u1[::1], i8)")
+@kernel("i8(i8, u1[::1], i8)", allocates=False)
 def _put_word(value: int, out: Bytes1, at: int) -> int:
     """Write the low 32 bits of a value; the next place."""
     out[at] = value & 255
@@ -272,7 +272,7 @@ def _put_word(value: int, out: Bytes1, at: int) -> int:
     return at + 4
 
 
-@kernel("i8(i8[::1], b1, u1[::1])")
+@kernel("i8(i8[::1], b1, u1[::1])", allocates=False)
 def _put_values(bits: Ints, real: bool, out: Bytes1) -> int:
     """Write the values of an array. bits: of 64-bit floats (real) or integers; out: 8 bytes for each value.
     Returns 4 times the number of bytes, + 2 where zeros were left out, + 1 where integers fit 32 bits."""
@@ -281,7 +281,7 @@ def _put_values(bits: Ints, real: bool, out: Bytes1) -> int:
     return 4 * size + (2 if layout.sparse else 0) + (1 if layout.short else 0)
 
 
-@kernel("_Layout(i8[::1], b1)")
+@kernel("_Layout(i8[::1], b1)", allocates=False)
 def _layout_of(bits: Ints1, real: bool) -> _Layout:
     short, some = not real, 0
     for value in bits:
@@ -293,7 +293,7 @@ def _layout_of(bits: Ints1, real: bool) -> _Layout:
     return _Layout(sparse, short, some if sparse else len(bits))
 
 
-@kernel("i8(i8[::1], b1, _Layout, u1[::1])")
+@kernel("i8(i8[::1], b1, _Layout, u1[::1])", allocates=False)
 def _put_body(bits: Ints1, real: bool, layout: _Layout, out: Bytes1) -> int:
     """Write positions, if zeros are left out, and values; how many bytes."""
     at, place = (4 * layout.values if layout.sparse else 0), 0

@@ -119,7 +119,7 @@ class SoloRun(NamedTuple):
     rate: float  # its true steps/s in the stage in force
 
 
-@kernel("UniTuple(f8, 2)(SoloRun, f8, f8, f8[:,::1], StageTable)")
+@kernel("UniTuple(f8, 2)(SoloRun, f8, f8, f8[:,::1], StageTable)", allocates=False)
 def advance(
     run: SoloRun, available_s: float, most: float, rates: Floats, table: StageTable
 ) -> tuple[float, float]:

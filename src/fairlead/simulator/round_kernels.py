@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.arrays import Bools, Ints
 from fairlead.model.events import RoundOutcome
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools1, Floats1, Floats2, Ints1, Ints2
@@ -69,6 +69,15 @@ class RoundEnd(NamedTuple):
     lost: Bools1  # (devices of the cluster,)
 
 
+class RoundDone(NamedTuple):
+    """What a round has done by its end: the arrays of ``RoundEnded``."""
+
+    steps: Floats2  # (groups, width)
+    finish_s: Floats1  # (groups,)
+    outcome: Ints2  # (groups, width) of ``RoundOutcome``
+    restart_s: Floats1  # (groups,)
+
+
 @kernel("b1(i8[::1], i8, i8, b1[::1])", inline="always")
 def any_lost(devices: Ints, start: int, stop: int, lost: Bools) -> bool:
     """Return whether one of devices[start:stop] is lost. lost: (devices of the cluster,)."""
@@ -78,7 +87,9 @@ def any_lost(devices: Ints, start: int, stop: int, lost: Bools) -> bool:
     return gone
 
 
-@kernel("f8(RoundGroups, JobArrays, TrueRates, StageTable, RoundStart, RoundForecast)")
+@kernel(
+    "f8(RoundGroups, JobArrays, TrueRates, StageTable, RoundStart, RoundForecast)", allocates=False
+)
 def begin(
     groups: RoundGroups,
     jobs: JobArrays,
@@ -139,7 +150,7 @@ def _start_left_s(groups: RoundGroups, i: int, jobs: JobArrays, charge_startup: 
     return setup_s
 
 
-@kernel("f8(RoundGroups, i8, i8, JobArrays, TrueRates)")
+@kernel("f8(RoundGroups, i8, i8, JobArrays, TrueRates)", allocates=False)
 def _rate(groups: RoundGroups, i: int, k: int, jobs: JobArrays, rates: TrueRates) -> float:
     """Return the true steps/s of job k of job group i in this round."""
     j, slot = groups.job[i, k], groups.slot[i]
@@ -151,9 +162,16 @@ def _rate(groups: RoundGroups, i: int, k: int, jobs: JobArrays, rates: TrueRates
     return float(rate * jobs.bias[j, slot] * groups.noise[i])
 
 
+def nothing_done(groups: int, width: int) -> RoundDone:
+    """Return what a round has done, to be filled by ``finish``."""
+    steps, outcome = np.zeros((groups, width)), np.zeros((groups, width), np.int64)
+    finish_s, restart_s = np.empty((2, groups))
+    return RoundDone(steps, finish_s, outcome, restart_s)
+
+
 @kernel(
-    "Tuple((f8[:,::1], f8[::1], i8[:,::1], f8[::1]))"
-    "(RoundGroups, RoundForecast, JobArrays, TrueRates, StageTable, RoundEnd)"
+    "void(RoundGroups, RoundForecast, JobArrays, TrueRates, StageTable, RoundEnd, RoundDone)",
+    allocates=False,
 )
 def finish(
     groups: RoundGroups,
@@ -162,18 +180,15 @@ def finish(
     rates: TrueRates,
     stages: StageTable,
     end: RoundEnd,
-) -> tuple[Floats, Floats, Ints, Floats]:
-    """Return steps, finish_s, outcome and restart_s of what a round has done by its end; book steps and
-    start-up time in place.
+    done: RoundDone,
+) -> None:
+    """Fill ``done`` with what a round has done by its end; book steps and start-up time in place.
 
     A job group counts whole or not at all: not when a device was lost, nor where it cannot run, nor (with
     whole_steps) when a device got no step.
     """
     n, width = groups.job.shape
-    did = np.zeros((n, width))
-    until = np.empty(n)
-    outcome = np.zeros((n, width), np.int64)
-    restart = np.empty(n)
+    did, until, outcome, restart = done
     for i in range(n):
         until[i] = min(forecast.finish_s[i], end.end_s)
         restart[i] = min(forecast.setup_s[i], until[i] - end.start_s)
@@ -213,7 +228,6 @@ def finish(
                 continue
             if add_steps(jobs, j, did[i, k]):
                 outcome[i, k] = _ENDED
-    return did, until, outcome, restart
 
 
 @kernel("b1(RoundGroups, i8, f8, f8, b1)", inline="always")

@@ -25,6 +25,7 @@ from fairlead.simulator.round_kernels import (
     begin,
     empty_forecast,
     finish,
+    nothing_done,
 )
 from fairlead.simulator.shockwave_reference.round_rules import (
     LOSSLESS_MARGIN_S,
@@ -202,7 +203,8 @@ class SimulatedRounds:
         end = RoundEnd(
             start_s=now.command.time_s, end_s=time_s, whole_steps=self.whole_steps, lost=lost
         )
-        report = finish(now.groups, now.forecast, jobs, self._rates, stages.table, end)
+        report = nothing_done(*now.groups.job.shape)
+        finish(now.groups, now.forecast, jobs, self._rates, stages.table, end, report)
         if not stages.used:
             return report, None
         return report, change_stages(now.groups.job, jobs, stages.table)

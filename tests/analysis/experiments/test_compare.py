@@ -175,6 +175,7 @@ def test_jobs_that_are_left_out_are_warned_of_once_for_all_seeds() -> None:
         ({"policies": [5]}, "policy: expected a name, a policy"),
         ({"policies": {3: "las"}}, "policies: expected labels that are text, got 3"),
         ({"seeds": 5}, "seeds: expected whole numbers such as range(5), got 5"),
+        ({"seeds": "012"}, "seeds: expected whole numbers such as range(5), got '012'"),
         ({"seeds": []}, "seeds: expected at least one"),
         ({"seeds": [1, 1]}, "seeds: 1 is given twice"),
         ({"seeds": [-1]}, "-1"),

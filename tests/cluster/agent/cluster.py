@@ -59,6 +59,7 @@ class Server:
         self.statuses: dict[Key, AttemptStatus] = {}
         self.output: dict[tuple[int, int, int], bytes] = {}
         self.offsets: dict[tuple[int, int, int], list[int]] = {}
+        self._ends: dict[tuple[int, int, int], int] = {}  # offset wanted next
         self.orders = Orders(seq=0, desired=())
         self.address = ""
         self._agents = AgentServer(self, largest=largest)
@@ -152,9 +153,11 @@ class Server:
     async def log(self, message: LogChunk) -> LogOffset:
         key = message.job, message.attempt, message.rank
         self.offsets.setdefault(key, []).append(message.offset)
-        self.output[key] = self.output.get(key, b"") + message.data
+        end = max(self._ends.get(key, 0), message.offset)
+        self.output[key] = self.output.get(key, b"") + message.data[end - message.offset :]
+        self._ends[key] = max(end, message.offset + len(message.data))
         await self._wake()
-        return LogOffset(offset=message.offset + len(message.data))
+        return LogOffset(offset=self._ends[key])
 
     async def watch(self, message: WatchRequest) -> AsyncGenerator[Orders, None]:
         sent = -1

@@ -498,3 +498,14 @@ def test_what_a_job_names_cannot_end_the_agent(
         assert agent.process.poll() is None
 
     play(scenario)
+
+
+def test_whoever_hears_that_a_job_has_ended_has_all_its_output(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, _):
+            for number in range(1, 6):
+                await server.order(plain(number, "sh", "-c", "sleep 0.7; echo the last line"))
+                await server.until_state((number, 1), "ended")
+                assert server.output.get((number, 1, 0)) == b"the last line\n"
+
+    asyncio.run(scenario())

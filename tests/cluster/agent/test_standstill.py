@@ -61,6 +61,70 @@ def test_a_rank_whose_lease_ends_while_its_agent_stands_still_has_not_failed(
     asyncio.run(scenario())
 
 
+def test_jobs_that_ended_in_time_while_their_agent_stood_still_have_ended_well(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "sleeps.py"
+    script.write_text("import time; time.sleep(2)")
+    command = (sys.executable, str(script))
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", lease_s=8.0) as (server, agent):
+            await server.order(plain(1, *command), plain(2, *command, ranks=SECOND))
+            for number in (1, 2):
+                await server.until_state((number, 1), "running")
+            ranks = [p for p in processes_of(tmp_path / "s") if str(script) in p.cmdline()]
+            assert len(ranks) == 2
+            os.kill(agent.pid, signal.SIGSTOP)
+            try:
+                assert await gone(lambda: all(map(_is_over, ranks)))
+                await asyncio.sleep(9.0)  # until their leases are over
+            finally:
+                os.kill(agent.pid, signal.SIGCONT)
+            for number in (1, 2):
+                status = await server.until_state((number, 1), "ended")
+                assert (status.reason, status.exit_code, status.completed) == ("", 0, True)
+                assert status.ended_age_s > 5.0
+                assert status.ran_s < 8.0
+
+    asyncio.run(scenario())
+
+
+def test_jobs_that_ended_in_time_while_agent_and_spawner_stood_still_have_ended_well(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "sleeps.py"
+    script.write_text("import sys, time; time.sleep(2); sys.exit(int(sys.argv[1]))")
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", lease_s=8.0) as (server, agent):
+            await server.order(
+                plain(1, sys.executable, str(script), "0"),
+                plain(2, sys.executable, str(script), "7", ranks=SECOND),
+            )
+            for number in (1, 2):
+                await server.until_state((number, 1), "running")
+            ranks = [p for p in processes_of(tmp_path / "s") if str(script) in p.cmdline()]
+            assert len(ranks) == 2
+            spawner = agent.spawner
+            os.kill(agent.pid, signal.SIGSTOP)
+            spawner.suspend()
+            try:
+                assert await gone(lambda: all(map(_is_over, ranks)))
+                await asyncio.sleep(9.0)  # until their leases are over
+            finally:
+                spawner.resume()
+                os.kill(agent.pid, signal.SIGCONT)
+            for number, code in ((1, 0), (2, 7)):
+                status = await server.until_state((number, 1), "ended")
+                assert (status.exit_code, status.completed) == (code, code == 0)
+                assert "lease" not in status.reason
+                assert status.ended_age_s > 5.0
+                assert status.ran_s < 8.0
+
+    asyncio.run(scenario())
+
+
 def test_what_a_rank_knows_of_its_lease_is_what_it_was_told_last() -> None:
     told = ReportedLease(10.0)
     assert not told.is_short(5.0), "nothing was told"

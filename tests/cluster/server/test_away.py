@@ -32,6 +32,28 @@ def test_an_attempt_that_ran_on_for_longer_than_was_written_down_is_billed_until
         assert ended - began > AWAY_S - BUSY_S
 
 
+def test_an_attempt_that_began_and_ended_while_the_server_was_away_is_billed_for_its_time(
+    tmp_path: Path,
+) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        node, job = cluster.node("one", "one.1"), cluster.submit()
+        node.register()
+        cluster.until(lambda: node.statuses.keys() & node.leased)
+        (key,) = node.statuses
+    began = cluster.service.engine.state.now_s()
+    time.sleep(AWAY_S)
+    with engine_nodes(tmp_path) as cluster:
+        again = cluster.node("one", "one.1")
+        again.end(*key, exit_code=1, loaded_step=0, step=5, ran_s=1.0, ended_age_s=AWAY_S - 1.0)
+        again.register()
+        cluster.until(lambda: cluster.service.attempts(ADMIN, job)[0].ended_s)
+        attempt = cluster.service.attempts(ADMIN, job)[0]
+        assert attempt.trained_s is not None
+        assert attempt.ended_s is not None
+        assert abs(attempt.trained_s - began) < BUSY_S
+        assert abs(attempt.ended_s - began - 1.0) < BUSY_S
+
+
 def test_attempts_that_ended_while_the_server_was_away_are_billed_until_then(
     tmp_path: Path,
 ) -> None:

@@ -316,6 +316,15 @@ def test_a_share_of_nothing_is_not_a_share_that_is_still_to_come() -> None:
     assert "It joined after the last solve, and is part of the next." in state.told()
 
 
+def test_shares_are_said_to_be_of_the_policy_that_has_decided() -> None:
+    state = State()
+    state.job(MINE)
+    state.decide({MINE: 0.5})
+    state.decided = dataclasses.replace(state.decided, policy="las_packed")
+    until = "0.50 of the time on v100, until policy las has decided"
+    assert f"Policy las_packed gives it {until}." in state.told()
+
+
 def test_a_share_of_a_type_without_a_rate_is_said_to_be_of_no_use() -> None:
     state = State()
     state.job(MINE)

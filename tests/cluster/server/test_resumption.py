@@ -119,6 +119,24 @@ def test_a_loss_is_accepted_also_while_the_job_tries_whether_they_are_back(tmp_p
         assert ordered(cluster, node, job).accept_loss
 
 
+def test_an_acceptance_is_over_once_an_attempt_has_found_its_checkpoints(tmp_path: Path) -> None:
+    """They were put back while the owner accepted their loss; a later loss is another one."""
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("one")
+        node.register()
+        job = cluster.submit()
+        loses_its_checkpoints(cluster, node, job)
+        order = ordered(cluster, node, job)
+        accept(cluster, job)
+        assert "accepted by admin" in cluster.job(job).reason
+        node.run(job, order.attempt, loaded_step=40, step=41, saved_step=40, lost_steps=10)
+        cluster.until(lambda: "accepted" not in cluster.job(job).reason, "its beginning")
+        node.end(
+            job, order.attempt, exit_code=1, reason="x", loaded_step=40, step=41, saved_step=40
+        )
+        assert not away(cluster, node, job).accept_loss
+
+
 @pytest.mark.parametrize("tells", [True, False])
 def test_an_unmanaged_job_waits_for_the_directory_of_what_it_has_kept(
     tmp_path: Path, tells: bool
@@ -139,9 +157,19 @@ def test_an_unmanaged_job_waits_for_the_directory_of_what_it_has_kept(
         accept(cluster, job)
         third = ordered(cluster, node, job)
         assert third.accept_loss
-        node.run(job, third.attempt, ran_s=0.0)
-        node.say()
-        cluster.until(lambda: "accepted" not in cluster.job(job).reason, "its beginning")
+        progress = {"loaded_step": 0, "step": 2, "saved_step": 0} if tells else {"ran_s": 2.0}
+        node.run(job, third.attempt, **progress)
+        began = "began with what was there, the loss of the rest was accepted by admin"
+        cluster.until(lambda: cluster.job(job).reason == began, "its beginning")
+        with pytest.raises(ConflictError, match="does not wait for its checkpoints"):
+            accept(cluster, job)
+        cluster.until(lambda: 2 <= cluster.job(job).steps < 40, "its steps")
+        assert cluster.job(job).lost_steps == pytest.approx(50 if tells else 40, abs=1)
+        assert cluster.job(job).no_end != "waits for storage"
+        told = cluster.service.explain(ADMIN, job)
+        assert any(began in words for _, words in told.events)
+        node.end(job, third.attempt, exit_code=1, reason="x", **progress)
+        assert not ordered(cluster, node, job).accept_loss
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,9 @@ def test_a_job_that_loses_its_devices_and_would_have_them_again_is_part_of_what_
         cluster.until(lambda: one.jobs == {pair})
         cluster.service.drain(ADMIN, "one")
         cluster.until(lambda: not cluster.service.engine.state.registry.on_node.get("one"))
+        with pytest.raises(ConflictError, match="'one': its agent is alive, and would register"):
+            cluster.service.remove_node(ADMIN, "one")
+        one.say(leaving=True)
         cluster.silence(one)
         cluster.service.remove_node(ADMIN, "one")
         cluster.until(lambda: cluster.service.engine.parts.jobs.admission.unfit == {pair})

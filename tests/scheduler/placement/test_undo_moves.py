@@ -4,8 +4,14 @@ import numpy as np
 from tests.scheduler.placement.places import placed, rows
 
 from fairlead.scheduler.placement.avoid_nodes import DeviceAssignment
-from fairlead.scheduler.placement.records import Topology
-from fairlead.scheduler.placement.undo_moves import undo_group_swaps, undo_moves, undo_swaps
+from fairlead.scheduler.placement.records import PreviousRound, Topology
+from fairlead.scheduler.placement.undo_moves import (
+    PlacedGroups,
+    moved_for_nothing,
+    undo_group_swaps,
+    undo_moves,
+    undo_swaps,
+)
 
 
 def old(*devices: int) -> tuple[int, np.ndarray]:
@@ -112,3 +118,22 @@ def test_where_locality_matters_rows_of_other_sizes_do_not_change_places() -> No
     before = on(placed([0, 1], [4], [5]), 0, 1, 1)
     topology = TOPOLOGY._replace(other_locality=np.array([2, -1, 0]))
     assert rows(undo_group_swaps(before, {0: old(4, 5)}, topology, lambda *_: True)) == rows(before)
+
+
+def test_a_move_to_another_type_is_for_nothing_where_no_member_is_faster() -> None:
+    rate = np.ones((5, 3, 2))  # slots 0 and 1 are of one type
+    rate[1, 2, 0] = 1.005  # within the tolerance
+    rate[2, 2, 0] = 1.02
+    rate[3, 2, 1] = 1.02  # of a member that is there
+    rate[4, :, 0] = 0.0  # cannot run: then nothing is equal
+    members = np.array([[0, -1], [1, -1], [2, -1], [3, 4], [5, -1]])
+    group, slot = np.array([4, 3, 2, 1, 0]), np.full(5, 2)
+    made = PlacedGroups(group, slot, members, rate, np.array([0, 0, 1]))
+    nowhere, none = np.zeros(1, np.int64), np.zeros(0, np.int64)
+
+    def found(groups: list[int], slots: list[int]) -> list[int]:
+        before = PreviousRound(np.array(groups), np.array(slots), nowhere, none)
+        return list(moved_for_nothing(made, before, 0.01))
+
+    assert found([0, 1, 2, 3, 4, -1], [0, 1, 0, 0, 0, 0]) == [3, 4]
+    assert found([0, 1], [2, -1]) == []  # stays on its type; had no devices

@@ -236,8 +236,8 @@ def _policies(given: object) -> list[tuple[str, OnePolicy]]:
 
 
 def _seeds(given: object) -> tuple[int, ...]:
-    seeds = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else ()
-    if not isinstance(given, Iterable) or not all(map(is_whole, seeds)):
+    seeds = tuple(given) if isinstance(given, Iterable) else (None,)
+    if not all(map(is_whole, seeds)):
         raise ConfigError(
             f"compare(): seeds: expected whole numbers such as range(5), got {brief_repr(given)}"
         )

@@ -34,6 +34,8 @@ from fairlead.cluster.end_signals import EndSignals
 from fairlead.errors import ConfigError
 
 _TICK_S = 0.1  # between looks at the leases
+_STALL_S = 1.0  # without one: what has happened meanwhile has to be heard first
+_CATCH_UP_S = 2.0  # for that, at the most
 _SPAWNER_POLL_S = 1.0  # between looks whether the spawner answers
 _PROGRESS_S = 1.0  # between looks at what jobs without the iterator say of their progress
 _EXTRA_S = 15.0  # beyond the grace of jobs, for the spawner to bury them
@@ -143,6 +145,7 @@ class Agent:
         self._memory.read()
         session = self._session(record)
         self._logs.remove_old()
+        self._logs.inherit()
         try:
             async with self._client:
                 await self._until_first_ends(session, record)
@@ -217,8 +220,12 @@ class Agent:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch_attempts(self) -> None:
+        polled_s = time.monotonic()
         while True:
+            if time.monotonic() - polled_s > _STALL_S:  # this agent stood still
+                await self._spawner.catch_up(_CATCH_UP_S)
             self._node.poll()
+            polled_s = time.monotonic()
             await asyncio.sleep(_TICK_S)
 
     async def _watch_spawner(self) -> None:

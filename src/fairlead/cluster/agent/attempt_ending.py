@@ -33,12 +33,17 @@ class AttemptEnding:
             job, number = attempt.key
             self._spawner.send(Until(job=job, attempt=number, until_s=attempt.lease.until))
 
-    def expire(self) -> None:
+    def expire_all(self) -> None:
         """Stop what has no lease any more."""
         now = time.monotonic()
         for attempt in self._attempts:
-            if attempt.launched and attempt.lease.left_s(now) <= 0.0:
-                self.stop(attempt, EXPIRED)
+            self.expire(attempt, now)
+
+    def expire(self, attempt: NodeAttempt, at_s: float) -> None:
+        """Stop an attempt if it had no lease any more at this time, monotonic, and had not ended by then."""
+        over = attempt.launched and attempt.lease.left_s(at_s) <= 0.0
+        if over and not attempt.has_ended_in_time:
+            self.stop(attempt, EXPIRED)
 
     def stop(self, attempt: NodeAttempt, reason: str) -> None:
         """Let it save and end, unless it ends already."""

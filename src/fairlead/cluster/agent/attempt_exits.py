@@ -13,6 +13,7 @@ class RankExits:
     def __init__(self) -> None:
         self._oom_kills = oom_kills()  # of the node, as it began
         self._codes: dict[int, int] = {}  # rank -> exit code
+        self._ended_s = 0.0  # monotonic; when the last of them ended
         self._failures: list[Failure] = []  # in the order in which they were heard of
         self.code: int | None = None  # the worst of the ranks'
         self.unsaved = ""  # why a rank could not save as it ended; "" = none has said so
@@ -32,9 +33,14 @@ class RankExits:
         """Whether the kernel has killed processes of this node for lack of memory since."""
         return oom_kills() > self._oom_kills
 
-    def note(self, rank: int, code: int) -> None:
+    def ended_by(self, until_s: float, ranks: int) -> bool:
+        """Whether all ranks here, of which there are so many, had ended by then, monotonic."""
+        return len(self._codes) == ranks and self._ended_s <= until_s
+
+    def note(self, rank: int, code: int, at_s: float) -> None:
         """A rank has ended."""
         self._codes[rank] = code
+        self._ended_s = max(self._ended_s, at_s)
 
     def fail(self, code: int, failure: Failure | None) -> bool:
         """A rank has ended badly. Returns whether it is the first that has."""

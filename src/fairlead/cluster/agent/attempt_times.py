@@ -77,9 +77,9 @@ class TrainingTimes:
             self.began = now
 
     def pause(self, now: float) -> None:
-        """Note that it no longer trains; the first time counts."""
-        if self.began is not None and self.paused is None:
-            self.paused = now
+        """Note that it no longer trains; the earliest time counts, in whatever order they are heard."""
+        if self.began is not None:
+            self.paused = now if self.paused is None else min(self.paused, max(now, self.began))
 
     def ran_s(self, now: float) -> float:
         """Seconds since training began, until it paused; 0 = it has not begun."""

@@ -85,6 +85,11 @@ class NodeAttempt:
         return own_grace_s if self.finishing and own_grace_s >= 0 else self.assignment.grace_s
 
     @property
+    def has_ended_in_time(self) -> bool:
+        """Whether all its ranks here ended while it had its lease, whenever this agent hears of that."""
+        return self.exits.ended_by(self.lease.until, len(self.assignment.ranks))
+
+    @property
     def may_run(self) -> bool:
         """Whether it has processes, or may have some."""
         return self.launched and not self.wait.is_waiting and not self.ended
@@ -178,7 +183,7 @@ class NodeAttempt:
         which directory on the way there; of_checkpoints: its checkpoints are not in it."""
         cause = reason.removeprefix(f"rank {rank}: ")
         self.reason = cause if self.assignment.world_size == 1 else reason
-        self.exits.note(rank, NOT_FOUND)
+        self.exits.note(rank, NOT_FOUND, now)
         self.exits.set_failure(
             Failure(
                 kind="not_started",
@@ -196,7 +201,7 @@ class NodeAttempt:
     def exited(self, rank: int, code: int, failure: Failure | None, now: float) -> bool:
         """A rank has ended. Returns whether the other ranks are to be ended for it: not where all steps are
         done, for each may have something to do after them."""
-        self.exits.note(rank, code)
+        self.exits.note(rank, code, now)
         unmanaged = self.assignment.unmanaged
         if not self.hears_rank_0 or rank == 0:
             self.times.pause(now)

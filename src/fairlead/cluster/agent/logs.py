@@ -1,9 +1,12 @@
 """Output of ranks: files with a limit, told to the server as they grow."""
 
+import asyncio
 import contextlib
 import os
+import re
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +16,9 @@ from fairlead.cluster.agent.untrusted_files import (
     opened,
     read_end,
     read_from,
+    read_regular,
     size_of,
+    write_anew,
 )
 from fairlead.cluster.protocol.messages import Assignment, LogChunk
 
@@ -23,6 +28,9 @@ _MAX_OUTPUT = 1 << 52  # bytes of output of a rank
 RETENTION_S = 600.0  # a file stays for so long after the server has booked its attempt
 _ORPHAN_RETENTION_S = 86_400.0  # and so long if its agent has died
 TAIL = 1 << 17  # bytes in which the reason of an end is looked for
+_BEGIN = ".begin"  # suffix of the file that says where a file of output begins that was cut
+_JOB = re.compile(r"\d{1,18}")
+_FILE = re.compile(r"(\d{1,9})-(\d{1,7})\.log")  # attempt, rank
 
 
 @dataclass
@@ -34,6 +42,8 @@ class _RankLog:
     limit: int
     begin: int = 0  # offset of the file's first byte among all output of the attempt
     acknowledged: int = 0  # offset that the server wants next
+    inherited: bool = False  # from an earlier agent, so that nothing is written to it any more
+    asked: bool = True  # is it known what the server has of it?
     refused: bool = False
     forgotten: float | None = None
 
@@ -52,6 +62,8 @@ class _RankLog:
             text = read_from(descriptor, drop, self.limit)
             # What was written while that was read: to truncate follows at once.
             text += os.pread(descriptor, self.limit, drop + len(text))
+            with contextlib.suppress(OSError):  # for the next agent, should this one be killed
+                write_anew(self.path.with_suffix(_BEGIN), str(self.begin + drop).encode())
             os.ftruncate(descriptor, 0)
             self.begin += drop
             os.write(descriptor, text)
@@ -64,9 +76,14 @@ class _RankLog:
             return offset, b""
         try:
             with opened(self.path) as descriptor:
-                return offset, os.pread(descriptor, CHUNK, offset - self.begin)
+                return offset, os.pread(descriptor, self._chunk, offset - self.begin)
         except OSError:
             return offset, b""
+
+    @property
+    def _chunk(self) -> int:
+        """Bytes of the next piece: one is enough to be told what the server has."""
+        return CHUNK if self.asked else 1
 
 
 class Logs:
@@ -75,6 +92,7 @@ class Logs:
     def __init__(self, state: Path) -> None:
         self._state = state
         self._logs: dict[tuple[int, int, int], _RankLog] = {}
+        self._sending = asyncio.Lock()  # piece after piece
 
     def remove_old(self) -> None:
         """Files of agents that died long ago."""
@@ -86,6 +104,23 @@ class Logs:
                     > _ORPHAN_RETENTION_S
                 ):
                     shutil.rmtree(job, ignore_errors=True)
+
+    def inherit(self) -> None:
+        """Tell also what earlier agents left untold. To be called when none of their ranks lives."""
+        for path in self._left_behind():
+            attempt, rank = map(int, path.stem.split("-"))
+            key = int(path.parent.name), attempt, rank
+            log = _RankLog(
+                *key, path, _MAX_OUTPUT, begin=_begin_of(path), inherited=True, asked=False
+            )
+            self._logs[key] = log
+
+    def _left_behind(self) -> Iterator[Path]:
+        with contextlib.suppress(OSError):
+            for folder in sorted(logs_path(self._state).iterdir()):
+                if _JOB.fullmatch(folder.name):
+                    with contextlib.suppress(OSError):
+                        yield from (f for f in sorted(folder.iterdir()) if _FILE.fullmatch(f.name))
 
     def follow(self, assignment: Assignment) -> None:
         """From now on the files of this attempt are told and cut."""
@@ -112,7 +147,7 @@ class Logs:
                 del self._logs[key]
                 with contextlib.suppress(OSError):
                     log.path.unlink(missing_ok=True)
-                    for suffix in (".failure", ".stacks", ".progress"):
+                    for suffix in (".failure", ".stacks", ".progress", _BEGIN):
                         log.path.with_suffix(suffix).unlink(missing_ok=True)
                     log.path.parent.rmdir()
 
@@ -126,11 +161,17 @@ class Logs:
 
     async def send(self, client: AgentClient, node: str, incarnation: str) -> bool:
         """Tell what is new. Returns whether all is told. Raises UnreachableError, RegisterAgainError."""
+        async with self._sending:
+            return await self._send(client, node, incarnation)
+
+    async def _send(self, client: AgentClient, node: str, incarnation: str) -> bool:
         left = False
         for log in list(self._logs.values()):
             for _ in range(_ROUND):
                 offset, data = (0, b"") if log.refused else log.piece()
                 if not data:
+                    if log.inherited and log.forgotten is None:
+                        log.forgotten = time.monotonic()
                     break
                 chunk = LogChunk(
                     node=node,
@@ -146,6 +187,7 @@ class Logs:
                 except RefusedError:
                     log.refused = True
                     break
+                log.asked = True
                 if next_offset <= offset:  # it has less than we thought, or none of it can be kept
                     log.acknowledged = max(0, next_offset)
                     break
@@ -153,3 +195,12 @@ class Logs:
             else:
                 left = True
         return not left
+
+
+def _begin_of(path: Path) -> int:
+    """Offset of the first byte of an earlier agent's file among all output of the attempt."""
+    try:
+        begin = int(read_regular(path.with_suffix(_BEGIN), 32))
+    except (OSError, ValueError):  # it was not cut
+        return 0
+    return begin if 0 <= begin <= _MAX_OUTPUT else 0

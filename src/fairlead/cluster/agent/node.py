@@ -63,7 +63,7 @@ class NodeController:
 
     def poll(self) -> None:
         """Stop what has no lease any more, and look at attempts whose steps do not come along."""
-        self.ending.expire()
+        self.ending.expire_all()
         now = time.monotonic()
         for attempt in self.attempts:
             self._stalls.watch(attempt, now)

@@ -7,6 +7,7 @@ from fairlead.cluster.agent.node import NodeController
 from fairlead.cluster.agent.options import AgentOptions
 from fairlead.cluster.agent.position_memory import PositionMemory
 from fairlead.cluster.agent.rank_failures import one_line
+from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_watch import SpawnerWatch
 from fairlead.cluster.agent.start_trials import StartTrials
@@ -40,6 +41,7 @@ class NodeReports:
         self._trials = trials
         self._memory = memory
         self._seq = 0
+        self._told_ends: set[Key] = set()  # attempts whose ends the server has been told of
 
     def registration(self) -> Register:
         """The first message."""
@@ -61,9 +63,18 @@ class NodeReports:
             ending=self._node.orders.leaving,
         )
 
+    @property
+    def has_new_ends(self) -> bool:
+        """Whether the next report is the first to tell of the end of an attempt."""
+        return not self._ended() <= self._told_ends
+
+    def _ended(self) -> set[Key]:
+        return {attempt.key for attempt in self._node.attempts if attempt.ended}
+
     def next(self) -> NodeReport:
         """All that the node holds, and how it is."""
         self._seq += 1
+        self._told_ends = self._ended()
         health, spawner_problem = self._health.report or HealthReport(), self._spawner_watch.problem
         problems = [*filter(None, [spawner_problem]), *health.problems]
         return NodeReport(

@@ -87,7 +87,10 @@ class OrderFollower:
         for assignment in orders.desired:
             attempt = self._attempts.get((assignment.job, assignment.attempt))
             seconds = orders.leases.get(assignment.job)
-            if attempt is not None and seconds is not None and attempt.is_of(assignment):
+            if attempt is None or seconds is None or not attempt.is_of(assignment):
+                continue
+            lapsed = attempt.launched and attempt.lease.left_s(time.monotonic()) <= 0.0
+            if not lapsed:  # it has been told to end, or is about to be
                 attempt.lease.extend(asked, seconds, self._rate_bound)
                 self._ending.send_deadline(attempt)
 

@@ -92,8 +92,7 @@ class RankMessages:
 
     def _grant(self, attempt: NodeAttempt) -> FromAgent:
         left_s = attempt.lease.left_s(time.monotonic())
-        if left_s <= 0.0:
-            self._ending.stop(attempt, EXPIRED)
+        if left_s <= 0.0:  # whether the attempt has ended in time is heard of its spawner
             return StopRank(reason=EXPIRED)
         attempt.reported_lease.record(time.monotonic(), left_s)
         return Grant(lease_s=left_s, checkpoint_s=attempt.assignment.checkpoint_s)

@@ -136,6 +136,10 @@ class RankProcesses:
         found = proc.process(pid)
         self.born.append((pid, found.start_time if found else 0))
 
+    def key_of(self, pid: int) -> tuple[int, int]:
+        """The pid and the start time of a rank's leader, the newest with this pid."""
+        return next(key for key in reversed(self.born) if key[0] == pid)
+
     def kill(self) -> None:
         """The process groups of all ranks that live."""
         for leader in self.leaders:
@@ -184,7 +188,8 @@ class EndingTimes:
     kill_s: float | None = None  # when to send SIGKILL
     until_s: float | None = None  # when the lease is over
     expired: bool = False  # was it ended at the end of its lease?
-    dead_s: float | None = None  # when the last rank had ended
+    dead_s: float | None = None  # when it was known that the last rank had ended
+    gone_s: float = 0.0  # when the last process had ended, as far as anybody saw
 
     def kill_by(self, kill_s: float) -> None:
         """Send SIGKILL then, if not earlier."""

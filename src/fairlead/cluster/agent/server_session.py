@@ -30,6 +30,7 @@ from fairlead.errors import FairleadError
 
 _LOGS_S = 0.5  # between looks at the output of ranks
 _SEND_TIMEOUT_S = 2.0  # for the server to take output; files may grow meanwhile
+_LAST_OUTPUT_TIMEOUT_S = 1.0  # for the output of attempts that have ended, before that is reported
 _LAST_REPORT_TIMEOUT_S = 2.0  # for the last report
 
 _log = logging.getLogger(__name__)
@@ -143,6 +144,12 @@ class ServerSession:
         await self._pace.wait_gap()
 
     async def _report(self) -> None:
+        if self._reports.has_new_ends:  # whoever sees that a job has ended finds all its output
+            with contextlib.suppress(
+                TimeoutError, ServerUnreachableError, RegisterAgainError, TooLargeError
+            ):
+                async with asyncio.timeout(_LAST_OUTPUT_TIMEOUT_S):
+                    await self._send_output()
         waiting = self._pace.begin()
         asked = time.monotonic()
         try:

@@ -94,9 +94,7 @@ class Spawner:
         self._warden = WardenLink(state, record)
         self._holders = DeviceHolders(self._storage, record.incarnation, self._fail_for_device)
         self._leaving = False
-        self._early_exits: dict[
-            int, int
-        ] = {}  # pid -> status, of forked ranks that ended before we knew them
+        self._early_exits: dict[int, int] = {}  # pid -> status, of forked ranks not known yet
 
     def run(self) -> None:
         """Take the place of the last spawner, then serve."""
@@ -111,6 +109,7 @@ class Spawner:
             self._listen_to(self._prepared.named, peer)
         while not self._leaving or self._attempts:
             events = self._selector.select(self._timeout_s())
+            self._reap()  # first: what ended in time has not been ended by its lease
             # Before the agent is heard: where this process stood still, the warden has ended what had no
             # lease as far as the two knew, whatever the agent has said since.
             self._expire_leases(_WARDEN_MARGIN_S, time.monotonic())
@@ -208,7 +207,7 @@ class Spawner:
     def _end(self, end: EndAttempt) -> None:
         attempt = self._attempts.get((end.job, end.attempt))
         if attempt is None:  # never heard of, or gone already
-            self._agent.send(Gone(job=end.job, attempt=end.attempt))
+            self._agent.send(Gone(job=end.job, attempt=end.attempt, at_s=time.monotonic()))
             return
         if attempt.claim.locks is None:
             self._reap_attempt(attempt)
@@ -303,7 +302,7 @@ class Spawner:
 
     @property
     def _helper_pids(self) -> set[int]:
-        """Pids of this process's own children that are no ranks."""
+        """Pids of children that are no ranks."""
         return {self._warden.pid, *(zygote.pid for zygote in self._prepared.all())}
 
     def _fail_for_device(self, owner: SpawnedAttempt, why: str) -> None:
@@ -349,8 +348,8 @@ class Spawner:
         self._end(attempt.order_to_end(0.0))
 
     def _send_started(self, attempt: SpawnedAttempt) -> None:
+        job, number = attempt.key
         if attempt.processes.have_begun and attempt.ending.kill_s is None:
-            job, number = attempt.key
             self._agent.send(Started(job=job, attempt=number, free_s=attempt.claim.free_s))
 
     def _prepare(self, modules: str) -> None:
@@ -410,7 +409,7 @@ class Spawner:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
-                return
+                ended = None
             if ended is None:
                 return
             pid = ended.si_pid
@@ -433,12 +432,13 @@ class Spawner:
         rank = attempt.processes.leaders.pop(pid)
         self._handle_pending_exec(attempt, rank)  # first: it may say why
         job, number = attempt.key
-        now = time.monotonic()
+        at_s = self._warden.exit_s(attempt.processes.key_of(pid))
         if rank not in attempt.processes.unstarted:
-            expired = attempt.ending.is_expired(now)
+            expired = attempt.ending.is_expired(at_s)
             self._agent.send(
-                Exited(job=job, attempt=number, rank=rank, code=code, expired=expired, at_s=now)
+                Exited(job=job, attempt=number, rank=rank, code=code, expired=expired, at_s=at_s)
             )
+        attempt.ending.gone_s = max(attempt.ending.gone_s, at_s)
         if attempt.processes.are_over:
             attempt.ending.dead_s = time.monotonic()
 
@@ -454,19 +454,17 @@ class Spawner:
             self._drop_zygote(late.zygote)
         ended = [s for s in self._attempts.values() if s.ending.dead_s is not None]
         if not ended or self._reap_orphans():
-            ended = [
-                s for s in ended if time.monotonic() - (s.ending.dead_s or 0.0) > _KILL_TIMEOUT_S
-            ]
+            now = time.monotonic()
+            for attempt in ended:
+                attempt.ending.gone_s = now
+            ended = [s for s in ended if now - (s.ending.dead_s or 0.0) > _KILL_TIMEOUT_S]
         for attempt in ended:
             self._reap_attempt(attempt)
 
     def _reap_orphans(self) -> bool:
         """Returns whether there were any."""
-        living = [
-            s
-            for s in self._attempts.values()
-            if s.ending.dead_s is None and s.claim.locks is not None
-        ]
+        begun = [s for s in self._attempts.values() if s.claim.locks is not None]
+        living = [s for s in begun if s.ending.dead_s is None]
         tokens = {PLACEHOLDER} if self._prepared.used else set()
         return reap_orphans(living, self._helper_pids, tokens)
 
@@ -481,7 +479,8 @@ class Spawner:
         self._warden.send(AttemptEnded(job=job, attempt=number))
         for other in self._attempts.values():
             other.claim.retry_s = 0.0
-        self._agent.send(Gone(job=job, attempt=number))
+        gone_s = attempt.ending.gone_s or time.monotonic()
+        self._agent.send(Gone(job=job, attempt=number, at_s=gone_s))
 
 
 def main() -> None:

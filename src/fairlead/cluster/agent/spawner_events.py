@@ -81,8 +81,12 @@ class SpawnerEvents:
             return
         if isinstance(message, Exited) and may_have_expired(attempt, message):
             await self._ranks.drain(attempt.key, _DRAIN_TIMEOUT_S)
-        self._ending.expire()  # first: an attempt that has no lease any more is not blamed for its end
         now = time.monotonic()
+        at_s = message.at_s if isinstance(message, Exited | Gone) else now
+        if isinstance(message, Exited | Gone | Failed):
+            # First: an attempt that has no lease any more is not blamed for its end. Others may have ended in
+            # time, which is heard next.
+            self._ending.expire(attempt, at_s)
         match message:
             case Inspected():
                 self._inspector.receive(message)
@@ -97,14 +101,15 @@ class SpawnerEvents:
                 end = attempt.ended_for if message.began else attempt.failed
                 end(message.rank, message.reason, now)
             case Exited():
-                self._exited(attempt, message, now)
+                self._exited(attempt, message)
             case Gone():
-                attempt.record_exit(now)
+                attempt.record_exit(at_s)
                 self._progress.forget(attempt.key)
                 self._refuse_rank(attempt)
         self._changed()
 
-    def _exited(self, attempt: NodeAttempt, end: Exited, now: float) -> None:
+    def _exited(self, attempt: NodeAttempt, end: Exited) -> None:
+        now = end.at_s
         if end.expired:
             # Where the agent has had it extended, the spawner has not heard that, nor its warden.
             attempt.stop(SPAWNER_STALLED if attempt.lease.left_s(end.at_s) > 0.0 else EXPIRED, now)

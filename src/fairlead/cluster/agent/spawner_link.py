@@ -41,6 +41,35 @@ class Replacement:
     jobs_when_stopped: frozenset[int] | None
 
 
+class _Pings:
+    """Signs of life that a spawner is asked for. Their answers come after all that it has said before."""
+
+    def __init__(self) -> None:
+        self.polled_s = 0.0  # monotonic; when it was last looked at
+        self._unanswered = 0
+        self._caught_up = asyncio.Event()
+
+    def asked(self) -> None:
+        """Note that one is asked for."""
+        self._unanswered += 1
+        self._caught_up.clear()
+
+    def answered(self) -> None:
+        """Note an answer."""
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._caught_up.set()
+
+    def reset(self) -> None:
+        """Forget those of a spawner that has ended."""
+        self._unanswered = 0
+        self._caught_up.set()
+
+    async def all_answered(self) -> None:
+        """Wait until none is unanswered."""
+        await self._caught_up.wait()
+
+
 class SpawnerLink:
     """``start`` it before anything else of the agent; ``close`` ends it, and with it all ranks."""
 
@@ -58,7 +87,7 @@ class SpawnerLink:
         self._adopts = False  # does this process adopt what a spawner leaves behind?
         self._ready = False  # before it is, it may have to wait for others
         self._awaits_pong = False  # for a sign of life, and not answered yet
-        self._polled_s = 0.0  # monotonic time
+        self._pings = _Pings()
         self.silent_s = 0.0  # that it has not answered for
         self.replacement: Replacement | None = None  # None = this agent has not killed it
 
@@ -86,6 +115,7 @@ class SpawnerLink:
         self._frames, self._ready = SpawnerFrames(), False
         self.replacement = None
         self._note_reply()
+        self._pings.reset()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
 
     def send(self, message: ToSpawner) -> bool:
@@ -104,12 +134,25 @@ class SpawnerLink:
 
     def ping(self, now: float) -> float:
         """To be called every second. Returns the seconds for which there has been no answer."""
-        gap_s, self._polled_s = now - self._polled_s, now
+        gap_s, self._pings.polled_s = now - self._pings.polled_s, now
         if self._awaits_pong:
             self.silent_s += min(gap_s, _MAX_GAP_S)
         elif self._ready:
-            self._awaits_pong = self.send(Ping())
+            self._awaits_pong = self._ask()
         return self.silent_s
+
+    async def catch_up(self, timeout_s: float) -> None:
+        """Wait until what it has said so far is passed on, at most for so long: it may stand still too."""
+        if self._ready and self._ask():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._pings.all_answered(), timeout_s)
+
+    def _ask(self) -> bool:
+        """Ask for a sign of life, which comes after all that was said before. Returns whether it can come."""
+        if not self.send(Ping()):
+            return False
+        self._pings.asked()
+        return True
 
     def adopt(self) -> None:
         """Before the first start: let this process adopt what a spawner leaves behind, where it can."""
@@ -138,6 +181,8 @@ class SpawnerLink:
             while messages := await self._receive():
                 for message in messages:
                     await hear(message)
+                    if isinstance(message, Pong):
+                        self._pings.answered()
             await lost()
             await self.close()
             await asyncio.sleep(_RESTART_DELAY_S)
@@ -169,7 +214,7 @@ class SpawnerLink:
             self._note_reply()
             found = [msgspec.msgpack.decode(m, type=FromSpawner) for m in self._frames.feed(data)]
             self._ready |= any(isinstance(message, Ready) for message in found)
-            messages = [message for message in found if not isinstance(message, Pong)]
+            messages = found
         return messages
 
     async def close(self) -> None:

@@ -126,7 +126,7 @@ class Exited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     rank: int
     code: int  # as subprocess has it: negative for a signal
     expired: bool = False  # after the spawner has ended it, or was to, at the end of its lease
-    at_s: float = 0.0  # monotonic time
+    at_s: float  # monotonic time
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -134,6 +134,7 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     job: int
     attempt: int
+    at_s: float  # monotonic time
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -10,7 +10,7 @@ that one has done so. What has no time left is killed in either case: the server
 import contextlib
 import fcntl
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -22,6 +22,13 @@ from typing import TypeAlias
 import msgspec
 
 from fairlead.cluster.agent import locks
+from fairlead.cluster.agent.exit_times import (
+    PIPE_BYTES,
+    SET_PIPE_SIZE,
+    ExitTimes,
+    ExitWatch,
+    ProcessKey,
+)
 from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.proc import kill_exactly
 from fairlead.cluster.agent.spawner_messages import SpawnerFrames, framed
@@ -41,8 +48,6 @@ _KILL_INTERVAL_S = 1.0  # an attempt may have grown meanwhile
 _POLL_S = 0.05
 _REPOLL_DELAY_S = 0.2  # a process that was being started shows what it belongs to after that
 _RESTART_DELAY_S = 1.0  # between starts of one that does not stay
-_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ of fcntl(2), which not every interpreter names
-_PIPE = 1 << 20  # bytes; what does not fit is more than any node runs
 _IGNORED_SIGNALS = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -103,6 +108,7 @@ class WardenLink:
         self._record = record
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = -1
+        self._exits = ExitTimes()
         self._next_s = 0.0  # no start before
 
     @property
@@ -128,16 +134,31 @@ class WardenLink:
         for one in watched:
             self.send(one)
 
+    def exit_s(self, process: ProcessKey) -> float:
+        """When a process ended of whose end the spawner hears now, monotonic."""
+        return self._exits.of(process)
+
     def _start(self) -> None:
+        """Raises OSError."""
+        exits = self._exits.open()
+        try:
+            self._start_with(exits)
+        except OSError:
+            self._exits.close()
+            raise
+        finally:
+            os.close(exits)
+
+    def _start_with(self, exits: int) -> None:
         """Raises OSError."""
         theirs, ours = os.pipe()
         try:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", __name__),
-                    *(str(theirs), str(self._state), str(self._record.path)),
+                    *(str(theirs), str(exits), str(self._state), str(self._record.path)),
                 ],
-                pass_fds=[theirs],
+                pass_fds=[theirs, exits],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -149,7 +170,7 @@ class WardenLink:
         finally:
             os.close(theirs)
         with contextlib.suppress(OSError):
-            fcntl.fcntl(ours, _SET_PIPE_SIZE, _PIPE)
+            fcntl.fcntl(ours, SET_PIPE_SIZE, PIPE_BYTES)
         os.set_blocking(ours, False)
         self._pipe = ours
 
@@ -170,6 +191,7 @@ class WardenLink:
         if self._process is not None:
             self._process.wait()
             os.close(self._pipe)
+            self._exits.close()
             self._process = None
 
     def dismiss(self) -> None:
@@ -186,9 +208,10 @@ class WardenLink:
 class Warden:
     """``run`` until the spawner has ended, and nothing is left of what it started."""
 
-    def __init__(self, pipe: int, state: Path, record: AgentFiles) -> None:
+    def __init__(self, pipe: int, exits: ExitWatch, state: Path, record: AgentFiles) -> None:
         """pipe: what the spawner says; it alone has the other end. state, record: of the agent."""
         self._pipe = pipe
+        self._exits = exits
         self._locks = (state / "spawner.lock", record.path / "spawner.lock")
         self._folders = (state / "starts", record.attempt_records)
         self._run = record.incarnation
@@ -253,24 +276,35 @@ class Warden:
 
     def _listen(self) -> bool:
         """Listen until the spawner has ended. Returns whether it ended in order."""
-        frames = SpawnerFrames()
-        while True:
-            # What the spawner has said is read first: only where it says nothing more it stands still.
-            if not select.select([self._pipe], [], [], self._timeout_s())[0]:
-                self._terminations.go_on()
-                self._end_overdue()
-                continue
-            if not (data := os.read(self._pipe, 1 << 16)):
-                return False
-            for body in frames.feed(data):
-                match msgspec.msgpack.decode(body, type=FromWarden):
-                    case Watched(record=record) as watched:
-                        self._watched[record.job, record.attempt] = watched
-                    case AttemptEnded(job=job, attempt=attempt):
-                        self._watched.pop((job, attempt), None)
-                        self._killed_s.pop((job, attempt), None)
-                    case Farewell():
-                        return True
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._pipe, selectors.EVENT_READ)
+            frames = SpawnerFrames()
+            while True:
+                ready = {key.fd for key, _ in selector.select(self._timeout_s())}
+                for descriptor in ready - {self._pipe}:
+                    selector.unregister(descriptor)
+                    self._exits.ended(descriptor)
+                # What the spawner has said is read first: only where it says nothing more it stands still.
+                if self._pipe not in ready:
+                    self._terminations.go_on()
+                    self._end_overdue()
+                    continue
+                if not (data := os.read(self._pipe, 1 << 16)):
+                    return False
+                for body in frames.feed(data):
+                    match msgspec.msgpack.decode(body, type=FromWarden):
+                        case Watched() as watched:
+                            self._watch(watched, selector)
+                        case AttemptEnded(job=job, attempt=attempt):
+                            self._watched.pop((job, attempt), None)
+                            self._killed_s.pop((job, attempt), None)
+                        case Farewell():
+                            return True
+
+    def _watch(self, watched: Watched, selector: selectors.BaseSelector) -> None:
+        self._watched[watched.record.job, watched.record.attempt] = watched
+        for descriptor in self._exits.begin(watched.record.leaders):
+            selector.register(descriptor, selectors.EVENT_READ)
 
     # --- while the spawner lives -----------------------------------------------------------------
     def _timeout_s(self) -> float | None:
@@ -311,15 +345,15 @@ class Warden:
 
 
 def main() -> None:
-    """``python -m fairlead.cluster.agent.warden DESCRIPTOR STATE RECORD``."""
+    """``python -m fairlead.cluster.agent.warden INPUT OUTPUT STATE RECORD``: descriptors and paths."""
     for number in (
         _IGNORED_SIGNALS
     ):  # of a service manager, for example, that stops the agent with all that it has started
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(OSError):  # needs a privilege
         Path("/proc/self/oom_score_adj").write_text("-1000")
-    descriptor, state, record = sys.argv[1:4]
-    Warden(int(descriptor), Path(state), AgentFiles(Path(record))).run()
+    messages, exits, state, record = sys.argv[1:5]
+    Warden(int(messages), ExitWatch(int(exits)), Path(state), AgentFiles(Path(record))).run()
 
 
 if __name__ == "__main__":

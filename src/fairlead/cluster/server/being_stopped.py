@@ -8,9 +8,12 @@ from fairlead.model.duration_text import duration
 
 
 def place(attempt: Attempt) -> str:
-    """Its devices, in words."""
-    record = attempt.record
-    return f"{len(record.devices)} x {record.accelerator} of {record.node}"
+    """The devices of an attempt, in words; those of nodes where it has ended are left out."""
+    left = {
+        node: devices for node, devices in attempt.placement().items() if node not in attempt.gone
+    }
+    count = sum(map(len, left.values()))
+    return f"{count} x {attempt.record.accelerator} of {','.join(left)}"
 
 
 def ended_by_agent(fleet: Fleet, attempt: Attempt | None) -> str:

@@ -27,6 +27,7 @@ _PLURALS = (
     ("has", "have"),
     ("stands", "stand"),
     ("is on a silent node", "are on silent nodes"),
+    ("runs on a node that is", "run on nodes that are"),
     ("is past", "are past"),
     ("is being ended, and starts", "are being ended, and start"),
     ("reach its", "reach their"),
@@ -34,6 +35,7 @@ _PLURALS = (
 _NO_END: tuple[tuple[NoEnd, str], ...] = (
     ("stands still", "stands still and may hang"),
     ("node silent", "is on a silent node"),
+    ("node unhealthy", "runs on a node that is given no jobs"),
     ("being ended", "is being ended, and starts again"),
     ("waits for storage", "cannot reach its checkpoints"),
     ("rate unknown", "has no rate yet, stated or measured"),

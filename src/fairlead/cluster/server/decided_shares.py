@@ -8,8 +8,8 @@ from fairlead.cluster.server.hysteresis import PreemptionState, PreemptionTime, 
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.cluster import SlotType
 from fairlead.model.throughputs import Throughputs
-from fairlead.policies.rounds_only import RoundsOnlyPlanner
 from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.mechanism.shares_planner import SharesPlanner
 
 MIN_SHARE = 0.0005  # part of the time below which a share is none
 
@@ -36,18 +36,27 @@ class DecidedShares:
     allocated: Ints = field(default_factory=_none)  # (groups,) 1 = was part of the last answer
     table: Throughputs | None = None
     preemption: PreemptionState | None = None  # None: the policy knows no preemption hysteresis
+    policy: str = ""  # that has decided, "" = it is not known
 
     @staticmethod
-    def of(s: Scheduler, now_s: float) -> "DecidedShares":
-        """Return the shares as of now."""
+    def of(
+        s: Scheduler, now_s: float, policy: str = "", before: "DecidedShares | None" = None
+    ) -> "DecidedShares":
+        """Return the shares as of now. policy: the one in force; before: what was decided before this, by
+        whose policy the shares are until this one has answered."""
         jobs, groups = s.data.ledger.jobs, s.data.ledger.groups
-        # The core keeps the shares of the policy before one that plans rounds without any.
-        has_shares = not isinstance(s.data.planning.planner, RoundsOnlyPlanner)
+        solved = s.data.planning.previous is not None
+        # The core keeps the shares of the policy before: they are in force until one of shares has answered,
+        # and mean nothing to one that plans rounds.
+        has_shares = solved or isinstance(s.data.planning.planner, SharesPlanner)
+        if has_shares and not solved and before is not None and before.policy:
+            policy, has_shares = before.policy, bool(before.share.any())
         return DecidedShares(
             time_s=now_s,
+            policy=policy,
             slots=s.data.slots,
             space_sharing=s.data.planning.planner.space_sharing,
-            solved=s.data.planning.previous is not None,
+            solved=solved,
             job=jobs.id.copy(),
             scale=jobs.scale.copy(),
             row=jobs.rate_row.copy(),

@@ -18,7 +18,7 @@ def share_sentence(source: ExplanationSource, job: JobView) -> str:
             f"{share:.2f} of the time on {name}{_cannot_run(job, name)}"
             for name, share in shares.items()
         )
-        return f"Policy {_policy(source)} gives it {given}{failed}."
+        return f"Policy {_policy(source)} gives it {given}{_until_next(source)}{failed}."
     if failed:
         return f"It has no share of the time yet: the solve {solve}."
     if source.solves.began_s is not None:
@@ -28,7 +28,7 @@ def share_sentence(source: ExplanationSource, job: JobView) -> str:
     if decided.at(job.id) is None:
         return _undecided(source, job)
     if decided.answered(job.id):
-        return f"Policy {_policy(source)} gives it no share of the time now."
+        return f"Policy {_policy(source)} gives it no share of the time now{_until_next(source)}."
     if not decided.allocated.any():
         return ""  # a policy without shares, or one that has not answered yet
     return "It joined after the last solve, and is part of the next."
@@ -41,8 +41,16 @@ def _cannot_run(job: JobView, accelerator: str) -> str:
 
 
 def _policy(source: ExplanationSource) -> str:
-    """The policy in force, by its name in lists."""
-    return registry.listed_name(source.state.policy)
+    """Return the listed name of the policy that has decided."""
+    return registry.listed_name(source.state.decided.policy or source.state.policy)
+
+
+def _until_next(source: ExplanationSource) -> str:
+    """Return a clause on the policy that was chosen since; "" if it is the one that has decided."""
+    decided, chosen = source.state.decided.policy, source.state.policy
+    if decided in ("", chosen):
+        return ""
+    return f", until policy {registry.listed_name(chosen)} has decided"
 
 
 def _undecided(source: ExplanationSource, job: JobView) -> str:

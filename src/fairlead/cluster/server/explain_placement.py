@@ -109,6 +109,17 @@ def waits_for_node(state: ClusterState, job: int) -> bool:
     return any(attempt.lost or silence(state, attempt) for attempt in attempts)
 
 
+def runs_outside_rounds(state: ClusterState, newest: Attempt | None) -> bool:
+    """Whether the newest attempt of a job goes on, on a node that is given no jobs: the core, and so a
+    forecast, does not count on it there."""
+    if newest is None or not newest.ordered or newest.stopping or newest.lost:
+        return False
+    now, nodes = state.fleet.monotonic(), state.fleet.nodes
+    return any(
+        name in nodes and condition(nodes[name], now).state == "unhealthy" for name in newest.nodes
+    )
+
+
 def changed_s(
     state: ClusterState,
     job: JobView,

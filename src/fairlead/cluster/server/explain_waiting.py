@@ -73,9 +73,14 @@ def _by_device(source: ExplanationSource, node: str) -> dict[int, list[Attempt]]
     """Index of a device of a node -> starts that have it or wait for it; those of free ones are left out."""
     found: dict[int, list[Attempt]] = {}
     for attempt in list(source.state.registry.on_node.get(node, {}).values()):
-        for device in attempt.placement().get(node, ()) if attempt.ordered else ():
+        for device in attempt.placement().get(node, ()) if _holds(attempt, node) else ():
             found.setdefault(device, []).append(attempt)
     return found
+
+
+def _holds(attempt: Attempt, node: str) -> bool:
+    """Whether an attempt has devices of a node, or is to get them: its ranks there have not ended."""
+    return attempt.ordered and node not in attempt.gone
 
 
 def _hold(source: ExplanationSource, found: DeviceUse, attempts: list[Attempt], job: int) -> None:

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from fairlead.cluster.protocol.api_models import JobState, NoEnd
 from fairlead.cluster.server.being_stopped import ended_by_agent
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.explain_placement import stands_still, waits_for_node
+from fairlead.cluster.server.explain_placement import (
+    runs_outside_rounds,
+    stands_still,
+    waits_for_node,
+)
 from fairlead.cluster.server.least_times import newest_rate
 from fairlead.cluster.server.rates import rate_is_known
 from fairlead.cluster.server.storage_waits import found_no_storage
@@ -19,6 +23,7 @@ class ForecastObstacles:
     finishing: bool
     stands_still: bool
     waits_for_node: bool
+    runs_outside_rounds: bool
     being_ended: bool  # by its agent
     waits_for_storage: bool
     rate_known: bool
@@ -32,6 +37,8 @@ class ForecastObstacles:
             return "stands still"
         if self.waits_for_node:
             return "node silent"
+        if self.runs_outside_rounds:
+            return "node unhealthy"
         if self.being_ended:
             return "being ended"
         if self.waits_for_storage:
@@ -46,6 +53,7 @@ def forecast_obstacles(cluster: ClusterState, job: int, state: JobState) -> Fore
         finishing=state == "finishing",
         stands_still=stands_still(cluster, job),
         waits_for_node=waits_for_node(cluster, job),
+        runs_outside_rounds=runs_outside_rounds(cluster, newest),
         being_ended=bool(ended_by_agent(cluster.fleet, newest)),
         waits_for_storage=row is not None and found_no_storage(row, newest),
         rate_known=row is None or not is_rate_unknown(cluster, row),

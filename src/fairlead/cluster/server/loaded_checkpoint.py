@@ -23,6 +23,15 @@ def describe_loaded_checkpoint(attempt: Attempt, status: AttemptStatus) -> str:
     return ""
 
 
+def describe_accepted_begin(accepted_by: str) -> str:
+    """Return what an unmanaged attempt began from, as a sentence without its subject; "" if nobody has
+    accepted a loss for it."""
+    return (
+        accepted_by
+        and f"began with what was there, the loss of the rest was accepted by {accepted_by}"
+    )
+
+
 def describe_accepted_loss(row: JobRow) -> str:
     """Return a clause that says who has accepted the loss of the job's checkpoints, until an attempt has
     begun without them; "" if nobody has."""

@@ -102,6 +102,11 @@ class Membership:
             waits = node.suspect or not node.registered
             why = f"is {current.state}, {current.reason}" if waits else "is in use"
             raise ConflictError(f"node {name!r}: {why}; drain it first, and wait for its jobs")
+        silent_s = state.fleet.silent_for_s(node)
+        if node.registered and not node.agent.left_s and silent_s < state.fleet.silence_s:
+            raise ConflictError(
+                f"node {name!r}: its agent is alive, and would register again at once; end it first"
+            )
         if len(state.fleet.nodes) == 1:
             raise ConflictError(f"node {name!r}: is the last one of the cluster")
         if state.options.nodes is not None:

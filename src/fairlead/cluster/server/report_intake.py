@@ -11,12 +11,24 @@ from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempt_statuses import merge_known
 from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.loaded_checkpoint import describe_loaded_checkpoint
+from fairlead.cluster.server.loaded_checkpoint import (
+    describe_accepted_begin,
+    describe_loaded_checkpoint,
+)
 from fairlead.cluster.server.save_failures import note_report
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES
 
 ANOTHER_ORDER = "its node holds another start under that number, which this server never ordered"
+# Of which nobody may have heard how far the job was, and what it had kept
+_UNHEARD_ENDS = frozenset(
+    (
+        AttemptEnd.NODE_LOST,
+        AttemptEnd.LEASE_EXPIRED,
+        AttemptEnd.ORPHANED,
+        AttemptEnd.RESTORED,
+    )
+)
 MAX_REASON = 4000  # characters of one
 
 
@@ -120,8 +132,8 @@ class ReportIntake:
         # Of a job with the iterator rank 0 alone runs only once it has seen the checkpoints.
         if begins and (node == attempt.first_node or attempt.row.spec.unmanaged):
             self._training.runs(attempt)
-            if attempt.row.spec.unmanaged and attempt.record.loss_accepted:
-                attempt.row.loss_accepted = ""  # that was for this attempt
+            if attempt.row.spec.unmanaged and node == attempt.first_node:
+                self._begin_unmanaged(attempt)
         self._apply_stall(attempt, node, status)
         if status.obstacle != ("" if before is None else before.obstacle):
             self._obstacles.obstructed(node, attempt.row.id, status.obstacle)
@@ -185,7 +197,7 @@ class ReportIntake:
     def _began_to_train_s(self, attempt: Attempt, status: AttemptStatus) -> float:
         """When training began: the report may have come late, from an agent that was away."""
         late_s = max(self._state.fleet.monotonic() - attempt.last_report_s, 0.0)
-        ago_s = max(status.ran_s, 0.0) + late_s
+        ago_s = max(status.ran_s, 0.0) + max(status.ended_age_s, 0.0) + late_s
         return max(self._state.now_s() - ago_s, attempt.record.since_s)
 
     def _apply_stall(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
@@ -218,11 +230,34 @@ class ReportIntake:
             self._steps.count_lost_steps(attempt, more)
         attempt.record.origin = row.origin = describe_loaded_checkpoint(attempt, status)
         if attempt.record.loss_accepted:
-            row.loss_accepted, row.save_failure = "", None  # that was for this attempt
+            row.save_failure = None  # of what is accepted as lost
+        row.loss_accepted = (
+            ""  # it was for an attempt that finds less than was kept, up to this one
+        )
         row.reached_step, row.saved_step, row.saved_by = step, status.loaded_step, attempt.key[1]
         self._steps.correct(row, step)
         if row.state in ON_DEVICES and not attempt.stopping:
             row.state = state_on_devices(row, [attempt])
+
+    def _begin_unmanaged(self, attempt: Attempt) -> None:
+        """Rank 0 of an unmanaged job runs: nothing that kept the job from it holds any more. Where its owner
+        has accepted the loss of what it kept, and it reports no steps, it has begun anew."""
+        row, who = attempt.row, attempt.record.loss_accepted
+        is_first_word = bool(row.loss_accepted)  # and not the first to a server that was restarted
+        row.reason = row.loss_accepted = ""
+        attempt.record.origin = row.origin = describe_accepted_begin(who)
+        if who and is_first_word and not row.tells_steps:
+            self._steps.count_lost_steps(attempt, max(row.reached_step, attempt.from_step))
+            attempt.from_step = attempt.record.from_step = row.reached_step = 0.0
+            self._steps.correct(row, 0.0)
+        self._state.registry.dirty_attempts[attempt.key] = attempt.record
+        self._state.registry.dirty_jobs.add(row.id)
+
+    def _last_end(self, attempt: Attempt) -> AttemptEnd | None:
+        """How the attempt before this one ended; None: there was none."""
+        job, number = attempt.key
+        before = [row for row in self._state.store.attempts(job) if row.attempt < number]
+        return before[-1].end if before else None
 
     def _apply_unmanaged(self, attempt: Attempt, status: AttemptStatus) -> None:
         """A job without the iterator says how far it is: from its first word on its steps count, not its
@@ -237,7 +272,7 @@ class ReportIntake:
         if row.started_s is None:
             row.started_s = self._state.now_s()
         kept_step = attempt.from_step
-        if row.starts > 1:  # of the one before, more may have been kept than was heard
+        if self._last_end(attempt) in _UNHEARD_ENDS:  # more may have been kept than was heard
             kept_step = max(kept_step, float(status.saved_step))
         begun = min(float(status.loaded_step), kept_step)
         if row.reached_step > begun:

@@ -244,7 +244,8 @@ class _TimedCore:
             state.decide_s = time.perf_counter() - began
             state.counters.round_decision_seconds.observe(state.decide_s)
         if isinstance(event, Solved) or any(isinstance(c, StartRound) for c in commands):
-            state.decided = DecidedShares.of(state.scheduler, state.now_s())
+            now, before = state.now_s(), state.decided
+            state.decided = DecidedShares.of(state.scheduler, now, state.policy, before)
         return commands
 
 

@@ -172,8 +172,15 @@ def found_no_storage(row: JobRow, newest: Attempt | None) -> bool:
     if not row.recent_failures or row.loss_accepted:
         return False
     last = row.recent_failures[-1]
-    tries = newest is not None and newest.record.trained_s is None
+    tries = newest is not None and not _has_begun(newest)
     return last.of_storage and last.attempt >= row.attempt - tries
+
+
+def _has_begun(attempt: Attempt) -> bool:
+    """Whether an attempt has found its checkpoints; an unmanaged one, the directory for them."""
+    if attempt.row.spec.unmanaged:
+        return attempt.leader is not None and attempt.leader.state != "starting"
+    return attempt.record.trained_s is not None
 
 
 def _waits(row: JobRow) -> bool:

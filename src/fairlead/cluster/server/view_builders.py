@@ -209,6 +209,8 @@ class ViewBuilder:
         """Why a job that waits could not run even if nobody else did."""
         if row.state in (*ON_DEVICES, "paused") or self._state.setup is None:
             return ""
+        if self._state.registry.live.get(row.id):  # what it waits for is told otherwise
+            return ""
         count = row.spec.scale_factor
         devices = self._usable.of("", self._usable_devices)
         types = sorted(name for name, rate in self._admission.rates(row).items() if rate > 0)
@@ -313,7 +315,7 @@ class ViewBuilder:
         return {
             s.row.id: tuple(d for rank in s.nodes[node.name] for d in rank.devices)
             for s in attempts
-            if s.ordered
+            if s.ordered and node.name not in s.gone
         }
 
     def _tenants(self, tally: Tally) -> list[TenantView]:

@@ -245,8 +245,9 @@ def story(job: JobView, attempts: Sequence[AttemptView]) -> tuple[tuple[float, s
         where = f"{attempt.accelerator} {devices} of {attempt.node}"
         again = f", does {redone:.0f} steps again" if redone > 0 else ""
         events.append((attempt.began_s, f"attempt {attempt.attempt} on {where}{again}"))
-        if attempt.origin and attempt.trained_s is not None:
-            events.append((attempt.trained_s, f"attempt {attempt.attempt} {attempt.origin}"))
+        if attempt.origin:  # of an unmanaged one nobody knows when it trained
+            began_s = attempt.began_s if attempt.trained_s is None else attempt.trained_s
+            events.append((began_s, f"attempt {attempt.attempt} {attempt.origin}"))
         if attempt.ended_s is not None:
             detailed = ": " in attempt.why or "; " in attempt.why
             how = f"{attempt.why}{'; it ended' if detailed else ''}"

@@ -78,7 +78,7 @@ def analytic_centre(
     return AnalyticCentre(x, price) if found else None
 
 
-@kernel("f8(f8[::1], f8[::1], f8[::1])")
+@kernel("f8(f8[::1], f8[::1], f8[::1])", allocates=False)
 def _dot(a: Floats, b: Floats, count: Floats) -> float:
     """The sum of count * a * b, one after the other: a linear algebra library takes several threads for
     long vectors, which cost more than they save here, and its last bits depend on how many there are."""
@@ -88,7 +88,7 @@ def _dot(a: Floats, b: Floats, count: Floats) -> float:
     return total
 
 
-@kernel("void(f8[:,::1])")
+@kernel("void(f8[:,::1])", allocates=False)
 def _factor(matrix: Floats) -> None:
     """The Cholesky factor in place, upper triangle, row by row; pivots that rounding makes vanish are set
     large."""
@@ -114,7 +114,7 @@ def _factor(matrix: Floats) -> None:
             row[i] /= row[j]
 
 
-@kernel("void(f8[:,::1], f8[::1])")
+@kernel("void(f8[:,::1], f8[::1])", allocates=False)
 def _back(factor: Floats, right: Floats) -> None:
     """Solve with a factor, in place."""
     n = len(right)
@@ -175,7 +175,7 @@ def _measure(program: _BarrierProgram, point: _BarrierPoint, residuals: _Residua
         dual[k] = -total
 
 
-@kernel("void(_BarrierProgram, _BarrierPoint, f8[:,::1])")
+@kernel("void(_BarrierProgram, _BarrierPoint, f8[:,::1])", allocates=False)
 def _factor_at(program: _BarrierProgram, point: _BarrierPoint, matrix: Floats) -> None:
     """The factor of the normal equations in the step of y, into ``matrix``, (rows, rows)."""
     start, index, value, _, c, copies, count = program
@@ -223,7 +223,7 @@ def _solve_step(
     ds[:] = (target.primal - s * dy) / y
 
 
-@kernel("Tuple((f8, f8))(_BarrierPoint, _BarrierPoint)")
+@kernel("Tuple((f8, f8))(_BarrierPoint, _BarrierPoint)", allocates=False)
 def _max_steps(point: _BarrierPoint, step: _BarrierPoint) -> tuple[float, float]:
     """The largest parts of a step, of x and s and of w and y, that stay above 0."""
     forward = min(max_step(point.x, step.x), max_step(point.s, step.s))
@@ -231,7 +231,7 @@ def _max_steps(point: _BarrierPoint, step: _BarrierPoint) -> tuple[float, float]
     return forward, backward
 
 
-@kernel("f8(_BarrierProgram, _BarrierPoint)")
+@kernel("f8(_BarrierProgram, _BarrierPoint)", allocates=False)
 def _products(program: _BarrierProgram, point: _BarrierPoint) -> float:
     """The sum of all complementarity products."""
     by_column = _dot(point.x, point.w, program.copies)

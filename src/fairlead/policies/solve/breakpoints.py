@@ -114,7 +114,7 @@ def cheapest(
     return fast, slow, time
 
 
-@kernel("f8(i8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1])")
+@kernel("f8(i8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1])", allocates=False)
 def total_cost(
     job_type: Ints, count: Floats, demand: Floats, breakpoints: Floats, cost: Floats
 ) -> float:

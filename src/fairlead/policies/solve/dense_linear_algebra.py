@@ -44,7 +44,7 @@ def solve_factored(factor: Floats, c: int, right: Floats) -> None:
             right[c, i, q] = value / pivot
 
 
-@kernel("void(f8[:,::1], f8[:,::1])")
+@kernel("void(f8[:,::1], f8[:,::1])", allocates=False)
 def solve_general(matrix: Floats, right: Floats) -> None:
     """Solve matrix @ x = right in place (Gauss, partial pivoting). A library's kernel would depend on the
     processor in its last bits, and so would the journal."""
@@ -76,7 +76,7 @@ def solve_general(matrix: Floats, right: Floats) -> None:
             right[i, c] /= matrix[i, i]
 
 
-@kernel("void(f8[:,::1])")
+@kernel("void(f8[:,::1])", allocates=False)
 def cholesky(matrix: Floats) -> None:
     """The lower factor of a symmetric positive definite matrix, in place; zeros above. One order of sums, on
     one core: a library's factor depends in its last bits on the processor and its number of threads."""
@@ -94,7 +94,7 @@ def cholesky(matrix: Floats) -> None:
             matrix[i, j] = 0.0
 
 
-@kernel("void(f8[:,::1], f8[:,::1])")
+@kernel("void(f8[:,::1], f8[:,::1])", allocates=False)
 def solve_lower(factor: Floats, right: Floats) -> None:
     """Solve factor @ x = right in place, for a lower triangular factor."""
     n, columns = right.shape
@@ -108,7 +108,7 @@ def solve_lower(factor: Floats, right: Floats) -> None:
             right[i, c] /= factor[i, i]
 
 
-@kernel("f8(f8[::1], f8[::1])")
+@kernel("f8(f8[::1], f8[::1])", allocates=False)
 def max_step(value: Floats, step: Floats) -> float:
     """The largest part of a step, at most 1, that leaves every value positive."""
     part = 1.0

@@ -107,7 +107,7 @@ class _ClassPairs(NamedTuple):
     name: Ints1  # (jobs,) what a position is called in the answer
 
 
-@kernel("void(_ClassPairs, i8[:,::1], f8[:,::1])")
+@kernel("void(_ClassPairs, i8[:,::1], f8[:,::1])", allocates=False)
 def _pairs(of: _ClassPairs, pair: Ints, share: Floats) -> None:
     """Fill in the pairs of jobs, (pairs, 2), and their shares, (pairs, slots), which have as many rows as
     there will be pairs."""

@@ -54,7 +54,7 @@ class _Iterate(NamedTuple):
     price: Floats1  # (types,)
 
 
-@kernel("f8(_Iterate, f8[::1])")
+@kernel("f8(_Iterate, f8[::1])", allocates=False)
 def _products(point: _Iterate, count: Floats) -> float:
     """Sum of all complementarity products, over jobs: the gap between the objectives."""
     primal, dual = point.primal, point.dual
@@ -117,7 +117,7 @@ def _factored(t: float, classes: MaxMinClasses, point: _Iterate) -> _System:
     return system
 
 
-@kernel("void(f8, MaxMinClasses, _Iterate, _System)")
+@kernel("void(f8, MaxMinClasses, _Iterate, _System)", allocates=False)
 def _factor_classes(t: float, classes: MaxMinClasses, point: _Iterate, system: _System) -> None:
     """The matrices of all classes without their level rows, factored, and their residuals."""
     worth, scale, primal, dual = classes.worth, classes.scale, point.primal, point.dual
@@ -173,7 +173,7 @@ def _add_level_rows(classes: MaxMinClasses, point: _Iterate, system: _System) ->
             matrix[types, q] -= count[c] * alpha * along[1 + q]
 
 
-@kernel("void(MaxMinClasses, _System)")
+@kernel("void(MaxMinClasses, _System)", allocates=False)
 def _add_devices(classes: MaxMinClasses, system: _System) -> None:
     """Add what the classes use of the devices to the small matrix."""
     slots, types = classes.worth.shape[1], len(classes.capacity)
@@ -223,7 +223,7 @@ def _target_system(
     return _TargetSystem(target, own, right)
 
 
-@kernel("void(f8, MaxMinClasses, _Iterate, _System, _TargetSystem, _Iterate)")
+@kernel("void(f8, MaxMinClasses, _Iterate, _System, _TargetSystem, _Iterate)", allocates=False)
 def _step_classes(
     dt: float,
     classes: MaxMinClasses,

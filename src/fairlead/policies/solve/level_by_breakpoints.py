@@ -183,6 +183,7 @@ def _breakpoint_weights(
 
 @kernel(
     "void(i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8, f8[:,:,::1], f8[:,::1])",
+    allocates=False,
 )
 def _expand(
     job_type: Ints,

@@ -12,7 +12,7 @@ from fairlead.policies.solve.level_problem import LevelJobTypes, LevelShares, Pa
 
 
 @kernel(
-    "Tuple((f8, f8))(i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8)",
+    "Tuple((f8, f8))(i8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8)", allocates=False
 )
 def _cost_of_all(
     job_type: Ints,

@@ -324,7 +324,7 @@ def _bound(
     return bound
 
 
-@kernel("f8(f8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1])")
+@kernel("f8(f8[:,::1], i8[::1], i8[::1], f8[:,::1], f8[::1])", allocates=False)
 def _total_rent(rate: Floats, scale: Ints, of: Ints, value: Floats, cost: Floats) -> float:
     """Over all jobs, the most that each earns per unit of its time alone. value: (classes, slots) per
     step/s; cost: (slots,) per device."""

@@ -36,7 +36,7 @@ class SearchState(NamedTuple):
     progress: Floats1  # (jobs,)
 
 
-@kernel("f8(SearchJobs, i8, f8)")
+@kernel("f8(SearchJobs, i8, f8)", allocates=False)
 def _worth(jobs: SearchJobs, job: int, progress: float) -> float:
     """What a job is worth with so much progress; its table is straight between columns."""
     last = jobs.utility.shape[1] - 1
@@ -47,7 +47,7 @@ def _worth(jobs: SearchJobs, job: int, progress: float) -> float:
     return float(low + part * (high - low) - jobs.shortfall_price * lacks)
 
 
-@kernel("void(SearchJobs, SearchState, i8, i8, i8)")
+@kernel("void(SearchJobs, SearchState, i8, i8, i8)", allocates=False)
 def _shift(jobs: SearchJobs, state: SearchState, job: int, source: int, to: int) -> None:
     """Move one round of a job from a type, or nowhere (-1), to another, or nowhere."""
     if source >= 0:
@@ -62,7 +62,7 @@ def _shift(jobs: SearchJobs, state: SearchState, job: int, source: int, to: int)
     state.progress[job] = total
 
 
-@kernel("Tuple((f8, i8))(SearchJobs, SearchState, i8, i8)")
+@kernel("Tuple((f8, i8))(SearchJobs, SearchState, i8, i8)", allocates=False)
 def _gain(jobs: SearchJobs, state: SearchState, job: int, to: int) -> tuple[float, int]:
     """What a job gains by one more round on a type, and the type that it best gives a round up on: -1 =
     none."""
@@ -81,7 +81,7 @@ def _gain(jobs: SearchJobs, state: SearchState, job: int, to: int) -> tuple[floa
     return best, source
 
 
-@kernel("Tuple((f8, i8))(SearchJobs, SearchState, i8, i8)")
+@kernel("Tuple((f8, i8))(SearchJobs, SearchState, i8, i8)", allocates=False)
 def _loss(jobs: SearchJobs, state: SearchState, job: int, accelerator: int) -> tuple[float, int]:
     """What a job loses by one round less on a type, and the type on which it best runs instead: -1 = none."""
     now = _worth(jobs, job, state.progress[job])
@@ -123,7 +123,7 @@ class _Donors(NamedTuple):
     exchanged: Bools1  # (jobs,) whether it has taken part in an exchange of this pass
 
 
-@kernel("i8(_Donors, i8[::1], i8, i8, i8[::1])")
+@kernel("i8(_Donors, i8[::1], i8, i8, i8[::1])", allocates=False)
 def _choose_donors(donors: _Donors, scale: Ints, job: int, short: int, out: Ints) -> int:
     """The number of jobs, written to ``out``, that make room for ``short`` devices at the least loss; 0 if
     none can."""

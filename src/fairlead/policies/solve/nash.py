@@ -128,7 +128,7 @@ def _empty_system(market: NashMarket, point: _MarketPoint, goal: float) -> _Mark
     )
 
 
-@kernel("void(NashMarket, _MarketPoint, _MarketSystem)")
+@kernel("void(NashMarket, _MarketPoint, _MarketSystem)", allocates=False)
 def _solve_classes(market: NashMarket, point: _MarketPoint, system: _MarketSystem) -> None:
     """The changes of all classes, into ``system.solved``."""
     rate, weight, scale = market.rate, market.weight, market.scale
@@ -163,7 +163,7 @@ def _solve_classes(market: NashMarket, point: _MarketPoint, system: _MarketSyste
         solve_general(matrix, side)
 
 
-@kernel("void(NashMarket, _MarketPoint, _MarketSystem)")
+@kernel("void(NashMarket, _MarketPoint, _MarketSystem)", allocates=False)
 def _add_devices(market: NashMarket, point: _MarketPoint, system: _MarketSystem) -> None:
     """Add what the classes pay for devices to the matrix of prices."""
     count, scale, primal, price = market.class_size, market.scale, point.primal, point.price
@@ -178,7 +178,7 @@ def _add_devices(market: NashMarket, point: _MarketPoint, system: _MarketSystem)
                 prices[k, q] -= pays * solved[c, j, 1 + q]
 
 
-@kernel("void(NashMarket, _MarketPoint, _MarketSystem, _MarketPoint)")
+@kernel("void(NashMarket, _MarketPoint, _MarketSystem, _MarketPoint)", allocates=False)
 def _step_classes(
     market: NashMarket, point: _MarketPoint, system: _MarketSystem, step: _MarketPoint
 ) -> None:
@@ -222,7 +222,7 @@ def _newton(market: NashMarket, point: _MarketPoint, goal: float, step: _MarketP
     _step_classes(market, point, system, step)
 
 
-@kernel("f8(f8[::1])")
+@kernel("f8(f8[::1])", allocates=False)
 def _max_step(up: Floats) -> float:
     """The part of a step, at most 1, that stays within the boundary."""
     least = 0.0
@@ -231,14 +231,14 @@ def _max_step(up: Floats) -> float:
     return min(1.0, _STEP / -least) if least < 0 else 1.0
 
 
-@kernel("void(f8[::1], f8[::1], f8)")
+@kernel("void(f8[::1], f8[::1], f8)", allocates=False)
 def _move(value: Floats, up: Floats, part: float) -> None:
     """Make a part of a step of relative changes ``up``, in place, within the boundary."""
     for i in range(len(value)):
         value[i] = max(_FLOOR, value[i] * (1.0 + part * up[i]))
 
 
-@kernel("f8(NashMarket, _MarketPoint)")
+@kernel("f8(NashMarket, _MarketPoint)", allocates=False)
 def _gap(market: NashMarket, point: _MarketPoint) -> float:
     """Sum of the products that go to 0, times weight, over all jobs: the gap between the objectives."""
     rate, weight, count = market.rate, market.weight, market.class_size

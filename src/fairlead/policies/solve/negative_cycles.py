@@ -36,7 +36,7 @@ class _Arcs(NamedTuple):
     moving_jobs: Ints1  # room for the jobs of one move
 
 
-@kernel("f8(RoundJobs, UniTuple(i8, 2), i8, i8, i8, i8[::1])")
+@kernel("f8(RoundJobs, UniTuple(i8, 2), i8, i8, i8, i8[::1])", allocates=False)
 def _moving_jobs(
     jobs: RoundJobs, arc: tuple[int, int], accelerator: int, c: int, members: int, out: Ints
 ) -> float:
@@ -58,7 +58,7 @@ def _moving_jobs(
     return np.inf
 
 
-@kernel("void(RoundJobs, _Arcs, i8, i8, i8)")
+@kernel("void(RoundJobs, _Arcs, i8, i8, i8)", allocates=False)
 def _arc(jobs: RoundJobs, arcs: _Arcs, source: int, to: int, accelerator: int) -> None:
     """The shortest arc between two rounds for a load of the largest of the sizes, into ``arcs``."""
     sizes = jobs.sizes

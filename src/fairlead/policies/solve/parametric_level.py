@@ -70,7 +70,7 @@ def solve_level(
     )
 
 
-@kernel("f8(i8[::1], f8[::1], f8[::1], f8[::1], f8[::1])")
+@kernel("f8(i8[::1], f8[::1], f8[::1], f8[::1], f8[::1])", allocates=False)
 def least_level(
     job_type: Ints, steps: Floats, age: Floats, isolated: Floats, best: Floats
 ) -> float:

@@ -79,7 +79,7 @@ class FillTree:
         return _fill(level, self.volume, tree.weight, tree.fifo, self.child, self.begin)
 
 
-@kernel("void(i8[::1], f8[::1], i8)")
+@kernel("void(i8[::1], f8[::1], i8)", allocates=False)
 def _volumes(parent: Ints, volume: Floats, rows: int) -> None:
     """Add up the volumes of rows into entities, in place."""
     for v in range(rows):

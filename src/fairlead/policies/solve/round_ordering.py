@@ -112,7 +112,7 @@ def _deal(
     return True
 
 
-@kernel("i8(RoundJobs, i8[::1], i8, i8, i8)")
+@kernel("i8(RoundJobs, i8[::1], i8, i8, i8)", allocates=False)
 def _sweep(jobs: RoundJobs, devices: Ints, max_carry: int, sweeps: int, turns: int) -> int:
     """Make both moves, on every type, until neither gains anything. devices: (types,). Returns the number of
     sweeps."""

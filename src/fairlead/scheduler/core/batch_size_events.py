@@ -56,7 +56,7 @@ def adapt(s: SchedulerData, changes: dict[int, tuple[int, float, float]], time_s
         assign_beliefs(s, here)
     if settles:
         _settle_isolated(s, time_s)
-    s.planning.changed |= Change.REQUIREMENTS
+    s.planning.note(Change.REQUIREMENTS)
 
 
 def _settle_isolated(s: SchedulerData, time_s: float) -> None:

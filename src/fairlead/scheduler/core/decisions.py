@@ -52,9 +52,7 @@ def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
     planning, snapshot = s.planning, take_snapshot(s, time_s)
     plan, planning.state = planner_calls.plan(planning.planner, snapshot, planning.state)
     kept = s.running.place(plan, time_s)
-    groups.running_on.fill(-1)
-    groups.running_on[s.running.job_group] = s.running.planned
-    start_round(jobs.state, groups.members, s.running.job_group, jobs.id)
+    start_round(jobs, groups, s.running.job_group, s.running.planned)
     s.round.number += 1
     s.round.active = len(s.running.job_group) > 0
     s.round.started_s = time_s
@@ -89,7 +87,7 @@ def solved(s: SchedulerData, event: Solved) -> list[Command]:
             groups.deficit_s[:] = accounts.deficit_s
             s.ledger.allocated_s[:] = accounts.allocated_s
     else:
-        s.planning.changed |= Change.JOBS  # at the next round there is another try
+        s.planning.note(Change.JOBS)  # at the next round there is another try
     if event.allocation is not None:
         _put_in_force(s, event.allocation)
     return [] if s.round.active else _start_round(s, event.time_s)
@@ -123,7 +121,7 @@ def retire(s: SchedulerData, end: Ints, end_s: Floats, time_s: float) -> list[Co
     command = end_jobs(s.ledger, end, end_s, time_s)
     s.running.forget(command.jobs)
     s.running.renumber(s.ledger.remove(gone))
-    s.planning.changed |= Change.JOBS
+    s.planning.note(Change.JOBS)
     return [command]
 
 

@@ -37,7 +37,7 @@ def submitted(s: SchedulerData, event: JobsSubmitted) -> list[Command]:
     if s.deferred.expected:
         ids = [job.id for job in event.jobs if job.id in s.deferred.expected]
         assign_beliefs(s, {job: s.deferred.expected.pop(job) for job in ids})
-    s.planning.changed |= Change.JOBS
+    s.planning.note(Change.JOBS)
     return when_idle(s, event.time_s)
 
 
@@ -136,7 +136,7 @@ def reweighted(s: SchedulerData, event: JobsReweighted) -> list[Command]:
     for job, weight in given:
         ledger = ledger_of(s, job, "")
         ledger.reweigh(ledger.row(JobId(job)), weight)
-    s.planning.changed |= Change.JOBS
+    s.planning.note(Change.JOBS)
     return when_idle(s, event.time_s)
 
 

@@ -15,6 +15,7 @@ from fairlead.model.arrays import Bools, Ints
 from fairlead.model.commands import JobEnd
 from fairlead.model.jit import kernel
 from fairlead.model.jit_records import Bools2, Ints1, Ints2
+from fairlead.scheduler.core.ledger import JobGroupTable, JobTable
 
 
 class JobPhase(IntEnum):
@@ -97,16 +98,21 @@ class _Advance(NamedTuple):
 
     state: Ints1  # (jobs,) of ``JobPhase``
     members: Ints2  # (groups, width) rows of jobs, -1 = none
+    running_on: Ints1  # (groups,) slot that is planned, -1 = does not run
     running: Ints1  # (running,) rows of job groups
+    planned: Ints1  # (running,) slots
     allowed: Bools2  # [from, to]
 
 
-@kernel("i8(_Advance)")
-def _advance(jobs: _Advance) -> int:
-    """Set phases in place; the first job whose transition is not allowed, -1 = none."""
+@kernel("i8(_Advance, b1[::1])", allocates=False)
+def _advance(jobs: _Advance, runs: Bools) -> int:
+    """Set phases and slots in place; the first job whose transition is not allowed, -1 = none. runs: (jobs,)
+    of False, to be filled."""
     state, members, allowed = jobs.state, jobs.members, jobs.allowed
-    runs = np.zeros(len(state), np.bool_)
-    for u in jobs.running:
+    jobs.running_on[:] = -1
+    for i in range(len(jobs.running)):
+        u = jobs.running[i]
+        jobs.running_on[u] = jobs.planned[i]
         for k in range(members.shape[1]):
             if members[u, k] >= 0:
                 runs[members[u, k]] = True
@@ -118,11 +124,13 @@ def _advance(jobs: _Advance) -> int:
     return -1
 
 
-def start_round(state: Ints, group_members: Ints, run_group: Ints, jobs: Ints) -> None:
-    """Set (jobs,) states in place for a round: members of the job groups in run_group run, the others
-    wait. ProtocolError if the table of transitions forbids it."""
-    bad = _advance(_Advance(state, group_members, run_group, ALLOWED))
+def start_round(jobs: JobTable, groups: JobGroupTable, running: Ints, planned: Ints) -> None:
+    """Set the states of jobs and the slots of job groups for a round: running, (running,) rows of job
+    groups, run on these slots, the others wait. ProtocolError if the table of transitions forbids it."""
+    state = jobs.state
+    started = _Advance(state, groups.members, groups.running_on, running, planned, ALLOWED)
+    bad = _advance(started, np.zeros(jobs.n, np.bool_))
     if bad >= 0:
         raise ProtocolError(
-            f"job {jobs[bad]}: cannot run or wait, it is {JobPhase(state[bad]).name}"
+            f"job {jobs.id[bad]}: cannot run or wait, it is {JobPhase(state[bad]).name}"
         )

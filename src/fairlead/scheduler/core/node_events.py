@@ -14,7 +14,7 @@ from fairlead.scheduler.core.scheduler_data import (
 def node_changed(s: SchedulerData, time_s: float, name: str, usable: bool) -> list[Command]:
     """A node takes work from now on, or no more."""
     set_node(s, name, usable)
-    s.planning.changed |= Change.DEVICES
+    s.planning.note(Change.DEVICES)
     return end_round_early(s, time_s) if s.round.active else when_idle(s, time_s)
 
 

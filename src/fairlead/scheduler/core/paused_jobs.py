@@ -51,7 +51,7 @@ def pause(s: SchedulerData, named: list[int], time_s: float) -> None:
     s.paused_jobs.groups.deficit_s[mine] = accounts.deficit_s[rows]
     s.running.remember_devices(jobs.id[gone], rows)
     s.running.renumber(s.ledger.remove(gone))
-    s.planning.changed |= Change.JOBS
+    s.planning.note(Change.JOBS)
 
 
 def resume(s: SchedulerData, named: Ints, time_s: float) -> bool:
@@ -66,7 +66,7 @@ def resume(s: SchedulerData, named: Ints, time_s: float) -> bool:
     # Time since the accounts were settled is not owed to those that were paused.
     since_s = accounts_of(s, time_s).deficit_s[rows] - groups.deficit_s[rows]
     groups.deficit_s[rows] -= np.where(groups.share[rows] > 0, np.maximum(since_s, 0.0), 0.0)
-    s.planning.changed |= Change.JOBS
+    s.planning.note(Change.JOBS)
     return True
 
 

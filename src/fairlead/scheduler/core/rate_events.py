@@ -18,7 +18,7 @@ def job_types_learned(s: SchedulerData, event: JobTypesLearned) -> list[Command]
     """Rows of the throughput table, new or better known."""
     s.beliefs.learn_job_types(event)
     follow_table(s)
-    s.planning.changed |= Change.REQUIREMENTS
+    s.planning.note(Change.REQUIREMENTS)
     return when_idle(s, event.time_s)
 
 
@@ -55,7 +55,7 @@ def assign_beliefs(s: SchedulerData, given: dict[int, int], changed: Ints | None
             ledger.set_rates(s.undominated.rate, pair)
         ledger.refresh_group_rates(some, devices_per_slot(s))
         if some.any():
-            s.planning.changed |= Change.REQUIREMENTS
+            s.planning.note(Change.REQUIREMENTS)
 
 
 def follow_table(s: SchedulerData) -> None:

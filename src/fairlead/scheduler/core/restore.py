@@ -62,13 +62,13 @@ def _load_planner(s: SchedulerData, state: SchedulerCheckpoint, job_type: Ints) 
     """The planner's state, and whether a solve is due."""
     planner, s.planning.changed = s.planning.planner, Change(state.changed)
     if s.cluster.nodes != state.nodes:
-        s.planning.changed |= Change.DEVICES
+        s.planning.note(Change.DEVICES)
     rows = job_type[:-1]
     pair, classed = pairs_of(s, rows)
     same = np.array_equal(s.undominated.rate[rows], state.rate) if s.slots == state.slots else False
     same = same and _equal(pair, state.colocated_rate)
     if not (same and _equal_by_class(classed, state.classed)):
-        s.planning.changed |= Change.REQUIREMENTS
+        s.planning.note(Change.REQUIREMENTS)
     if (s.options.policy, s.options.settings, s.slots) != (
         state.policy,
         state.settings,

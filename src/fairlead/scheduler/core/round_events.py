@@ -15,6 +15,7 @@ from fairlead.scheduler.core.round_reports import (
     GroupAccounts,
     RowsReported,
     apply_round_report,
+    by_end,
     job_accounts,
 )
 from fairlead.scheduler.core.scheduler_data import (
@@ -63,7 +64,7 @@ def _enter_report(s: SchedulerData, event: RoundEnded) -> tuple[Ints, Floats] | 
     jobs, settings = s.ledger.jobs, s.options.settings
     end, end_s = np.zeros(jobs.n, np.int64), np.zeros(jobs.n)
     failed, ended = apply_round_report(
-        (-event.finish_s).argsort(kind="stable"),
+        by_end(event.finish_s),
         _counts_from_s(s),
         settings.max_failures,
         _rows_reported(s, event),
@@ -71,7 +72,7 @@ def _enter_report(s: SchedulerData, event: RoundEnded) -> tuple[Ints, Floats] | 
         job_accounts(s.ledger, end, end_s),
     )
     if failed:
-        s.planning.changed |= Change.JOBS
+        s.planning.note(Change.JOBS)
     if s.round.corrected:
         done = (jobs.done >= jobs.total) & (end == 0)
         end[done], end_s[done] = JobEnd.COMPLETED, event.time_s

@@ -3,6 +3,8 @@ bit."""
 
 from typing import NamedTuple
 
+import numpy as np
+
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.commands import JobEnd
 from fairlead.model.events import RoundOutcome
@@ -59,7 +61,23 @@ def job_accounts(ledger: Ledger, end: Ints, end_s: Floats) -> JobAccounts:
     )
 
 
-@kernel("b1(i8, i8, i8, RowsReported, GroupAccounts)")
+def by_end(finish_s: Floats) -> Ints:
+    """(running,) rows of a report, those that stopped last first, else in order."""
+    if _is_descending(finish_s):  # mostly all stop with the round
+        return np.arange(len(finish_s))
+    return (-finish_s).argsort(kind="stable")
+
+
+@kernel("b1(f8[::1])", allocates=False)
+def _is_descending(values: Floats) -> bool:
+    """Whether no value is larger than the one before it."""
+    descending = True
+    for i in range(1, len(values)):
+        descending = descending and values[i] <= values[i - 1]
+    return descending
+
+
+@kernel("b1(i8, i8, i8, RowsReported, GroupAccounts)", allocates=False)
 def _has(outcome: int, i: int, u: int, rows: RowsReported, groups: GroupAccounts) -> bool:
     """Whether row i reports this outcome of a member of job group u."""
     found = False
@@ -69,7 +87,7 @@ def _has(outcome: int, i: int, u: int, rows: RowsReported, groups: GroupAccounts
     return found
 
 
-@kernel("void(i8, f8, i8, JobAccounts)")
+@kernel("void(i8, f8, i8, JobAccounts)", allocates=False)
 def _count_failure(j: int, finish_s: float, max_failures: int, jobs: JobAccounts) -> None:
     """An attempt of job j alone failed."""
     jobs.fails[j] += 1
@@ -78,7 +96,7 @@ def _count_failure(j: int, finish_s: float, max_failures: int, jobs: JobAccounts
         jobs.end_s[j] = finish_s
 
 
-@kernel("void(i8, i8, i8, f8, RowsReported, JobAccounts)")
+@kernel("void(i8, i8, i8, f8, RowsReported, JobAccounts)", allocates=False)
 def _add_run(j: int, i: int, k: int, ran_s: float, rows: RowsReported, jobs: JobAccounts) -> None:
     """Job j, member k of row i, ran so long."""
     jobs.ran_s[j] += ran_s
@@ -91,7 +109,9 @@ def _add_run(j: int, i: int, k: int, ran_s: float, rows: RowsReported, jobs: Job
         jobs.end_s[j] = rows.finish_s[i]
 
 
-@kernel("UniTuple(b1, 2)(i8[::1], f8, i8, RowsReported, GroupAccounts, JobAccounts)")
+@kernel(
+    "UniTuple(b1, 2)(i8[::1], f8, i8, RowsReported, GroupAccounts, JobAccounts)", allocates=False
+)
 def apply_round_report(
     order: Ints1,
     from_s: float,

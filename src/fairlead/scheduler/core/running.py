@@ -25,7 +25,9 @@ from fairlead.scheduler.placement.records import (
 )
 from fairlead.scheduler.placement.rule import BUILT_IN, PlacementRequest, PlacementRule, ask
 from fairlead.scheduler.placement.undo_moves import (
+    PlacedGroups,
     SlotAndDevices,
+    moved_for_nothing,
     rates_equal,
     undo_group_swaps,
     undo_moves,
@@ -205,13 +207,9 @@ class ActiveRound:
         move is not worth a start. Job groups that are placed on them and run as fast on the new ones take
         those. It takes them also where they are free, unless a job that waits could run on what it leaves.
         group: (rows,) of the ledger."""
-        slot, of_slot = self._previous_slots(group, before), self.topology.accelerator_of_slot
-        rows = np.flatnonzero((slot >= 0) & (of_slot[slot] != of_slot[assignment.slot]))
-        if not len(rows):
-            return assignment
-        rows = rows[
-            rates_equal(self._speed(group[rows]), assignment.slot[rows], slot[rows], RATE_TOLERANCE)
-        ]
+        groups, of_slot = self.ledger.groups, self.topology.accelerator_of_slot
+        placed = PlacedGroups(group, assignment.slot, groups.members, groups.rate, of_slot)
+        rows = moved_for_nothing(placed, before, RATE_TOLERANCE)
         if not len(rows):
             return assignment
         old, usable = self._previous_devices(group, before, rows), self.topology.usable
@@ -284,13 +282,6 @@ class ActiveRound:
                 found[row] = where
                 free[assignment.of(row)] = topology.usable[assignment.of(row)]
         return found
-
-    def _previous_slots(self, group: Ints, before: PreviousRound) -> Ints:
-        """(rows,) the slot of a job group in the round before, -1 = it did not run. group: ledger rows."""
-        slot: Ints = np.full(self.ledger.groups.n, -1, np.int64)
-        ran = before.group >= 0
-        slot[before.group[ran]] = before.slot[ran]
-        return slot[group]
 
     def _previous_devices(
         self, group: Ints, before: PreviousRound, rows: Ints

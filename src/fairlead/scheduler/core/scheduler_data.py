@@ -41,6 +41,13 @@ class Planning:
     solving: bool = False  # whether a solve is under way
     changed: Change = Change.JOBS  # since the last solve
 
+    def note(self, change: Change) -> None:
+        """Add to what has changed since the last solve."""
+        if self.changed is Change.NOTHING:
+            self.changed = change
+        elif self.changed is not change:  # flags are slow to combine
+            self.changed |= change
+
 
 @dataclass(slots=True, kw_only=True)
 class RoundStatus:

@@ -73,7 +73,7 @@ def can_run(members: Ints, rate: Floats, u: int, t: int) -> bool:
     return runs
 
 
-@kernel("void(GroupAccounts, f8, Priorities)")
+@kernel("void(GroupAccounts, f8, Priorities)", allocates=False)
 def _enter_deficits(accounts: GroupAccounts, until_s: float, into: Priorities) -> None:
     """Enter where job groups can run, the device-seconds that they are owed there, and their relative speeds.
     until_s: from the last settling of accounts to the end of the round."""
@@ -99,7 +99,7 @@ def _enter_deficits(accounts: GroupAccounts, until_s: float, into: Priorities) -
                 relative[u, t] /= best
 
 
-@kernel("void(GroupAccounts, JobsToRun, f8, Priorities)")
+@kernel("void(GroupAccounts, JobsToRun, f8, Priorities)", allocates=False)
 def _add_start_worth(
     accounts: GroupAccounts, jobs: JobsToRun, preemption_hysteresis: float, into: Priorities
 ) -> None:

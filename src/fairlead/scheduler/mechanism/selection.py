@@ -39,17 +39,16 @@ class Selection(NamedTuple):
     slot: Ints1  # (jobs,) where
 
 
-class _EntryQueue(NamedTuple):
-    """Entries by number, and the heap of those that wait. Next to each other, for reading them by job group
-    and slot would cost most of the time."""
+class EntryQueue(NamedTuple):
+    """Entries, and the heap of those that wait. Entry q * groups + u is job group u on slot slot_order[q]. Of
+    each job group only the best entry that waits is in the heap: most leave it when that one is chosen."""
 
-    heap: Ints1  # (entries,) numbers of entries, the best in front
-    group: Ints1  # (entries,)
-    slot: Ints1  # (entries,)
+    heap: Ints1  # (groups,) entries, the best in front
+    waits: Bools1  # (entries,) has it neither been looked at nor dropped?
     primary: Floats1  # (entries,)
     secondary: Floats1  # (entries,)
     tertiary: Floats1  # (entries,)
-    waiting: Ints2  # (types, largest scale + 1) entries in the heap
+    waiting: Ints2  # (types, largest scale + 1) entries that wait
 
 
 @kernel("b1(i8, i8, f8[::1], f8[::1], f8[::1])", inline="always")
@@ -64,28 +63,34 @@ def _before(a: int, b: int, primary: Floats, secondary: Floats, tertiary: Floats
     return a < b
 
 
-@kernel("void(i8[::1], i8, i8, f8[::1], f8[::1], f8[::1])")
+@kernel("void(i8[::1], i8, i8, f8[::1], f8[::1], f8[::1])", inline="always", allocates=False)
 def _sift(
     heap: Ints, start: int, size: int, primary: Floats, secondary: Floats, tertiary: Floats
 ) -> None:
-    """Restore the heap order below a position. size: entries in the heap."""
+    """Restore the heap order below a position. size: entries in the heap.
+
+    The entry there goes down to the bottom and up again from there: most belong near the bottom, and on the
+    way down one comparison a level is enough."""
     i = start
     entry = heap[i]
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            break
+    child = 2 * i + 1
+    while child < size:
         right = child + 1
         if right < size and _before(heap[right], heap[child], primary, secondary, tertiary):
             child = right
-        if not _before(heap[child], entry, primary, secondary, tertiary):
-            break
         heap[i] = heap[child]
         i = child
+        child = 2 * i + 1
+    while i > start:
+        parent = (i - 1) // 2
+        if not _before(entry, heap[parent], primary, secondary, tertiary):
+            break
+        heap[i] = heap[parent]
+        i = parent
     heap[i] = entry
 
 
-@kernel("b1(i8, i8[:,::1], b1[::1])")
+@kernel("b1(i8, i8[:,::1], b1[::1])", inline="always", allocates=False)
 def _is_free(u: int, members: Ints, taken: Bools) -> bool:
     """Whether no member of the job group is chosen already."""
     free = True
@@ -95,58 +100,69 @@ def _is_free(u: int, members: Ints, taken: Bools) -> bool:
     return free
 
 
-@kernel("_EntryQueue(Candidates, i8, i8)")
-def _empty_queue(candidates: Candidates, slots: int, types: int) -> _EntryQueue:
+@kernel("EntryQueue(Candidates, i8, i8)")
+def empty_queue(candidates: Candidates, slots: int, types: int) -> EntryQueue:
     """Room for the entries of all job groups on so many slots."""
-    largest = 1
-    for u in range(len(candidates.scale)):
+    groups, largest = len(candidates.scale), 1
+    for u in range(groups):
         largest = max(largest, candidates.scale[u])
-    most = len(candidates.scale) * slots
-    return _EntryQueue(
-        heap=np.empty(most, np.int64),
-        group=np.empty(most, np.int64),
-        slot=np.empty(most, np.int64),
-        primary=np.empty(most),
-        secondary=np.empty(most),
-        tertiary=np.empty(most),
-        waiting=np.zeros((types, largest + 1), np.int64),
+    return EntryQueue(
+        heap=np.empty(groups, np.int64),
+        waits=np.empty(groups * slots, np.bool_),
+        primary=np.empty(groups * slots),
+        secondary=np.empty(groups * slots),
+        tertiary=np.empty(groups * slots),
+        waiting=np.empty((types, largest + 1), np.int64),
     )
 
 
-@kernel("i8(_EntryQueue, i8[::1], Priorities, Candidates, Selection)")
+@kernel("i8(i8, i8, EntryQueue)", inline="always", allocates=False)
+def _best_of(u: int, groups: int, queue: EntryQueue) -> int:
+    """The best entry of job group u that waits, -1 = none does."""
+    _, waits, primary, secondary, tertiary, _ = queue
+    best = -1
+    for entry in range(u, len(waits), groups):
+        if waits[entry] and (best < 0 or _before(entry, best, primary, secondary, tertiary)):
+            best = entry
+    return best
+
+
+@kernel("i8(EntryQueue, i8[::1], Priorities, Candidates, Selection)", allocates=False)
 def _enqueue(
-    queue: _EntryQueue,
+    queue: EntryQueue,
     slot_order: Ints,
     priorities: Priorities,
     candidates: Candidates,
     selection: Selection,
 ) -> int:
-    """Fill the heap with the entries on slots of ``slot_order`` that have enough devices; return their
-    count."""
-    heap, group, slot, key, tie, last, waiting = queue
+    """Fill the queue with the entries on the slots of ``slot_order`` that have enough devices; return the
+    count of job groups in the heap."""
+    heap, waits, key, tie, last, waiting = queue
     primary, secondary, tertiary, eligible = priorities
     members, scale, accelerator_of_slot = candidates
-    free, taken = selection.free, selection.taken
+    free, taken, groups = selection.free, selection.taken, len(scale)
+    waiting[:] = 0
     size = 0
-    for t in slot_order:
-        accelerator = accelerator_of_slot[t]
-        available = free[accelerator]
-        if available == 0:
-            continue
-        for u in range(len(scale)):
-            if not eligible[u, t] or scale[u] > available:
-                continue
-            if _is_free(u, members, taken):
-                heap[size], group[size], slot[size] = size, u, t
-                key[size], tie[size], last[size] = primary[u, t], secondary[u, t], tertiary[u, t]
+    for u in range(groups):
+        is_free = _is_free(u, members, taken)
+        for q in range(len(slot_order)):
+            t, entry = slot_order[q], q * groups + u
+            accelerator = accelerator_of_slot[t]
+            waits[entry] = is_free and eligible[u, t] and scale[u] <= free[accelerator]
+            if waits[entry]:
+                key[entry], tie[entry] = primary[u, t], secondary[u, t]
+                last[entry] = tertiary[u, t]
                 waiting[accelerator, scale[u]] += 1
-                size += 1
+        best = _best_of(u, groups, queue)
+        if best >= 0:
+            heap[size] = best
+            size += 1
     for i in range(size // 2 - 1, -1, -1):
         _sift(heap, i, size, key, tie, last)
     return size
 
 
-@kernel("b1(i8[:,::1], i8[::1])")
+@kernel("b1(i8[:,::1], i8[::1])", inline="always", allocates=False)
 def _any_fits(waiting: Ints, free: Ints) -> bool:
     """Whether there are devices for an entry that waits."""
     largest = waiting.shape[1] - 1
@@ -157,7 +173,7 @@ def _any_fits(waiting: Ints, free: Ints) -> bool:
     return False
 
 
-@kernel("i8(i8, i8[:,::1], b1[::1])")
+@kernel("i8(i8, i8[:,::1], b1[::1])", inline="always", allocates=False)
 def _take(u: int, members: Ints, taken: Bools) -> int:
     """Mark the jobs of a job group as taken; how many they are."""
     jobs = 0
@@ -168,39 +184,58 @@ def _take(u: int, members: Ints, taken: Bools) -> int:
     return jobs
 
 
-@kernel("i8(i8[::1], i8, Priorities, Candidates, Selection)")
+@kernel("void(i8, i8[::1], Candidates, EntryQueue)", inline="always", allocates=False)
+def _drop(u: int, slot_order: Ints, candidates: Candidates, queue: EntryQueue) -> None:
+    """Job group u cannot be chosen any more: none of its entries waits."""
+    groups = len(candidates.scale)
+    for q in range(len(slot_order)):
+        if queue.waits[q * groups + u]:
+            queue.waits[q * groups + u] = False
+            accelerator = candidates.accelerator_of_slot[slot_order[q]]
+            queue.waiting[accelerator, candidates.scale[u]] -= 1
+
+
+@kernel("i8(i8[::1], i8, Priorities, Candidates, Selection, EntryQueue)", allocates=False)
 def select_into(
     slot_order: Ints,
     count: int,
     priorities: Priorities,
     candidates: Candidates,
     selection: Selection,
+    queue: EntryQueue,
 ) -> int:
-    """Choose the best entries on the slots of ``slot_order``, which breaks ties, until nothing fits.
-
-    count: job groups chosen before this call. Returns their number after it."""
+    """Choose the best entries on the slots of ``slot_order``, which breaks ties, until nothing fits. Returns
+    the count of chosen job groups. count: of those chosen before; queue: of as many slots, overwritten."""
     free, taken, out_group, out_slot = selection
     members, scale, accelerator_of_slot = candidates
-    queue = _empty_queue(candidates, len(slot_order), len(free))
-    heap, group, slot, primary, secondary, tertiary, waiting = queue
-    size = _enqueue(queue, slot_order, priorities, candidates, selection)
-    untaken = len(taken) - np.sum(taken)
+    heap, waits, primary, secondary, tertiary, waiting = queue
+    size, groups = _enqueue(queue, slot_order, priorities, candidates, selection), len(scale)
+    untaken = 0
+    for j in range(len(taken)):
+        untaken += not taken[j]
     while size > 0:
         entry = heap[0]
-        size -= 1
-        if size > 0:
-            heap[0] = heap[size]
-            _sift(heap, 0, size, primary, secondary, tertiary)
-        u, t = group[entry], slot[entry]
+        u, t = entry % groups, slot_order[entry // groups]
         accelerator = accelerator_of_slot[t]
+        waits[entry] = False
         waiting[accelerator, scale[u]] -= 1
-        if scale[u] <= free[accelerator]:
-            if not _is_free(u, members, taken):
-                continue
+        following = -1
+        if not _is_free(u, members, taken):
+            _drop(u, slot_order, candidates, queue)
+        elif scale[u] > free[accelerator]:
+            following = _best_of(u, groups, queue)
+        else:
             free[accelerator] -= scale[u]
             untaken -= _take(u, members, taken)
             out_group[count], out_slot[count] = u, t
             count += 1
+            _drop(u, slot_order, candidates, queue)
+        if following < 0:
+            size -= 1
+            following = heap[size]
+        heap[0] = following
+        if size > 0:
+            _sift(heap, 0, size, primary, secondary, tertiary)
         # Stop when nothing that is left fits, instead of emptying the queue.
         if untaken == 0 or not _any_fits(waiting, free):
             break
@@ -228,5 +263,6 @@ def select(
     jobs.
     """
     selection = empty_selection(capacity, jobs)
-    count = select_into(slot_order, 0, priorities, candidates, selection)
+    queue = empty_queue(candidates, len(slot_order), len(capacity))
+    count = select_into(slot_order, 0, priorities, candidates, selection, queue)
     return selection.group[:count].copy(), selection.slot[:count].copy()

@@ -56,11 +56,12 @@ def empty_occupancy(plan: PlannedGroups, topology: Topology) -> Occupancy:
     for i in range(n):
         offsets[i + 1] = offsets[i] + scale[group[i]]
     node_first, size = np.full(nodes + 1, count, np.int64), np.zeros(nodes, np.int64)
+    owner = np.empty(count, np.int64)
     for d in range(count):
         node = device_node[d]
         node_first[node] = min(node_first[node], d)
         size[node] += usable[d]
-    owner = np.where(usable, FREE, UNUSABLE)
+        owner[d] = FREE if usable[d] else UNUSABLE
     owned, state = np.zeros(offsets[n], np.int64), np.full(n, UNPLACED)
     return Occupancy(
         offsets=offsets,
@@ -77,25 +78,57 @@ def empty_occupancy(plan: PlannedGroups, topology: Topology) -> Occupancy:
 @kernel("RowNeeds(PlannedGroups, Topology)")
 def needs_of(plan: PlannedGroups, topology: Topology) -> RowNeeds:
     """Return the needs of each row of the plan."""
-    group, slot, scale = plan
-    accelerator, node, fewest = topology.device_type, topology.device_node, topology.fewest_servers
-    n, nodes, types = len(group), node[-1] + 1, accelerator[-1] + 1
-    begin, end = np.full(types, nodes, np.int64), np.zeros(types, np.int64)  # nodes of a type
+    n, types = len(plan.group), topology.device_type[-1] + 1
+    rows = RowNeeds(
+        node_begin=np.empty(n, np.int64),
+        node_end=np.empty(n, np.int64),
+        fewest_servers=np.empty(n, np.int64),
+        scattered=np.empty(n, np.bool_),
+        any_locality=np.empty(n, np.bool_),
+        by_size=np.empty(n, np.int64),
+    )
+    nodes_of_type = np.empty((types, 2), np.int64)
+    _enter_nodes_of_types(topology, nodes_of_type)
+    _enter_needs(plan, topology, nodes_of_type, rows)
+    _order_by_size(plan, rows.by_size, np.zeros(topology.fewest_servers.shape[1] + 1, np.int64))
+    return rows
+
+
+@kernel("void(Topology, i8[:,::1])", allocates=False)
+def _enter_nodes_of_types(topology: Topology, nodes: Ints) -> None:
+    """Fill nodes, (types, 2): the first node of a type, and the one after its last."""
+    accelerator, node = topology.device_type, topology.device_node
+    nodes[:, 0], nodes[:, 1] = node[-1] + 1, 0
     for d in range(len(node)):
         of = accelerator[d]
-        begin[of], end[of] = min(begin[of], node[d]), max(end[of], node[d] + 1)
-    of_slot = topology.accelerator_of_slot[slot]
-    full = np.empty(n, np.int64)
-    for i in range(n):
-        full[i] = fewest[of_slot[i], scale[group[i]]]
-    return RowNeeds(
-        node_begin=begin[of_slot],
-        node_end=end[of_slot],
-        fewest_servers=full,
-        scattered=topology.scattered[slot],
-        any_locality=topology.other_locality[slot] < 0,
-        by_size=np.argsort(-scale[group], kind="mergesort"),
-    )
+        nodes[of, 0], nodes[of, 1] = min(nodes[of, 0], node[d]), max(nodes[of, 1], node[d] + 1)
+
+
+@kernel("void(PlannedGroups, Topology, i8[:,::1], RowNeeds)", allocates=False)
+def _enter_needs(plan: PlannedGroups, topology: Topology, nodes: Ints, rows: RowNeeds) -> None:
+    """Fill all but the order of rows. nodes: (types, 2) the first of a type, and the one after its last."""
+    fewest, of_slot = topology.fewest_servers, topology.accelerator_of_slot
+    for i in range(len(plan.group)):
+        slot = plan.slot[i]
+        rows.node_begin[i], rows.node_end[i] = nodes[of_slot[slot], 0], nodes[of_slot[slot], 1]
+        rows.fewest_servers[i] = fewest[of_slot[slot], plan.scale[plan.group[i]]]
+        rows.scattered[i] = topology.scattered[slot]
+        rows.any_locality[i] = topology.other_locality[slot] < 0
+
+
+@kernel("void(PlannedGroups, i8[::1], i8[::1])", allocates=False)
+def _order_by_size(plan: PlannedGroups, by_size: Ints, start: Ints) -> None:
+    """Fill by_size with the rows, those with the most devices first, else in order. start: zeros, one more
+    than the most devices of a row and 0 make."""
+    largest = len(start) - 2
+    for u in plan.group:  # count rows one place further on than where they begin
+        start[largest - plan.scale[u] + 1] += 1
+    for place in range(1, len(start)):
+        start[place] += start[place - 1]
+    for i in range(len(by_size)):
+        place = largest - plan.scale[plan.group[i]]
+        by_size[start[place]] = i
+        start[place] += 1
 
 
 @kernel("Occupancy(Occupancy)")
@@ -113,7 +146,7 @@ def copied(at: Occupancy) -> Occupancy:
     )
 
 
-@kernel("void(i8, Occupancy)")
+@kernel("void(i8, Occupancy)", allocates=False)
 def release(i: int, at: Occupancy) -> None:
     """Take its devices from row i."""
     offsets, devices, owner, free, state, device_node, _, _ = at
@@ -123,7 +156,7 @@ def release(i: int, at: Occupancy) -> None:
         free[device_node[devices[k]]] += 1
 
 
-@kernel("i8(i8, i8, i8, i8, Occupancy)")
+@kernel("i8(i8, i8, i8, i8, Occupancy)", allocates=False)
 def take(i: int, position: int, node: int, most: int, at: Occupancy) -> int:
     """Give row i up to ``most`` free devices of a node, entered in ``at.devices`` from ``position`` on.
     Returns the position after the last one."""
@@ -141,22 +174,23 @@ def take(i: int, position: int, node: int, most: int, at: Occupancy) -> int:
     return position
 
 
-@kernel("b1(i8, i8[::1], Occupancy)")
+@kernel("b1(i8, i8[::1], Occupancy)", allocates=False)
 def keep(i: int, old: Ints, at: Occupancy) -> bool:
     """Give row i these devices if they are free."""
     offsets, devices, owner, free, state, device_node, _, _ = at
     for d in old:
         if owner[d] != FREE:
             return False
-    devices[offsets[i] : offsets[i + 1]] = old
     state[i] = KEPT
-    for d in old:
+    for k in range(len(old)):
+        d = old[k]
+        devices[offsets[i] + k] = d
         owner[d] = i
         free[device_node[d]] -= 1
     return True
 
 
-@kernel("i8(i8, Occupancy)")
+@kernel("i8(i8, Occupancy)", allocates=False)
 def servers_of(i: int, at: Occupancy) -> int:
     """Return the number of nodes that row i is on; its devices on one node are contiguous."""
     devices, device_node = at.devices, at.device_node
@@ -167,7 +201,7 @@ def servers_of(i: int, at: Occupancy) -> int:
     return count
 
 
-@kernel("i8(i8, RowNeeds, Occupancy)")
+@kernel("i8(i8, RowNeeds, Occupancy)", allocates=False)
 def consolidate(i: int, rows: RowNeeds, at: Occupancy) -> int:
     """Put row i on the fullest of its nodes that holds it whole, else on the emptiest, one after the other.
     Returns how many nodes that takes. There must be as many free devices as it needs."""

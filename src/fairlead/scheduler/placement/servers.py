@@ -68,7 +68,7 @@ def are_scattered(
     return scattered
 
 
-@kernel("i8(i8, _Claim, Occupancy)")
+@kernel("i8(i8, _Claim, Occupancy)", allocates=False)
 def _cheapest_victim(node: int, claim: _Claim, at: Occupancy) -> int:
     """The row on a node that costs least to move for a claim; of equals the one with the fewest devices
     there. -1 = none."""
@@ -88,7 +88,7 @@ def _cheapest_victim(node: int, claim: _Claim, at: Occupancy) -> int:
     return best
 
 
-@kernel("Tuple((f8, i8))(i8, i8, _Claim, i8[:,::1], Occupancy)")
+@kernel("Tuple((f8, i8))(i8, i8, _Claim, i8[:,::1], Occupancy)", allocates=False)
 def _mark_evicted(
     node: int, need: int, claim: _Claim, evicted: Ints, at: Occupancy
 ) -> tuple[float, int]:
@@ -133,7 +133,7 @@ def _evict(node: int, need: int, claim: _Claim, at: Occupancy) -> float:
     return total
 
 
-@kernel("i8(_Claim, f8, b1[::1], RowNeeds, Occupancy)")
+@kernel("i8(_Claim, f8, b1[::1], RowNeeds, Occupancy)", allocates=False)
 def _make_room(claim: _Claim, budget: float, excluded: Bools, rows: RowNeeds, at: Occupancy) -> int:
     """Put the claim's row on the fewest nodes, each time on the one that costs least to clear.
 
@@ -160,7 +160,7 @@ def _make_room(claim: _Claim, budget: float, excluded: Bools, rows: RowNeeds, at
     return one
 
 
-@kernel("b1(b1, RowNeeds, Occupancy)")
+@kernel("b1(b1, RowNeeds, Occupancy)", allocates=False)
 def _place_evicted(force: bool, rows: RowNeeds, at: Occupancy) -> bool:
     """Give other devices to the rows that are EVICTED, or with ``force`` none. False, with part of it done,
     where one that is to be consolidated cannot be."""
@@ -201,7 +201,7 @@ def _consolidate_by_evicting(
     return False
 
 
-@kernel("b1(i8, i8, f8, RowNeeds, Occupancy)")
+@kernel("b1(i8, i8, f8, RowNeeds, Occupancy)", allocates=False)
 def _pack_into_free(i: int, most: int, budget: float, rows: RowNeeds, at: Occupancy) -> bool:
     """Put row i, which has no devices, on free ones of at most so many nodes, where the budget is above 0.
     If False, it still has none."""
@@ -218,9 +218,16 @@ def _keep_previous(
     plan: PlannedGroups, before: PreviousRound, topology: Topology, at: Occupancy
 ) -> None:
     """Rows that stay on their accelerator type keep the devices of the round before."""
+    _keep_where_before(plan, before, topology, np.full(len(plan.scale), -1, np.int64), at)
+
+
+@kernel("void(PlannedGroups, PreviousRound, Topology, i8[::1], Occupancy)", allocates=False)
+def _keep_where_before(
+    plan: PlannedGroups, before: PreviousRound, topology: Topology, was: Ints, at: Occupancy
+) -> None:
+    """``_keep_previous``. was: (groups,) of -1, to be filled with where each stands in the round before."""
     group, slot, accelerator = plan.group, plan.slot, topology.accelerator_of_slot
     old_group, old_slot, offsets, devices = before
-    was = np.full(len(plan.scale), -1, np.int64)
     for k in range(len(old_group)):
         if old_group[k] >= 0:
             was[old_group[k]] = k
@@ -230,7 +237,7 @@ def _keep_previous(
             keep(i, devices[offsets[k] : offsets[k + 1]], at)
 
 
-@kernel("void(RowNeeds, Occupancy)")
+@kernel("void(RowNeeds, Occupancy)", allocates=False)
 def _place_new(rows: RowNeeds, at: Occupancy) -> None:
     """Rows without devices, big ones first, go where they are consolidated or where that does not matter."""
     state, scattered, any_locality, fewest = (
@@ -264,7 +271,7 @@ def _improve(i: int, rows: RowNeeds, tradeoffs: MoveTradeoffs, at: Occupancy) ->
         at.state[i] = state_before
 
 
-@kernel("void(RowNeeds, MoveTradeoffs, Occupancy)")
+@kernel("void(RowNeeds, MoveTradeoffs, Occupancy)", allocates=False)
 def _improve_all(rows: RowNeeds, tradeoffs: MoveTradeoffs, at: Occupancy) -> None:
     """``_improve`` those that have something to gain, big ones first."""
     state, scattered, any_locality, fewest = (
@@ -280,7 +287,7 @@ def _improve_all(rows: RowNeeds, tradeoffs: MoveTradeoffs, at: Occupancy) -> Non
             _improve(i, rows, tradeoffs, at)
 
 
-@kernel("void(RowNeeds, MoveTradeoffs, Occupancy)")
+@kernel("void(RowNeeds, MoveTradeoffs, Occupancy)", allocates=False)
 def _place_rest(rows: RowNeeds, tradeoffs: MoveTradeoffs, at: Occupancy) -> None:
     """Rows that are still without devices are consolidated if there is room by now, else scattered if they
     can run so."""
@@ -297,25 +304,42 @@ def _place_rest(rows: RowNeeds, tradeoffs: MoveTradeoffs, at: Occupancy) -> None
 @kernel("Placement(i8[::1], Topology, RowNeeds, Occupancy)")
 def _result(slot: Ints, topology: Topology, rows: RowNeeds, at: Occupancy) -> Placement:
     """The rows that have devices, in order, as ``place_on_fewest_servers`` returns them."""
-    offsets, devices, other_locality, fewest = (
-        at.offsets,
-        at.devices,
-        topology.other_locality,
-        rows.fewest_servers,
+    placed = devices = 0
+    for i in range(len(slot)):
+        if at.state[i] != UNPLACED:
+            placed += 1
+            devices += at.offsets[i + 1] - at.offsets[i]
+    result = Placement(
+        order=np.empty(placed, np.int64),
+        offsets=np.zeros(placed + 1, np.int64),
+        devices=np.empty(devices, np.int64),
+        kept=np.empty(placed, np.bool_),
+        slot=np.empty(placed, np.int64),
     )
-    order = np.flatnonzero(at.state != UNPLACED)
-    starts = np.zeros(len(order) + 1, np.int64)
-    for k in range(len(order)):
-        starts[k + 1] = starts[k] + offsets[order[k] + 1] - offsets[order[k]]
-    owned = np.empty(starts[-1], np.int64)
-    actual_slot = slot[order]
-    for k in range(len(order)):
-        i = order[k]
-        owned[starts[k] : starts[k + 1]] = devices[offsets[i] : offsets[i + 1]]
-        is_scattered = servers_of(i, at) > fewest[i]
+    _enter_result(slot, topology, rows, at, result)
+    return result
+
+
+@kernel("void(i8[::1], Topology, RowNeeds, Occupancy, Placement)", allocates=False)
+def _enter_result(
+    slot: Ints, topology: Topology, rows: RowNeeds, at: Occupancy, result: Placement
+) -> None:
+    """Fill the rows that have devices, in order."""
+    offsets, other_locality = at.offsets, topology.other_locality
+    k = 0
+    for i in range(len(slot)):
+        if at.state[i] == UNPLACED:
+            continue
+        position = result.offsets[k]
+        for d in range(offsets[i], offsets[i + 1]):
+            result.devices[position] = at.devices[d]
+            position += 1
+        result.order[k], result.offsets[k + 1] = i, position
+        result.kept[k], result.slot[k] = at.state[i] == KEPT, slot[i]
+        is_scattered = servers_of(i, at) > rows.fewest_servers[i]
         if other_locality[slot[i]] >= 0 and topology.scattered[slot[i]] != is_scattered:
-            actual_slot[k] = other_locality[slot[i]]
-    return Placement(order, starts, owned, at.state[order] == KEPT, actual_slot)
+            result.slot[k] = other_locality[slot[i]]
+        k += 1
 
 
 @kernel("Placement(PlannedGroups, PreviousRound, Topology, MoveTradeoffs)")

@@ -2,14 +2,68 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from fairlead.model.arrays import Bools, Ints
+from fairlead.model.arrays import Bools, Floats, Ints
+from fairlead.model.jit import kernel
+from fairlead.model.jit_records import Floats3, Ints1, Ints2
 from fairlead.scheduler.placement.avoid_nodes import DeviceAssignment
-from fairlead.scheduler.placement.records import Topology
+from fairlead.scheduler.placement.records import PreviousRound, Topology
 
 SlotAndDevices = tuple[int, Ints]  # slot and devices of a row in the round before
+
+
+class PlacedGroups(NamedTuple):
+    """Job groups with the slots that they are given, and what they can do on all slots."""
+
+    group: Ints1  # (rows,) rows of the ledger's job groups
+    slot: Ints1  # (rows,)
+    members: Ints2  # (groups, width) rows of jobs, -1 = none
+    rate: Floats3  # (groups, slots, width) steps/s that are believed
+    accelerator_of_slot: Ints1  # (slots,)
+
+
+def moved_for_nothing(placed: PlacedGroups, before: PreviousRound, tolerance: float) -> Ints:
+    """Return the rows that are moved to another accelerator type and are not faster there."""
+    found: Ints = np.empty(len(placed.group), np.int64)
+    slot_before: Ints = np.empty(len(placed.members), np.int64)
+    count = _find_moved(placed, before, tolerance, slot_before, found)
+    return found[:count]
+
+
+@kernel("i8(PlacedGroups, PreviousRound, f8, i8[::1], i8[::1])", allocates=False)
+def _find_moved(
+    placed: PlacedGroups, before: PreviousRound, tolerance: float, slot_before: Ints, found: Ints
+) -> int:
+    """Fill ``found``; return their count. slot_before: (groups,), to be filled."""
+    group, slot, of_slot = placed.group, placed.slot, placed.accelerator_of_slot
+    slot_before[:] = -1
+    for k in range(len(before.group)):
+        if before.group[k] >= 0:
+            slot_before[before.group[k]] = before.slot[k]
+    count = 0
+    for i in range(len(group)):
+        old = slot_before[group[i]]
+        if old < 0 or of_slot[old] == of_slot[slot[i]]:
+            continue
+        if _as_fast(placed.members, placed.rate[group[i]], group[i], slot[i], old, tolerance):
+            found[count] = i
+            count += 1
+    return count
+
+
+@kernel("b1(i8[:,::1], f8[:,::1], i8, i8, i8, f8)", inline="always", allocates=False)
+def _as_fast(members: Ints, rate: Floats, u: int, one: int, other: int, tolerance: float) -> bool:
+    """Return whether all members of job group u run equally fast on both slots. rate: (slots, width)"""
+    equal = True
+    for k in range(members.shape[1]):
+        if members[u, k] >= 0:
+            here, there = rate[one, k], rate[other, k]
+            near = abs(here - there) <= tolerance * max(here, there)
+            equal = equal and here > 0 and near
+    return equal
 
 
 def undo_swaps(

@@ -87,7 +87,7 @@ class EndedJobs(NamedTuple):
     round: int  # the first that they no longer run in
 
 
-@kernel("UniTuple(i8, 4)(GroupsNow, GroupsBefore, RecordedRuns, IntervalBlock)")
+@kernel("UniTuple(i8, 4)(GroupsNow, GroupsBefore, RecordedRuns, IntervalBlock)", allocates=False)
 def begin(
     now: GroupsNow, before: GroupsBefore, jobs: RecordedRuns, intervals: IntervalBlock
 ) -> tuple[int, int, int, int]:
@@ -127,7 +127,7 @@ def begin(
     return running, started, preempted, moved
 
 
-@kernel("void(i8, GroupsBefore, RecordedRuns, IntervalBlock)")
+@kernel("void(i8, GroupsBefore, RecordedRuns, IntervalBlock)", allocates=False)
 def _close_intervals(
     number: int, before: GroupsBefore, jobs: RecordedRuns, intervals: IntervalBlock
 ) -> None:
@@ -150,7 +150,7 @@ def _close_intervals(
     intervals.used[0], intervals.used[1] = row, device
 
 
-@kernel("f8(RoundReport, RecordedWork, Charging)")
+@kernel("f8(RoundReport, RecordedWork, Charging)", allocates=False)
 def apply_round_report(report: RoundReport, jobs: RecordedWork, charging: Charging) -> float:
     """Add in place what a round used and did. Return the device-seconds that went into starting, and
     those of job groups whose work does not count."""
@@ -180,7 +180,7 @@ def apply_round_report(report: RoundReport, jobs: RecordedWork, charging: Chargi
     return wasted_s
 
 
-@kernel("void(i8[::1], RecordedIsolation)")
+@kernel("void(i8[::1], RecordedIsolation)", allocates=False)
 def count_isolated(rows: Ints, jobs: RecordedIsolation) -> None:
     """Count what jobs have done, at the rates of their isolated shares. rows: positions of jobs."""
     for j in rows:
@@ -190,7 +190,7 @@ def count_isolated(rows: Ints, jobs: RecordedIsolation) -> None:
         jobs.steps_then[j] = jobs.steps_done[j]
 
 
-@kernel("void(i8[::1], f8[::1], RecordedPromises)")
+@kernel("void(i8[::1], f8[::1], RecordedPromises)", allocates=False)
 def count_promised(rows: Ints, until_s: Floats, jobs: RecordedPromises) -> None:
     """Count what jobs were promised up to these times. rows: positions of jobs; until_s: (rows,)."""
     for k in range(len(rows)):
@@ -200,7 +200,7 @@ def count_promised(rows: Ints, until_s: Floats, jobs: RecordedPromises) -> None:
         jobs.promised_from_s[j] = until_s[k]
 
 
-@kernel("void(i8[:,::1], f8[::1], f8[::1])")
+@kernel("void(i8[:,::1], f8[::1], f8[::1])", allocates=False)
 def promise(group_member: Ints, share: Floats, promised_share: Floats) -> None:
     """Add the shares of job groups to those of their members. group_member: (groups, width) positions of
     jobs, -1 = none; share: (groups,)."""
@@ -210,7 +210,7 @@ def promise(group_member: Ints, share: Floats, promised_share: Floats) -> None:
                 promised_share[group_member[u, k]] += share[u]
 
 
-@kernel("void(i8[::1], EndedJobs, RecordedEnds)")
+@kernel("void(i8[::1], EndedJobs, RecordedEnds)", allocates=False)
 def end_jobs(rows: Ints, ended: EndedJobs, jobs: RecordedEnds) -> None:
     """Take note of how jobs end. rows: positions of jobs."""
     for k in range(len(rows)):

@@ -12,6 +12,7 @@ from fairlead.scheduler.mechanism.priorities import can_run
 from fairlead.scheduler.mechanism.selection import (
     Candidates,
     Priorities,
+    empty_queue,
     empty_selection,
     select_into,
 )
@@ -64,10 +65,19 @@ def _received(snapshot: Snapshot) -> _Received:
 
 @kernel("Priorities(_Received)")
 def _priorities(given: _Received) -> Priorities:
+    share = given.share
+    first, runs = np.zeros(share.shape), np.zeros(share.shape, np.bool_)
+    priorities = Priorities(first, given.deficit_s, share, runs)
+    _enter(given, priorities)
+    return priorities
+
+
+@kernel("void(_Received, Priorities)", allocates=False)
+def _enter(given: _Received, into: Priorities) -> None:
+    """Where job groups can run, and their first keys."""
     share, received_s, allocated_s = given.share, given.received_s, given.allocated_s
+    first, runs = into.primary, into.eligible
     groups, slots = share.shape
-    first = np.zeros((groups, slots))
-    runs = np.zeros((groups, slots), np.bool_)
     for u in range(groups):
         for t in range(slots):
             if not can_run(given.members, given.rate, u, t):
@@ -77,7 +87,6 @@ def _priorities(given: _Received) -> Priorities:
                 continue
             fraction = received_s[u, t] / allocated_s[t] if allocated_s[t] != 0 else 0.0
             first[u, t] = share[u, t] / fraction if fraction > 0 else share[u, t] * 1e9
-    return Priorities(first, given.deficit_s, share, runs)
 
 
 @kernel("Tuple((i8[::1], i8[::1]))(Priorities, Candidates, i8[::1], i8[::1], i8)")
@@ -87,9 +96,10 @@ def select_type_by_type(
     """Select as ``selection.select`` does, but fill the slots one after the other in this order, each from
     its own queue."""
     selection = empty_selection(capacity, jobs)
+    queue = empty_queue(candidates, 1, len(capacity))
     count = 0
     for q in range(len(order)):
-        count = select_into(order[q : q + 1], count, priorities, candidates, selection)
+        count = select_into(order[q : q + 1], count, priorities, candidates, selection, queue)
     return selection.group[:count].copy(), selection.slot[:count].copy()
 
 

@@ -47,6 +47,9 @@ def _nothing_dispatched(
     for k in range(len(old_group)):
         if old_group[k] >= 0:
             previous[old_group[k]] = k
+    devices = 0
+    for u in plan.group:
+        devices += plan.scale[u]
     return _Dispatch(
         plan=plan,
         before=before,
@@ -54,14 +57,14 @@ def _nothing_dispatched(
         previous=previous,
         order=np.empty(n, np.int64),
         offsets=np.zeros(n + 1, np.int64),
-        given=np.empty(np.sum(plan.scale[plan.group]), np.int64),
+        given=np.empty(devices, np.int64),
         kept=np.zeros(n, np.bool_),
         dispatched=np.zeros(n, np.bool_),
         used=np.zeros(len(topology.device_type), np.bool_),
     )
 
 
-@kernel("i8(PlannedGroups, i8, i8, i8)")
+@kernel("i8(PlannedGroups, i8, i8, i8)", allocates=False)
 def _largest_scale(plan: PlannedGroups, begin: int, end: int, below: int) -> int:
     """The most devices, fewer than ``below``, that one of the rows begin .. end-1 needs; 0 = none."""
     group, scale = plan.group, plan.scale
@@ -72,7 +75,7 @@ def _largest_scale(plan: PlannedGroups, begin: int, end: int, below: int) -> int
     return size
 
 
-@kernel("b1(i8[::1], b1[::1], b1[::1])")
+@kernel("b1(i8[::1], b1[::1], b1[::1])", allocates=False)
 def _are_free(old: Ints, usable: Bools, used: Bools) -> bool:
     """Whether all these devices work and none of them has been given out."""
     free = True
@@ -81,7 +84,7 @@ def _are_free(old: Ints, usable: Bools, used: Bools) -> bool:
     return free
 
 
-@kernel("i8(i8, i8, i8, i8, _Dispatch)")
+@kernel("i8(i8, i8, i8, i8, _Dispatch)", allocates=False)
 def _keep_old(begin: int, end: int, size: int, out: int, to: _Dispatch) -> int:
     """Dispatch those of the rows begin .. end-1 with so many devices that can keep theirs of the round
     before. out: rows dispatched so far; returns it after this."""
@@ -111,7 +114,7 @@ def _keep_old(begin: int, end: int, size: int, out: int, to: _Dispatch) -> int:
     return out
 
 
-@kernel("Tuple((i8, i8))(i8, i8, i8, i8, i8, _Dispatch)")
+@kernel("Tuple((i8, i8))(i8, i8, i8, i8, i8, _Dispatch)", allocates=False)
 def _assign_lowest(
     begin: int, end: int, size: int, out: int, device: int, to: _Dispatch
 ) -> tuple[int, int]:
@@ -139,7 +142,13 @@ def _assign_lowest(
 @kernel("Placement(PlannedGroups, PreviousRound, Topology)")
 def _by_device_id(plan: PlannedGroups, before: PreviousRound, topology: Topology) -> Placement:
     to = _nothing_dispatched(plan, before, topology)
-    slot = plan.slot
+    _dispatch_all(to)
+    return Placement(to.order, to.offsets, to.given, to.kept, plan.slot[to.order])
+
+
+@kernel("void(_Dispatch)", allocates=False)
+def _dispatch_all(to: _Dispatch) -> None:
+    plan, topology, slot = to.plan, to.topology, to.plan.slot
     out = begin = 0
     while begin < len(slot):  # the plan comes slot by slot
         end = begin
@@ -153,7 +162,6 @@ def _by_device_id(plan: PlannedGroups, before: PreviousRound, topology: Topology
             out, device = _assign_lowest(begin, end, size, out, device, to)
             size = _largest_scale(plan, begin, end, size)
         begin = end
-    return Placement(to.order, to.offsets, to.given, to.kept, slot[to.order])
 
 
 def by_device_id(
