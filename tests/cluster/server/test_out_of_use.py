@@ -44,3 +44,40 @@ def test_a_gang_whose_nodes_are_drained_is_told_so(tmp_path: Path) -> None:
         assert "No device of k80 and v100 is free." in facts
         cluster.service.undrain(ADMIN, "small")
         cluster.until(lambda: cluster.job(1).reason == "", "the reason to go")
+
+
+def test_a_gang_that_could_not_run_whoever_ran_is_not_told_of_those_that_do(
+    tmp_path: Path,
+) -> None:
+    with engine_nodes(tmp_path, lease_s=60.0) as cluster:
+        busy, drained = cluster.node("busy"), cluster.node("drained")
+        busy.register()
+        drained.register()
+        cluster.service.drain(ADMIN, "drained")
+        first = cluster.submit()
+        cluster.until(lambda: first in busy.jobs)
+        busy.run(first, 1, step=5, loaded_step=0)
+        cluster.until(lambda: cluster.job(first).state == "running")
+        gang = cluster.submit(scale_factor=2)
+        lacks = "waits for nodes: no 2 devices of v100 are in use now"
+        cluster.until(lambda: cluster.job(gang).reason == lacks)
+        facts = " ".join(_facts(cluster, gang))
+        assert f"It {lacks}." in facts
+        assert "keep their devices" not in facts
+
+
+def test_a_job_whose_only_node_is_lost_waits_for_a_node(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, 600.0) as cluster:
+        join(cluster, "other", "k80", 1)
+        node = cluster.node("n")
+        node.register()
+        job = cluster.submit()
+        cluster.begin(node, job)
+        cluster.until(lambda: cluster.job(job).steps == 5)
+        cluster.silence(node)
+        cluster.until(lambda: cluster.view("n").state == "lost")
+        lacks = "waits for a node: none with v100 is in use now"
+        cluster.until(lambda: cluster.job(job).reason == lacks)
+        facts = " ".join(_facts(cluster, job))
+        assert f"It {lacks}." in facts
+        assert "Its last attempt ended" in facts

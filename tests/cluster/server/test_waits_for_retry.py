@@ -328,3 +328,31 @@ def _is_let_go(cluster: EngineNodes, job: int) -> bool:
         return not held or any(isinstance(event, JobsPaused) for event in state.events)
 
     return cluster.do(told)
+
+
+@pytest.mark.parametrize(("waited_s", "in_a_row"), [(9_900.0, 2), (-1.0, 1)])
+def test_the_wait_for_devices_is_no_training(
+    tmp_path: Path, waited_s: float, in_a_row: int
+) -> None:
+    """A job that trained for a round before it failed has begun a new row of failures."""
+    with engine_nodes(tmp_path, 600.0) as cluster:
+        cluster.service.engine.parts.jobs.retries.backoff = Backoff(0.01, 0.01)
+        registry, node = cluster.service.engine.state.registry, cluster.node("one")
+        job = cluster.submit()
+        node.register()
+        _fail(cluster, node, job, 1)
+        cluster.until(lambda: (job, 2) in node.statuses)
+        told: dict[str, Any] = {"loaded_step": 0, "step": 5, "wait_s": waited_s}
+        node.run(job, 2, **told)
+        cluster.until(lambda: cluster.job(job).steps == 5)
+
+        def begin_earlier() -> None:
+            attempt = registry.newest(job)
+            assert attempt is not None
+            attempt.record.began_s -= 10_000.0
+
+        cluster.do(begin_earlier)
+        failure = Failure(exit_code=3, message="exit code 3")
+        node.end(job, 2, exit_code=3, reason="exit code 3", failure=failure, **told)
+        cluster.until(lambda: registry.jobs[job].failures == 2)
+        assert registry.jobs[job].failures_in_a_row == in_a_row

@@ -20,7 +20,7 @@ from fairlead.cluster.server.explanation_source import (
     enumerate_parts,
     waits_for_devices,
 )
-from fairlead.cluster.server.node_condition import condition
+from fairlead.cluster.server.node_condition import condition, lacking_nodes
 from fairlead.cluster.server.silence import silence_of_stopping
 from fairlead.model.duration_text import duration
 
@@ -40,6 +40,9 @@ def waiting(reader: Reader, job: JobView) -> Iterator[str]:
     found = source.device_uses.of(
         (*usable, own_reason), lambda: devices(source, set(usable), own_reason)
     )
+    lacking = lacking_nodes(job.scale_factor, usable, found.usable)
+    if lacking and own_reason < 0:
+        yield f"It {lacking}."
     yield _occupied(reader, found, usable, job.scale_factor)
     if found.unusable:
         parts = ", ".join(
@@ -47,14 +50,14 @@ def waiting(reader: Reader, job: JobView) -> Iterator[str]:
         )
         yield f"Not to be had: {parts}."
     yield _next_decision(reader, job, found)
-    if not found.has_room(job.scale_factor) and "training" in found.allocated:
+    if not lacking and not found.has_room(job.scale_factor) and "training" in found.allocated:
         yield why_not_preempted(source.state, job.id)
 
 
 def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:
     """Those of these accelerator types. job: whose own starts do not count as others."""
     now = source.state.fleet.monotonic()
-    found = DeviceUse({}, {}, {}, {})
+    found = DeviceUse({}, {}, {}, {}, {})
     for node in list(source.state.fleet.nodes.values()):
         if node.accelerator not in types:
             continue
@@ -62,6 +65,8 @@ def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:
         for those in attempts.values():
             _hold(source, found, those, job)
         state, left = condition(node, now).state, node.devices - len(attempts)
+        if state == "up":
+            found.usable[node.accelerator] = found.usable.get(node.accelerator, 0) + node.devices
         if left and state == "up":
             found.free[node.accelerator] = found.free.get(node.accelerator, 0) + left
         elif left:

@@ -47,6 +47,7 @@ class DeviceUse:
     jobs: dict[int, Activity]  # other jobs that hold some, or are to have some -> what they do
     allocated: dict[Activity, "AllocatedDevices"]  # by what those jobs do that hold them
     unusable: dict[str, int]  # state of nodes that may not be used -> their free devices
+    usable: dict[str, int]  # accelerator type -> devices of nodes that may be used, free or not
 
     def has_room(self, devices: int) -> bool:
         """Whether so many devices of one type are free."""

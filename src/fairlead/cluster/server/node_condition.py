@@ -1,6 +1,7 @@
 """What state a node is in, and why: computed from what is known of it, never stored beside it."""
 
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fairlead.cluster.protocol.node_states import NodeState
@@ -68,6 +69,18 @@ def condition(node: LiveNode, now: float) -> NodeCondition:
 def usable(node: LiveNode, now: float) -> bool:
     """Whether the core may give jobs to a node."""
     return condition(node, now).state == "up"
+
+
+def lacking_nodes(count: int, types: Iterable[str], usable_devices: Mapping[str, int]) -> str:
+    """What a job waits for that could not run even if no other did; "" = enough nodes are in use. count:
+    devices of one type that it needs; types: on which it runs; usable_devices: by type, of nodes in use."""
+    types = sorted(types)
+    if not types or any(usable_devices.get(name, 0) >= count for name in types):
+        return ""
+    names = " or ".join(types)
+    if count == 1:
+        return f"waits for a node: none with {names} is in use now"
+    return f"waits for nodes: no {count} devices of {names} are in use now"
 
 
 def _silence(node: LiveNode, now: float) -> str:

@@ -208,18 +208,20 @@ class Retries:
 
     def _trained_s(self, attempt: Attempt) -> float:
         """Seconds for which an attempt that has ended trained, as far as is known, with the time until its
-        first step; 0 = it did not, or nobody knows. The time for which its node was silent is none of it, nor
-        that for which it stood still."""
+        first step; 0 = it did not, or nobody knows. The time for which it waited for its devices, its node was
+        silent, or it stood still is none of it."""
         if attempt.row.spec.unmanaged:  # whether it trained or only ran nobody knows, if it failed
             return 0.0 if attempt.failure() else self._worked_s(attempt)
         if attempt.record.trained_s is None:
             return 0.0
         leader, still_s, silent_s = attempt.leader, 0.0, 0.0
+        waited_s = max(attempt.record.wait_s if leader is None else leader.wait_s, 0.0)
         if leader is not None and _stood_still(attempt):
             still_s = max(leader.step_age_s, 0.0)
         if attempt.lost or still_s:
             silent_s = max(self._state.fleet.monotonic() - attempt.last_report_s, 0.0)
-        return self._state.now_s() - attempt.record.began_s - silent_s - still_s
+        lasted_s = self._state.now_s() - attempt.record.began_s
+        return lasted_s - waited_s - silent_s - still_s
 
     def ended(self, attempt: Attempt, reason: str) -> None:
         """An attempt is over and booked. reason: why it failed, "" = it did not."""

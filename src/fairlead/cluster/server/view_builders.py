@@ -31,7 +31,7 @@ from fairlead.cluster.server.least_times import least_s
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now, unheard
 from fairlead.cluster.server.loaded_checkpoint import describe_accepted_loss
-from fairlead.cluster.server.node_condition import NodeCondition, condition, usable
+from fairlead.cluster.server.node_condition import NodeCondition, condition, lacking_nodes, usable
 from fairlead.cluster.server.rates import rate_is_known
 from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.round_usage import RoundUsage
@@ -150,13 +150,17 @@ class ViewBuilder:
             return row.state, None, f"as an older copy of the state has it; {HALTED}"
         current = self._state.round
         over = None if current is None else current.ended.get(row.id)
-        reason = row.reason
-        if row.state not in (*ON_DEVICES, "paused"):
-            reason = self._admission.why_waits(row) or reason
+        waits = row.state not in (*ON_DEVICES, "paused")
         reason = (
-            row.stall or self._end(row) or self._obstacle(row) or self._directory(row) or reason
+            row.stall
+            or self._end(row)
+            or self._obstacle(row)
+            or self._directory(row)
+            or (self._admission.why_waits(row) if waits else "")
+            or (self._out_of_use(row) if waits and row.retry_s is None else "")
+            or row.reason
+            or self._handover(row)
         )
-        reason = reason or self._handover(row) or self._out_of_use(row)
         reason = self._next_try(row, reason) or reason
         reason = _beginning(row, reason)
         silent = self._silence(row) or self._pinning.reason(row.id)
@@ -207,19 +211,11 @@ class ViewBuilder:
 
     def _out_of_use(self, row: JobRow) -> str:
         """Why a job that waits could not run even if nobody else did."""
-        if row.state in (*ON_DEVICES, "paused") or self._state.setup is None:
+        if self._state.setup is None or self._state.registry.live.get(row.id):  # told otherwise
             return ""
-        if self._state.registry.live.get(row.id):  # what it waits for is told otherwise
-            return ""
-        count = row.spec.scale_factor
+        types = [name for name, rate in self._admission.rates(row).items() if rate > 0]
         devices = self._usable.of("", self._usable_devices)
-        types = sorted(name for name, rate in self._admission.rates(row).items() if rate > 0)
-        if not types or any(devices.get(name, 0) >= count for name in types):
-            return ""
-        names = " or ".join(types)
-        if count == 1:
-            return f"waits for a node: none with {names} is in use now"
-        return f"waits for nodes: no {count} devices of {names} are in use now"
+        return lacking_nodes(row.spec.scale_factor, types, devices)
 
     def _usable_devices(self) -> dict[str, int]:
         """Accelerator type -> devices on nodes that may be given jobs."""
