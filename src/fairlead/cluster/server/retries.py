@@ -208,8 +208,8 @@ class Retries:
 
     def _trained_s(self, attempt: Attempt) -> float:
         """Seconds for which an attempt that has ended trained, as far as is known, with the time until its
-        first step; 0 = it did not, or nobody knows. The time for which it waited for its devices, its node was
-        silent, or it stood still is none of it."""
+        first step; 0 = it did not, or nobody knows. While it waited for its devices, its node was silent, or
+        it stood still, it did not train."""
         if attempt.row.spec.unmanaged:  # whether it trained or only ran nobody knows, if it failed
             return 0.0 if attempt.failure() else self._worked_s(attempt)
         if attempt.record.trained_s is None:
