@@ -140,7 +140,8 @@ def test_simulate_names_the_option(
     [
         "submit --steps 5 -- true", "status", "status --json", "jobs", "logs 1", "logs -f 1", "explain 1",
         "cancel 1", "pause 1", "resume 1", "set weight 1 2", "set policy las", "nodes", "drain a",
-        "undrain a", "remove-node a", "revoke-node a", "what-if", "user add a --tenant t", "user remove a", "user list",
+        "undrain a", "remove-node a", "revoke-node a", "what-if", "user add a --tenant t",
+        "user remove a", "user list",
         "backup out.backup --server http://127.0.0.1:1",
     ],
 )  # fmt: skip

@@ -60,6 +60,23 @@ def test_where_it_is_only_to_be_told_it_goes_on(tmp_path: Path) -> None:
         assert client.attempts(job)[0].traceback == ""
 
 
+def test_of_a_gang_that_is_ended_for_a_hang_all_nodes_tell_where_their_ranks_stand(
+    tmp_path: Path,
+) -> None:
+    step = HANG.format(flag=tmp_path / "hung", seconds="")
+    with two_nodes(tmp_path, ("--round", "60")) as client:
+        limits = {"stall_timeout_s": 3.0, "grace_s": 2.0}
+        (job,) = client.submit([training(tmp_path, step, scale_factor=2, **limits)])
+        until(lambda: client.job(job).failures == 1, LIMIT_S, "that the hang is ended")
+        (first, *_) = client.attempts(job)
+        assert first.why.startswith("failed: no step for ")
+        assert "rank 0 is in " in first.why
+        assert "rank 1 is in threading.wait (train.py:7)" in first.why
+        assert "Rank 0:" in first.traceback
+        assert "Rank 1:" in first.traceback
+        until(lambda: client.job(job).state == "completed", LIMIT_S)
+
+
 def test_the_code_after_the_loop_is_not_a_hang_and_a_start_may_be_one(tmp_path: Path) -> None:
     ends, hangs = tmp_path / "ends", tmp_path / "hangs"
     ends.mkdir()

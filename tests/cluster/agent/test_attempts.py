@@ -133,6 +133,20 @@ def test_a_unmanaged_job_counts_time_until_it_is_told_to_stop() -> None:
     assert (status.ran_s, status.exit_code, status.completed, status.step) == (3.0, 0, False, -1)
 
 
+def test_the_rate_of_an_unmanaged_job_that_goes_on_after_it_was_told_to_stop_is_that_of_its_steps() -> (
+    None
+):
+    one = start(unmanaged=True, grace_s=60.0)
+    one.started(0.0)
+    for step in range(1, 11):
+        one.progressed(step, -1, float(step))
+    one.stop("preempted", 10.5)
+    for step in range(11, 31):
+        one.progressed(step, -1, float(step))
+    status = one.status(30.0)
+    assert status.step / status.trained_s == pytest.approx(1.0, rel=0.1)
+
+
 def test_an_unmanaged_job_that_had_to_be_killed_when_it_was_told_to_stop_is_told_so() -> None:
     one = start(unmanaged=True, grace_s=6.0)
     one.started(1.0)

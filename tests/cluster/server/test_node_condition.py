@@ -32,7 +32,12 @@ def _node(more: dict[str, object]) -> LiveNode:
     [
         ({}, "up", ""),
         ({"agent.incarnation": ""}, "never seen", "no agent has registered under this name"),
-        ({"drained": True, "suspect": True}, "drained", "drained by an administrator"),
+        ({"drained": True}, "drained", "drained by an administrator"),
+        (
+            {"drained": True, "suspect": True},
+            "drained",
+            "drained by an administrator; silent for 10 s; its lease ends in 30 s",
+        ),
         ({"lost": True, "leases.until": 95.0}, "lost", "silent for 10 s"),
         ({"suspect": True}, "suspect", "silent for 10 s; its lease ends in 30 s"),
         ({"agent.left_s": LEFT_S}, "offline", f"its agent was ended in order, {LEFT}"),
@@ -104,3 +109,19 @@ def test_after_a_restart_of_the_server_a_node_is_lost_only_when_its_leases_are_o
         assert cluster.view("one").state == "up"
         cluster.until(lambda: cluster.view("two").state == "lost")
         cluster.service.remove_node(ADMIN, "two")
+
+
+def test_a_drained_node_is_not_removed_while_it_may_still_run_jobs(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, 600.0, lease_s=60.0) as cluster:
+        node, other = cluster.node("one"), cluster.node("two")
+        node.register()
+        job = cluster.submit()
+        cluster.begin(node, job)
+        other.register()
+        cluster.silence(node)  # killed
+        cluster.service.drain(ADMIN, "one")
+        with pytest.raises(ConflictError) as refused:
+            cluster.service.remove_node(ADMIN, "one")
+        assert str(refused.value) == (
+            f"node 'one': may still run job {job}; wait until nothing runs there"
+        )

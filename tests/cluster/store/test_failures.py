@@ -391,6 +391,19 @@ def test_errors_of_hardware_speak_against_the_node_by_themselves() -> None:
     assert suspects(failed(1, "a", reason=ecc)) == set()
 
 
+def test_what_began_well_and_failed_of_hardware_was_no_good_start() -> None:
+    """Jobs that train for a few steps before the device fails, by turns."""
+    ecc = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    records: list[FailureRecord | GoodStart] = [
+        went_well(1, "a", 1.0), failed(1, "a", 3.0, reason=ecc, ran_s=2.5),
+        went_well(2, "a", 4.0), failed(2, "a", 6.0, reason=ecc, ran_s=2.5),
+    ]  # fmt: skip
+    assert suspects(*records) == {"a"}
+    assert suspects(*records, went_well(3, "a", 5.0)) == set(), "it goes on"
+    bug = [failed(job, "a", 3.0 * job, reason="KeyError: 'x'", ran_s=2.5) for job in (1, 2)]
+    assert suspects(*records[::2], *bug) == set()
+
+
 def test_old_failures_and_nodes_out_of_service_are_passed_over() -> None:
     bad = [failed(job, "a") for job in (1, 2, 3)]
     assert suspects(*bad, went_well(1, "b"), now_s=1e4) == set()

@@ -108,7 +108,8 @@ class NodeAttempt:
     @property
     def _is_stalled(self) -> bool:
         """Whether it is told that it comes no further, and where its ranks stand."""
-        return self._in_question or (self.state == "stopping" and self.stop_order.inspected)
+        looked_at = self.stop_order.inspected or self.stall.is_fatal
+        return self._in_question or (self.state == "stopping" and looked_at)
 
     @property
     def _in_question(self) -> bool:
@@ -158,7 +159,7 @@ class NodeAttempt:
             self.state = "stopping"
             if not self.exits.has_failed:
                 self.reason = reason
-            if self.assignment.unmanaged:
+            if self.assignment.unmanaged and not self.steps.has_reported:  # else its steps tell
                 self.times.pause(now)
 
     def ended_for(self, rank: int, why: str, now: float) -> None:
@@ -230,6 +231,7 @@ class NodeAttempt:
                 traceback=self.stall.stacks,
             )
         )
+        self.stall.is_fatal = True
         self.reason, self.state = self.stall.sentence, "stopping"
         self.times.pause(now)
 

@@ -25,6 +25,7 @@ USUAL_STARTS = 5.0
 USUAL_SAVES = 10.0
 OUTLIER = 10.0  # times the usual time of a step: more of a single one is not what is usual
 END_TIMES, LEAST_END_S = 10.0, 1800.0  # before it is ended by default
+OTHER_NODES_S = 5.0  # from a report, for the other nodes of a gang to look at their ranks
 SAME_STACKS_TO_HANG = 3  # inspections that must find the same stacks
 INSPECTION_INTERVAL_S = 30.0  # between inspections; longer later on
 STEP_TIME_MEMORY = 0.9  # weight of what was, in the usual time of a step
@@ -77,6 +78,7 @@ class StallWatch:
     began: float
     progression: Progression = field(default_factory=Progression)
     reported: str = ""  # what was reported of the hang that lasts
+    reported_s: float = 0.0  # when it was first
     inspections: list[dict[int, RankStack]] = field(default_factory=list)
     next_inspection: float = 0.0
 
@@ -142,6 +144,7 @@ class StallWatch:
             wait_s = min(wait_s, max(limit_s - silent_s, 0.5))
         self.next_inspection = now + wait_s
         found = where(list(stacks.values()))
+        self.reported_s = self.reported_s if self.reported else now
         self.reported = self._sentence(silent_s, assignment) + (f"; {found}" if found else "")
         return self.reported
 
@@ -158,6 +161,9 @@ class StallWatch:
     def is_overdue(self, assignment: Assignment, now: float) -> bool:
         """Whether it must be ended."""
         if assignment.on_stall == "report" or not self.reported:
+            return False
+        others = assignment.world_size > len(assignment.ranks)
+        if others and now < self.reported_s + OTHER_NODES_S:
             return False
         set_s = assignment.start_timeout_s if self.starting else assignment.stall_timeout_s
         if set_s is not None:
@@ -184,6 +190,7 @@ class AttemptStall:
         self.sentence = ""  # it makes no progress, or does not end
         self.stacks = ""
         self.place = ""  # where its ranks stood as they were to stop
+        self.is_fatal = False  # is it ended for this?
 
     def watch_from(self, began: float) -> None:
         """Its rank 0 is here, and its ranks were started then."""

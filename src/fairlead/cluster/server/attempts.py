@@ -2,7 +2,7 @@
 
 import math
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fairlead.client.rank_environment import EXIT_IO
@@ -195,7 +195,7 @@ class Attempt:
             not self.lost
             and leader is not None
             and leader.completed
-            and all(h.exit_code == 0 for h in self.statuses.values())
+            and all(h.exit_code == 0 for h in list(self.statuses.values()))
             and len(self.statuses) == len(self.nodes)
         )
 
@@ -208,7 +208,8 @@ class Attempt:
     @property
     def broken(self) -> bool:
         """Whether ranks on some node ended before their time, so that no other can go on."""
-        return any(h.state == "ended" and h.exit_code != 0 for h in self.statuses.values())
+        told = list(self.statuses.values())
+        return any(one.state == "ended" and one.exit_code != 0 for one in told)
 
     @property
     def cut_short(self) -> bool:
@@ -302,6 +303,8 @@ class Attempt:
         bad = self.failed
         if bad:
             first = self.statuses[bad[0]]
+            if first.failure is not None and first.failure.kind == "stalled" and self.row.stall:
+                return self.row.stall  # where the ranks of all nodes stood
             return first.reason or f"exit code {first.exit_code}"
         leader = self.leader
         if leader is None or leader.state != "ended":
@@ -321,7 +324,8 @@ class Attempt:
     @property
     def failed(self) -> list[str]:
         """Nodes whose ranks ended badly: the one to blame first, those that only followed it last."""
-        bad = [node for node, status in self.statuses.items() if status.exit_code not in (0, None)]
+        told = list(self.statuses.items())
+        bad = [node for node, status in told if status.exit_code not in (0, None)]
         return sorted(bad, key=lambda node: _follows(self.statuses[node].failure))
 
     def root_failure(self) -> tuple[str, Failure | None]:
@@ -389,13 +393,6 @@ def state_on_devices(row: JobRow, attempts: Iterable[Attempt]) -> JobState:
     holds = holder(attempts)
     done = not row.spec.unmanaged and row.steps >= row.total_steps
     return "finishing" if done or (holds is not None and holds.finishing) else "running"
-
-
-def others_of(
-    attempts: Mapping[int, Attempt], members: Iterable[int], job: int
-) -> tuple[AttemptKey, ...]:
-    """The starts of the other members of a job's group."""
-    return tuple(attempts[other].key for other in members if other != job)
 
 
 def _was_killed(failure: Failure | None) -> bool:

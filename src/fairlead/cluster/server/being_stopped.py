@@ -18,9 +18,11 @@ def place(attempt: Attempt) -> str:
 
 def ended_by_agent(fleet: Fleet, attempt: Attempt | None) -> str:
     """Why an agent ends an attempt that the server has not told it to stop: its spawner has died, a rank has
-    failed; "" = it does not. The job starts again when all of its processes have ended."""
+    failed, here or on another node; "" = it does not."""
     if attempt is None or attempt.stopping or attempt.lost:
         return ""
+    if attempt.broken:
+        return f"ranks on {attempt.root_failure()[0]} have ended ({attempt.failure()})"
     status = fleet.status(attempt.first_node, attempt.key)
     if status is None or status.state != "stopping":
         return ""

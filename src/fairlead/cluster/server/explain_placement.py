@@ -51,7 +51,10 @@ def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
         yield "It is complete when that has ended with exit code 0."
     elif why := ended_by_agent(source.state.fleet, attempt):
         yield f"It is being ended on {place}: {why}."
-        yield "It starts again when all of its processes have ended."
+        if attempt.broken:
+            yield "What becomes of it is decided when all of its processes have ended."
+        else:
+            yield "It starts again when all of its processes have ended."
     else:
         yield f"It is to run on {place}, and has not begun to train."
         yield _start_up(reader, attempt)

@@ -108,6 +108,8 @@ def last_activity(state: ClusterState, attempt: Attempt) -> Activity:
     status = state.fleet.status(attempt.first_node, attempt.key)
     if status is None:
         return "starting"
+    if attempt.broken:
+        return "stopping"
     if status.state == "ended" or status.completed or status.finishing:
         return "finishing"
     if status.state == "stopping":

@@ -16,6 +16,8 @@ from fairlead.cluster.server.rollback_detection import RollbackDetector
 from fairlead.cluster.store.tokens import hash_token, make_token
 from fairlead.errors import ConfigError
 
+_MAX_NAMED = 5  # jobs in a refusal
+
 
 class Membership:
     """Handles nodes that register and leave. Used on the driver's thread."""
@@ -97,7 +99,12 @@ class Membership:
         """Forget a node that nothing runs on."""
         state = self._state
         node = state.fleet.nodes[name]
-        if not (node.drained or node.lost or node.agent.left_s) or state.registry.on_node.get(name):
+        out_of_use = node.drained or node.lost or node.agent.left_s
+        if out_of_use and (left := {job for job, _ in state.registry.on_node.get(name, ())}):
+            raise ConflictError(
+                f"node {name!r}: may still run {_jobs(left)}; wait until nothing runs there"
+            )
+        if not out_of_use:
             current = condition(node, state.fleet.monotonic())
             waits = node.suspect or not node.registered
             why = f"is {current.state}, {current.reason}" if waits else "is in use"
@@ -163,3 +170,8 @@ class Membership:
                 f"node {message.node!r}: the cluster file says {node.accelerator}={node.devices}, "
                 f"the agent {message.accelerator}={message.devices}"
             )
+
+
+def _jobs(jobs: set[int]) -> str:
+    named = ", ".join(map(str, sorted(jobs)[:_MAX_NAMED]))
+    return f"job{'s' * (len(jobs) != 1)} {named}{', ...' * (len(jobs) > _MAX_NAMED)}"

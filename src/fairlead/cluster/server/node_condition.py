@@ -28,7 +28,10 @@ def condition(node: LiveNode, now: float) -> NodeCondition:
             "drained", "taken out of the cluster file; it is removed when its jobs have left it"
         )
     if node.drained:
-        return NodeCondition("drained", "drained by an administrator")
+        reason = "drained by an administrator"
+        is_silent = node.lost or node.suspect or not node.registered
+        silent = is_silent and not node.agent.left_s
+        return NodeCondition("drained", f"{reason}; {_silence(node, now)}" if silent else reason)
     if node.agent.left_s:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(node.agent.left_s))
         return NodeCondition("offline", f"its agent was ended in order, {at}")

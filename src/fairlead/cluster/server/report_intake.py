@@ -201,18 +201,22 @@ class ReportIntake:
         return max(self._state.now_s() - ago_s, attempt.record.since_s)
 
     def _apply_stall(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
-        """An attempt makes no progress, or does again; its other nodes are asked where their ranks stand."""
+        """An attempt makes no progress, or does again; its other nodes are asked where their ranks stand. If
+        it is ended for that, what was seen before stays."""
+        if attempt.broken:
+            return
         row, first = attempt.row, node == attempt.first_node
         if first and attempt.stalled != bool(status.stall):
             attempt.stalled = bool(status.stall)
             self._orders.order(attempt)
-        stalls = [h.stall for h in attempt.statuses.values() if h.stall] if attempt.stalled else []
-        stall = "; ".join(stalls)[:MAX_REASON]
+        told = sorted(attempt.statuses, key=lambda one: one != attempt.first_node)
+        stalls = [attempt.statuses[one].stall for one in told] if attempt.stalled else []
+        stall = "; ".join(filter(None, stalls))[:MAX_REASON]
         if stall == row.stall or status.state == "ended":
             return
         row.stall = stall
-        stacks = [h.stacks for h in attempt.statuses.values() if h.stacks and stall]
-        attempt.record.traceback = "\n\n".join(stacks)
+        stacks = [attempt.statuses[one].stacks for one in told] if stall else []
+        attempt.record.traceback = "\n\n".join(filter(None, stacks))
         self._state.registry.dirty_jobs.add(row.id)
         self._state.registry.dirty_attempts[attempt.key] = attempt.record
 

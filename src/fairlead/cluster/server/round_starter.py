@@ -1,6 +1,7 @@
 """The commands of the core made so: rounds begin, jobs end."""
 
 import itertools
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from fairlead.cluster.protocol.api_models import JobState
 from fairlead.cluster.protocol.attempt_end import LOST_ENDS, AttemptEnd
 from fairlead.cluster.protocol.messages import AttemptKey
 from fairlead.cluster.server.attempt_orders import AttemptOrders
-from fairlead.cluster.server.attempts import Attempt, others_of, state_on_devices
+from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import EndedAttempt, LiveRound
 from fairlead.cluster.server.pinned_jobs import PinnedJobs
@@ -56,7 +57,7 @@ class RoundStarter:
             for job in members:
                 attempts[job] = self._orders.assign(job, placement, accelerator, command.time_s)
             for job in members:
-                self._share(attempts[job], others_of(attempts, members, job))
+                self._share(attempts[job], _others_of(attempts, members, job))
         self._pinned.decided(attempts, state.solving)
         self._stop_others(attempts)
         self._set_states(attempts)
@@ -71,7 +72,7 @@ class RoundStarter:
         for group in command.job_groups.tolist():
             members = [job for job in group if job in attempts]
             for job in members:
-                attempts[job].shares(others_of(attempts, members, job))
+                attempts[job].shares(_others_of(attempts, members, job))
         for job, attempt in attempts.items():
             ended_s, end = attempt.record.ended_s, attempt.record.end
             if ended_s is not None:
@@ -169,3 +170,10 @@ def _by_node(places: list[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
     for node, index in places:
         placement[node] = (*placement.get(node, ()), index)
     return placement
+
+
+def _others_of(
+    attempts: Mapping[int, Attempt], members: Iterable[int], job: int
+) -> tuple[AttemptKey, ...]:
+    """The starts of the other members of a job's group."""
+    return tuple(attempts[other].key for other in members if other != job)

@@ -19,6 +19,7 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     TenantView,
 )
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempt_statuses import measured_rate
 from fairlead.cluster.server.attempts import Attempt, holder
@@ -59,6 +60,8 @@ from fairlead.model.commands import StartRound
 from fairlead.model.duration_text import duration
 from fairlead.policies import registry
 
+# Of jobs that wait: no word on why they go on waiting
+_OLD_REASONS = ("", AttemptEnd.NODE_LOST)
 HALTED = "the cluster is halted: see `fairlead status`"
 
 
@@ -157,7 +160,7 @@ class ViewBuilder:
             or self._obstacle(row)
             or self._directory(row)
             or (self._admission.why_waits(row) if waits else "")
-            or (self._out_of_use(row) if waits and row.retry_s is None else "")
+            or (self._out_of_use(row) if waits and row.reason in _OLD_REASONS else "")
             or row.reason
             or self._handover(row)
         )
@@ -198,8 +201,10 @@ class ViewBuilder:
         """Why the agent of a job with devices ends its attempt."""
         if row.state not in ON_DEVICES:
             return ""
-        why = ended_by_agent(self._state.fleet, self._state.registry.newest(row.id))
-        return f"is being ended, and starts again: {why}" if why else ""
+        attempt = self._state.registry.newest(row.id)
+        why = ended_by_agent(self._state.fleet, attempt)
+        again = attempt is not None and not attempt.broken
+        return f"is being ended{', and starts again' * again}: {why}" if why else ""
 
     def _handover(self, row: JobRow) -> str:
         """Why a job that was given devices has not begun there."""

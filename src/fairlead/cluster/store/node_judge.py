@@ -30,6 +30,11 @@ class GoodStart:
     lasted_s: float = 0.0  # for which it had trained when this was noted
     step: float = -1.0  # that it had reached by then, -1 = not known
 
+    def was_bad(self, record: FailureRecord) -> bool:
+        """Whether it is the begin of an attempt that failed of what a healthy node does not bring about."""
+        mine = self.job == record.job and self.node == record.node and record.of_node
+        return mine and 0.0 <= record.time_s - self.time_s <= record.ran_s
+
     def passed(self, record: FailureRecord) -> bool:
         """Whether the job that failed got further here than where it failed: it began after that, elsewhere,
         went past the place, and ran for as long."""
@@ -65,7 +70,8 @@ class Parties:
 class NodeJudge:
     """Which nodes are to blame for what fails on them.
 
-    A failure speaks against a node if nothing has been started well there since, and if the job did not
+    A failure speaks against a node if nothing has been started well there since (what fails later of what a
+    healthy node does not bring about was not), and if the job did not
     fail on another node without getting further on a third. It is strong if the job has since got further on
     another node than here (see ``GoodStart.passed``), or if its error is one that a healthy node does not
     bring about; it is weak if it could not even be started while the same command is started on another node.
@@ -94,12 +100,16 @@ class NodeJudge:
         judge = cls()
         counted = [record for record in failures if not record.blames_node]
         judge.failures.extend(sorted(counted, key=lambda record: record.time_s))
-        judge.good.extend(sorted(good, key=lambda start: start.time_s))
+        well = [start for start in good if not any(map(start.was_bad, counted))]
+        judge.good.extend(sorted(well, key=lambda start: start.time_s))
         return judge
 
     def failed(self, record: FailureRecord) -> None:
         """An attempt has failed."""
         self.failures.append(record)
+        if record.of_node:
+            well = [start for start in self.good if not start.was_bad(record)]
+            self.good = deque(well, MAX_RECORDS)
 
     def went_well(self, start: GoodStart) -> None:
         """An attempt trains, or has ended as it should."""

@@ -1,0 +1,39 @@
+"""What is told of a gang of which ranks have failed on one node, while those on another do not end."""
+
+from pathlib import Path
+
+from tests.cluster.server_nodes import ADMIN, engine_nodes
+
+from fairlead.cluster.protocol.messages import Failure
+
+ERROR = "KeyError: 'x' (train.py:40)"
+
+
+def test_a_gang_whose_rank_0_has_failed_is_being_ended_and_not_done(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, 600.0, lease_s=60.0) as cluster:
+        nodes = [cluster.node(name) for name in "ab"]
+        for node in nodes:
+            node.register()
+        job = cluster.submit(scale_factor=2)
+        cluster.until(lambda: all(node.jobs for node in nodes))
+        attempt = cluster.service.engine.state.registry.newest(job)
+        assert attempt is not None
+        first, second = sorted(nodes, key=lambda node: node.name != attempt.first_node)
+        first.run(job, 1, loaded_step=0, step=40, saved_step=0)
+        second.run(job, 1)
+        cluster.until(lambda: cluster.job(job).steps == 40)
+        failure = Failure(kind="exception", exit_code=1, message=ERROR)
+        told = {"loaded_step": 0, "step": 40, "saved_step": 0}
+        first.end(job, 1, exit_code=1, reason=ERROR, failure=failure, **told)
+        second.stopping(job, 1)
+        cluster.silence(first)  # it has said that
+        first.say()
+        second.say()
+        why = f"ranks on {first.name} have ended ({ERROR})"
+        cluster.until(lambda: why in cluster.job(job).reason)
+        view = cluster.job(job)
+        assert (view.reason, view.no_end) == (f"is being ended: {why}", "being ended")
+        facts = " ".join(cluster.service.explain(ADMIN, job).facts)
+        assert f"It is being ended on 1 x v100 of {second.name}: {why}." in facts
+        assert "All its steps are done" not in facts
+        assert "Expected to end" not in facts
