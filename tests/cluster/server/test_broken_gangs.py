@@ -37,3 +37,28 @@ def test_a_gang_whose_rank_0_has_failed_is_being_ended_and_not_done(tmp_path: Pa
         assert f"It is being ended on 1 x v100 of {second.name}: {why}." in facts
         assert "All its steps are done" not in facts
         assert "Expected to end" not in facts
+
+
+def test_a_gang_whose_rank_0_has_ended_well_waits_for_the_others(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, 600.0, lease_s=60.0) as cluster:
+        nodes = [cluster.node(name) for name in "ab"]
+        for node in nodes:
+            node.register()
+        job = cluster.submit(scale_factor=2, unmanaged=True, total_steps=20)
+        cluster.until(lambda: all(node.jobs for node in nodes))
+        attempt = cluster.service.engine.state.registry.newest(job)
+        assert attempt is not None
+        first, second = sorted(nodes, key=lambda node: node.name != attempt.first_node)
+        first.run(job, 1)
+        second.run(job, 1)
+        cluster.until(lambda: cluster.job(job).state == "running")
+        first.end(job, 1, exit_code=0)
+        cluster.silence(first)
+        first.say()
+        cluster.until(lambda: first.name in attempt.gone)
+        facts = cluster.service.explain(ADMIN, job).facts
+        assert facts[:2] == (
+            f"Its ranks on {first.name} have ended with exit code 0; others run on 1 x v100 of "
+            f"{second.name}.",
+            "It is complete when those have ended so too.",
+        )

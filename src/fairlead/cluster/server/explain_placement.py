@@ -44,6 +44,9 @@ def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
         yield f"It holds {place}."
     elif activity == "training":
         yield f"It runs on {place}{_faster(job)}."
+    elif activity == "finishing" and attempt.first_node in attempt.gone:
+        yield f"Its ranks on {attempt.first_node} have ended with exit code 0; others run on {place}."
+        yield "It is complete when those have ended so too."
     elif activity == "finishing":
         since = attempt.finishing_since
         ago = "" if since is None else f", for {duration(source.state.now_s() - since)}"
