@@ -299,7 +299,7 @@ def test_users_come_and_go(capsys: pytest.CaptureFixture[str]) -> None:
     assert "only an admin" in capsys.readouterr().err
     assert call("user", "list", "--json") == 0
     users = json.loads(capsys.readouterr().out)
-    assert {"user": "zoe", "tenant": "zebras", "role": "user"} in users
+    assert {"user": "zoe", "tenant": "zebras", "role": "user", "expires_s": None} in users
     assert call("user", "remove", "zoe") == 0
     assert call("jobs", "--token-file", "token") == 2
     assert "token" in capsys.readouterr().err
