@@ -129,6 +129,15 @@ def test_the_story_is_told() -> None:
         assert part in text
 
 
+def test_steps_of_a_job_that_was_given_up_are_lost_and_tries_without_checkpoints_are_told() -> None:
+    change = msgspec.structs.replace
+    away = change(SECOND, end=AttemptEnd.FAILED, why="failed: checkpoint directory c is gone")
+    told = change(TOLD, job=change(TOLD.job, state="dropped"), attempts=(FIRST, away))
+    text = " ".join(printed(told).split())
+    assert "0 failures, 1 attempt without its checkpoints: 5.0 s of" in text
+    assert "4 steps lost." in text
+
+
 def test_how_a_forecast_was_made_is_told() -> None:
     change = msgspec.structs.replace
     coarse = change(

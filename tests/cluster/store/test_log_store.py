@@ -49,8 +49,27 @@ def test_all_ranks_are_followed(tmp_path: Path) -> None:
     logs.put(_piece(4, b"more\n"), 100)
     logs.put(_piece(0, b"next\n", attempt=2), 100)
     text, cursor = logs.read(7, cursor, 100)
-    assert text == "more\n--- attempt 2, rank 0 ---\nnext\n"
+    assert text == "--- attempt 1, rank 0 ---\nmore\n--- attempt 2, rank 0 ---\nnext\n"
     assert logs.read(7, cursor, 100) == ("", cursor)
+
+
+def test_a_rank_is_named_wherever_its_output_goes_on(tmp_path: Path) -> None:
+    logs = LogStore(tmp_path)
+    logs.put(_piece(0, b"a"), 100)
+    text, cursor = logs.read(7, "", 100)
+    assert text == "a"
+    logs.put(_piece(1, b"b"), 100)
+    logs.put(_piece(0, b"x\n", rank=1), 100)
+    text, cursor = logs.read(7, cursor, 100)
+    assert (text, cursor) == ("b\n--- attempt 1, rank 1 ---\nx\n", "1-0:2,1-1:2")
+    logs.put(_piece(2, b"y\n", rank=1), 100)
+    text, cursor = logs.read(7, cursor, 100)
+    assert text == "y\n", "the same rank goes on"
+    logs.put(_piece(2, b"c\n"), 100)
+    text, cursor = logs.read(7, cursor, 100)
+    assert (text, cursor) == ("--- attempt 1, rank 0 ---\nc\n", "1-1:4,1-0:4")
+    text, _ = logs.read(7, "tail", 100)
+    assert text.count("---\n") == 2
 
 
 def test_the_tail_is_of_the_newest_start(tmp_path: Path) -> None:

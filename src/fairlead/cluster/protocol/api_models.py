@@ -358,8 +358,8 @@ class ForecastSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_partial(self) -> bool:
-        """Whether there are jobs that do not end, or of which no end is forecast."""
-        return bool(self.n_unfinished or self.n_no_end)
+        """Whether there are jobs that do not end, for want of devices too, or of which no end is forecast."""
+        return bool(self.n_unfinished or self.n_no_end or self.n_without_devices)
 
     @property
     def all_done_words(self) -> str:

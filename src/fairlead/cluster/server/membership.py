@@ -112,7 +112,8 @@ class Membership:
         silent_s = state.fleet.silent_for_s(node)
         if node.registered and not node.agent.left_s and silent_s < state.fleet.silence_s:
             raise ConflictError(
-                f"node {name!r}: its agent is alive, and would register again at once; end it first"
+                f"node {name!r}: its agent was heard of {silent_s:.0f} s ago, and would register again "
+                "at once; end it first"
             )
         if len(state.fleet.nodes) == 1:
             raise ConflictError(f"node {name!r}: is the last one of the cluster")

@@ -70,12 +70,14 @@ class LogStore:
 
     def read(self, job: int, cursor: str, limit: int) -> tuple[str, str]:
         """Output behind a cursor (``tail``: the end of the newest attempt), about so many bytes at most, and
-        the cursor behind that: an offset for each rank of the newest attempt read. Each file begins with a
-        line that names it, if there are several. A character that is not whole yet is left for later."""
+        the cursor behind that: an offset for each rank of the newest attempt read, that of the last rank
+        whose output was read at the end. If there are several files, a line names the file wherever another
+        one begins or goes on. A character that is not whole yet is left for later."""
         files = self._files(job)
         at = _tail(files, limit) if cursor == TAIL else _parse_cursor(cursor)
         known = set() if cursor == TAIL else set(at)
         newest = max((attempt for attempt, _ in at), default=0)
+        last = next(reversed(at), None) if known or len(at) == 1 else None
         text: list[str] = []
         for attempt, rank, first, path in files:
             if attempt < newest or limit <= 0:
@@ -83,14 +85,18 @@ class LogStore:
             offset = max(at.get((attempt, rank), 0), first)
             torn = offset > (at[attempt, rank] if (attempt, rank) in known else 0)
             piece, size = _characters(path, offset - first, limit, torn=torn)
-            if size and (attempt, rank) not in at and len(files) > 1:
-                text.append(f"--- attempt {attempt}, rank {rank} ---\n")
-            text.append(piece)
+            if size and (attempt, rank) != last:
+                if len(files) > 1:
+                    text.append("\n" * bool(text and not text[-1].endswith("\n")))
+                    text.append(f"--- attempt {attempt}, rank {rank} ---\n")
+                last = attempt, rank
+            text += [piece] * bool(piece)
             limit -= size
             if size or (attempt, rank) in at:
                 at[attempt, rank] = offset + size
         newest = max((attempt for attempt, _ in at), default=0)
-        behind = ",".join(f"{e}-{r}:{o}" for (e, r), o in sorted(at.items()) if e == newest)
+        offsets = sorted(at.items(), key=lambda one: (one[0] == last, one[0]))
+        behind = ",".join(f"{e}-{r}:{o}" for (e, r), o in offsets if e == newest)
         return "".join(text), behind
 
     def _files(self, job: int) -> list[tuple[int, int, int, Path]]:
