@@ -75,6 +75,12 @@ def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
         ("a.yaml", "", "a.yaml: a job is described in a .toml or a .json file"),
         ("a.toml", "command = [", "a.toml: is not valid TOML"),
         ("a.json", "{", "a.json: is not JSON"),
+        (
+            "a.json",
+            '{"command": ["a"], "total_steps": 5, "total_steps": 6}',
+            "a.json: total_steps: is given twice",
+        ),
+        ("a.json", '{"command": ["a"], "env": {"A": "1", "A": "2"}}', "a.json: A: is given twice"),
         ("a.json", "[1]", "a.json: expected a table of fields, got [1]"),
         ("a.json", '{"command": ' + "[" * 100_000, "a.json: is nested too deeply"),
         ("a.toml", "total_steps = 1", "a.toml: command: is missing"),

@@ -1,6 +1,7 @@
 """Job descriptions: from TOML and JSON files, and what is wrong with one."""
 
 import difflib
+import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -191,7 +192,9 @@ def _content(path: Path) -> Any:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
     try:
         if path.suffix == ".json":
-            return msgspec.json.decode(data)
+            content = msgspec.json.decode(data)
+            json.loads(data, object_pairs_hook=lambda pairs: _once(path, pairs))
+            return content
         return parse_toml(data.decode(), str(path), InputError)
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text") from None
@@ -199,6 +202,15 @@ def _content(path: Path) -> Any:
         raise InputError(f"{path}: is not JSON: {problem}") from None
     except RecursionError:
         raise InputError(f"{path}: is nested too deeply") from None
+
+
+def _once(path: Path, pairs: list[tuple[str, Any]]) -> None:
+    """Refuse an object in which a name stands twice: parsers take the last value, in silence."""
+    names = set()
+    for name, _ in pairs:
+        if name in names:
+            raise InputError(f"{path}: {name}: is given twice")
+        names.add(name)
 
 
 def _words(where: str, name: str, command: str) -> list[str]:
