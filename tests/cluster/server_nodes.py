@@ -25,6 +25,7 @@ from fairlead.cluster.protocol.messages import (
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.server.options import live_options
 from fairlead.cluster.server.service import Service
+from fairlead.cluster.server.tenant_limits import NO_LIMITS, TenantLimits
 from fairlead.errors import StaleError
 
 ADMIN = Caller(user="admin", tenant="t", role="admin")
@@ -200,6 +201,7 @@ def engine_nodes(
     checkpoints: Path | None = None,
     ignored_witnesses: tuple[str, ...] = (),
     cluster_file: Path | None = None,
+    tenant_limits: TenantLimits = NO_LIMITS,
 ) -> Iterator[EngineNodes]:
     """The engine runs beside the block."""
     options = live_options(
@@ -215,6 +217,7 @@ def engine_nodes(
         early_round_end=early_round_end,
         checkpoints=checkpoints,
         ignored_witnesses=ignored_witnesses,
+        tenant_limits=tenant_limits,
     )
     service = Service(directory, options)
     cluster = EngineNodes(service)

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from fairlead.cli.server_options import (
     asks_server,
     each,
 )
+from fairlead.cli.terminal_text import TerminalFilter
 from fairlead.cli.terminal_views import (
     job_table,
     print_json,
@@ -62,14 +64,15 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
     ] = False,
 ) -> None:
-    """Print a job's output."""
+    """Print a job's output. On a terminal, escape sequences other than colours are left out."""
     cursor = ""
+    show = TerminalFilter().feed if sys.stdout.isatty() else str
     while True:
         try:
             ended = (
                 client.job(job).state in ENDED_STATES
             )  # asked first, so what follows is all of it
-            cursor = _print_log(client, job, cursor)
+            cursor = _print_log(client, job, cursor, show)
         except UnreachableError:
             if not follow or not cursor:
                 raise
@@ -79,13 +82,13 @@ def logs(
         time.sleep(FOLLOW_POLL_S)
 
 
-def _print_log(client: Client, job: int, cursor: str) -> str:
-    """Print what is new; returns the cursor after it."""
+def _print_log(client: Client, job: int, cursor: str, show: Callable[[str], str]) -> str:
+    """Print what is new, as ``show`` makes it; returns the cursor after it."""
     while True:
         text, cursor = client.log(job, cursor)
         if not text:
             return cursor
-        sys.stdout.write(text)
+        sys.stdout.write(show(text))
         sys.stdout.flush()
 
 

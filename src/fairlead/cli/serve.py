@@ -98,12 +98,35 @@ class TimingOptions:
     ] = "oracle"
 
 
+@dataclass(frozen=True, kw_only=True)
+class LimitOptions:
+    """What each tenant may submit."""
+
+    tenant_jobs: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Jobs that a tenant may have which have not ended; 0 = as many as it likes.",
+        ),
+    ] = 10_000
+    tenant_jobs_per_minute: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Jobs that a tenant may submit in a minute, or at once; 0 = as many as it likes.",
+        ),
+    ] = 2_000
+
+
 @takes_records
 def serve(
     state: Annotated[Path, typer.Option(help="Directory of the cluster's state; made if absent.")],
     scheduling: SchedulingOptions,
     listen: ListenOptions,
     timing: TimingOptions,
+    limits: LimitOptions,
     ignore_witness: Annotated[
         list[str] | None,
         typer.Option(
@@ -139,6 +162,7 @@ def serve(
     from fairlead.cluster.server.options import live_options, tls_of
     from fairlead.cluster.server.server import Listening
     from fairlead.cluster.server.server import serve as run
+    from fairlead.cluster.server.tenant_limits import TenantLimits
     from fairlead.cluster.store.store import check_unused
     from fairlead.model import jit
 
@@ -154,6 +178,9 @@ def serve(
         checkpoints=timing.checkpoints,
         estimator=timing.estimator,
         ignored_witnesses=ignore_witness or (),
+        tenant_limits=TenantLimits(
+            open_jobs=limits.tenant_jobs, jobs_per_minute=limits.tenant_jobs_per_minute
+        ),
     )
     for name, number in (("port", listen.port), ("agent-port", listen.agent_port)):
         if not 0 <= number <= 65535:

@@ -307,7 +307,8 @@ def _refusal(url: str, answer: httpx.Response) -> FairleadError:
         return FairleadError(f"server {url}: {_NOT_FAIRLEAD}: it answered {answer.status_code}")
     if answer.status_code == 401:
         sentence = f"server {url}: {sentence}; give one in FAIRLEAD_TOKEN or --token-file"
-    kind = InputError if answer.status_code < 500 else FairleadError
+    # 429: nothing is wrong with what was asked, only with when
+    kind = FairleadError if answer.status_code == 429 or answer.status_code >= 500 else InputError
     return kind(sentence)
 
 

@@ -33,6 +33,10 @@ class ForbiddenError(InputError):
     """The caller's role does not allow it."""
 
 
+class TooManyError(InputError):
+    """The caller asks for more in a while than it may; later it may again."""
+
+
 class ConflictError(InputError):
     """It cannot be done as things are: the job has ended, the key was used for other jobs."""
 

@@ -49,6 +49,7 @@ from fairlead.cluster.front.remote import (
     RemoteFacade,
     facade_of,
 )
+from fairlead.cluster.front.request_timeout import TimedH11Protocol
 from fairlead.cluster.front.transport import AgentServer, Tls
 from fairlead.cluster.front.web import add_pages
 from fairlead.cluster.log_lines import log_with_times
@@ -256,6 +257,7 @@ class Front:
         return _Uvicorn(
             uvicorn.Config(
                 app,
+                http=TimedH11Protocol,
                 log_level="error",
                 access_log=False,
                 server_header=False,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairlead.cluster.front.transport import Tls
+from fairlead.cluster.server.tenant_limits import NO_LIMITS, TenantLimits
 from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import ConfigError
 from fairlead.estimation.registry import check_spec
@@ -41,6 +42,7 @@ class LiveOptions:
     segment_records: int = 20_000
     keep_segments: int = 2
     ignored_witnesses: frozenset[str] = frozenset()  # nodes that may know of a later state
+    tenant_limits: TenantLimits = NO_LIMITS
 
 
 def live_options(
@@ -59,6 +61,7 @@ def live_options(
     checkpoints: Path | None = None,
     estimator: str = "oracle",
     ignored_witnesses: Collection[str] = (),
+    tenant_limits: TenantLimits = NO_LIMITS,
 ) -> LiveOptions:
     """Raises InputError with the option and its value. policy: "" = the one that the cluster had;
     round_s: 0 = that of the profile; restart_s: 0 = it will be measured; early_round_end: whether a round
@@ -98,6 +101,7 @@ def live_options(
         early_s=chosen.round_s / EARLY if early_round_end else float("inf"),
         estimator=estimator,
         ignored_witnesses=frozenset(ignored_witnesses),
+        tenant_limits=tenant_limits,
         checkpoints="" if checkpoints is None else str(checkpoints.absolute()),
     )
 

@@ -40,6 +40,7 @@ from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.resumption import resume
 from fairlead.cluster.server.server_loop import LoopArguments, ServerLoop
 from fairlead.cluster.server.submissions import Submission, SubmissionQueue
+from fairlead.cluster.server.tenant_limits import TenantAdmission
 from fairlead.cluster.server.user_accounts import UserAccounts
 from fairlead.cluster.store.rows import (
     AttemptRow,
@@ -93,6 +94,7 @@ class Service:
             has_ended=lambda row: self.viewer.displayed_state(row) in ENDED_STATES,
         )
         self.engine.parts.commits.join(self.submissions)
+        self._tenants = TenantAdmission(options.tenant_limits, self._open_jobs)
         self.accounts = UserAccounts(
             self.engine, changed=users_changed or _ignore, await_durable=self._durable
         )
@@ -152,9 +154,17 @@ class Service:
             _check_kind(where, spec, self.engine)
         owner = tenant or caller.tenant or "default"
         mark = f"{caller.user}/{key}" if key else ""
+        known = bool(mark) and self.store.key(mark) is not None  # it is asked again
+        if caller.role != "admin" and not known:
+            self._tenants.check(owner, len(specs))
         submission = Submission(user=caller.user, tenant=owner, specs=specs, key=mark)
         ids = self.submissions.submit(submission)
+        self._tenants.follow(owner, len(specs), ids)
         return self._durable(ids, partial(self.submissions.withdraw, submission))
+
+    def _open_jobs(self, tenant: str) -> int:
+        known = self.engine.parts.view_parts.published.tally.tenants.get(tenant)
+        return 0 if known is None else known.jobs
 
     def _admit(self, rows: list[JobRow]) -> None:
         """New jobs, whose rows are durable, take part from now on (the driver's thread)."""

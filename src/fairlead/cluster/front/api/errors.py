@@ -14,6 +14,7 @@ from fairlead.cluster.front.facade import (
     ConflictError,
     ForbiddenError,
     NotFoundError,
+    TooManyError,
 )
 from fairlead.cluster.protocol.read_job_spec import shown
 from fairlead.errors import FairleadError, InputError
@@ -23,6 +24,7 @@ _STATUS: tuple[tuple[type[FairleadError], int], ...] = (
     (NotFoundError, 404),
     (ForbiddenError, 403),
     (ConflictError, 409),
+    (TooManyError, 429),
     (InputError, 400),
     (FairleadError, 503),  # nothing wrong with the request: the disk is full, a solver failed
 )
@@ -48,7 +50,7 @@ def add_handlers(app: FastAPI) -> None:
 
 async def _on_purpose(_request: Request, error: Exception) -> Response:
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
-    return problem(status, str(error), {"Retry-After": "5"} if status == 503 else None)
+    return problem(status, str(error), {"Retry-After": "5"} if status in (429, 503) else None)
 
 
 async def _parameter(_request: Request, error: Exception) -> Response:

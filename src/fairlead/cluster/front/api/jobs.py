@@ -64,7 +64,7 @@ Bytes = Annotated[int, Query(ge=1, le=MAX_LOG, description="About so many bytes 
     "",
     status_code=201,
     summary="Submit jobs",
-    responses=answers(Submitted, 409, 413, 415, status=201),
+    responses=answers(Submitted, 409, 413, 415, 429, status=201),
     openapi_extra=takes(JobSpec | list[JobSpec]),
 )
 def submit(

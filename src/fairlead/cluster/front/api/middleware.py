@@ -14,10 +14,12 @@ SECURITY = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
+HSTS = "Strict-Transport-Security", "max-age=31536000"
 
 
 class SecurityHeaders:
-    """Adds ``SECURITY`` to every answer that does not say otherwise itself (pages need scripts)."""
+    """Adds ``SECURITY`` to every answer that does not say otherwise itself (pages need scripts), and over
+    TLS that browsers shall come without it no more."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -28,6 +30,8 @@ class SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY.items():
                     headers.setdefault(name, value)
+                if scope.get("scheme") == "https":
+                    headers.setdefault(*HSTS)
             await send(message)
 
         await self.app(scope, receive, send_with_headers)

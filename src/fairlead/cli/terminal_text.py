@@ -1,0 +1,29 @@
+"""Output of jobs on a terminal: colours are kept, and nothing that would take the terminal over."""
+
+import re
+
+_MAX_SEQUENCE = 4096  # characters of an escape sequence whose end is waited for
+_COLOUR = r"\x1b\[[0-9;:]*m"
+_SEQUENCE = re.compile(
+    rf"(?P<colour>{_COLOUR})"
+    r"|\x1b\[[0-?]*[ -/]*[@-~]"  # a control sequence
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # a string for the terminal: titles, clipboard
+    r"|\x1b[ -/]*[0-OQ-WYZ\\`-~]"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"  # any other control but tab and ends of lines
+)
+_BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)\Z")
+
+
+class TerminalFilter:
+    """Makes text safe to print, piece after piece."""
+
+    def __init__(self) -> None:
+        self._begun = ""  # an escape sequence whose end has not come yet
+
+    def feed(self, text: str) -> str:
+        """Return the text without controls. A sequence that is not whole is kept for the next piece."""
+        text, self._begun = self._begun + text, ""
+        if (begun := _BEGUN.search(text)) is not None and len(text) - begun.start() < _MAX_SEQUENCE:
+            text, self._begun = text[: begun.start()], text[begun.start() :]
+        kept = _SEQUENCE.sub(lambda found: found["colour"] or "", text)
+        return re.sub(rf"(?!{_COLOUR})\x1b", "", kept)

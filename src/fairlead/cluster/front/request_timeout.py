@@ -1,0 +1,47 @@
+"""Connections on which a request does not become whole are closed: they cost a file each, for ever."""
+
+import asyncio
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+REQUEST_TIMEOUT_S = 30.0  # from the connection, or the last answer, to the end of the next request
+_UNFINISHED = (h11.IDLE, h11.SEND_BODY)  # states of who asks, before the end of a request
+
+
+class TimedH11Protocol(H11Protocol):
+    """HTTP/1.1 whose requests have to come within ``REQUEST_TIMEOUT_S``."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._set_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what has come of it."""
+        super().data_received(data)
+        self._set_timer()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next one."""
+        super().on_response_complete()
+        self._set_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing."""
+        self._cancel()
+        super().connection_lost(exc)
+
+    def _set_timer(self) -> None:
+        if self.conn.their_state not in _UNFINISHED or self.transport.is_closing():
+            self._cancel()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(REQUEST_TIMEOUT_S, self.transport.abort)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,82 @@
+"""How many jobs the users of a tenant may submit: one of them must not fill the cluster's queue and disk."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from fairlead.cluster.front.facade import ConflictError, TooManyError
+
+MINUTE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TenantLimits:
+    """What each tenant may have; 0 = as much as it likes. An admin is not bound by them."""
+
+    open_jobs: int = 0  # jobs that have not ended
+    jobs_per_minute: int = 0  # jobs submitted, in the long run and at once
+
+
+NO_LIMITS = TenantLimits()
+
+
+class TenantAdmission:
+    """Decides whether jobs may be submitted. Used from any thread."""
+
+    def __init__(
+        self,
+        limits: TenantLimits,
+        open_jobs: Callable[[str], int],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """open_jobs: how many jobs of a tenant are known not to have ended."""
+        self._limits = limits
+        self._open_jobs = open_jobs
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._on_their_way: Counter[str] = Counter()  # jobs that are not durable yet
+        self._spent: dict[str, tuple[float, float]] = {}  # tenant -> (jobs, when that was)
+
+    def check(self, tenant: str, jobs: int) -> None:
+        """Raises ConflictError where the tenant would have too many open jobs, TooManyError where it
+        submits too many in too short a time."""
+        most = self._limits.open_jobs
+        with self._lock:
+            present = self._open_jobs(tenant) + self._on_their_way[tenant]
+            if most and present + jobs > most:
+                raise ConflictError(
+                    f"tenant {tenant!r}: may have {most:,} jobs that have not ended, and has {present:,}"
+                )
+            self._spend(tenant, jobs)
+
+    def follow(self, tenant: str, jobs: int, ids: "Future[list[int]]") -> None:
+        """Count jobs that were submitted until it is known what becomes of them."""
+        with self._lock:
+            self._on_their_way[tenant] += jobs
+
+        def arrived(_: object) -> None:
+            with self._lock:
+                self._on_their_way[tenant] -= jobs
+
+        ids.add_done_callback(arrived)
+
+    def _spend(self, tenant: str, jobs: int) -> None:
+        most = self._limits.jobs_per_minute
+        if not most:
+            return
+        now = self._monotonic()
+        before, at_s = self._spent.get(tenant, (0.0, now))
+        left = max(before - (now - at_s) * most / MINUTE_S, 0.0)
+        if jobs > most:
+            raise ConflictError(
+                f"tenant {tenant!r}: may submit {most:,} jobs a minute, and submits {jobs:,} at once"
+            )
+        if left + jobs > most:
+            wait_s = (left + jobs - most) * MINUTE_S / most
+            raise TooManyError(
+                f"tenant {tenant!r}: may submit {most:,} jobs a minute; {jobs:,} more in {wait_s:.0f} s"
+            )
+        self._spent[tenant] = left + jobs, now

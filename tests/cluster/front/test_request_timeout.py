@@ -1,0 +1,101 @@
+"""Requests that do not become whole hold no connection for ever."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+import uvicorn
+
+from fairlead.cluster.front import request_timeout
+from fairlead.cluster.front.request_timeout import TimedH11Protocol
+
+WAIT_S = 60.0
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+async def _app(scope: Any, receive: Any, send: Any) -> None:
+    """Reads the body, takes a while, and answers with its size."""
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        size, more = size + len(message["body"]), message["more_body"]
+    await asyncio.sleep(3 * request_timeout.REQUEST_TIMEOUT_S)
+    body = str(size).encode()
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [(b"content-length", b"%d" % len(body))],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+@asynccontextmanager
+async def _connection() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    config = uvicorn.Config(
+        _app,
+        port=0,
+        http=TimedH11Protocol,
+        log_level="error",
+        lifespan="off",
+        timeout_keep_alive=60,
+    )
+    server = uvicorn.Server(config)
+    server.config.load()
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    address = server.servers[0].sockets[0].getsockname()
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        server.should_exit = True
+        await server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"GET / HT", id="half of a line"),
+        pytest.param(GET[:-2], id="headers without an end"),
+        pytest.param(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc", id="a body"),
+    ],
+)
+def test_what_does_not_become_whole_is_closed(
+    begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_timeout, "REQUEST_TIMEOUT_S", 0.3)
+
+    async def scenario() -> None:
+        async with _connection() as (reader, writer):
+            writer.write(begun)
+            async with asyncio.timeout(WAIT_S):
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+
+    asyncio.run(scenario())
+
+
+def test_a_whole_request_is_answered_however_long_that_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(request_timeout, "REQUEST_TIMEOUT_S", 1.0)
+
+    async def scenario() -> None:
+        async with _connection() as (reader, writer):
+            for _ in range(2):  # one after the other on one connection
+                writer.write(GET)
+                async with asyncio.timeout(WAIT_S):
+                    assert (await reader.readline()).split()[1] == b"200"
+                    while await reader.readline() != b"\r\n":
+                        pass
+                    assert await reader.readexactly(1) == b"0"
+
+    asyncio.run(scenario())

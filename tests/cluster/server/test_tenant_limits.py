@@ -1,0 +1,78 @@
+"""A tenant cannot fill the cluster with jobs."""
+
+from pathlib import Path
+
+import pytest
+from tests.cluster.server_nodes import ADMIN, EngineNodes, engine_nodes
+
+from fairlead.cluster.front.facade import ConflictError, TooManyError
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.tenant_limits import TenantAdmission, TenantLimits
+
+ANN = Caller(user="ann", tenant="apes", role="user")
+BOB = Caller(user="bob", tenant="bees", role="user")
+SPEC = JobSpec(command=("x",), total_steps=10, rates={"v100": 1.0})
+
+
+def submit(cluster: EngineNodes, caller: Caller, jobs: int, key: str = "") -> list[int]:
+    return cluster.service.submit(caller, [SPEC] * jobs, key=key)
+
+
+def test_a_tenant_has_no_more_open_jobs_than_it_may(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, tenant_limits=TenantLimits(open_jobs=5)) as cluster:
+        first = submit(cluster, ANN, 3, key="k")
+        submit(cluster, ANN, 2)
+        why = "tenant 'apes': may have 5 jobs that have not ended, and has 5"
+        with pytest.raises(ConflictError) as refused:
+            submit(cluster, ANN, 1)
+        assert str(refused.value) == why
+        assert submit(cluster, ANN, 3, key="k") == first, "it is asked again"
+        submit(cluster, BOB, 5)
+        submit(cluster, ADMIN, 9)
+        cluster.service.cancel(ANN, first[0])
+        cluster.until(lambda: cluster.job(first[0]).state == "cancelled")
+        cluster.until(lambda: _is_taken(cluster, ANN))
+        with pytest.raises(ConflictError):
+            submit(cluster, ANN, 1)
+
+
+def _is_taken(cluster: EngineNodes, caller: Caller) -> bool:
+    try:
+        return bool(submit(cluster, caller, 1))
+    except ConflictError:
+        return False
+
+
+def test_after_a_restart_open_jobs_count_as_before(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, tenant_limits=TenantLimits(open_jobs=5)) as cluster:
+        submit(cluster, ANN, 4)
+    with engine_nodes(tmp_path, tenant_limits=TenantLimits(open_jobs=5)) as cluster:
+        with pytest.raises(ConflictError):
+            submit(cluster, ANN, 2)
+        submit(cluster, ANN, 1)
+
+
+def test_jobs_come_no_faster_than_they_may() -> None:
+    now = 100.0
+    limits = TenantLimits(jobs_per_minute=60)
+    admission = TenantAdmission(limits, lambda _: 0, lambda: now)
+    admission.check("apes", 50)
+    with pytest.raises(
+        TooManyError, match="tenant 'apes': may submit 60 jobs a minute; 20 more in 10 s"
+    ):
+        admission.check("apes", 20)
+    admission.check("bees", 60)
+    now += 10.0
+    admission.check("apes", 20)
+    with pytest.raises(TooManyError):
+        admission.check("apes", 1)
+    with pytest.raises(ConflictError, match="may submit 60 jobs a minute, and submits 61 at once"):
+        admission.check("cats", 61)
+    now += 60.0
+    admission.check("apes", 60)
+
+
+def test_without_limits_all_are_taken() -> None:
+    admission = TenantAdmission(TenantLimits(), lambda _: 10**9)
+    admission.check("apes", 10**9)
