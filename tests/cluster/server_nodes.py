@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from fairlead.cli.replay import replay
-from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.access import Caller, TokenKind
 from fairlead.cluster.protocol.api_models import Comparison, JobView, NodeView, WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import (
@@ -47,14 +47,14 @@ class PlayedNode:
         self.follows = -1  # the orders that it knows
         self.ending = False  # its agent was told to end
 
-    def register(self, **more: Any) -> Welcome:
+    def register(self, token: TokenKind = "own", **more: Any) -> Welcome:
         self.follows = -1
         message = Register(
             protocol=PROTOCOL, version="0", node=self.name, incarnation=self.incarnation,
             host="h", accelerator="v100", devices=self.devices, simulated_devices=True,
             holds=self.holds(), ending=self.ending, **more,
         )  # fmt: skip
-        return self.cluster.service.register(message).result(WAIT_S)
+        return self.cluster.service.register(message, token).result(WAIT_S)
 
     def holds(self) -> tuple[AttemptStatus, ...]:
         """What it holds; by the order that the server has given for it, where a test names no other."""

@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cluster.server_nodes import (
@@ -161,7 +162,7 @@ def test_a_gang_is_started_elsewhere_when_an_agent_of_it_is_being_ended(tmp_path
         assert cluster.job(job).failures == 0
 
 
-def _take_over(cluster: EngineNodes, old: PlayedNode, **more: object) -> PlayedNode:
+def _take_over(cluster: EngineNodes, old: PlayedNode, **more: Any) -> PlayedNode:
     """Another agent registers under the name of one that has fallen silent."""
     cluster.silence(old)
     new = cluster.node("one", "b.1")

@@ -15,7 +15,7 @@ import msgspec
 import psutil
 
 from fairlead.cluster.front.transport import MAX_MESSAGE_BYTES, AgentServer
-from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.access import Caller, TokenKind
 from fairlead.cluster.protocol.messages import (
     Assignment,
     AttemptStatus,
@@ -114,20 +114,21 @@ class Server:
     def needs_own_token(self, node: str) -> bool:
         return node in self.tokens
 
-    async def register(self, message: Register, *, enrols: bool) -> Welcome:
+    async def register(self, message: Register, *, token: TokenKind) -> Welcome:
         self.registered.append(message)
+        enrols = token == "enrolment"
         self.enrolled.append(enrols)
         await self._wake()
-        token = f"{TOKEN}-{message.node}-{len(self.registered)}" if enrols else ""
-        if token:
-            self.tokens[message.node] = token
+        own = f"{TOKEN}-{message.node}-{len(self.registered)}" if enrols else ""
+        if own:
+            self.tokens[message.node] = own
         return Welcome(
             heartbeat_s=self.heartbeat_s,
             lease_s=self.lease_s,
             rate_bound=0.01,
             orders=self.orders,
             wall_s=time.time() + self.ahead_s,
-            token=token,
+            token=own,
         )
 
     async def report(self, message: NodeReport) -> Orders:

@@ -31,6 +31,17 @@ def test_the_token_of_a_node_outlives_its_agent(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_token_file_that_somebody_removes_is_written_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, _):
+            kept = tmp_path / "s" / "node.token"
+            await server.until(lambda: server.reports > 1)
+            kept.unlink()
+            assert await gone(lambda: kept.exists() and kept.read_text() == server.tokens["n1"])
+
+    asyncio.run(scenario())
+
+
 def test_a_node_that_its_server_does_not_know_enrols_again_and_its_jobs_go_on(
     tmp_path: Path,
 ) -> None:

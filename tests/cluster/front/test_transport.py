@@ -24,7 +24,7 @@ from fairlead.cluster.front.transport import (
     AgentServer,
     Tls,
 )
-from fairlead.cluster.protocol.access import Caller, Role
+from fairlead.cluster.protocol.access import Caller, Role, TokenKind
 from fairlead.cluster.protocol.messages import (
     PROTOCOL,
     SERVICE,
@@ -63,11 +63,11 @@ class Handler:
     def needs_own_token(self, node: str) -> bool:
         return node in self.enrolled
 
-    async def register(self, message: Register, *, enrols: bool) -> Welcome:
+    async def register(self, message: Register, *, token: TokenKind) -> Welcome:
         self.seen.append(message)
         orders = Orders(seq=0, desired=())
-        token = f"token-of-{message.node}" if enrols and self.gives_tokens else ""
-        return Welcome(heartbeat_s=1.0, lease_s=3.0, rate_bound=0.01, orders=orders, token=token)
+        own = f"token-of-{message.node}" if token == "enrolment" and self.gives_tokens else ""
+        return Welcome(heartbeat_s=1.0, lease_s=3.0, rate_bound=0.01, orders=orders, token=own)
 
     async def report(self, message: NodeReport) -> Orders:
         match message.node:

@@ -19,7 +19,7 @@ def enrol(cluster: EngineNodes, name: str, incarnation: str = "one.1", **more: A
         protocol=PROTOCOL, version="0", node=name, incarnation=incarnation, host="h",
         accelerator="v100", devices=1, **more,
     )  # fmt: skip
-    return cluster.service.register(message, enrols=True).result(WAIT_S)
+    return cluster.service.register(message, token="enrolment").result(WAIT_S)
 
 
 def published(fleet: Fleet, name: str) -> tuple[bytes, bool]:

@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 from tests.cluster.server_parts import cluster_state
 
+from fairlead.cluster.front.facade import UnknownTokenError
 from fairlead.cluster.front.messages import PublishedPosition, SchedulingHalted
 from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.messages import AttemptStatus, Orders, StorePosition
@@ -83,6 +84,20 @@ def test_a_later_position_halts_the_server(
         assert orders.position is None
         _check_refusals(cluster, before, halted)
         _check_that_nothing_is_promised(cluster, job)
+
+
+def test_a_node_that_was_enrolled_since_is_a_witness_too(
+    copies: tuple[Path, Path, StorePosition, int], tmp_path: Path
+) -> None:
+    with engine_nodes(older(copies, tmp_path)) as cluster:
+        late = cluster.node("late")
+        with pytest.raises(UnknownTokenError, match="no valid token"):
+            late.register("outdated")  # of a node that was removed, say
+        assert "late" not in cluster.service.engine.state.fleet.nodes
+        welcome = late.register("outdated", seen=copies[2])
+        assert "is an older copy of the state of this cluster" in welcome.orders.halted
+        late.run(99, 1)
+        assert late.say().leases == {99: 1.0}, "its jobs go on"
 
 
 def _check_that_nothing_is_promised(cluster: EngineNodes, job: int) -> None:

@@ -6,6 +6,7 @@ from fairlead.cluster.store.tokens import (
     TokenTable,
     check_name,
     hash_token,
+    make_node_token,
     make_token,
 )
 from fairlead.errors import ConfigError
@@ -51,6 +52,24 @@ def test_the_newest_token_of_a_node_counts_until_it_is_revoked() -> None:
     assert table.is_enrolled("a")  # so that nobody speaks for it with the token that enrols
     table.remove_node("a")
     assert not table.is_enrolled("a")
+
+
+def test_a_token_that_the_cluster_has_issued_is_known_by_its_signature() -> None:
+    """A state that is older than the token knows nothing else of it."""
+    key, token = b"k" * 32, make_node_token(b"k" * 32, "a.b-1")
+    table = TokenTable()
+    assert table.find_agent(token) is None
+    table.set_key(key)
+    assert table.find(token) is None
+    found = table.find_agent(token)
+    assert found is not None
+    assert (found.node, found.token_kind) == ("a.b-1", "outdated")
+    for wrong in (make_node_token(b"x" * 32, "a.b-1"), token.replace("a.b", "c.b"), token[:-1]):
+        assert table.find_agent(wrong) is None
+    table.set_node("a.b-1", hash_token(token), revoked=False)
+    assert table.find_agent(token) == Caller("node a.b-1", "", "agent", node="a.b-1")
+    table.set_node("a.b-1", b"", revoked=True)
+    assert table.find_agent(token) is None
 
 
 def test_tokens_are_long_random_and_harmless_in_headers() -> None:

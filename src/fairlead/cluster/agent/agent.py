@@ -237,6 +237,7 @@ class Agent:
         while True:
             self._node.poll_progress()
             self._state_lock.hold_again()
+            self._token.keep_again()
             await self._ranks.open_again()
             await asyncio.sleep(_PROGRESS_S)
 

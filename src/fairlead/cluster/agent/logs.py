@@ -166,7 +166,8 @@ class Logs:
 
     async def _send(self, client: AgentClient, node: str, incarnation: str) -> bool:
         left = False
-        for log in list(self._logs.values()):
+        # What earlier agents have left may be much, and nobody waits for it.
+        for log in sorted(self._logs.values(), key=lambda log: log.inherited):
             for _ in range(_ROUND):
                 offset, data = (0, b"") if log.refused else log.piece()
                 if not data:

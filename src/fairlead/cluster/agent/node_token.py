@@ -1,5 +1,6 @@
 """The tokens of an agent: the one that enrols its node, and the node's own, which it is given then."""
 
+import contextlib
 import logging
 import re
 from pathlib import Path
@@ -28,12 +29,21 @@ class NodeToken:
     def keep(self, own: str) -> None:
         """The server has given the node a token of its own."""
         self._own = own
-        whole = self._path.with_suffix(".new")
         try:
-            write_anew(whole, own.encode())
-            whole.replace(self._path)
+            self._write()
         except OSError as problem:  # it is good for this run
             _log.warning("%s: cannot be written: %s", self._path, problem.strerror)
+
+    def keep_again(self) -> None:
+        """Write the file anew where somebody has removed it. To be called now and then."""
+        if self._own and not self._path.exists():
+            with contextlib.suppress(OSError):
+                self._write()
+
+    def _write(self) -> None:
+        whole = self._path.with_suffix(".new")
+        write_anew(whole, self._own.encode())
+        whole.replace(self._path)
 
     def disown(self) -> bool:
         """The server does not know the node's own token: one on another state, or it is revoked. Returns

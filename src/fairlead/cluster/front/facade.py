@@ -33,6 +33,10 @@ class ForbiddenError(InputError):
     """The caller's role does not allow it."""
 
 
+class UnknownTokenError(InputError):
+    """No valid token came with the call."""
+
+
 class TooManyError(InputError):
     """The caller asks for more in a while than it may; later it may again."""
 

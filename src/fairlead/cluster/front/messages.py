@@ -130,6 +130,7 @@ class UserList(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     """The users who may call. With the first list the front begins to listen: nodes are known by then."""
 
     rows: tuple[UserRow, ...]
+    node_key: bytes = b""  # that tokens of nodes are signed with
 
     @property
     def key(self) -> str:

@@ -53,7 +53,7 @@ from fairlead.cluster.front.request_timeout import TimedH11Protocol
 from fairlead.cluster.front.transport import AgentServer, Tls
 from fairlead.cluster.front.web import add_pages
 from fairlead.cluster.log_lines import log_with_times
-from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.access import Caller, TokenKind
 from fairlead.cluster.protocol.messages import (
     LogChunk,
     LogOffset,
@@ -312,6 +312,7 @@ class Front:
                     tokens.set_node(row.name, row.token_hash, revoked=row.revoked)
             case UserList():
                 tokens.set_users(message.rows)
+                tokens.set_key(message.node_key)
                 self._knows_users.set()
             case StopFront():
                 self._ended.set()
@@ -320,17 +321,17 @@ class Front:
 
     def authenticate(self, token: str) -> Caller | None:
         """Return the caller with this token; None if there is none."""
-        return self._facade.authenticate(token)
+        return self._facade.tokens.find_agent(token)
 
     def needs_own_token(self, node: str) -> bool:
         """Whether a node has to come with a token of its own. A server that has halted, because its state is
         older than what nodes know, may not have the newest ones: it lets all go on."""
         return not self._table.halted and self._facade.tokens.is_enrolled(node)
 
-    async def register(self, message: Register, *, enrols: bool) -> Welcome:
+    async def register(self, message: Register, *, token: TokenKind) -> Welcome:
         """A node comes up: the driver decides, and makes it durable."""
         contested = self._table.begin_contest(message)
-        number, future = self._calls.begin(REGISTER, message, enrols)
+        number, future = self._calls.begin(REGISTER, message, token)
         try:
             welcome: Welcome = await asyncio.wait_for(asyncio.wrap_future(future), REGISTER_S)
             return self._as_it_is(welcome)

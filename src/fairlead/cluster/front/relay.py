@@ -17,6 +17,7 @@ import msgspec
 from fairlead.cluster.front.errors import pack
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.messages import Call, CallAnswer
+from fairlead.cluster.protocol.access import TokenKind
 from fairlead.cluster.protocol.messages import Register, Welcome
 from fairlead.errors import ConfigError, FairleadError
 
@@ -32,8 +33,8 @@ REGISTER = "register"  # a call of an agent, whose answer comes as a future
 class DriverInterface(Protocol):
     """What the front may ask of the driver's process, beside the methods of the facade."""
 
-    def register(self, message: Register, enrols: bool) -> Future[Welcome]:
-        """A node comes up. enrols: without a token of its own, which it is given."""
+    def register(self, message: Register, token: TokenKind) -> Future[Welcome]:
+        """A node comes up. token: with which it comes."""
 
     def metrics_text(self) -> str:
         """What the driver counts, as Prometheus reads it."""
@@ -115,8 +116,8 @@ class CallService:
                 self._send(_answer_of(call, future.result()))
 
         try:
-            message, enrols = signature(REGISTER).arguments.decode(call.arguments)
-            self._driver.register(message, enrols).add_done_callback(answered)
+            message, token = signature(REGISTER).arguments.decode(call.arguments)
+            self._driver.register(message, token).add_done_callback(answered)
         except Exception as problem:
             self._refuse(call, problem)
 

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from fairlead.cluster.front.facade import UnknownTokenError
 from fairlead.cluster.front.messages import PublishedOrders
-from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.access import Caller, TokenKind
 from fairlead.cluster.protocol.messages import (
     PROTOCOL,
     SERVICE,
@@ -54,9 +55,9 @@ class AgentHandler(Protocol):
     def needs_own_token(self, node: str) -> bool:
         """Return whether only the token of this node is good for its calls."""
 
-    async def register(self, message: Register, *, enrols: bool) -> Welcome:
-        """Take in a node. Returns what its agent is to know before its first report. enrols: it comes
-        without a token of its own, and is given one."""
+    async def register(self, message: Register, *, token: TokenKind) -> Welcome:
+        """Take in a node. Returns what its agent is to know before its first report. token: with which it
+        comes; with that which enrols nodes, it is given one of its own."""
 
     async def report(self, message: NodeReport) -> Orders | PublishedOrders:
         """Take over what a node reports. Returns its newest orders, and renews its lease."""
@@ -168,7 +169,7 @@ class AgentServer:
 
     async def _register(self, message: Register, caller: Caller) -> Welcome:
         _check_own(message.node, caller)
-        return await self.handler.register(message, enrols=not caller.node)
+        return await self.handler.register(message, token=caller.token_kind)
 
     def _of_node(self, handle: _Handle) -> _CalledBy:
         """The handler of a call that a node makes once it is enrolled."""
@@ -195,7 +196,7 @@ class AgentServer:
 
     def _check_enrolled(self, node: str, caller: Caller) -> None:
         _check_own(node, caller)
-        if not caller.node and self.handler.needs_own_token(node):
+        if caller.token_kind != "own" and self.handler.needs_own_token(node):
             raise StaleError(f"node {node!r}: has a token of its own; register again")
 
     def _admit(self, context: _Context) -> Caller:
@@ -204,7 +205,7 @@ class AgentServer:
         scheme, _, token = given.partition(" ") if isinstance(given, str) else ("", "", "")
         caller = self.handler.authenticate(token) if scheme.lower() == "bearer" else None
         if caller is None:
-            raise _UnknownAgentError("no valid token came with the call")
+            raise UnknownTokenError("no valid token came with the call")
         if caller.role == "user":
             raise _NotAllowedError(f"the token of user {caller.user!r} is not one for agents")
         return caller
@@ -212,11 +213,10 @@ class AgentServer:
 
 def _check_own(node: str, caller: Caller) -> None:
     if caller.node not in ("", node):
-        raise _NotAllowedError(f"the token of {caller.user} is not one for node {node!r}")
-
-
-class _UnknownAgentError(Exception):
-    """A call without a valid token."""
+        raise _NotAllowedError(
+            f"the token of {caller.user} is not one for node {node!r}; each node needs a --state "
+            "directory of its own"
+        )
 
 
 class _NotAllowedError(Exception):
@@ -228,7 +228,7 @@ class _VersionError(Exception):
 
 
 _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
-    (_UnknownAgentError, grpc.StatusCode.UNAUTHENTICATED),
+    (UnknownTokenError, grpc.StatusCode.UNAUTHENTICATED),
     (_NotAllowedError, grpc.StatusCode.PERMISSION_DENIED),
     (_VersionError, grpc.StatusCode.FAILED_PRECONDITION),
     (StaleError, grpc.StatusCode.ABORTED),

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 Role = Literal["admin", "user", "agent"]
+TokenKind = Literal["enrolment", "own", "outdated"]  # of an agent
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -15,3 +16,13 @@ class Caller(msgspec.Struct, frozen=True):
     tenant: str
     role: Role
     node: str = ""  # of an agent with a token of its own; "" = it has that which enrols nodes
+    is_known: bool = (
+        True  # False: the cluster has issued its token, but this state knows nothing of it
+    )
+
+    @property
+    def token_kind(self) -> TokenKind:
+        """With what kind of token an agent comes."""
+        if not self.node:
+            return "enrolment"
+        return "own" if self.is_known else "outdated"

@@ -2,7 +2,8 @@
 
 import time
 
-from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.front.facade import ConflictError, UnknownTokenError
+from fairlead.cluster.protocol.access import TokenKind
 from fairlead.cluster.protocol.messages import Orders, Register, Welcome
 from fairlead.cluster.server.after_restore import skip_held_job_ids
 from fairlead.cluster.server.attempt_ends import AttemptEnds
@@ -13,7 +14,7 @@ from fairlead.cluster.server.node_condition import condition
 from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.rollback_detection import RollbackDetector
-from fairlead.cluster.store.tokens import hash_token, make_token
+from fairlead.cluster.store.tokens import hash_token, make_node_token, read_node_key
 from fairlead.errors import ConfigError
 
 _MAX_NAMED = 5  # jobs in a refusal
@@ -39,8 +40,9 @@ class Membership:
         self._ends = ends
         self._rollback = rollback
 
-    def register(self, message: Register, *, enrols: bool = False) -> Welcome:
-        """A node comes up, or back. enrols: without a token of its own, which it is given."""
+    def register(self, message: Register, *, token: TokenKind = "own") -> Welcome:
+        """A node comes up, or back. token: with which it comes; with that which enrols nodes it is given one
+        of its own. One that is outdated is good only where this state is: the node may know of that."""
         name, state, fleet = message.node, self._state, self._state.fleet
         self._check_node(message)
         if name in fleet.nodes:
@@ -49,19 +51,21 @@ class Membership:
         if state.halted:
             run_id = self._rollback.run_id
             return self._welcome(Orders(seq=0, desired=(), halted=state.halted, halted_run=run_id))
+        if token == "outdated":
+            raise UnknownTokenError("no valid token came with the call")
         node = fleet.nodes.get(name) or fleet.add(name, message.accelerator, message.devices)
         if (node.accelerator, node.devices) != (message.accelerator, message.devices) or (
             state.setup is None or name not in {n.name for n in state.setup.cluster.nodes}
         ):
             state.rebuild_due = True
         self._take_over(node, message)
-        token = make_token() if enrols else ""
-        if token:
-            node.agent.token_hash = hash_token(token)
+        own = make_node_token(read_node_key(state.store), name) if token == "enrolment" else ""
+        if own:
+            node.agent.token_hash = hash_token(own)
         self._service.keep(node)
         self._service.settle(node)
         self._inbox.mark(name)
-        return self._welcome(node.desired.published, self._wait_s(node), token)
+        return self._welcome(node.desired.published, self._wait_s(node), own)
 
     def _welcome(self, orders: Orders, wait_s: float = 0.0, token: str = "") -> Welcome:
         options = self._state.options

@@ -19,6 +19,7 @@ from fairlead.cluster.server.front_supervisor import FrontSupervisor
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.service import Service
 from fairlead.cluster.store.rows import NodeRow, UserRow
+from fairlead.cluster.store.tokens import read_node_key
 from fairlead.errors import ConfigError
 from fairlead.policies import registry
 
@@ -120,7 +121,8 @@ class Server:
         self.front.send(message)  # type: ignore[arg-type]
 
     def _send_users(self, rows: list[UserRow]) -> None:
-        self.front.send(UserList(rows=tuple(rows)))
+        key = read_node_key(self.service.store)
+        self.front.send(UserList(rows=tuple(rows), node_key=key))
 
     def _send_nodes(self, rows: list[NodeRow]) -> None:
         self.front.send(EnrolledNodes(rows=tuple(rows)))

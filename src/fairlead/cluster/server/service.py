@@ -16,7 +16,7 @@ from fairlead.cluster.front.facade import (
     NotFoundError,
 )
 from fairlead.cluster.front.visible_tenants import without_others
-from fairlead.cluster.protocol.access import Caller, Role
+from fairlead.cluster.protocol.access import Caller, Role, TokenKind
 from fairlead.cluster.protocol.api_models import (
     ENDED_STATES,
     AttemptView,
@@ -390,14 +390,14 @@ class Service:
 
     # --- agents ----------------------------------------------------------------------------------
 
-    def register(self, message: Register, enrols: bool = False) -> "Future[Welcome]":
-        """A node comes up. enrols: without a token of its own, which it is given."""
+    def register(self, message: Register, token: TokenKind = "own") -> "Future[Welcome]":
+        """A node comes up. token: with which it comes."""
         check_name("node", message.node)
         check_name("accelerator", message.accelerator)
         if not 1 <= message.devices <= 1024:
             raise ConfigError(f"devices: must be from 1 to 1024, got {message.devices}")
         membership = self.engine.parts.nodes.membership
-        return self.engine.call(lambda: membership.register(message, enrols=enrols))
+        return self.engine.call(lambda: membership.register(message, token=token))
 
     def metrics_text(self) -> str:
         """What the driver counts, as Prometheus reads it."""

@@ -1,6 +1,7 @@
 """The users of a cluster and their tokens, of which the store has the hashes."""
 
 import contextlib
+import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,7 +13,13 @@ from fairlead.cluster.protocol.api_models import UserView
 from fairlead.cluster.server.server_loop import ServerLoop
 from fairlead.cluster.store.rows import UserRow
 from fairlead.cluster.store.store import Transaction
-from fairlead.cluster.store.tokens import check_name, hash_token, make_token
+from fairlead.cluster.store.tokens import (
+    NODE_KEY,
+    check_name,
+    hash_token,
+    make_token,
+    read_node_key,
+)
 from fairlead.errors import ConfigError, StoreError
 
 MAX_TOKEN_S = 1e10  # for which a token may be good
@@ -46,6 +53,8 @@ class UserAccounts:
         with ``anew``, else none."""
         if self._store.meta("tokens") is not None and not anew:
             return {}
+        if not read_node_key(self._store):
+            self._change(lambda t: t.set_meta(NODE_KEY, secrets.token_hex(32)))
         return {
             "admin": self._put("admin", "", "admin"),
             "agent": self._put("agent", "", "agent"),

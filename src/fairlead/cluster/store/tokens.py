@@ -1,17 +1,21 @@
 """Tokens, by which callers are known, and the names that users, tenants and nodes may have."""
 
+import base64
 import hashlib
+import hmac
 import re
 import secrets
 import time
 from collections.abc import Iterable
 from math import inf
+from typing import Protocol
 
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.store.rows import UserRow
 from fairlead.errors import ConfigError
 
 PREFIX = "fl_"  # lets secret scanners know one when they see it
+NODE_KEY = "node_key"  # of the value in the store that tokens of nodes are signed with
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _MAX_TOKEN = 256  # characters of a token; more is a stranger
 
@@ -19,6 +23,38 @@ _MAX_TOKEN = 256  # characters of a token; more is a stranger
 def make_token() -> str:
     """A new token of 256 random bits, in characters that need no quoting anywhere."""
     return PREFIX + secrets.token_urlsafe(32)
+
+
+class MetaReader(Protocol):
+    """A store, as far as it is asked for single values."""
+
+    def meta(self, key: str) -> str | None:
+        """Return the value; None = there is none."""
+
+
+def read_node_key(store: MetaReader) -> bytes:
+    """The key of a cluster that its nodes' tokens are signed with; b"" = it has none."""
+    return bytes.fromhex(store.meta(NODE_KEY) or "")
+
+
+def make_node_token(key: bytes, node: str) -> str:
+    """A new token of a node, which says whose it is and who issued it. key: of the cluster."""
+    secret = secrets.token_urlsafe(32)
+    return f"{PREFIX}{node}.{secret}.{_signature(key, node, secret)}"
+
+
+def issued_for(token: str, key: bytes) -> str:
+    """The node to which the cluster with this key has ever given the token; "" = it is none of its."""
+    parts = token.removeprefix(PREFIX).rsplit(".", 2)
+    if not key or len(parts) != 3 or not token.isascii():
+        return ""
+    node, secret, signature = parts
+    return node if hmac.compare_digest(signature, _signature(key, node, secret)) else ""
+
+
+def _signature(key: bytes, node: str, secret: str) -> str:
+    made = hmac.digest(key, f"{node}.{secret}".encode(), "sha256")
+    return base64.urlsafe_b64encode(made).decode().rstrip("=")
 
 
 def hash_token(token: str) -> bytes:
@@ -37,6 +73,7 @@ class TokenTable:
         self._users: dict[bytes, tuple[Caller, float]] = {}  # and until when
         self._nodes: dict[bytes, Caller] = {}
         self._hash_of: dict[str, bytes] = {}  # of the token of a node; b"" = none, it is revoked
+        self._key = b""  # that tokens of nodes are signed with
 
     def set_users(self, users: Iterable[UserRow]) -> None:
         """These are the users, and no others."""
@@ -47,6 +84,10 @@ class TokenTable:
             )
             for row in users
         }
+
+    def set_key(self, key: bytes) -> None:
+        """Tokens of nodes are signed with this key."""
+        self._key = key
 
     def set_node(self, node: str, token_hash: bytes, *, revoked: bool) -> None:
         """A node has this token alone. token_hash: b"" = none yet."""
@@ -82,6 +123,16 @@ class TokenTable:
         mine = hash_token(token)
         caller, expires_s = self._users.get(mine) or (self._nodes.get(mine), inf)
         return caller if time.time() < expires_s else None
+
+    def find_agent(self, token: str) -> Caller | None:
+        """As ``find``, also the node to which a token was given of which this state knows nothing: that may
+        be an older one."""
+        if (caller := self.find(token)) is not None or len(token) > _MAX_TOKEN:
+            return caller
+        node = issued_for(token, self._key)
+        if not node or self._hash_of.get(node) == b"":  # it is revoked
+            return None
+        return Caller(user=f"node {node}", tenant="", role="agent", node=node, is_known=False)
 
 
 def check_name(what: str, name: str) -> str:
