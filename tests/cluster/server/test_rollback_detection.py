@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 from tests.cluster.server_parts import cluster_state
 
-from fairlead.cluster.front.facade import UnknownTokenError
+from fairlead.cluster.front.facade import InvalidTokenError
 from fairlead.cluster.front.messages import PublishedPosition, SchedulingHalted
 from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.messages import AttemptStatus, Orders, StorePosition
@@ -91,7 +91,7 @@ def test_a_node_that_was_enrolled_since_is_a_witness_too(
 ) -> None:
     with engine_nodes(older(copies, tmp_path)) as cluster:
         late = cluster.node("late")
-        with pytest.raises(UnknownTokenError, match="no valid token"):
+        with pytest.raises(InvalidTokenError, match="no valid token"):
             late.register("outdated")  # of a node that was removed, say
         assert "late" not in cluster.service.engine.state.fleet.nodes
         welcome = late.register("outdated", seen=copies[2])

@@ -33,7 +33,7 @@ class ForbiddenError(InputError):
     """The caller's role does not allow it."""
 
 
-class UnknownTokenError(InputError):
+class InvalidTokenError(InputError):
     """No valid token came with the call."""
 
 

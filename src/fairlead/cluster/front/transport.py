@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from fairlead.cluster.front.facade import UnknownTokenError
+from fairlead.cluster.front.facade import InvalidTokenError
 from fairlead.cluster.front.messages import PublishedOrders
 from fairlead.cluster.protocol.access import Caller, TokenKind
 from fairlead.cluster.protocol.messages import (
@@ -205,7 +205,7 @@ class AgentServer:
         scheme, _, token = given.partition(" ") if isinstance(given, str) else ("", "", "")
         caller = self.handler.authenticate(token) if scheme.lower() == "bearer" else None
         if caller is None:
-            raise UnknownTokenError("no valid token came with the call")
+            raise InvalidTokenError("no valid token came with the call")
         if caller.role == "user":
             raise _NotAllowedError(f"the token of user {caller.user!r} is not one for agents")
         return caller
@@ -228,7 +228,7 @@ class _VersionError(Exception):
 
 
 _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
-    (UnknownTokenError, grpc.StatusCode.UNAUTHENTICATED),
+    (InvalidTokenError, grpc.StatusCode.UNAUTHENTICATED),
     (_NotAllowedError, grpc.StatusCode.PERMISSION_DENIED),
     (_VersionError, grpc.StatusCode.FAILED_PRECONDITION),
     (StaleError, grpc.StatusCode.ABORTED),

@@ -2,7 +2,7 @@
 
 import time
 
-from fairlead.cluster.front.facade import ConflictError, UnknownTokenError
+from fairlead.cluster.front.facade import ConflictError, InvalidTokenError
 from fairlead.cluster.protocol.access import TokenKind
 from fairlead.cluster.protocol.messages import Orders, Register, Welcome
 from fairlead.cluster.server.after_restore import skip_held_job_ids
@@ -52,7 +52,7 @@ class Membership:
             run_id = self._rollback.run_id
             return self._welcome(Orders(seq=0, desired=(), halted=state.halted, halted_run=run_id))
         if token == "outdated":
-            raise UnknownTokenError("no valid token came with the call")
+            raise InvalidTokenError("no valid token came with the call")
         node = fleet.nodes.get(name) or fleet.add(name, message.accelerator, message.devices)
         if (node.accelerator, node.devices) != (message.accelerator, message.devices) or (
             state.setup is None or name not in {n.name for n in state.setup.cluster.nodes}
