@@ -315,10 +315,12 @@ def test_the_token_is_found_at_home(
     monkeypatch.delenv("FAIRLEAD_TOKEN")
     assert call("status") == 2
     assert (
-        "a token is needed; give one in FAIRLEAD_TOKEN or --token-file" in capsys.readouterr().err
+        "a token is needed; use `fairlead login`, FAIRLEAD_TOKEN or --token-file"
+        in capsys.readouterr().err
     )
     (tmp_path / ".config" / "fairlead").mkdir(parents=True)
-    (tmp_path / ".config" / "fairlead" / "token").write_text(cluster.admin)
+    config = tmp_path / ".config" / "fairlead" / "client.toml"
+    config.write_text(f'server = "{cluster.url}"\ntoken = "{cluster.admin}"\n')
     assert call("status") == 0
 
 

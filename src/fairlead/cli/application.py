@@ -50,6 +50,8 @@ COMMANDS = (
     LazyCommand("sweep", "sweep:sweep", "Run policies against loads and seeds."),
     LazyCommand("reproduce", "reproduce:reproduce", "Reproduce published results."),
     LazyCommand("bench", "bench:app", "Measure how fast Fairlead is on this machine."),
+    LazyCommand("login", "login:login", "Write down which server to use, and as whom."),
+    LazyCommand("logout", "login:logout", "Forget the server and the token of the last login."),
     LazyCommand("submit", "submit:submit", "Submit jobs."),
     LazyCommand("status", "cluster:status", "Show the cluster in one screen."),
     LazyCommand("jobs", "jobs:jobs", "List jobs that have not ended."),

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from fairlead.cli.server_options import connection
-from fairlead.cluster.http_client import DEFAULT_URL
 from fairlead.cluster.store import backup as backups
 from fairlead.cluster.store.database import (
     DATABASE_ERRORS,
@@ -43,11 +42,8 @@ def backup(
         ),
     ],
     server: Annotated[
-        str,
-        typer.Option(
-            "--server", metavar="URL", envvar="FAIRLEAD_SERVER", help="The server, without DIR."
-        ),
-    ] = DEFAULT_URL,
+        str | None, typer.Option("--server", metavar="URL", help="The server, without DIR.")
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option("--token-file", metavar="FILE", help="File with an admin's token."),

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,13 +9,13 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from fairlead.cli.client_config import find_connection
 from fairlead.cli.option_records import set_parameters
 from fairlead.cli.token_files import read_token
 from fairlead.cluster.http_client import DEFAULT_URL, Client
 from fairlead.errors import FairleadError, InputError
 
 T = TypeVar("T")
-TOKEN_FILE = Path("~/.config/fairlead/token")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JobArgument = Annotated[int, typer.Argument(metavar="JOB", min=0, help="Id of the job.")]
 JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB...", min=0, help="Ids of jobs.")]
@@ -24,25 +23,36 @@ JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB...", min=0, help
 
 def connection(
     server: Annotated[
-        str,
-        typer.Option("--server", metavar="URL", envvar="FAIRLEAD_SERVER", help="The server."),
-    ] = DEFAULT_URL,
+        str | None,
+        typer.Option(
+            "--server",
+            metavar="URL",
+            help="The server. Default: the variable FAIRLEAD_SERVER, else that of `fairlead login`, else "
+            f"{DEFAULT_URL}.",
+        ),
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help=f"File with the token. Default: the variable FAIRLEAD_TOKEN, else {TOKEN_FILE}.",
+            help="File with the token. Default: the variable FAIRLEAD_TOKEN, else that of `fairlead login`.",
         ),
     ] = None,
     ca: Annotated[
         str | None,
-        typer.Option("--ca", metavar="FILE", help="Certificates to trust, for an https server."),
+        typer.Option(
+            "--ca",
+            metavar="FILE",
+            help="Certificates to trust, for an https server. Default: the variable FAIRLEAD_CA, else those "
+            "of `fairlead login`.",
+        ),
     ] = None,
 ) -> Client:
     """The client that these options describe."""
-    url = server if "://" in server else f"http://{server}"
-    return Client(url, _token(token_file), ca)
+    token = None if token_file is None else read_token(token_file)
+    found = find_connection(server, token, ca)
+    return Client(found.url, found.token, found.ca)
 
 
 def asks_server(command: Callable[..., None]) -> Callable[..., None]:
@@ -80,12 +90,3 @@ def warn(sentences: Iterable[str]) -> None:
     """Print warnings on stderr."""
     for sentence in sentences:
         print(f"fairlead: {sentence}", file=sys.stderr, flush=True)
-
-
-def _token(file: Path | None) -> str:
-    if file is None and "FAIRLEAD_TOKEN" in os.environ:
-        return os.environ["FAIRLEAD_TOKEN"].strip()
-    path = TOKEN_FILE.expanduser() if file is None else file
-    if file is None and not path.exists():
-        return ""  # the server will say that one is needed
-    return read_token(path)

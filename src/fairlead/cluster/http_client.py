@@ -153,6 +153,10 @@ class Client:
         self._call("PUT", f"/v1/jobs/{job:d}/weight", body={"weight": weight})
 
     # --- cluster ---------------------------------------------------------------------------------
+    def me(self) -> UserView:
+        """Return who this client is to the server."""
+        return self._call("GET", "/v1/me", UserView)
+
     def status(self) -> StatusView:
         """Return the state of the cluster: devices, tenants, policy, round, counts of jobs."""
         return self._call("GET", "/v1/status", StatusView)
@@ -306,7 +310,7 @@ def _refusal(url: str, answer: httpx.Response) -> FairleadError:
     except (msgspec.DecodeError, KeyError):
         return FairleadError(f"server {url}: {_NOT_FAIRLEAD}: it answered {answer.status_code}")
     if answer.status_code == 401:
-        sentence = f"server {url}: {sentence}; give one in FAIRLEAD_TOKEN or --token-file"
+        sentence = f"server {url}: {sentence}; use `fairlead login`, FAIRLEAD_TOKEN or --token-file"
     # 429: nothing is wrong with what was asked, only with when
     kind = FairleadError if answer.status_code == 429 or answer.status_code >= 500 else InputError
     return kind(sentence)

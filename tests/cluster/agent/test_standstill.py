@@ -125,6 +125,32 @@ def test_jobs_that_ended_in_time_while_agent_and_spawner_stood_still_have_ended_
     asyncio.run(scenario())
 
 
+def test_jobs_that_ended_while_their_spawner_stood_still_have_ended_as_they_did(
+    tmp_path: Path,
+) -> None:
+    """Its agent kills it after a while; the exit codes of its children become the agent's to read."""
+    script = tmp_path / "sleeps.py"
+    script.write_text("import sys, time; time.sleep(1); sys.exit(int(sys.argv[1]))")
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            await server.order(
+                plain(1, sys.executable, str(script), "0"),
+                plain(2, sys.executable, str(script), "7", ranks=SECOND),
+            )
+            for number in (1, 2):
+                await server.until_state((number, 1), "running")
+            first = agent.spawner
+            first.suspend()
+            for number, code in ((1, 0), (2, 7)):
+                status = await server.until_state((number, 1), "ended")
+                assert (status.exit_code, status.completed) == (code, code == 0)
+                assert "the process that owned" not in status.reason
+            assert not first.is_running()
+
+    asyncio.run(scenario())
+
+
 def test_what_a_rank_knows_of_its_lease_is_what_it_was_told_last() -> None:
     told = ReportedLease(10.0)
     assert not told.is_short(5.0), "nothing was told"

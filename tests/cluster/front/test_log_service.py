@@ -31,3 +31,38 @@ def test_output_of_others_is_not_kept(tmp_path: Path, wrong: dict[str, int | str
         assert put(b"more\n", 5) == 10
         assert logs.read(ADMIN, job, "", 100)[0] == "mine\nmore\n"
         logs.close()
+
+
+def test_of_a_gang_each_node_tells_the_output_of_its_own_ranks(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        nodes = [cluster.node(name) for name in "ab"]
+        for node in nodes:
+            node.register()
+        job = cluster.submit(scale_factor=2)
+        cluster.until(lambda: all((job, 1) in node.statuses for node in nodes))
+        attempt = cluster.service.engine.state.registry.newest(job)
+        assert attempt is not None
+        node_of = {rank.rank: name for name, ranks in attempt.nodes.items() for rank in ranks}
+        assert sorted(node_of.values()) == ["a", "b"]
+        logs = LogService(tmp_path)
+
+        def put(node: str, rank: int, data: bytes, offset: int = 0) -> None:
+            chunk = LogChunk(
+                node=node,
+                incarnation="one.1",
+                job=job,
+                attempt=1,
+                rank=rank,
+                offset=offset,
+                data=data,
+            )
+            asyncio.run(logs.put(chunk))
+
+        for rank, node_name in node_of.items():
+            put(node_name, rank, b"mine\n")
+        for rank in node_of:
+            put(node_of[1 - rank], rank, b"forged\n", 100)
+        text = logs.read(ADMIN, job, "", 1000)[0]
+        assert text.count("mine") == 2
+        assert "forged" not in text
+        logs.close()

@@ -31,13 +31,18 @@ def adopt() -> bool:
     return True
 
 
-def reap(spawner: int) -> None:
-    """Wait for those that have ended. spawner: pid of the present one, which is left to its owner."""
+def reap(spawner: int) -> dict[int, int]:
+    """Wait for those that have ended. Returns their pids and exit codes. spawner: pid of the present one,
+    which is left to its owner."""
+    codes = {}
     for pid in _children(os.getpid()):
         found = None if pid == spawner else proc.process(pid)
         if found is not None and found.state == "Z":
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    codes[pid] = os.waitstatus_to_exitcode(status)
+    return codes
 
 
 def end_adopted(agent: int) -> int:

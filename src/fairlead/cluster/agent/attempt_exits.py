@@ -13,7 +13,7 @@ class RankExits:
     def __init__(self) -> None:
         self._oom_kills = oom_kills()  # of the node, as it began
         self._codes: dict[int, int] = {}  # rank -> exit code
-        self._ended_s = 0.0  # monotonic; when the last of them ended
+        self.ended_s = 0.0  # monotonic; when the last of them ended
         self._failures: list[Failure] = []  # in the order in which they were heard of
         self.code: int | None = None  # the worst of the ranks'
         self.unsaved = ""  # why a rank could not save as it ended; "" = none has said so
@@ -35,12 +35,12 @@ class RankExits:
 
     def ended_by(self, until_s: float, ranks: int) -> bool:
         """Whether all ranks here, of which there are so many, had ended by then, monotonic."""
-        return len(self._codes) == ranks and self._ended_s <= until_s
+        return len(self._codes) == ranks and self.ended_s <= until_s
 
     def note(self, rank: int, code: int, at_s: float) -> None:
         """A rank has ended."""
         self._codes[rank] = code
-        self._ended_s = max(self._ended_s, at_s)
+        self.ended_s = max(self.ended_s, at_s)
 
     def fail(self, code: int, failure: Failure | None) -> bool:
         """A rank has ended badly. Returns whether it is the first that has."""

@@ -136,6 +136,11 @@ class RankProcesses:
         found = proc.process(pid)
         self.born.append((pid, found.start_time if found else 0))
 
+    @property
+    def pids(self) -> dict[int, int]:
+        """Rank -> its process, of those that live."""
+        return {rank: pid for pid, rank in self.leaders.items()}
+
     def key_of(self, pid: int) -> tuple[int, int]:
         """The pid and the start time of a rank's leader, the newest with this pid."""
         return next(key for key in reversed(self.born) if key[0] == pid)

@@ -179,10 +179,8 @@ class Spawner:
         attempt = self._attempts.get((inspect.job, inspect.attempt))
         if attempt is not None:
             requested = attempt.ask_for_stacks()
-            pids = {rank: pid for pid, rank in attempt.processes.leaders.items()}
-            self._agent.send(
-                Inspected(job=inspect.job, attempt=inspect.attempt, pids=pids, signalled=requested)
-            )
+            job, number, pids = inspect.job, inspect.attempt, attempt.processes.pids
+            self._agent.send(Inspected(job=job, attempt=number, pids=pids, signalled=requested))
 
     def _keep_warden(self) -> None:
         self._warden.keep(
@@ -350,7 +348,8 @@ class Spawner:
     def _send_started(self, attempt: SpawnedAttempt) -> None:
         job, number = attempt.key
         if attempt.processes.have_begun and attempt.ending.kill_s is None:
-            self._agent.send(Started(job=job, attempt=number, free_s=attempt.claim.free_s))
+            pids, free_s = attempt.processes.pids, attempt.claim.free_s
+            self._agent.send(Started(job=job, attempt=number, free_s=free_s, pids=pids))
 
     def _prepare(self, modules: str) -> None:
         """Make a process with these modules, unless there is one; the least recently used one goes for it."""

@@ -1,6 +1,7 @@
 """What the spawner says has become of attempts, its own death, and what follows from it for them."""
 
 import logging
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +39,7 @@ from fairlead.cluster.protocol.messages import (
 )
 
 _DRAIN_TIMEOUT_S = 1.0  # for what a rank that has ended has said to be read
+_KILLED = (-signal.SIGKILL, -signal.SIGTERM)  # by whoever killed the spawner, perhaps
 _log = logging.getLogger(__name__)
 
 
@@ -69,6 +71,7 @@ class SpawnerEvents:
         self._changed = changed
         self._deaths = SpawnerDeaths()
         self._orphaned: set[Key] = set()  # attempts of a spawner that died
+        self._leaders: dict[int, tuple[Key, int]] = {}  # pid -> attempt and rank, of those that run
 
     async def handle(self, message: FromSpawner) -> None:
         """What has become of an attempt."""
@@ -92,6 +95,7 @@ class SpawnerEvents:
                 self._inspector.receive(message)
                 return
             case Started():
+                self._leaders |= {pid: (attempt.key, r) for r, pid in message.pids.items()}
                 attempt.started(message.free_s)
             case Waits():
                 attempt.waits(message.reason, now, obstacle=message.obstacle)
@@ -101,12 +105,20 @@ class SpawnerEvents:
                 end = attempt.ended_for if message.began else attempt.failed
                 end(message.rank, message.reason, now)
             case Exited():
+                self._forget_leaders(attempt.key, message.rank)
                 self._exited(attempt, message)
             case Gone():
+                self._forget_leaders(attempt.key)
                 attempt.record_exit(at_s)
                 self._progress.forget(attempt.key)
                 self._refuse_rank(attempt)
         self._changed()
+
+    def _forget_leaders(self, key: Key, rank: int | None = None) -> None:
+        """They are known to have ended. rank: None = all."""
+        for pid, (its, r) in list(self._leaders.items()):
+            if its == key and rank in (None, r):
+                del self._leaders[pid]
 
     def _exited(self, attempt: NodeAttempt, end: Exited) -> None:
         now = end.at_s
@@ -144,17 +156,31 @@ class SpawnerEvents:
         )
 
     # --- its death -------------------------------------------------------------------------------
-    async def handle_loss(self) -> None:
-        """The spawner was killed. The next one ends its ranks, and says when."""
+    async def handle_loss(self, ended: dict[int, int], heard_s: float) -> None:
+        """The spawner was killed. The next one ends its ranks, and says when. ended: pids and exit codes of
+        what it had not waited for; heard_s: when it was last heard of, monotonic."""
         now = time.monotonic()
         death = self._induced_death(now)
+        for pid, code in ended.items():
+            self._ended_unheard(pid, code, heard_s)
+        self._leaders.clear()
         for attempt in self._attempts:
             if attempt.launched and not attempt.ended:
                 was_there = death is not None and attempt.key[0] in death.jobs
                 attempt.stop_order.spawner_death = death if was_there else None
-                attempt.stop(ORPHANED, now)
+                if not attempt.has_ended_in_time:
+                    attempt.stop(ORPHANED, now)
                 self._orphaned.add(attempt.key)
         self._changed()
+
+    def _ended_unheard(self, pid: int, code: int, heard_s: float) -> None:
+        """A rank had ended by itself while its spawner stood still: it ended as it did."""
+        key, rank = self._leaders.get(pid, ((-1, -1), -1))
+        attempt = self._attempts.get(key)
+        if attempt is None or attempt.ended or code in _KILLED:
+            return
+        job, number = key
+        self._exited(attempt, Exited(job=job, attempt=number, rank=rank, code=code, at_s=heard_s))
 
     def _induced_death(self, now: float) -> SpawnerDeath | None:
         """Its death, if somebody has brought that about: by killing it, or by stopping it."""
@@ -172,7 +198,8 @@ class SpawnerEvents:
     def _end_orphaned(self) -> None:
         for key in self._orphaned:
             if (attempt := self._attempts.get(key)) is not None:
-                attempt.record_exit(time.monotonic())
+                ended = attempt.has_ended_in_time
+                attempt.record_exit(attempt.exits.ended_s if ended else time.monotonic())
         self._orphaned.clear()
         self._changed()
 

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,7 @@ class _Pings:
 
     def __init__(self) -> None:
         self.polled_s = 0.0  # monotonic; when it was last looked at
+        self.is_awaited = False  # is one that was asked for every second not answered yet?
         self._unanswered = 0
         self._caught_up = asyncio.Event()
 
@@ -86,9 +88,9 @@ class SpawnerLink:
         self._frames = SpawnerFrames()
         self._adopts = False  # does this process adopt what a spawner leaves behind?
         self._ready = False  # before it is, it may have to wait for others
-        self._awaits_pong = False  # for a sign of life, and not answered yet
         self._pings = _Pings()
         self.silent_s = 0.0  # that it has not answered for
+        self._reaped: dict[int, int] = {}  # pid -> exit code, of adopted processes
         self.replacement: Replacement | None = None  # None = this agent has not killed it
 
     @property
@@ -135,10 +137,10 @@ class SpawnerLink:
     def ping(self, now: float) -> float:
         """To be called every second. Returns the seconds for which there has been no answer."""
         gap_s, self._pings.polled_s = now - self._pings.polled_s, now
-        if self._awaits_pong:
+        if self._pings.is_awaited:
             self.silent_s += min(gap_s, _MAX_GAP_S)
         elif self._ready:
-            self._awaits_pong = self._ask()
+            self._pings.is_awaited = self._ask()
         return self.silent_s
 
     async def catch_up(self, timeout_s: float) -> None:
@@ -161,7 +163,7 @@ class SpawnerLink:
     def reap_adopted(self) -> None:
         """Reap adopted processes. Call it now and then."""
         if self._adopts:
-            adopted.reap(self.pid)
+            self._reaped |= adopted.reap(self.pid)
 
     def kill(self, jobs_when_stopped: frozenset[int] | None = None) -> None:
         """End a spawner that stands still; ``listen`` starts another. jobs_when_stopped: jobs that may have
@@ -171,20 +173,27 @@ class SpawnerLink:
             self._process.kill()
 
     def _note_reply(self) -> None:
-        self._awaits_pong, self.silent_s = False, 0.0
+        self._pings.is_awaited, self.silent_s = False, 0.0
 
     async def listen(
-        self, hear: Callable[[FromSpawner], Awaitable[None]], lost: Callable[[], Awaitable[None]]
+        self,
+        hear: Callable[[FromSpawner], Awaitable[None]],
+        lost: Callable[[dict[int, int], float], Awaitable[None]],
     ) -> None:
-        """Pass on what it says, for ever. lost: it has died; another is started after that."""
+        """Pass on what it says, for ever. lost: it has died, another is started after that; it is told what
+        has ended that the spawner had not waited for, pids and exit codes, and when the spawner was last
+        heard of (monotonic)."""
         while True:
             while messages := await self._receive():
                 for message in messages:
                     await hear(message)
                     if isinstance(message, Pong):
                         self._pings.answered()
-            await lost()
+            heard_s = time.monotonic() - self.silent_s
             await self.close()
+            self.reap_adopted()
+            await lost(self._reaped, heard_s)
+            self._reaped = {}
             await asyncio.sleep(_RESTART_DELAY_S)
             await self.start()
 

@@ -97,6 +97,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     job: int
     attempt: int
     free_s: float  # monotonic time at which the devices were free
+    pids: dict[int, int]  # rank -> its process
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -30,8 +30,7 @@ _Key = TypeVar("_Key")
 class LoggedAttempt(NamedTuple):
     """What has to be known of an attempt to keep its output."""
 
-    nodes: frozenset[str]  # from which it comes
-    ranks: int
+    nodes: tuple[str, ...]  # of each rank: whose output comes from there alone
     log_bytes: int  # of each rank, that are kept
 
 
@@ -57,9 +56,14 @@ class LogService:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._put, chunk)
 
     def _put(self, chunk: LogChunk) -> LogOffset:
-        """Output of attempts that are not here is not kept, nor that of others than their nodes."""
+        """Output of attempts that are not here is not kept, nor a rank's from another node than its own."""
         attempt = self._attempt((chunk.job, chunk.attempt))
-        if attempt is None or chunk.node not in attempt.nodes or chunk.rank >= attempt.ranks:
+        ranks = 0 if attempt is None else len(attempt.nodes)
+        if (
+            attempt is None
+            or not 0 <= chunk.rank < ranks
+            or attempt.nodes[chunk.rank] != chunk.node
+        ):
             return LogOffset(offset=chunk.offset + len(chunk.data))
         if chunk.offset >= 1 << 60:
             raise ConfigError(f"offset: must be from 0 to 2^60, got {chunk.offset}")
@@ -88,8 +92,8 @@ class LogService:
             if known is None and (row := self._row(ATTEMPTS, _ATTEMPT, *key)) is not None:
                 job = self._row(JOBS, _JOB, key[0])
                 if job is not None:
-                    nodes = frozenset(row.nodes or row.node.split(","))
-                    known = LoggedAttempt(nodes, job.spec.scale_factor, job.spec.log_bytes)
+                    nodes = row.nodes or (row.node,) * job.spec.scale_factor
+                    known = LoggedAttempt(nodes, job.spec.log_bytes)
                     _remember(self._attempts, key, known)
             return known
 

@@ -22,6 +22,7 @@ from fairlead.cluster.protocol.api_models import (
     NodeView,
     Sample,
     StatusView,
+    UserView,
     WhatIf,
 )
 from fairlead.cluster.protocol.read_job_spec import (
@@ -40,6 +41,13 @@ Since = Annotated[
     Query(ge=0, le=1e12, allow_inf_nan=False, description="Only samples after this time (s)."),
 ]
 _changes = [Depends(admin)]
+
+
+@router.get("/me", summary="Show who asks", responses=answers(UserView))
+def me(context: Context) -> Response:
+    """The user whose token this is."""
+    caller = context.caller
+    return answer(UserView(caller.user, caller.tenant, caller.role))
 
 
 @router.get("/status", summary="Show the cluster", responses=answers(StatusView))

@@ -1,0 +1,89 @@
+"""The server that a person uses, written down once by ``fairlead login``."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from fairlead.cli.token_files import write_token
+from fairlead.cluster.http_client import DEFAULT_URL
+from fairlead.cluster.protocol.read_job_spec import describe_error
+from fairlead.errors import ConfigError
+from fairlead.model.toml import read_toml
+from fairlead.model.toml_lines import naming_lines
+
+PATH_VARIABLE = "FAIRLEAD_CONFIG"
+
+
+class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What ``client.toml`` holds; "" = it is not there."""
+
+    server: str = ""  # URL
+    token: str = ""
+    ca: str = ""  # path of the certificates to trust
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How a server is called."""
+
+    url: str
+    token: str
+    ca: str | None
+
+
+def config_path() -> Path:
+    """Where it is: ``FAIRLEAD_CONFIG``, or ``fairlead/client.toml`` where configurations are kept."""
+    if named := os.environ.get(PATH_VARIABLE):
+        return Path(named)
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return home / "fairlead" / "client.toml"
+
+
+def read_config() -> ClientConfig:
+    """The configuration; an empty one where there is no file. Raises ConfigError."""
+    path = config_path()
+    if not path.exists():
+        return ClientConfig()
+    content = read_toml(path, ConfigError)
+    try:
+        return msgspec.convert(content, ClientConfig)
+    except msgspec.ValidationError as problem:
+        with naming_lines(path):
+            said = describe_error(problem, content, ClientConfig.__struct_fields__)
+            raise ConfigError(f"{path}: {said}") from None
+
+
+def write_config(config: ClientConfig) -> Path:
+    """Write it for its owner alone, whole or not at all. Returns where it is. Raises OSError."""
+    path = config_path()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lines = [
+        f"{name} = {json.dumps(value, ensure_ascii=False)}"
+        for name, value in msgspec.structs.asdict(config).items()
+        if value
+    ]
+    write_token(path, "\n".join(lines))
+    return path
+
+
+def find_connection(server: str | None, token: str | None, ca: str | None) -> Connection:
+    """What is given on the command line, else in ``FAIRLEAD_SERVER``, ``FAIRLEAD_TOKEN`` and
+    ``FAIRLEAD_CA``, else in the configuration. Its token and certificates are for its own server alone: no
+    other is shown them."""
+    named = server or os.environ.get("FAIRLEAD_SERVER", "")
+    config = read_config()
+    url = as_url(named or config.server or DEFAULT_URL)
+    if url != as_url(config.server):
+        config = ClientConfig()
+    if token is None:
+        token = os.environ.get("FAIRLEAD_TOKEN", config.token).strip()
+    return Connection(url, token, ca or os.environ.get("FAIRLEAD_CA") or config.ca or None)
+
+
+def as_url(server: str) -> str:
+    """The address with its scheme, without a slash at the end; "" stays."""
+    url = server if "://" in server or not server else f"http://{server}"
+    return url.rstrip("/")

@@ -1,0 +1,114 @@
+"""The server of a person is written down once, and found by every command."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.cluster import Running, running
+
+from fairlead.cli.client_config import (
+    ClientConfig,
+    config_path,
+    find_connection,
+    read_config,
+    write_config,
+)
+from fairlead.cli.main import main
+from fairlead.errors import ConfigError
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("login")) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A person without a configuration."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    for name in ("CONFIG", "SERVER", "TOKEN", "CA"):
+        monkeypatch.delenv(f"FAIRLEAD_{name}", raising=False)
+    return tmp_path / "home"
+
+
+def call(line: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    code = ended.value.code
+    return code if isinstance(code, int) else 0
+
+
+def test_after_a_login_commands_need_no_options(
+    cluster: Running, tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(cluster.admin_token)
+    assert call("status") in (1, 2)
+    assert call(f"login {cluster.url}/ --token-file {token}") == 0
+    kept = home / "fairlead" / "client.toml"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert f"{cluster.url}: logged in as admin admin; kept in {kept}" in capsys.readouterr().out
+    assert call("status") == 0
+    assert call("user add ann --tenant apes") == 0
+    ann = capsys.readouterr().out.split()[-1]
+    token.write_text(ann)
+    assert call(f"login --token-file {token}") == 0, "the same server"
+    assert "logged in as user ann of tenant apes" in capsys.readouterr().out
+    assert call("user list") == 2
+    assert "only an admin may do this" in capsys.readouterr().err
+    assert call("logout") == 0
+    assert not kept.exists()
+    assert call("logout") == 0
+
+
+def test_a_token_that_is_not_good_is_not_kept(
+    cluster: Running,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_TOKEN", "wrong")
+    assert call(f"login {cluster.url}") == 2
+    assert "fairlead: server" in capsys.readouterr().err
+    assert not home.exists()
+
+
+def test_the_token_of_one_server_is_not_shown_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_config(ClientConfig("https://mine:1", "secret", "/ca.pem"))
+    mine = find_connection(None, None, None)
+    assert (mine.url, mine.token, mine.ca) == ("https://mine:1", "secret", "/ca.pem")
+    assert find_connection("https://mine:1/", None, None).token == "secret"
+    other = find_connection("https://other:1", None, None)
+    assert (other.url, other.token, other.ca) == ("https://other:1", "", None)
+    monkeypatch.setenv("FAIRLEAD_SERVER", "other:2")
+    assert find_connection(None, None, None).token == ""
+    monkeypatch.setenv("FAIRLEAD_TOKEN", "theirs")
+    monkeypatch.setenv("FAIRLEAD_CA", "/theirs.pem")
+    found = find_connection(None, None, None)
+    assert (found.url, found.token, found.ca) == ("http://other:2", "theirs", "/theirs.pem")
+    found = find_connection("https://third", "given", "/given.pem")
+    assert (found.url, found.token, found.ca) == ("https://third", "given", "/given.pem")
+
+
+def test_strange_characters_survive(home: Path) -> None:
+    config = ClientConfig("http://h", 'q"\\é', "/a b/ü.pem")
+    assert write_config(config) == config_path()
+    assert read_config() == config
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("server = 5", "client.toml:1: server: expected"),
+        ('sever = "x"', "client.toml:1: sever: "),
+        ("server", "client.toml: is not valid TOML"),
+    ],
+)
+def test_a_damaged_configuration_is_named(home: Path, content: str, told: str) -> None:
+    path = config_path()
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    with pytest.raises(ConfigError) as refused:
+        read_config()
+    assert told in str(refused.value)
