@@ -192,6 +192,33 @@ def test_jobs_are_listed_steered_and_explained(capsys: pytest.CaptureFixture[str
     assert call("jobs", "--state", "asleep") == 2
 
 
+def test_jobs_are_listed_page_by_page(
+    cluster: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [submitted(capsys, "job.toml", "--name", f"paged-{k}") for k in range(3)]
+    begin = str(jobs[0] - 1)
+    assert call("jobs", "--after", begin, "--limit", "2") == 0
+    shown = capsys.readouterr().out
+    assert "paged-1" in shown
+    assert "paged-2" not in shown
+    assert f"There are more: --after {jobs[1]}, or --limit 0 for all." in shown
+    assert call("jobs", "--after", str(jobs[1]), "--limit", "2") == 0
+    shown = capsys.readouterr().out
+    assert "paged-2" in shown
+    assert "There are more" not in shown
+    assert call("jobs", "--after", begin, "--limit", "0", "--mine") == 0
+    assert capsys.readouterr().out.count("paged-") == 3
+    assert call("user", "add", "mia", "--tenant", "default") == 0
+    monkeypatch.setenv("FAIRLEAD_TOKEN", capsys.readouterr().out.strip())
+    assert call("jobs", "--after", begin) == 0
+    assert capsys.readouterr().out.count("paged-") == 3
+    assert call("jobs", "--after", begin, "--mine") == 0
+    assert capsys.readouterr().out == "no jobs are open\n"
+    monkeypatch.setenv("FAIRLEAD_TOKEN", cluster.admin)
+    for job in jobs:
+        assert call("cancel", str(job)) == 0
+
+
 def test_jobs_that_cannot_run_now_are_submitted_and_said(
     cluster: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,17 +1,43 @@
 """Tables of the live cluster."""
 
+import itertools
+import re
+
 import msgspec
 import pytest
+from rich.cells import cell_len
 from tests.cli.test_job_history import JOB
 
-from fairlead.cli.terminal_views import job_table, show_age, status_screen
+from fairlead.cli.terminal_views import job_lines, show_age, status_screen
 from fairlead.cluster.protocol.api_models import JobView, StatusView
 
 
 def cells(job: JobView) -> dict[str, str]:
     """Name of a column -> what it says of a job."""
-    table = job_table([job])
-    return {str(c.header): "".join(map(str, c.cells)) for c in table.columns}
+    heads, _, row = (re.split(" {2,}", line.strip()) for line in job_lines([job]))
+    return dict(itertools.zip_longest(heads, row, fillvalue=""))
+
+
+def test_a_long_table_has_one_line_for_each_row_and_cuts_reasons_to_the_terminal() -> None:
+    long = msgspec.structs.replace(JOB, reason="waits " * 50, id=12345)
+    whole = job_lines([JOB, long])
+    assert len(whole) == 4
+    assert whole[3].endswith(("waits " * 50).strip())
+    cut = job_lines([JOB, long], 200)
+    assert [line.index("v100:0") for line in cut[2:]] == [
+        line.index("v100:0") for line in whole[2:]
+    ]
+    assert max(map(len, cut)) == 200
+    assert cut[3].endswith("...")
+    narrow = job_lines([long], 80)
+    assert re.search(r"  waits .{31}\.\.\.$", narrow[2]), "something of it is always shown"
+
+
+def test_wide_characters_do_not_shift_columns() -> None:
+    lines = job_lines(
+        [msgspec.structs.replace(JOB, name="日本"), msgspec.structs.replace(JOB, name="four")]
+    )
+    assert cell_len(lines[2]) == cell_len(lines[3])
 
 
 def test_a_job_that_fails_and_waits_is_seen_to() -> None:

@@ -1,5 +1,6 @@
 """Commands about jobs: ``jobs``, ``logs``, ``cancel``, ``pause``, ``resume``, ``explain``."""
 
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from fairlead.cli.server_options import (
 )
 from fairlead.cli.terminal_text import TerminalFilter
 from fairlead.cli.terminal_views import (
-    job_table,
+    console,
+    job_lines,
     print_json,
     show,
     show_age,
@@ -27,6 +29,7 @@ from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import ENDED_STATES
 from fairlead.errors import ConfigError, UnreachableError
 
+LIMIT = 100  # jobs shown at once
 FOLLOW_POLL_S = 0.5  # between two looks at a log
 STATES = ("open", "waiting", "running", "finishing", "preempted", "paused", *ENDED_STATES)
 
@@ -39,21 +42,49 @@ def jobs(
     ] = "open",
     every: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
     tenant: Annotated[str, typer.Option("--tenant", help="Only this tenant's.")] = "",
+    mine: Annotated[
+        bool, typer.Option("--mine", help="Only those that you have submitted.")
+    ] = False,
+    after: Annotated[
+        int, typer.Option("--after", metavar="JOB", help="Only those with larger ids.")
+    ] = -1,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            metavar="N",
+            min=0,
+            help=f"So many at most; 0 = all. Default: {LIMIT}, with --json all.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List jobs that have not ended."""
+    """List jobs that have not ended.
+
+    On a terminal the reasons are cut to its width; `fairlead explain` has all of them.
+    """
     if state not in STATES:
         raise ConfigError(f"--state: expected one of {', '.join(STATES)}, got {state!r}")
-    found = list(client.all_jobs("" if every else state, tenant))
+    most = limit if limit is not None else 0 if json else LIMIT
+    user = client.me().user if mine else ""
+    wanted = (
+        job
+        for job in client.all_jobs("" if every else state, tenant, after)
+        if user in ("", job.user)
+    )
+    found = list(itertools.islice(wanted, most or None))
     if json:
         print_json(found)
         return
     show_trouble(client.status())
-    if found:
-        show_age(job.age_s for job in found)
-        show(job_table(found))
-    else:
+    if not found:
         print("no jobs" if every else f"no jobs are {state}")
+        return
+    show_age(job.age_s for job in found)
+    screen = console()
+    print("\n".join(job_lines(found, screen.width if screen.is_terminal else None)))
+    if most and next(wanted, None) is not None:
+        print(f"There are more: --after {found[-1].id}, or --limit 0 for all.")
 
 
 @asks_server

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +20,9 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.deadlines import deadline_cell
 from fairlead.model.duration_text import DASH, duration
 
+MIN_LAST_COLUMN = (
+    40  # columns of a terminal for the last column of a table, however wide the others are
+)
 WIDTH_WITHOUT_TERMINAL = 160  # columns where the output is no terminal
 
 
@@ -96,24 +100,25 @@ def where(job: JobView) -> str:
     return f"{job.node} {job.accelerator}:{','.join(map(str, job.devices))}"
 
 
-def job_table(jobs: Iterable[JobView]) -> Table:
-    """One job per line. How it stands to its deadline is told where one of them has one."""
+def job_lines(jobs: Iterable[JobView], width: int | None = None) -> list[str]:
+    """A heading and one line for each job. How it stands to its deadline is told where one of them has one.
+    width: of the terminal, to which the reason, which comes last, is cut; None = it is not."""
     listed = list(jobs)
     dated = any(job.deadline_left_s is not None for job in listed)
     rows = [
         (
-            job.id,
+            str(job.id),
             job.name or job.family or DASH,
             job.user,
             job.tenant,
-            job.scale_factor,
+            str(job.scale_factor),
             f"{job.weight:g}",
             job.state,
             where(job),
-            f"{_percent(job.steps, job.total_steps)}",
+            _percent(job.steps, job.total_steps),
             DASH if job.measured_rate is None else f"{job.measured_rate:.3g}",
-            job.starts,
-            job.failures,
+            str(job.starts),
+            str(job.failures),
             duration(job.queued_s),
             *([deadline_cell(job)] if dated else []),
             job.reason or _lost(job),
@@ -124,7 +129,31 @@ def job_table(jobs: Iterable[JobView]) -> Table:
         ">job name user tenant >devices >weight state where >done >steps/s "
         f">starts >failures >queued {'deadline ' * dated}why"
     )
-    return table(columns, rows)
+    return text_table(columns, rows, width)
+
+
+def text_table(columns: str, rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
+    """The lines of a table that may be long: a heading, a rule and the rows, each on one line. columns: as
+    for ``table``; width: to which the last column is cut, ``MIN_LAST_COLUMN`` at least."""
+    names = [name.lstrip(">").replace("_", " ") for name in columns.split()]
+    right = [name.startswith(">") for name in columns.split()]
+    widths = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
+    room = (
+        None
+        if width is None
+        else max(width - sum(widths[:-1]) - 2 * (len(names) - 1), MIN_LAST_COLUMN)
+    )
+    lines = []
+    for row in (names, *rows):
+        cells = [
+            " " * (size - cell_len(cell)) + cell
+            if to_right
+            else cell + " " * (size - cell_len(cell))
+            for cell, size, to_right in zip(row[:-1], widths, right, strict=False)
+        ]
+        last = row[-1] if room is None or cell_len(row[-1]) <= room else f"{row[-1][: room - 3]}..."
+        lines.append("  ".join([*cells, last]).rstrip())
+    return [lines[0], "-" * min(max(map(len, lines)), width or WIDTH_WITHOUT_TERMINAL), *lines[1:]]
 
 
 def _lost(job: JobView) -> str:

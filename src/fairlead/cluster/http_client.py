@@ -101,9 +101,8 @@ class Client:
         ask = {"state": state, "tenant": tenant, "after": after, "limit": limit}
         return self._call("GET", "/v1/jobs", list[JobView], ask)
 
-    def all_jobs(self, state: str = "", tenant: str = "") -> Iterator[JobView]:
-        """Yield all jobs in order of id, asked for page by page. state, tenant: as for ``jobs``."""
-        after = -1
+    def all_jobs(self, state: str = "", tenant: str = "", after: int = -1) -> Iterator[JobView]:
+        """Yield all jobs in order of id, asked for page by page. state, tenant, after: as for ``jobs``."""
         while True:
             page = self.jobs(state, tenant, after)
             yield from page
