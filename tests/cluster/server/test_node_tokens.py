@@ -48,6 +48,30 @@ def test_nobody_takes_over_a_node_that_lives_with_the_token_that_enrols(tmp_path
         assert published(cluster.service.engine.state.fleet, "a") == (hash_token(token), False)
 
 
+def test_the_token_that_enrols_takes_over_no_node_that_may_be_alive(tmp_path: Path) -> None:
+    """Not while it is silent for less than a lease, and not before it can have come back to a server that was
+    started again."""
+    why = "'a': another agent has this name, and may be alive; if it stays silent, the name can"
+    with engine_nodes(tmp_path, lease_s=6.0) as cluster:
+        node = cluster.node("a")
+        enrol(cluster, "a")
+        state = cluster.service.engine.state
+        cluster.silence(node)
+        cluster.until(
+            lambda: state.fleet.silent_for_s(state.fleet.nodes["a"]) > state.fleet.silence_s
+        )
+        with pytest.raises(ConfigError, match=why):
+            enrol(cluster, "a", "two.1")
+        enrol(cluster, "a")
+    with engine_nodes(tmp_path, lease_s=6.0) as cluster:
+        with pytest.raises(ConfigError, match=why):
+            enrol(cluster, "a", "two.1")
+        state = cluster.service.engine.state
+        assert enrol(cluster, "a").token, "its own agent, which has lost its token"
+        cluster.until(lambda: state.fleet.silent_for_s(state.fleet.nodes["a"]) > 6.0)
+        assert enrol(cluster, "a", "two.1").token
+
+
 def test_a_revoked_node_is_lost_and_enrols_again_once_it_is_put_back(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         enrol(cluster, "a")

@@ -46,7 +46,7 @@ class Membership:
         name, state, fleet = message.node, self._state, self._state.fleet
         self._check_node(message)
         if name in fleet.nodes:
-            self._check_alone(fleet.nodes[name], message)
+            self._check_alone(fleet.nodes[name], message, token)
         self._rollback.check_registration(message)
         if state.halted:
             run_id = self._rollback.run_id
@@ -137,10 +137,11 @@ class Membership:
         until = max((left.until for left in node.agent.inherited.values()), default=0.0)
         return max(until - self._state.fleet.monotonic(), 0.0)
 
-    def _check_alone(self, node: LiveNode, message: Register) -> None:
+    def _check_alone(self, node: LiveNode, message: Register, token: TokenKind) -> None:
         """Raises ConfigError for another agent than the one that holds the node and is alive. An agent that
         was started anew has the same state directory, hence the same first part of its incarnation,
-        which nobody else is told."""
+        which nobody else is told. Who comes with nothing but the token that enrols nodes waits until a lease
+        of the node's own agent is over: that one may be away for a moment, or the server may have been."""
         if node.agent.revoked:
             raise ConfigError(
                 f"node {node.name!r}: its token was revoked; `fairlead undrain {node.name}` lets it be "
@@ -160,6 +161,14 @@ class Membership:
             and fleet.monotonic() - node.observed.seen < fleet.silence_s
         ):
             raise ConfigError(f"node {node.name!r}: another agent has this name, and is alive")
+        wait_s = self._state.options.lease_s - fleet.silent_for_s(node)
+        known = node.agent.incarnation or node.agent.last_incarnation
+        is_stranger = token == "enrolment" and known.split(".")[0] != mine
+        if is_stranger and node.agent.token_hash and wait_s > 0.0:
+            raise ConfigError(
+                f"node {node.name!r}: another agent has this name, and may be alive; if it stays silent, the "
+                f"name can be taken over in {wait_s:.0f} s"
+            )
 
     def _check_node(self, message: Register) -> None:
         """Raises ConfigError for a node that is not as the cluster file has it."""
