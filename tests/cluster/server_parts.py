@@ -7,10 +7,11 @@ from typing import Any
 
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.attempt_orders import AttemptOrders
-from fairlead.cluster.server.attempts import Attempt, JobRegistry
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.clock import Clock
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.node_watch import NodeWatch
 from fairlead.cluster.server.options import LiveOptions

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.messages import EXPIRED, AttemptStatus
+from fairlead.cluster.protocol.messages import EXPIRED, AttemptStatus, Failure
 from fairlead.cluster.server.attempts import Attempt, ranks_on
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 
@@ -114,3 +114,26 @@ def test_how_an_attempt_ended_is_told_apart_from_the_reason() -> None:
     lost = gang(exit_code=3)
     lost.lost = True
     assert lost.end() == (AttemptEnd.NODE_LOST, "node lost")
+
+
+def test_of_a_gang_the_rank_that_left_early_is_to_blame_and_not_those_that_missed_it() -> None:
+    def gang(**first: Any) -> Attempt:
+        made = start()
+        made.nodes = ranks_on({"a": (0,), "b": (0,)})
+        missed = Failure(exit_code=76, message="rank 1 is gone", secondary=True)
+        told = {"exit_code": 76, "reason": "rank 0: exit code 76: rank 1 is gone", **first}
+        made.statuses = {
+            "a": AttemptStatus(job=1, attempt=1, state="ended", failure=missed, **told),
+            "b": AttemptStatus(job=1, attempt=1, state="ended", exit_code=0),
+        }
+        return made
+
+    early = gang()
+    assert early.failure() == (
+        "ranks on b ended with exit code 0 before the last step; "
+        "rank 0: exit code 76: rank 1 is gone"
+    )
+    assert early.root_failure()[0] == "b"
+    own = gang(exit_code=1, reason="rank 0: KeyError")
+    own.statuses["a"] = msgspec.structs.replace(own.statuses["a"], failure=Failure(exit_code=1))
+    assert (own.failure(), own.root_failure()[0]) == ("rank 0: KeyError", "a")

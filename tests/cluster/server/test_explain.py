@@ -19,17 +19,14 @@ from fairlead.cluster.protocol.messages import (
     NodeReport,
     Register,
 )
-from fairlead.cluster.server.attempts import (
-    Attempt,
-    JobRegistry,
-    ranks_on,
-)
+from fairlead.cluster.server.attempts import Attempt, ranks_on
 from fairlead.cluster.server.decided_shares import DecidedShares
 from fairlead.cluster.server.explain import explanation_facts, last_failure, stated
 from fairlead.cluster.server.explain_placement import stands_still
 from fairlead.cluster.server.explanation_source import DeviceUse
 from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.hysteresis import PreemptionState
+from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.store.rows import AttemptRow, JobRow

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from fairlead.cluster.front.metrics import Counters
 from fairlead.cluster.protocol.deadlines import missed
-from fairlead.cluster.server.attempts import JobRegistry
 from fairlead.cluster.server.clock import Clock
 from fairlead.cluster.server.decided_shares import DecidedShares
 from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.live_round import LiveRound
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.store.rows import JobRow

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairlead.cluster.server.attempt_statuses import MIN_TRAINED_S
-from fairlead.cluster.server.attempts import Training
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.job_registry import Training
 from fairlead.cluster.server.rates import stated_rates, table_for
 from fairlead.estimation.estimating_backend import EstimatingBackend
 from fairlead.estimation.protocol import CheckpointableEstimator, Estimator

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 
 from fairlead.cluster.protocol.messages import WOULD_LOSE
-from fairlead.cluster.server.attempts import Attempt, JobRegistry
+from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now
 from fairlead.cluster.server.save_failures import last_save_failed
 from fairlead.cluster.server.storage_waits import is_clusters

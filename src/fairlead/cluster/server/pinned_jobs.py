@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from fairlead.cluster.server.attempts import JobRegistry
+from fairlead.cluster.server.job_registry import JobRegistry
 
 
 class PinnedJobs:

@@ -14,13 +14,13 @@ from typing import TypedDict, TypeVar, Unpack
 
 from fairlead.cluster.forecasting.arrivals import RecentSubmissions
 from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
-from fairlead.cluster.server.attempts import JobRegistry
 from fairlead.cluster.server.clock import Clock
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.collaborators import Collaborators, collaborators
 from fairlead.cluster.server.decided_shares import DecidedShares
 from fairlead.cluster.server.fleet import Fleet, NodeNotices
 from fairlead.cluster.server.inbox import PACE_S, Inbox
+from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.recovery import recover
 from fairlead.cluster.server.view_builders import sample
