@@ -96,7 +96,7 @@ app = typer.Typer(
     help="Schedule deep-learning jobs on clusters whose accelerators differ. Start with: "
     "fairlead compare",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

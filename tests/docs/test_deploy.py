@@ -1,0 +1,41 @@
+"""What is in deploy/ calls commands with options that there are."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from fairlead.cli.agent import _File
+from fairlead.cli.application import COMMANDS
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+def _commands() -> list[tuple[str, list[str]]]:
+    """(file, words of a call of ``fairlead``)."""
+    found = []
+    for unit in sorted(DEPLOY.glob("systemd/*.service")):
+        for line in re.findall(r"^Exec\w+=(.*)$", unit.read_text(), re.MULTILINE):
+            found.append((unit.name, shlex.split(line)))
+    text = (DEPLOY / "container" / "Containerfile").read_text()
+    for line in re.findall(r"^CMD (.*)$", text, re.MULTILINE):
+        found.append(("Containerfile", ["fairlead", *json.loads(line)]))
+    return found
+
+
+@pytest.mark.parametrize(("file", "words"), _commands())
+def test_commands_and_options_are_known(file: str, words: list[str]) -> None:
+    program, name, *given = words
+    assert Path(program).name == "fairlead"
+    (deferred,) = (one for one in COMMANDS if one.name == name)
+    known = {text for parameter in deferred.load().params for text in parameter.opts}
+    assert {word for word in given if word.startswith("--")} <= known, file
+
+
+def test_the_agents_file_in_the_unit_has_its_fields() -> None:
+    text = (DEPLOY / "systemd" / "fairlead-agent.service").read_text()
+    named = re.findall(r"^#   (\w+) = ", text, re.MULTILINE)
+    assert "server" in named
+    assert set(named) <= set(_File.__struct_fields__)
