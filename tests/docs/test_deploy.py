@@ -15,14 +15,15 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 
 def _commands() -> list[tuple[str, list[str]]]:
     """(file, words of a call of ``fairlead``)."""
-    found = []
-    for unit in sorted(DEPLOY.glob("systemd/*.service")):
-        for line in re.findall(r"^Exec\w+=(.*)$", unit.read_text(), re.MULTILINE):
-            found.append((unit.name, shlex.split(line)))
+    units = sorted(DEPLOY.glob("systemd/*.service"))
+    lines = [
+        (unit.name, shlex.split(line))
+        for unit in units
+        for line in re.findall(r"^Exec\w+=(.*)$", unit.read_text(), re.MULTILINE)
+    ]
     text = (DEPLOY / "container" / "Containerfile").read_text()
-    for line in re.findall(r"^CMD (.*)$", text, re.MULTILINE):
-        found.append(("Containerfile", ["fairlead", *json.loads(line)]))
-    return found
+    started = re.findall(r"^CMD (.*)$", text, re.MULTILINE)
+    return lines + [("Containerfile", ["fairlead", *json.loads(words)]) for words in started]
 
 
 @pytest.mark.parametrize(("file", "words"), _commands())
