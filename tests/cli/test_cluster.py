@@ -213,7 +213,7 @@ def test_jobs_are_listed_page_by_page(
     assert call("jobs", "--after", begin) == 0
     assert capsys.readouterr().out.count("paged-") == 3
     assert call("jobs", "--after", begin, "--mine") == 0
-    assert capsys.readouterr().out == "no jobs are open\n"
+    assert capsys.readouterr().out == "no such jobs are open\n"
     monkeypatch.setenv("FAIRLEAD_TOKEN", cluster.admin)
     for job in jobs:
         assert call("cancel", str(job)) == 0

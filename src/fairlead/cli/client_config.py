@@ -69,12 +69,14 @@ def write_config(config: ClientConfig) -> Path:
     return path
 
 
-def find_connection(server: str | None, token: str | None, ca: str | None) -> Connection:
+def find_connection(
+    server: str | None, token: str | None, ca: str | None, known: ClientConfig | None = None
+) -> Connection:
     """What is given on the command line, else in ``FAIRLEAD_SERVER``, ``FAIRLEAD_TOKEN`` and
     ``FAIRLEAD_CA``, else in the configuration. Its token and certificates are for its own server alone: no
-    other is shown them."""
+    other is shown them. known: the configuration, None = as its file has it."""
     named = server or os.environ.get("FAIRLEAD_SERVER", "")
-    config = read_config()
+    config = read_config() if known is None else known
     url = as_url(named or config.server or DEFAULT_URL)
     if url != as_url(config.server):
         config = ClientConfig()

@@ -38,8 +38,11 @@ STATES = ("open", "waiting", "running", "finishing", "preempted", "paused", *END
 def jobs(
     client: Client,
     state: Annotated[
-        str, typer.Option("--state", metavar="STATE", help=f"One of {', '.join(STATES)}.")
-    ] = "open",
+        str | None,
+        typer.Option(
+            "--state", metavar="STATE", help=f"One of {', '.join(STATES)}. Default: open."
+        ),
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
     tenant: Annotated[str, typer.Option("--tenant", help="Only this tenant's.")] = "",
     mine: Annotated[
@@ -63,22 +66,22 @@ def jobs(
 
     On a terminal the reasons are cut to its width; `fairlead explain` has all of them.
     """
-    if state not in STATES:
+    if state is not None and state not in STATES:
         raise ConfigError(f"--state: expected one of {', '.join(STATES)}, got {state!r}")
+    if state is not None and every:
+        raise ConfigError("--state and --all: give one of them")
+    state = "" if every else state or "open"
     most = limit if limit is not None else 0 if json else LIMIT
     user = client.me().user if mine else ""
-    wanted = (
-        job
-        for job in client.all_jobs("" if every else state, tenant, after)
-        if user in ("", job.user)
-    )
+    wanted = (job for job in client.all_jobs(state, tenant, after) if user in ("", job.user))
     found = list(itertools.islice(wanted, most or None))
     if json:
         print_json(found)
         return
     show_trouble(client.status())
     if not found:
-        print("no jobs" if every else f"no jobs are {state}")
+        such = "such " * bool(mine or tenant or after >= 0)
+        print(f"no {such}jobs are {state}" if state else f"no {such}jobs")
         return
     show_age(job.age_s for job in found)
     screen = console()

@@ -44,7 +44,9 @@ def login(
     The server is asked first whether the token is good. All other commands find it there.
     """
     token = None if token_file is None else read_token(token_file, option="--token-file")
-    found = find_connection(server, token, None if ca is None else str(Path(ca).absolute()))
+    known = ClientConfig() if server else read_config()  # one that is damaged is written anew
+    trusted = None if ca is None else str(Path(ca).absolute())
+    found = find_connection(server, token, trusted, known)
     given = found.token if token is not None or found.token else _ask(found.url)
     with Client(found.url, given, found.ca) as client:
         me = client.me()
@@ -55,13 +57,13 @@ def login(
 
 def logout() -> None:
     """Forget the server and the token of the last login. The token stays good: an admin can end it."""
-    server = read_config().server
     path = config_path()
-    if not path.exists():
+    try:
+        path.unlink()
+    except FileNotFoundError:
         print("not logged in")
-        return
-    path.unlink()
-    print(f"{server}: logged out; {path} is removed")
+    else:
+        print(f"logged out: {path} is removed")
 
 
 def _ask(url: str) -> str:

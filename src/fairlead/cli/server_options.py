@@ -4,6 +4,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -16,6 +17,7 @@ from fairlead.cluster.http_client import DEFAULT_URL, Client
 from fairlead.errors import FairleadError, InputError
 
 T = TypeVar("T")
+_AT_ONCE = 16  # calls: each waits until it is durable
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JobArgument = Annotated[int, typer.Argument(metavar="JOB", min=0, help="Id of the job.")]
 JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB...", min=0, help="Ids of jobs.")]
@@ -70,16 +72,21 @@ def asks_server(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def each(kind: str, names: Iterable[T], act: Callable[[T], list[str] | None], done: str) -> None:
-    """Call ``act`` for each name, and raise the first refusal at the end. act: returns sentences on what is
-    lost by it."""
+    """Call ``act`` for each name, several at once, and raise the first refusal at the end. act: returns
+    sentences on what is lost by it."""
     refused: list[FairleadError] = []
-    for name in dict.fromkeys(names):
-        try:
-            lost = act(name)
-            print(f"{kind} {name} {done}", flush=True)
-            warn(lost or ())
-        except InputError as problem:
-            refused.append(problem)
+    distinct = list(dict.fromkeys(names))
+    with ThreadPoolExecutor(min(_AT_ONCE, len(distinct) or 1)) as threads:
+        for name, answer in [(name, threads.submit(act, name)) for name in distinct]:
+            try:
+                lost = answer.result()
+                print(f"{kind} {name} {done}", flush=True)
+                warn(lost or ())
+            except InputError as problem:
+                refused.append(problem)
+            except BaseException:  # the server is away: what has not been asked is not
+                threads.shutdown(cancel_futures=True)
+                raise
     for further in refused[1:]:
         print(f"fairlead: {further}", file=sys.stderr)
     if refused:

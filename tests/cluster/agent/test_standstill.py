@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 from tests.cluster.agent.cluster import cluster, gone, job, plain, processes_of
 
 from fairlead.cluster.agent.devices import NodeDevices
@@ -130,7 +131,7 @@ def test_jobs_that_ended_while_their_spawner_stood_still_have_ended_as_they_did(
 ) -> None:
     """Its agent kills it after a while; the exit codes of its children become the agent's to read."""
     script = tmp_path / "sleeps.py"
-    script.write_text("import sys, time; time.sleep(1); sys.exit(int(sys.argv[1]))")
+    script.write_text("import sys, time; time.sleep(5); sys.exit(int(sys.argv[1]))")
 
     async def scenario() -> None:
         async with cluster(tmp_path / "s") as (server, agent):
@@ -140,6 +141,7 @@ def test_jobs_that_ended_while_their_spawner_stood_still_have_ended_as_they_did(
             )
             for number in (1, 2):
                 await server.until_state((number, 1), "running")
+            await asyncio.sleep(2.5)  # it has answered since
             first = agent.spawner
             first.suspend()
             for number, code in ((1, 0), (2, 7)):
@@ -147,6 +149,86 @@ def test_jobs_that_ended_while_their_spawner_stood_still_have_ended_as_they_did(
                 assert (status.exit_code, status.completed) == (code, code == 0)
                 assert "the process that owned" not in status.reason
             assert not first.is_running()
+
+    asyncio.run(scenario())
+
+
+GOES_ON_UNTIL_IT_IS_TOLD = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+os.write(1, b"up\\n")
+time.sleep(1000)
+"""
+
+
+def test_ranks_that_were_ended_as_their_spawner_was_killed_have_not_completed(
+    tmp_path: Path,
+) -> None:
+    """Their agent stands still meanwhile, and the warden tells them to end; they exit with 0."""
+    script = tmp_path / "goes_on.py"
+    script.write_text(GOES_ON_UNTIL_IT_IS_TOLD)
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            await server.order(plain(1, sys.executable, str(script)))
+            await server.until_output(1, "up")
+            (rank,) = (p for p in processes_of(tmp_path / "s") if str(script) in p.cmdline())
+            spawner = agent.spawner
+            os.kill(agent.pid, signal.SIGSTOP)
+            spawner.kill()
+            try:
+                assert await gone(lambda: _is_over(rank))
+            finally:
+                os.kill(agent.pid, signal.SIGCONT)
+            status = await server.until_state((1, 1), "ended")
+            assert not status.completed
+            assert status.reason == "the process that owned the ranks died"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ranks_that_end_because_somebody_ends_their_spawner_have_not_completed(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    script = tmp_path / "goes_on.py"
+    script.write_text(GOES_ON_UNTIL_IT_IS_TOLD)
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            await server.order(
+                plain(1, sys.executable, str(script)), job(2, ranks=SECOND, total_steps=10**6)
+            )
+            await server.until_output(1, "up")
+            await server.until_state((2, 1), "running")
+            first = agent.spawner
+            first.send_signal(number)
+            for one in (1, 2):
+                status = await server.until_state((one, 1), "ended")
+                assert (status.completed, status.failure) == (False, None)
+                assert status.reason == "the process that owned the ranks died"
+            assert await gone(lambda: not first.is_running())
+            await server.order(plain(3, "true"))
+            assert (await server.until_state((3, 1), "ended")).completed
+
+    asyncio.run(scenario())
+
+
+def test_ranks_whose_leases_were_over_for_the_warden_have_not_ended_by_themselves(
+    tmp_path: Path,
+) -> None:
+    """Their spawner was stopped, and heard of no renewal."""
+    script = tmp_path / "goes_on.py"
+    script.write_text(GOES_ON_UNTIL_IT_IS_TOLD)
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", lease_s=4.0) as (server, agent):
+            await server.order(plain(1, sys.executable, str(script)))
+            await server.until_output(1, "up")
+            await asyncio.sleep(2.5)  # it has answered since
+            agent.spawner.suspend()
+            status = await server.until_state((1, 1), "ended")
+            assert not status.completed
 
     asyncio.run(scenario())
 

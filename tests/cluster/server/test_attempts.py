@@ -130,8 +130,7 @@ def test_of_a_gang_the_rank_that_left_early_is_to_blame_and_not_those_that_misse
 
     early = gang()
     assert early.failure() == (
-        "ranks on b ended with exit code 0 before the last step; "
-        "rank 0: exit code 76: rank 1 is gone"
+        "ranks on b ended first, with exit code 0; rank 0: exit code 76: rank 1 is gone"
     )
     assert early.root_failure()[0] == "b"
     own = gang(exit_code=1, reason="rank 0: KeyError")

@@ -23,7 +23,9 @@ def test_a_tenant_has_no_more_open_jobs_than_it_may(tmp_path: Path) -> None:
     with engine_nodes(tmp_path, tenant_limits=TenantLimits(open_jobs=5)) as cluster:
         first = submit(cluster, ANN, 3, key="k")
         submit(cluster, ANN, 2)
-        why = "tenant 'apes': may have 5 jobs that have not ended, and has 5"
+        why = (
+            "tenant 'apes': may have 5 jobs that have not ended; it has 5, and 1 more is submitted"
+        )
         with pytest.raises(ConflictError) as refused:
             submit(cluster, ANN, 1)
         assert str(refused.value) == why

@@ -54,21 +54,32 @@ def test_the_newest_token_of_a_node_counts_until_it_is_revoked() -> None:
     assert not table.is_enrolled("a")
 
 
-def test_a_token_that_the_cluster_has_issued_is_known_by_its_signature() -> None:
-    """A state that is older than the token knows nothing else of it."""
-    key, token = b"k" * 32, make_node_token(b"k" * 32, "a.b-1")
+def test_a_token_that_a_later_state_has_issued_is_known_by_its_signature() -> None:
+    key, token = b"k" * 32, make_node_token(b"k" * 32, "a.b-1", 8)
     table = TokenTable()
     assert table.find_agent(token) is None
     table.set_key(key)
+    table.set_commit(7)
     assert table.find(token) is None
     found = table.find_agent(token)
     assert found is not None
     assert (found.node, found.token_kind) == ("a.b-1", "outdated")
-    for wrong in (make_node_token(b"x" * 32, "a.b-1"), token.replace("a.b", "c.b"), token[:-1]):
+    forged = (
+        make_node_token(b"x" * 32, "a.b-1", 8),
+        token.replace("a.b", "c.b"),
+        token.replace(".8.", ".9."),
+        token.replace(".8.", ".-8."),
+        token.replace(".8.", f".{'8' * 60}."),
+        token[:-1],
+    )
+    for wrong in forged:
         assert table.find_agent(wrong) is None
     table.set_node("a.b-1", hash_token(token), revoked=False)
     assert table.find_agent(token) == Caller("node a.b-1", "", "agent", node="a.b-1")
     table.set_node("a.b-1", b"", revoked=True)
+    table.set_commit(8)
+    assert table.find_agent(token) is None
+    table.remove_node("a.b-1")  # and its revocation is forgotten
     assert table.find_agent(token) is None
 
 

@@ -31,6 +31,12 @@ def adopt() -> bool:
     return True
 
 
+def ended_children(pid: int) -> frozenset[int]:
+    """Pids of children of a process that have ended, and that it has not waited for."""
+    found = [proc.process(child) for child in _children(pid)]
+    return frozenset(one.pid for one in found if one is not None and one.state == "Z")
+
+
 def reap(spawner: int) -> dict[int, int]:
     """Wait for those that have ended. Returns their pids and exit codes. spawner: pid of the present one,
     which is left to its owner."""

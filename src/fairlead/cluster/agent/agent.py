@@ -69,7 +69,11 @@ class Agent:
         )
         self._ranks = RankServer(options.state, self._node.rank_messages, connections)
         self._spawner_watch = SpawnerWatch(
-            self._spawner, options.state, self._node.attempts.running_jobs, self._pace.wake
+            self._spawner,
+            options.state,
+            self._node.attempts.running_jobs,
+            self._pace.wake,
+            answered=self._node.attempts.confirm_leases,
         )
         self._health = HealthChecks(
             options.health,

@@ -3,7 +3,7 @@
 import signal
 
 from fairlead.cluster.agent.proc import oom_kills
-from fairlead.cluster.agent.rank_failures import first_to_fail
+from fairlead.cluster.agent.rank_failures import first_to_fail, sentence
 from fairlead.cluster.protocol.messages import Failure
 
 
@@ -14,6 +14,7 @@ class RankExits:
         self._oom_kills = oom_kills()  # of the node, as it began
         self._codes: dict[int, int] = {}  # rank -> exit code
         self.ended_s = 0.0  # monotonic; when the last of them ended
+        self._left_early: int | None = None  # the first rank that ended well before the last step
         self._failures: list[Failure] = []  # in the order in which they were heard of
         self.code: int | None = None  # the worst of the ranks'
         self.unsaved = ""  # why a rank could not save as it ended; "" = none has said so
@@ -25,8 +26,12 @@ class RankExits:
 
     @property
     def first_failure(self) -> Failure | None:
-        """The one to blame."""
-        return first_to_fail(self._failures)
+        """The one to blame: before those that missed another rank, a rank that was gone by then."""
+        first = first_to_fail(self._failures)
+        if first is not None and first.secondary and self._left_early is not None:
+            message = f"it ended first; {sentence(first, world_size=2)}"
+            return Failure(kind="exit", rank=self._left_early, exit_code=0, message=message)
+        return first
 
     @property
     def memory_ran_out(self) -> bool:
@@ -37,8 +42,10 @@ class RankExits:
         """Whether all ranks here, of which there are so many, had ended by then, monotonic."""
         return len(self._codes) == ranks and self.ended_s <= until_s
 
-    def note(self, rank: int, code: int, at_s: float) -> None:
-        """A rank has ended."""
+    def note(self, rank: int, code: int, at_s: float, *, early: bool = False) -> None:
+        """A rank has ended. early: before all steps were done, and not because it was told to."""
+        if early and code == 0 and self._left_early is None and not self.has_failed:
+            self._left_early = rank
         self._codes[rank] = code
         self.ended_s = max(self.ended_s, at_s)
 

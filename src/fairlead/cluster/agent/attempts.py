@@ -202,8 +202,9 @@ class NodeAttempt:
     def exited(self, rank: int, code: int, failure: Failure | None, now: float) -> bool:
         """A rank has ended. Returns whether the other ranks are to be ended for it: not where all steps are
         done, for each may have something to do after them."""
-        self.exits.note(rank, code, now)
         unmanaged = self.assignment.unmanaged
+        early = not (unmanaged or self.finishing or self.stop_order.given)
+        self.exits.note(rank, code, now, early=early)
         if not self.hears_rank_0 or rank == 0:
             self.times.pause(now)
         if code == EXIT_IO and failure is not None and not unmanaged:

@@ -12,6 +12,12 @@ class NodeLease:
 
     length_s: float  # of a whole lease
     until: float = 0.0  # no later than this, whatever the server's clock says; 0 = not granted yet
+    confirmed: float = 0.0  # the spawner, and its warden, end nothing before this
+    _asked: float = 0.0  # of the same, once the spawner has answered what it was asked last
+
+    def confirm(self) -> None:
+        """Note that the spawner has answered, and is asked again."""
+        self.confirmed, self._asked = self._asked, self.until
 
     def extend(self, asked: float, seconds: float, rate_bound: float) -> None:
         """``seconds`` from the moment ``asked``; our clock may go slow by ``rate_bound``.

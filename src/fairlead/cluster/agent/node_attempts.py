@@ -50,6 +50,11 @@ class NodeAttempts:
             attempt.assignment.order_id,
         )
 
+    def confirm_leases(self) -> None:
+        """Note that the spawner has answered, and is asked again."""
+        for attempt in self:
+            attempt.lease.confirm()
+
     def forget(self, key: Key) -> bool:
         """The server has booked its end. Returns whether it was held, and had ended."""
         attempt = self._attempts.get(key)

@@ -1,7 +1,6 @@
 """What the spawner says has become of attempts, its own death, and what follows from it for them."""
 
 import logging
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +38,6 @@ from fairlead.cluster.protocol.messages import (
 )
 
 _DRAIN_TIMEOUT_S = 1.0  # for what a rank that has ended has said to be read
-_KILLED = (-signal.SIGKILL, -signal.SIGTERM)  # by whoever killed the spawner, perhaps
 _log = logging.getLogger(__name__)
 
 
@@ -125,6 +123,8 @@ class SpawnerEvents:
         if end.expired:
             # Where the agent has had it extended, the spawner has not heard that, nor its warden.
             attempt.stop(SPAWNER_STALLED if attempt.lease.left_s(end.at_s) > 0.0 else EXPIRED, now)
+        elif end.leaving:  # somebody has told it to end, and not this agent
+            attempt.stop(ORPHANED, now)
         elif may_have_expired(attempt, end) and attempt.reported_lease.is_short(end.at_s):
             attempt.stop(EXPIRED, now)
         if attempt.may_report_progress:
@@ -160,9 +160,10 @@ class SpawnerEvents:
         """The spawner was killed. The next one ends its ranks, and says when. ended: pids and exit codes of
         what it had not waited for; heard_s: when it was last heard of, monotonic."""
         now = time.monotonic()
-        death = self._induced_death(now)
-        for pid, code in ended.items():
-            self._ended_unheard(pid, code, heard_s)
+        death, replaced = self._induced_death(now), self._spawner.replacement
+        # Where another has killed it, the warden may have ended them since.
+        for pid in ended.keys() & (replaced.ended if replaced is not None else ()):
+            self._ended_unheard(pid, ended[pid], heard_s)
         self._leaders.clear()
         for attempt in self._attempts:
             if attempt.launched and not attempt.ended:
@@ -174,10 +175,13 @@ class SpawnerEvents:
         self._changed()
 
     def _ended_unheard(self, pid: int, code: int, heard_s: float) -> None:
-        """A rank had ended by itself while its spawner stood still: it ended as it did."""
+        """A rank had ended while its spawner stood still, before this agent killed that: by itself, unless
+        its lease was over by then, as far as the warden had heard."""
         key, rank = self._leaders.get(pid, ((-1, -1), -1))
-        attempt = self._attempts.get(key)
-        if attempt is None or attempt.ended or code in _KILLED:
+        attempt, replaced = self._attempts.get(key), self._spawner.replacement
+        if attempt is None or attempt.ended or replaced is None:
+            return
+        if attempt.lease.confirmed <= replaced.at_s:
             return
         job, number = key
         self._exited(attempt, Exited(job=job, attempt=number, rank=rank, code=code, at_s=heard_s))

@@ -37,9 +37,11 @@ STANDS_STILL_S = 5.0  # without an answer
 @dataclass(frozen=True)
 class Replacement:
     """Why an agent has killed its spawner. jobs_when_stopped: jobs that may have run when somebody stopped
-    it; None = it stood still by itself."""
+    it; None = it stood still by itself. at_s: when, monotonic; ended: pids of what had ended before that."""
 
     jobs_when_stopped: frozenset[int] | None
+    at_s: float = 0.0
+    ended: frozenset[int] = frozenset()
 
 
 class _Pings:
@@ -168,7 +170,9 @@ class SpawnerLink:
     def kill(self, jobs_when_stopped: frozenset[int] | None = None) -> None:
         """End a spawner that stands still; ``listen`` starts another. jobs_when_stopped: jobs that may have
         run when somebody stopped it; None = it stands still by itself."""
-        self.replacement = Replacement(jobs_when_stopped)
+        if self.replacement is None:
+            ended = adopted.ended_children(self.pid) if self.pid else frozenset()
+            self.replacement = Replacement(jobs_when_stopped, time.monotonic(), ended)
         if self._process is not None:
             self._process.kill()
 
@@ -230,7 +234,7 @@ class SpawnerLink:
         """Close the socket and wait for the process. One that stands still is killed: its warden, or the next
         spawner, ends its ranks."""
         if self.silent_s > STANDS_STILL_S:
-            self.kill(None if self.replacement is None else self.replacement.jobs_when_stopped)
+            self.kill()
         if self._writer is not None:
             self._writer.close()
             with contextlib.suppress(OSError):

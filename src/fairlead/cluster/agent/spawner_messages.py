@@ -127,6 +127,7 @@ class Exited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     rank: int
     code: int  # as subprocess has it: negative for a signal
     expired: bool = False  # after the spawner has ended it, or was to, at the end of its lease
+    leaving: bool = False  # after the spawner has told it to end, for it leaves itself
     at_s: float  # monotonic time
 
 

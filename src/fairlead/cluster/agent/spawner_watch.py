@@ -28,13 +28,16 @@ class SpawnerWatch:
         state: Path,
         running: Callable[[], Iterable[int]],
         changed: Callable[[], None],
+        *,
+        answered: Callable[[], None] = lambda: None,
     ) -> None:
         """state: of the agent; running: jobs whose ranks may run now; changed: called when there is something
-        else to tell."""
+        else to tell; answered: called when the spawner has answered, and is asked again."""
         self._spawner = spawner
         self._records_folder = state / "starts"
         self._running = running
         self._changed = changed
+        self._answered = answered
         # Jobs that may have run when it last answered
         self._running_at_reply: frozenset[int] = frozenset()
         self._stopped: deque[float] = deque()  # polls at which it was stopped, monotonic
@@ -51,6 +54,7 @@ class SpawnerWatch:
         silent_s = self._spawner.ping(now)
         if not silent_s:  # it has handled no launch that it was told of later
             self._running_at_reply = frozenset(self._running())
+            self._answered()
         if self._is_being_stopped(now):
             _log.warning("the process that owns the ranks is being stopped, and is replaced")
             self._stopped.clear()

@@ -72,6 +72,10 @@ SWITCH_S = (
 # that is known of 5,000 nodes takes a quarter of a second, in which no lease is renewed, and finds nothing.
 COLLECT = (1_000, 20, 10_000)
 TICK_S = 0.25
+# Connections that are accepted before anything else has its turn: a storm of them must not keep leases from
+# being renewed
+_ACCEPTED_AT_ONCE = 32
+_WAITING = 2048  # connections that wait for that
 CHUNK = 1 << 18  # bytes that are sent at once
 GATHER_S = 0.01  # between two times that reports are passed on
 REGISTER_S = 60.0  # for the driver to make a registration durable
@@ -242,6 +246,7 @@ class Front:
             if self._serving.done():
                 raise FairleadError("the HTTP server did not start")
             await asyncio.sleep(0.01)
+        sock.listen(_WAITING)  # which uvicorn has set to what it accepts at once
         self._link.send(FrontListening(agent_port=self._agents.port))
 
     def _make_http(self) -> uvicorn.Server:
@@ -258,6 +263,7 @@ class Front:
             uvicorn.Config(
                 app,
                 http=TimedH11Protocol,
+                backlog=_ACCEPTED_AT_ONCE,
                 log_level="error",
                 access_log=False,
                 server_header=False,
@@ -296,6 +302,7 @@ class Front:
                 tokens.remove_node(message.node)
                 self._table.remove(message)
             case PublishedPosition():
+                tokens.set_commit(message.position.commit)
                 self._table.move(message)
             case SchedulingHalted():
                 self._table.halt(message)

@@ -23,6 +23,7 @@ from fairlead.cluster.store.rows import (
     JobRow,
 )
 
+PLACES = "; rank"  # behind it a sentence says where ranks stand
 MAX_EXTRAPOLATION_S = 4.0  # nothing is expected of a job beyond so much time without news
 
 
@@ -259,10 +260,13 @@ class Attempt:
         """How it was killed that it did not end when it was told to; "" = it was not."""
         if not self.stopping or self.completed():
             return ""
-        killed = [
-            h for h in self.statuses.values() if h.state == "ended" and _was_killed(h.failure)
-        ]
-        return killed[0].reason if killed else ""
+        told = [self.statuses[node] for node in self.told_nodes]
+        return joined([h.reason for h in told if h.state == "ended" and _was_killed(h.failure)])
+
+    @property
+    def told_nodes(self) -> list[str]:
+        """The nodes that have told of it, that of rank 0 first."""
+        return sorted(self.statuses.copy(), key=lambda node: node != self.first_node)
 
     @property
     def unsaved(self) -> str:
@@ -305,9 +309,7 @@ class Attempt:
             if first.failure is not None and first.failure.kind == "stalled" and self.row.stall:
                 return self.row.stall  # where the ranks of all nodes stood
             if early := self._left_early:
-                return (
-                    f"ranks on {early} ended with exit code 0 before the last step; {first.reason}"
-                )
+                return f"ranks on {early} ended first, with exit code 0; {first.reason}"
             return first.reason or f"exit code {first.exit_code}"
         leader = self.leader
         if leader is None or leader.state != "ended":
@@ -407,6 +409,14 @@ def state_on_devices(row: JobRow, attempts: Iterable[Attempt]) -> JobState:
     holds = holder(attempts)
     done = not row.spec.unmanaged and row.steps >= row.total_steps
     return "finishing" if done or (holds is not None and holds.finishing) else "running"
+
+
+def joined(sentences: Iterable[str]) -> str:
+    """One sentence of those of several nodes: what they say alike is said once, then where ranks stand."""
+    first, *others = [one for one in sentences if one] or [""]
+    places = [place for one in others if (place := one[one.find(PLACES) + 2 :]) and PLACES in one]
+    rest = [one for one in others if PLACES not in one and one != first]
+    return "; ".join([first, *places, *rest])
 
 
 def _was_killed(failure: Failure | None) -> bool:

@@ -59,13 +59,18 @@ class Membership:
         ):
             state.rebuild_due = True
         self._take_over(node, message)
-        own = make_node_token(read_node_key(state.store), name) if token == "enrolment" else ""
+        own = self._new_token(name) if token == "enrolment" else ""
         if own:
             node.agent.token_hash = hash_token(own)
         self._service.keep(node)
         self._service.settle(node)
         self._inbox.mark(name)
         return self._welcome(node.desired.published, self._wait_s(node), own)
+
+    def _new_token(self, node: str) -> str:
+        store = self._state.store
+        newest = 0 if store.newest is None else store.newest.number
+        return make_node_token(read_node_key(store), node, newest + 1)
 
     def _welcome(self, orders: Orders, wait_s: float = 0.0, token: str = "") -> Welcome:
         options = self._state.options

@@ -9,7 +9,7 @@ from fairlead.cluster.protocol.plausible import within
 from fairlead.cluster.server.attempt_ends import AttemptEnds
 from fairlead.cluster.server.attempt_orders import AttemptOrders
 from fairlead.cluster.server.attempt_statuses import merge_known
-from fairlead.cluster.server.attempts import Attempt, state_on_devices
+from fairlead.cluster.server.attempts import Attempt, joined, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.loaded_checkpoint import (
     describe_accepted_begin,
@@ -209,9 +209,9 @@ class ReportIntake:
         if first and attempt.stalled != bool(status.stall):
             attempt.stalled = bool(status.stall)
             self._orders.order(attempt)
-        told = sorted(attempt.statuses, key=lambda one: one != attempt.first_node)
+        told = attempt.told_nodes
         stalls = [attempt.statuses[one].stall for one in told] if attempt.stalled else []
-        stall = "; ".join(filter(None, stalls))[:MAX_REASON]
+        stall = joined(stalls)[:MAX_REASON]
         if stall == row.stall or status.state == "ended":
             return
         row.stall = stall

@@ -289,7 +289,8 @@ def _commit_soon() -> None:
 def _ids_of_same(submission: Submission, rows: Sequence[JobRow]) -> list[int]:
     """Ids of the jobs of an earlier submission with its key. Raises ConflictError where they were others."""
     if [row.spec for row in rows] != list(submission.specs):
-        raise ConflictError("key: was used before, for other jobs")
+        key = submission.key.partition("/")[2]
+        raise ConflictError(f"key: {key!r} was used before, for other jobs")
     return [row.id for row in rows]
 
 

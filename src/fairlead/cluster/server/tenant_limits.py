@@ -48,7 +48,8 @@ class TenantAdmission:
             present = self._open_jobs(tenant) + self._on_their_way[tenant]
             if most and present + jobs > most:
                 raise ConflictError(
-                    f"tenant {tenant!r}: may have {most:,} jobs that have not ended, and has {present:,}"
+                    f"tenant {tenant!r}: may have {most:,} jobs that have not ended; it has {present:,}, and "
+                    f"{jobs:,} more {'is' if jobs == 1 else 'are'} submitted"
                 )
             self._spend(tenant, jobs)
 

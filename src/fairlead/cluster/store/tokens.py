@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Iterable
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.store.rows import UserRow
@@ -17,6 +17,7 @@ from fairlead.errors import ConfigError
 PREFIX = "fl_"  # lets secret scanners know one when they see it
 NODE_KEY = "node_key"  # of the value in the store that tokens of nodes are signed with
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_MAX_DIGITS = 19  # of the number of a commit
 _MAX_TOKEN = 256  # characters of a token; more is a stranger
 
 
@@ -37,23 +38,33 @@ def read_node_key(store: MetaReader) -> bytes:
     return bytes.fromhex(store.meta(NODE_KEY) or "")
 
 
-def make_node_token(key: bytes, node: str) -> str:
-    """A new token of a node, which says whose it is and who issued it. key: of the cluster."""
+def make_node_token(key: bytes, node: str, commit: int) -> str:
+    """A new token of a node, which says whose it is, and who issued it when. key: of the cluster; commit: the
+    first that knows of it."""
     secret = secrets.token_urlsafe(32)
-    return f"{PREFIX}{node}.{secret}.{_signature(key, node, secret)}"
+    return f"{PREFIX}{node}.{commit}.{secret}.{_signature(key, node, commit, secret)}"
 
 
-def issued_for(token: str, key: bytes) -> str:
-    """The node to which the cluster with this key has ever given the token; "" = it is none of its."""
-    parts = token.removeprefix(PREFIX).rsplit(".", 2)
-    if not key or len(parts) != 3 or not token.isascii():
-        return ""
-    node, secret, signature = parts
-    return node if hmac.compare_digest(signature, _signature(key, node, secret)) else ""
+class IssuedToken(NamedTuple):
+    """What a node's token says of itself."""
+
+    node: str
+    commit: int  # the first that knows of it
 
 
-def _signature(key: bytes, node: str, secret: str) -> str:
-    made = hmac.digest(key, f"{node}.{secret}".encode(), "sha256")
+def read_issued(token: str, key: bytes) -> IssuedToken | None:
+    """What a token says that the cluster with this key has issued, at any time; None = it is none of its."""
+    parts = token.removeprefix(PREFIX).rsplit(".", 3)
+    if not key or len(parts) != 4 or not token.isascii() or not parts[1].isdigit():
+        return None
+    node, number, secret, signature = parts
+    commit = int(number[:_MAX_DIGITS])
+    good = hmac.compare_digest(signature, _signature(key, node, commit, secret))
+    return IssuedToken(node, commit) if good else None
+
+
+def _signature(key: bytes, node: str, commit: int, secret: str) -> str:
+    made = hmac.digest(key, f"{node}.{commit}.{secret}".encode(), "sha256")
     return base64.urlsafe_b64encode(made).decode().rstrip("=")
 
 
@@ -74,6 +85,7 @@ class TokenTable:
         self._nodes: dict[bytes, Caller] = {}
         self._hash_of: dict[str, bytes] = {}  # of the token of a node; b"" = none, it is revoked
         self._key = b""  # that tokens of nodes are signed with
+        self._commit = 0  # the newest of this state
 
     def set_users(self, users: Iterable[UserRow]) -> None:
         """These are the users, and no others."""
@@ -88,6 +100,10 @@ class TokenTable:
     def set_key(self, key: bytes) -> None:
         """Tokens of nodes are signed with this key."""
         self._key = key
+
+    def set_commit(self, commit: int) -> None:
+        """The state has come so far."""
+        self._commit = max(self._commit, commit)
 
     def set_node(self, node: str, token_hash: bytes, *, revoked: bool) -> None:
         """A node has this token alone. token_hash: b"" = none yet."""
@@ -125,13 +141,14 @@ class TokenTable:
         return caller if time.time() < expires_s else None
 
     def find_agent(self, token: str) -> Caller | None:
-        """As ``find``, also the node to which a token was given of which this state knows nothing: that may
-        be an older one."""
+        """As ``find``, also the node to which a token was given by a later state than this one. Of one that
+        was given before, this state would know, unless it has ended since."""
         if (caller := self.find(token)) is not None or len(token) > _MAX_TOKEN:
             return caller
-        node = issued_for(token, self._key)
-        if not node or self._hash_of.get(node) == b"":  # it is revoked
+        issued = read_issued(token, self._key)
+        if issued is None or issued.commit <= self._commit:
             return None
+        node = issued.node
         return Caller(user=f"node {node}", tenant="", role="agent", node=node, is_known=False)
 
 

@@ -76,6 +76,7 @@ def withdrawn(
     for job in jobs:
         ledger_of(s, job, cannot)
     named = np.array(jobs, np.int64)
+    runs = not running_jobs(s).isdisjoint(named.tolist())  # else the round does not notice
     left = retire(
         s,
         np.where(np.isin(s.ledger.jobs.id, named), int(end), 0),
@@ -83,7 +84,7 @@ def withdrawn(
         time_s,
     )
     left += retire_paused(s, np.isin(s.paused_jobs.jobs.id, named), end, time_s)
-    if s.round.active:
+    if runs:
         return [*left, *end_round_early(s, time_s)]
     return [*left, *when_idle(s, time_s)]
 
