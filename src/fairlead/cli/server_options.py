@@ -4,7 +4,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -77,7 +77,9 @@ def each(kind: str, names: Iterable[T], act: Callable[[T], list[str] | None], do
     refused: list[FairleadError] = []
     distinct = list(dict.fromkeys(names))
     with ThreadPoolExecutor(min(_AT_ONCE, len(distinct) or 1)) as threads:
-        for name, answer in [(name, threads.submit(act, name)) for name in distinct]:
+        first = [(name, threads.submit(act, name)) for name in distinct[:1]]
+        wait(answer for _, answer in first)  # it opens the connection that all use
+        for name, answer in [*first, *((name, threads.submit(act, name)) for name in distinct[1:])]:
             try:
                 lost = answer.result()
                 print(f"{kind} {name} {done}", flush=True)

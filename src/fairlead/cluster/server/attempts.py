@@ -260,8 +260,9 @@ class Attempt:
         """How it was killed that it did not end when it was told to; "" = it was not."""
         if not self.stopping or self.completed():
             return ""
-        told = [self.statuses[node] for node in self.told_nodes]
-        return joined([h.reason for h in told if h.state == "ended" and _was_killed(h.failure)])
+        told, by_node = self.told_nodes, self.statuses.copy()
+        ended = [by_node[node] for node in told if node in by_node]
+        return joined([h.reason for h in ended if h.state == "ended" and _was_killed(h.failure)])
 
     @property
     def told_nodes(self) -> list[str]:
@@ -303,9 +304,10 @@ class Attempt:
             return self.blame
         if self.completed() or self.stopping or self.lost or self.interrupted:
             return ""
-        bad = self.failed
+        told = self.statuses.copy()  # other threads read it while the driver's changes it
+        bad = [node for node in self.failed if node in told]
         if bad:
-            first = self.statuses[bad[0]]
+            first = told[bad[0]]
             if first.failure is not None and first.failure.kind == "stalled" and self.row.stall:
                 return self.row.stall  # where the ranks of all nodes stood
             if early := self._left_early:
@@ -331,17 +333,20 @@ class Attempt:
         """Nodes whose ranks ended badly: the one to blame first, those that only followed it last."""
         told = list(self.statuses.items())
         bad = [node for node, status in told if status.exit_code not in (0, None)]
-        return sorted(bad, key=lambda node: _follows(self.statuses[node].failure))
+        follows = {node: _follows(status.failure) for node, status in told}
+        return sorted(bad, key=follows.__getitem__)
 
     @property
     def _left_early(self) -> str:
         """The node whose ranks have ended well before the last step, where all that failed elsewhere did so
         because others were gone; "" = there is none."""
-        told, bad = list(self.statuses.items()), self.failed
-        follow = all(_follows(self.statuses[node].failure) for node in bad)
+        told = self.statuses.copy()
+        bad = [node for node in self.failed if node in told]
+        follow = all(_follows(told[node].failure) for node in bad)
         if self.finishing or not bad or not follow:
             return ""
-        return next((node for node, one in told if (one.state, one.exit_code) == ("ended", 0)), "")
+        well = [node for node, one in told.items() if (one.state, one.exit_code) == ("ended", 0)]
+        return next(iter(well), "")
 
     def root_failure(self) -> tuple[str, Failure | None]:
         """The node on which it failed, and what went wrong there as far as is known."""
