@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from fairlead.cli.announcements import announce
+from fairlead.cli.config_files import read_config_file
 from fairlead.cli.inside_job import InsideJob
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.token_files import read_token
@@ -25,10 +26,7 @@ from fairlead.cluster.agent.server_client import RefusedError
 from fairlead.cluster.agent.stop_agent import stop_agent
 from fairlead.cluster.agent.zygote import missing
 from fairlead.cluster.log_lines import log_with_times
-from fairlead.cluster.protocol.read_job_spec import describe_error
 from fairlead.errors import ConfigError
-from fairlead.model.toml import read_toml
-from fairlead.model.toml_lines import naming_lines
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _MODULES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*")
@@ -166,7 +164,7 @@ def agent(options: NodeOptions) -> None:
 
 def _stop(given: NodeOptions) -> None:
     """End the agent that has the state directory. Raises ConfigError where there is no such directory."""
-    file = _File() if given.config is None else _read(given.config)
+    file = _File() if given.config is None else read_config_file(given.config, _File)
     name = _name(given.node or file.node or socket.gethostname())
     state = _state(given.state or file.state, name)
     if not state.exists():  # one that has ended already is no error, a wrong name is
@@ -178,7 +176,7 @@ def _stop(given: NodeOptions) -> None:
 def _agent_options(given: NodeOptions) -> AgentOptions:
     """The options of the command line; those it leaves out are as in the file of ``--config``. Raises
     ConfigError."""
-    file = _File() if given.config is None else _read(given.config)
+    file = _File() if given.config is None else read_config_file(given.config, _File)
     address = _address(given.server or file.server)
     name = _name(given.node or file.node or socket.gethostname())
     interval_s = file.health_interval if given.health_interval is None else given.health_interval
@@ -202,16 +200,6 @@ def _description(name: str, found: NodeDevices) -> str:
     return f"node {name}: {what}" + (
         " (simulated: no hardware behind them)" if found.simulated_devices else ""
     )
-
-
-def _read(path: Path) -> _File:
-    content = read_toml(path, ConfigError)
-    try:
-        return msgspec.convert(content, _File)
-    except msgspec.ValidationError as problem:
-        with naming_lines(path):
-            said = describe_error(problem, content, _File.__struct_fields__)
-            raise ConfigError(f"{path}: {said}") from None
 
 
 def _health(command: str, interval_s: float | None) -> HealthOptions:

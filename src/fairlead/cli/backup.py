@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fairlead.cli.server_options import connection
+from fairlead.cli.server_options import CaOption, connection
 from fairlead.cluster.store import backup as backups
 from fairlead.cluster.store.database import (
     DATABASE_ERRORS,
@@ -48,10 +48,7 @@ def backup(
         Path | None,
         typer.Option("--token-file", metavar="FILE", help="File with an admin's token."),
     ] = None,
-    ca: Annotated[
-        str | None,
-        typer.Option("--ca", metavar="FILE", help="Certificates to trust, for an https server."),
-    ] = None,
+    ca: CaOption = None,
 ) -> None:
     """Write the state of a live cluster to one file, whether its server runs or not.
 

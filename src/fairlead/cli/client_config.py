@@ -7,12 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.cli.config_files import read_config_file
 from fairlead.cli.token_files import write_token
 from fairlead.cluster.http_client import DEFAULT_URL
-from fairlead.cluster.protocol.read_job_spec import describe_error
-from fairlead.errors import ConfigError
-from fairlead.model.toml import read_toml
-from fairlead.model.toml_lines import naming_lines
 
 PATH_VARIABLE = "FAIRLEAD_CONFIG"
 
@@ -45,15 +42,7 @@ def config_path() -> Path:
 def read_config() -> ClientConfig:
     """The configuration; an empty one where there is no file. Raises ConfigError."""
     path = config_path()
-    if not path.exists():
-        return ClientConfig()
-    content = read_toml(path, ConfigError)
-    try:
-        return msgspec.convert(content, ClientConfig)
-    except msgspec.ValidationError as problem:
-        with naming_lines(path):
-            said = describe_error(problem, content, ClientConfig.__struct_fields__)
-            raise ConfigError(f"{path}: {said}") from None
+    return read_config_file(path, ClientConfig) if path.exists() else ClientConfig()
 
 
 def write_config(config: ClientConfig) -> Path:

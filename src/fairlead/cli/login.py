@@ -14,6 +14,7 @@ from fairlead.cli.client_config import (
     read_config,
     write_config,
 )
+from fairlead.cli.server_options import CaOption
 from fairlead.cli.token_files import read_token
 from fairlead.cluster.http_client import Client
 
@@ -34,10 +35,7 @@ def login(
             help="File with the token. Default: the variable FAIRLEAD_TOKEN; else it is asked for.",
         ),
     ] = None,
-    ca: Annotated[
-        str | None,
-        typer.Option("--ca", metavar="FILE", help="Certificates to trust, for an https server."),
-    ] = None,
+    ca: CaOption = None,
 ) -> None:
     """Write down which server to use, and as whom.
 

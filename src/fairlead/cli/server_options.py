@@ -19,6 +19,15 @@ from fairlead.errors import FairleadError, InputError
 T = TypeVar("T")
 _AT_ONCE = 16  # calls: each waits until it is durable
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+CaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ca",
+        metavar="FILE",
+        help="Certificates to trust, for an https server. Default: the variable FAIRLEAD_CA, else those of "
+        "`fairlead login`.",
+    ),
+]
 JobArgument = Annotated[int, typer.Argument(metavar="JOB", min=0, help="Id of the job.")]
 JobsArgument = Annotated[list[int], typer.Argument(metavar="JOB...", min=0, help="Ids of jobs.")]
 
@@ -41,15 +50,7 @@ def connection(
             help="File with the token. Default: the variable FAIRLEAD_TOKEN, else that of `fairlead login`.",
         ),
     ] = None,
-    ca: Annotated[
-        str | None,
-        typer.Option(
-            "--ca",
-            metavar="FILE",
-            help="Certificates to trust, for an https server. Default: the variable FAIRLEAD_CA, else those "
-            "of `fairlead login`.",
-        ),
-    ] = None,
+    ca: CaOption = None,
 ) -> Client:
     """The client that these options describe."""
     token = None if token_file is None else read_token(token_file)
