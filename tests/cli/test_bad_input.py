@@ -292,3 +292,20 @@ def test_an_overloaded_run_says_so_and_of_what_its_averages_are(
     with pytest.raises(SystemExit):
         main(["simulate", "--policy", "fifo", *given, "--out", str(tmp_path / "s")])
     assert "averages" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("submit --env A=1 --env A=2 -- true", "--env: A is given twice"),
+        ("submit --rate v100=1 --rate v100=2 -- true", "--rate: v100 is given twice"),
+        ("serve --state {} --round 0", "--round: must be from 0.5 to 86400"),
+        ("up --demo --devices v100=2", "--devices: the demo has devices and jobs of its own"),
+        ("up --demo --prefork numpy", "--prefork: the demo has devices and jobs of its own"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(
+    arguments: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refused(capsys, *arguments.format(tmp_path).split())
+    assert list(tmp_path.iterdir()) == []

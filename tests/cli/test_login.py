@@ -92,7 +92,7 @@ def test_the_token_of_one_server_is_not_shown_to_another(monkeypatch: pytest.Mon
 
 
 def test_strange_characters_survive(home: Path) -> None:
-    config = ClientConfig("http://h", 'q"\\é', "/a b/ü.pem")
+    config = ClientConfig("http://h", 'q"\\', "/a b/ü.pem")
     assert write_config(config) == config_path()
     assert read_config() == config
 
@@ -103,6 +103,8 @@ def test_strange_characters_survive(home: Path) -> None:
         ("server = 5", "client.toml:1: server: expected"),
         ('sever = "x"', "client.toml:1: sever: "),
         ("server", "client.toml: is not valid TOML"),
+        ('server = "x"\n= 3', "client.toml:2: is not valid TOML"),
+        ('token = "é"', "client.toml: token: has characters that no token has"),
     ],
 )
 def test_a_damaged_configuration_is_named(home: Path, content: str, told: str) -> None:
@@ -112,3 +114,20 @@ def test_a_damaged_configuration_is_named(home: Path, content: str, told: str) -
     with pytest.raises(ConfigError) as refused:
         read_config()
     assert told in str(refused.value)
+
+
+def test_a_configuration_that_others_can_read_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = write_config(ClientConfig("http://h", "secret"))
+    read_config()
+    assert capsys.readouterr().err == ""
+    path.chmod(0o644)
+    assert read_config().token == "secret"
+    assert f"{path}: others can read the token in it" in capsys.readouterr().err
+
+
+def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_config(ClientConfig("http://h", "secret"))
+    monkeypatch.setenv("FAIRLEAD_TOKEN", "")
+    assert find_connection(None, None, None).token == "secret"

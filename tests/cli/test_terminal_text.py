@@ -7,7 +7,7 @@ from fairlead.cli.terminal_text import TerminalFilter
 EVIL = (
     "\x1b]0;title\x07", "\x1b]52;c;cm0gLXJm\x1b\\", "\x1bP+q544e\x1b\\", "\x1b[2J", "\x1b[10;10H",
     "\x1b[?1049h",
-    "\x1bc", "\x1b(0", "\x07", "\x08", "\x9b2J", "\x90q\x9c", "\x00", "\x1b[6n",
+    "\x1bc", "\x1b(0", "\x07", "\x08", "\x9b2J", "\x90q\x9c", "\x00", "\x1b[6n", "\u202e", "\u2067",
 )  # fmt: skip
 
 
@@ -16,7 +16,17 @@ def test_sequences_that_do_more_than_colour_are_left_out(evil: str) -> None:
     shown = TerminalFilter().feed(f"before{evil}after\n")
     assert shown.startswith("before")
     assert shown.endswith("after\n")
-    assert not set(shown) & {"\x1b", "\x9b", "\x90", "\x9c", "\x07", "\x08", "\x00"}
+    assert not set(shown) & {
+        "\x1b",
+        "\x9b",
+        "\x90",
+        "\x9c",
+        "\x07",
+        "\x08",
+        "\x00",
+        "\u202e",
+        "\u2067",
+    }
 
 
 def test_colours_tabs_and_progress_bars_stay() -> None:

@@ -13,9 +13,9 @@ from tests.cluster.cluster import descendants, until
 
 from fairlead.cli.demo_screen import Screen, report
 from fairlead.cli.main import main
+from fairlead.cli.up import PREFORK
 from fairlead.cluster.demo.jobs import (
     NODES,
-    PREFORK,
     RANKING,
     VISION,
 )

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import ConfigError, InputError
+from fairlead.model.toml import read_toml
 from fairlead.model.toml_lines import line_of, naming_lines
 
 TEXT = '''\
@@ -124,3 +125,11 @@ def _told(path: Path | None, problem: Any) -> str:
         raise problem
     assert type(raised.value) is type(problem)
     return str(raised.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text("steps = 1\n", encoding="utf-8-sig")
+    assert read_toml(path, ConfigError) == {"steps": 1}
+    told = _told(path, ConfigError(f"{path}: steps: must be at least 2, got 1"))
+    assert told == f"{path}:1: steps: must be at least 2, got 1"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import msgspec
 from fairlead.cli.config_files import read_config_file
 from fairlead.cli.token_files import write_token
 from fairlead.cluster.http_client import DEFAULT_URL
+from fairlead.errors import ConfigError
 
 PATH_VARIABLE = "FAIRLEAD_CONFIG"
 
@@ -42,7 +44,16 @@ def config_path() -> Path:
 def read_config() -> ClientConfig:
     """The configuration; an empty one where there is no file. Raises ConfigError."""
     path = config_path()
-    return read_config_file(path, ClientConfig) if path.exists() else ClientConfig()
+    if not path.exists():
+        return ClientConfig()
+    config = read_config_file(path, ClientConfig)
+    if config.token and path.stat().st_mode & 0o077:
+        print(
+            f"fairlead: {path}: others can read the token in it: chmod 600 {path}", file=sys.stderr
+        )
+    if not config.token.isascii() or not config.token.isprintable():
+        raise ConfigError(f"{path}: token: has characters that no token has")
+    return config
 
 
 def write_config(config: ClientConfig) -> Path:
@@ -70,7 +81,7 @@ def find_connection(
     if url != as_url(config.server):
         config = ClientConfig()
     if token is None:
-        token = os.environ.get("FAIRLEAD_TOKEN", config.token).strip()
+        token = os.environ.get("FAIRLEAD_TOKEN", "").strip() or config.token
     return Connection(url, token, ca or os.environ.get("FAIRLEAD_CA") or config.ca or None)
 
 

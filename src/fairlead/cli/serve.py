@@ -31,8 +31,8 @@ class SchedulingOptions:
     policy: Annotated[str, typer.Option(help="See `fairlead policies`.")] = ""
     profile: Annotated[str, typer.Option(help="default, gavel or shockwave.")] = "default"
     round_s: Annotated[
-        float, typer.Option("--round", help="Seconds of a round.", show_default="360")
-    ] = 0.0
+        float | None, typer.Option("--round", help="Seconds of a round.", show_default="360")
+    ] = None
     throughputs: Annotated[str, typer.Option(help="Table of rates: a file, or `builtin`.")] = (
         "builtin"
     )

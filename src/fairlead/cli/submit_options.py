@@ -200,9 +200,9 @@ def _words(option: str, text: str) -> tuple[str, ...]:
 def _values(
     option: str, texts: Iterable[str] | None, read: Callable[[str], T], example: str
 ) -> dict[str, T]:
-    """Values by name; the last of a name counts."""
-    found = {}
-    for text in texts or ():
+    """Values by name. Raises ConfigError, also where a name is given twice."""
+    found: dict[str, T] = {}
+    for count, text in enumerate(texts or (), start=1):
         name, value = split_option(text)
         try:
             if not name or value is None:
@@ -212,6 +212,8 @@ def _values(
             raise ConfigError(
                 f"{option}: expected NAME=VALUE, for example {example}, got {text!r}"
             ) from None
+        if len(found) < count:
+            raise ConfigError(f"{option}: {name} is given twice")
     return found
 
 

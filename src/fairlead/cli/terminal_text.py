@@ -10,6 +10,7 @@ _SEQUENCE = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # a string for the terminal: titles, clipboard
     r"|\x1b[ -/]*[0-OQ-WYZ\\`-~]"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"  # any other control but tab and ends of lines
+    r"|[\u202a-\u202e\u2066-\u2069]"  # what follows would be shown in another order
 )
 _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)\Z")
 

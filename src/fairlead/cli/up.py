@@ -23,6 +23,7 @@ from fairlead.cluster.local import LocalCluster
 from fairlead.errors import ConfigError, FairleadError
 
 PORT = 8470
+PREFORK = "numpy,fairlead.client.iterator"
 DEFAULT_DIRECTORY = Path("~/.local/state/fairlead/up")
 
 
@@ -32,11 +33,13 @@ def up(
         typer.Option("--demo", help="Eight jobs on simulated devices, a live table, a report."),
     ] = False,
     devices: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="TYPE=N|nvml", help="Devices of this machine, simulated where there are none."
+            metavar="TYPE=N|nvml",
+            help="Devices of this machine, simulated where there are none.",
+            show_default="nvml",
         ),
-    ] = "nvml",
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -46,8 +49,8 @@ def up(
     ] = None,
     policy: Annotated[str, typer.Option(help="See `fairlead policies`.")] = "",
     round_s: Annotated[
-        float, typer.Option("--round", help="Seconds of a round.", show_default="360")
-    ] = 0.0,
+        float | None, typer.Option("--round", help="Seconds of a round.", show_default="360")
+    ] = None,
     port: Annotated[
         int | None,
         typer.Option(
@@ -55,8 +58,13 @@ def up(
         ),
     ] = None,
     prefork: Annotated[
-        str, typer.Option(metavar="MODULES", help="Imported once, for jobs with `prefork = true`.")
-    ] = "numpy,fairlead.client.iterator",
+        str | None,
+        typer.Option(
+            metavar="MODULES",
+            help="Imported once, for jobs with `prefork = true`.",
+            show_default=PREFORK,
+        ),
+    ] = None,
     inside_job: InsideJob = False,
 ) -> None:
     """Start a server and an agent for this machine, and run them until Ctrl-C.
@@ -65,12 +73,18 @@ def up(
     minute. Everything is ended, and what was temporary removed, also on Ctrl-C.
     """
     if demo:
+        for option, given in (("--devices", devices), ("--prefork", prefork)):
+            if given is not None:
+                raise ConfigError(f"{option}: the demo has devices and jobs of its own")
         _demo(state, policy, round_s, port)
         return
-    if devices not in ("", "nvml"):
+    if devices not in (None, "", "nvml"):
         parse_devices(devices)  # before a server has been started for it
     check_outside_jobs("up", inside_job)
-    agent = ("--devices", devices, "--prefork", prefork)
+    agent = (
+        *("--devices", "nvml" if devices is None else devices),
+        *("--prefork", PREFORK if prefork is None else prefork),
+    )
     serve = (
         "--port",
         str(PORT if port is None else port),
@@ -78,8 +92,7 @@ def up(
         "0",
         "--policy",
         policy,
-        "--round",
-        f"{round_s:g}",
+        *(() if round_s is None else ("--round", f"{round_s:g}")),
     )
     directory = (state or DEFAULT_DIRECTORY.expanduser()).absolute()
     nodes = {socket.gethostname(): agent}
@@ -91,13 +104,12 @@ def up(
         raise FairleadError(f"{name} ended by itself; see {directory / name}.log")
 
 
-def _demo(state: Path | None, policy: str, round_s: float, port: int | None) -> None:
+def _demo(state: Path | None, policy: str, round_s: float | None, port: int | None) -> None:
     from fairlead.cli.demo_screen import Screen, report
     from fairlead.cli.replay import replay
     from fairlead.cluster.demo.jobs import (
         NODES,
         POLICY,
-        PREFORK,
         ROUND_S,
     )
     from fairlead.cluster.demo.run import play
@@ -110,7 +122,7 @@ def _demo(state: Path | None, policy: str, round_s: float, port: int | None) -> 
     }
     serve = (
         *("--port", str(port or 0), "--agent-port", "0", "--heartbeat", "0.3", "--lease", "5"),
-        *("--policy", policy or POLICY, "--round", f"{round_s or ROUND_S:g}"),
+        *("--policy", policy or POLICY, "--round", f"{ROUND_S if round_s is None else round_s:g}"),
     )
     with _directory(state) as directory:
         with _running(LocalCluster(directory, nodes, serve, report=_print_reason)) as cluster:

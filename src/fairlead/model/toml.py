@@ -1,5 +1,6 @@
 """TOML files and texts, read in one way: every fault is one sentence, and nesting has a limit."""
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ from fairlead.errors import InputError
 
 MAX_DEPTH = 32  # tables and arrays inside each other; whoever walks the result may recurse
 MAX_BYTES = 1 << 24
+_PLACE = re.compile(r"(?P<said>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)")
+_BOM = "\ufeff"  # which editors on Windows put before a text
 
 
 def read_toml(path: Path, error: type[InputError]) -> dict[str, Any]:
@@ -27,8 +30,11 @@ def read_toml(path: Path, error: type[InputError]) -> dict[str, Any]:
 def parse_toml(text: str, where: str, error: type[InputError]) -> dict[str, Any]:
     """The table that a text holds. where: what messages call the text."""
     try:
-        table = tomllib.loads(text.replace("\r\n", "\n"))
+        table = tomllib.loads(text.removeprefix(_BOM).replace("\r\n", "\n"))
     except ValueError as problem:  # also numbers and dates that Python cannot hold
+        if place := _PLACE.fullmatch(str(problem)):
+            where = f"{where}:{place['line']}"
+            problem = ValueError(f"{place['said']} (column {place['column']})")
         raise error(f"{where}: is not valid TOML: {problem}") from None
     except RecursionError:
         raise error(f"{where}: is nested too deeply") from None

@@ -77,7 +77,7 @@ def _with_line(sentence: str, path: Path) -> str:
     if not sentence.startswith(start):
         return sentence
     try:
-        text = path.read_bytes().decode()
+        text = path.read_bytes().decode("utf-8-sig")
         keys = _keys(sentence.removeprefix(start), tomllib.loads(text.replace("\r\n", "\n")))
     except (OSError, ValueError, RecursionError):
         return sentence

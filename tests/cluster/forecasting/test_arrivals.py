@@ -16,18 +16,37 @@ def recent(times: list[float], batch: int = 1) -> RecentSubmissions:
     return found
 
 
-def test_as_many_are_expected_as_came_and_fewer_beyond_what_was_watched() -> None:
-    history = recent([10.0 * i for i in range(51)]).history()
-    counts = {500.0: 0, 1000.0: 0, 5000.0: 0}
-    for seed in range(20):
-        for one in itertools.takewhile(
-            lambda one: one.time_s < 5500.0, history.expected(500.0, seed, 900)
-        ):
-            for ahead_s in counts:
-                counts[ahead_s] += one.time_s - 500.0 < ahead_s
-    assert counts[500.0] / 20 == pytest.approx(50, rel=0.1)
-    assert counts[1000.0] / 20 == pytest.approx(50 * (1 + np.log(2)), rel=0.1)
-    assert counts[5000.0] / 20 == pytest.approx(50 * (1 + np.log(10)), rel=0.1)
+def mean_counts(found: RecentSubmissions, now_s: float, ahead_s: list[float]) -> list[float]:
+    """How many batches are expected within each of these times from now on, on average."""
+    times = [
+        np.array([one.time_s - now_s for one in found.history().expected(now_s, seed, 900)])
+        for seed in range(200)
+    ]
+    return [float(np.mean([np.sum(one < limit) for one in times])) for limit in ahead_s]
+
+
+def test_as_many_are_expected_as_came_and_none_beyond_what_was_watched() -> None:
+    found = recent([10.0 * i for i in range(51)])
+    assert mean_counts(found, 500.0, [250.0, 500.0, 5000.0]) == pytest.approx(
+        [25.0, 50.0, 50.0], rel=0.05
+    )
+
+
+def test_a_burst_that_has_ended_is_not_expected_to_go_on() -> None:
+    """Ten submissions within half a minute: five minutes later the next five minutes are as quiet."""
+    found = recent([3.0 * i for i in range(10)])
+    during, whole = mean_counts(found, 27.0, [13.5, 3600.0])
+    assert (during, whole) == pytest.approx((4.5, 9.0), rel=0.1)
+    quiet, later = mean_counts(found, 327.0, [300.0, 3600.0])
+    assert quiet < 1.1
+    assert later == pytest.approx(10.0, rel=0.1)
+
+
+def test_what_came_before_the_newest_batches_counts_at_its_rate() -> None:
+    found = recent([100.0 * i for i in range(200)])
+    assert mean_counts(found, 19_900.0, [5_000.0, 15_000.0, 90_000.0]) == pytest.approx(
+        [50.0, 150.0, 199.0], rel=0.05
+    )
 
 
 def test_a_sweep_is_one_batch_and_comes_as_one() -> None:

@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
+from tests.cluster.tls import certificate
 
 from fairlead.cluster.front import request_timeout
-from fairlead.cluster.front.request_timeout import TimedH11Protocol
+from fairlead.cluster.front.request_timeout import FrontLoop, TimedH11Protocol
 
 WAIT_S = 60.0
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -36,7 +38,9 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def _connection() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def _connection(
+    **options: Any,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     config = uvicorn.Config(
         _app,
         port=0,
@@ -44,6 +48,7 @@ async def _connection() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.Str
         log_level="error",
         lifespan="off",
         timeout_keep_alive=60,
+        **options,
     )
     server = uvicorn.Server(config)
     server.config.load()
@@ -99,3 +104,19 @@ def test_a_whole_request_is_answered_however_long_that_takes(
                     assert await reader.readexactly(1) == b"0"
 
     asyncio.run(scenario())
+
+
+def test_a_handshake_that_does_not_come_is_not_awaited_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_timeout, "HANDSHAKE_TIMEOUT_S", 0.3)
+    tls = certificate(tmp_path)
+
+    async def scenario() -> None:
+        async with _connection(ssl_keyfile=tls.key, ssl_certfile=tls.certificate) as (reader, _):
+            async with asyncio.timeout(WAIT_S):
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+
+    with asyncio.Runner(loop_factory=FrontLoop) as runner:
+        runner.run(scenario())

@@ -3,7 +3,6 @@ import logging
 import os
 import random
 import socket
-import subprocess
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import grpc
 import msgspec
 import pytest
+from tests.cluster.tls import certificate
 
 from fairlead.cluster.agent.server_client import (
     AgentClient,
@@ -19,6 +19,7 @@ from fairlead.cluster.agent.server_client import (
     RegisterAgainError,
     ServerUnreachableError,
 )
+from fairlead.cluster.front import transport
 from fairlead.cluster.front.transport import (
     MAX_MESSAGE_BYTES,
     AgentServer,
@@ -470,17 +471,6 @@ def test_no_thread_is_left() -> None:
 # --- TLS ------------------------------------------------------------------------------------------
 
 
-def certificate(folder: Path) -> Tls:
-    """One for localhost that signs itself."""
-    pair = Tls(folder / "key.pem", folder / "certificate.pem")
-    make = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-    names = "-subj /CN=localhost -addext subjectAltName=DNS:localhost"
-    files = ["-keyout", str(pair.key), "-out", str(pair.certificate)]
-    command = [*make.split(" "), *names.split(" "), *files]
-    subprocess.run(command, check=True, capture_output=True)
-    return pair
-
-
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     return certificate(tmp_path_factory.mktemp("tls"))
@@ -495,6 +485,21 @@ def test_calls_over_tls_and_no_others(tls: Tls) -> None:
             async with AgentClient(address, "agent-token", timeout_s=2.0) as plain:
                 with pytest.raises(ServerUnreachableError, match="does it speak TLS"):
                     await plain.report(report())
+
+    run(scene())
+
+
+def test_a_handshake_that_does_not_come_is_not_awaited_for_ever(
+    tls: Tls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "HANDSHAKE_TIMEOUT_S", 0.3)
+
+    async def scene() -> None:
+        async with AgentServer(Handler(), tls=tls) as server:
+            reader, writer = await asyncio.open_connection("localhost", server.port)
+            async with asyncio.timeout(60.0):
+                assert await reader.read() == b""
+            writer.close()
 
     run(scene())
 

@@ -69,8 +69,8 @@ def lock_state(state: Path) -> int:
     if owner is not None and owner.lives:
         os.close(lock)
         raise ConfigError(
-            f"--state {state}: is a copy of the state of an agent that runs, process {owner.pid}; "
-            "an agent of its own needs a directory of its own"
+            f"--state {state}: is the state of an agent that runs, process {owner.pid}, or a copy of it; "
+            "another agent needs a directory of its own"
         )
     _write_owner(state)
     return lock

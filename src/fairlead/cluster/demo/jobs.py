@@ -9,7 +9,6 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 POLICY = "max_min_fairness_perf"  # LAS with regard to types
 ROUND_S = 2.0
 NODES = {"node-a": "v100=2", "node-b": "k80=2"}
-PREFORK = "numpy,fairlead.client.iterator"
 
 
 @dataclass(frozen=True, slots=True)

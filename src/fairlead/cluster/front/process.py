@@ -49,7 +49,7 @@ from fairlead.cluster.front.remote import (
     RemoteFacade,
     facade_of,
 )
-from fairlead.cluster.front.request_timeout import TimedH11Protocol
+from fairlead.cluster.front.request_timeout import FrontLoop, TimedH11Protocol
 from fairlead.cluster.front.transport import AgentServer, Tls
 from fairlead.cluster.front.web import add_pages
 from fairlead.cluster.log_lines import log_with_times
@@ -90,7 +90,8 @@ def run(fd: int) -> None:
     gc.collect()
     gc.freeze()  # what was imported
     gc.set_threshold(*COLLECT)
-    asyncio.run(_run(socket.socket(fileno=fd)))
+    with asyncio.Runner(loop_factory=FrontLoop) as runner:
+        runner.run(_run(socket.socket(fileno=fd)))
 
 
 async def _run(sock: socket.socket) -> None:

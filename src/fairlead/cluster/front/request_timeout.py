@@ -7,6 +7,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_TIMEOUT_S = 30.0  # from the connection, or the last answer, to the end of the next request
+HANDSHAKE_TIMEOUT_S = 10.0  # of TLS: until it is over a connection takes 0.3 MB
 _UNFINISHED = (h11.IDLE, h11.SEND_BODY)  # states of who asks, before the end of a request
 
 
@@ -45,3 +46,13 @@ class TimedH11Protocol(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class FrontLoop(asyncio.SelectorEventLoop):
+    """Servers of this loop wait ``HANDSHAKE_TIMEOUT_S`` for a handshake: uvicorn has no option for that."""
+
+    async def create_server(self, *args: Any, **kwargs: Any) -> asyncio.Server:
+        """Return a server that listens."""
+        if kwargs.get("ssl") is not None:
+            kwargs.setdefault("ssl_handshake_timeout", HANDSHAKE_TIMEOUT_S)
+        return await super().create_server(*args, **kwargs)

@@ -15,6 +15,7 @@ import msgspec
 
 from fairlead.cluster.front.facade import InvalidTokenError
 from fairlead.cluster.front.messages import PublishedOrders
+from fairlead.cluster.front.request_timeout import HANDSHAKE_TIMEOUT_S
 from fairlead.cluster.protocol.access import Caller, TokenKind
 from fairlead.cluster.protocol.messages import (
     PROTOCOL,
@@ -293,6 +294,7 @@ def _server_options(largest: int) -> list[tuple[str, Any]]:
     return [
         ("grpc.max_receive_message_length", largest),
         ("grpc.so_reuseport", 0),  # or a second server would share the port without a word
+        ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_TIMEOUT_S * 1000)),
         ("grpc.keepalive_time_ms", KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
         ("grpc.keepalive_permit_without_calls", 1),

@@ -1,5 +1,6 @@
 """Job descriptions: from TOML and JSON files, and what is wrong with one."""
 
+import codecs
 import difflib
 import json
 import re
@@ -187,7 +188,7 @@ def _content(path: Path) -> Any:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise InputError(f"{path}: is larger than {LARGEST_FILE:,} bytes")
-        data = path.read_bytes()
+        data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as problem:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from None
     try:

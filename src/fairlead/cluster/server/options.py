@@ -49,7 +49,7 @@ def live_options(
     cluster: Path | None,
     policy: str,
     profile: str,
-    round_s: float,
+    round_s: float | None,
     throughputs: str,
     seed: int,
     lease_s: float,
@@ -64,7 +64,7 @@ def live_options(
     tenant_limits: TenantLimits = NO_LIMITS,
 ) -> LiveOptions:
     """Raises InputError with the option and its value. policy: "" = the one that the cluster had;
-    round_s: 0 = that of the profile; restart_s: 0 = it will be measured; early_round_end: whether a round
+    round_s: None = that of the profile; restart_s: 0 = it will be measured; early_round_end: whether a round
     ends early where devices are free and jobs wait."""
     if profile not in PROFILES:
         raise ConfigError(f"--profile: must be one of {', '.join(PROFILES)}, got {profile!r}")
@@ -73,7 +73,7 @@ def live_options(
         raise ConfigError(
             f"--profile: {profile!r} imitates a simulator, and is not for live clusters"
         )
-    if round_s:
+    if round_s is not None:
         _check("round", round_s, 0.5, 86_400.0)
         chosen = replace(chosen, round_s=round_s)
     registry.make(policy or DEFAULT_POLICY, seed=seed, profile=profile)
