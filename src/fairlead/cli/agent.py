@@ -5,20 +5,21 @@ import logging
 import os
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
+from fairlead.cli.agent_group import fork_each
 from fairlead.cli.announcements import announce
 from fairlead.cli.config_files import read_config_file
 from fairlead.cli.inside_job import InsideJob
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.token_files import read_token
 from fairlead.cluster.agent.agent import Agent
-from fairlead.cluster.agent.devices import NodeDevices, find_devices
+from fairlead.cluster.agent.devices import NodeDevices, device_types, find_devices
 from fairlead.cluster.agent.health import HealthOptions
 from fairlead.cluster.agent.inside_job import check_outside_jobs
 from fairlead.cluster.agent.options import AgentOptions
@@ -63,9 +64,9 @@ class NodeOptions:
         str | None,
         typer.Option(
             "--devices",
-            metavar="TYPE=N|nvml",
+            metavar="TYPE=N,...|nvml",
             help="Devices of this node, as v100=4: checked with NVML; simulated where it finds none. "
-            "nvml (default): all that it finds.",
+            "nvml (default): all that it finds. Each of several types is a node of its own, NODE-TYPE.",
         ),
     ] = None
     simulated_devices: Annotated[
@@ -152,9 +153,10 @@ def agent(options: NodeOptions) -> None:
     if options.stop:
         _stop(options)
         return
-    chosen = _agent_options(options)
+    agents = _agent_options(options)
     check_outside_jobs("agent", options.inside_job)
     log_with_times(logging.INFO)
+    chosen = agents[0] if len(agents) == 1 else fork_each(agents)
     announce(_description(chosen.node, chosen.devices))
     try:
         asyncio.run(Agent(chosen).run())
@@ -169,23 +171,25 @@ def _stop(given: NodeOptions) -> None:
     state = _state(given.state or file.state, name)
     if not state.exists():  # one that has ended already is no error, a wrong name is
         raise ConfigError(f"node {name!r}: no agent has ever run in {state}")
-    ended = stop_agent(state)
+    states = [state, *(lock.parent for lock in state.glob("*/agent.lock"))]
+    ended = sum(stop_agent(one) for one in states) > 0  # all of them
     print(f"node {name}: {'its agent has ended' if ended else f'no agent runs in {state}'}")
 
 
-def _agent_options(given: NodeOptions) -> AgentOptions:
-    """The options of the command line; those it leaves out are as in the file of ``--config``. Raises
+def _agent_options(given: NodeOptions) -> list[AgentOptions]:
+    """The options of the command line; those it leaves out are as in the file of ``--config``. Of a host with
+    devices of several types, those of one agent per type: NODE-TYPE, with its state in DIR/TYPE. Raises
     ConfigError."""
     file = _File() if given.config is None else read_config_file(given.config, _File)
     address = _address(given.server or file.server)
     name = _name(given.node or file.node or socket.gethostname())
     interval_s = file.health_interval if given.health_interval is None else given.health_interval
-    return AgentOptions(
+    simulated = given.simulated_devices or file.simulated_devices
+    specs = device_types(given.devices or file.devices, simulated)
+    whole = AgentOptions(
         server=address,
         node=name,
-        devices=find_devices(
-            given.devices or file.devices, given.simulated_devices or file.simulated_devices
-        ),
+        devices=find_devices(specs[0], simulated),
         state=_state(given.state or file.state, name),
         token=_token(given.token_file or file.token_file),
         ca=Path(file.ca) if given.ca is None and file.ca else given.ca,
@@ -193,6 +197,18 @@ def _agent_options(given: NodeOptions) -> AgentOptions:
         prefork=_modules(given.prefork or file.prefork),
         health=_health(given.health or file.health, interval_s),
     )
+    if len(specs) == 1:
+        return [whole]
+    each = (find_devices(spec, simulated) for spec in specs)
+    return [
+        replace(
+            whole,
+            devices=devices,
+            node=_name(f"{name}-{devices.accelerator}"),
+            state=whole.state / devices.accelerator,
+        )
+        for devices in each
+    ]
 
 
 def _description(name: str, found: NodeDevices) -> str:

@@ -16,7 +16,7 @@ import typer
 from fairlead.cli import interrupts
 from fairlead.cli.announcements import announce
 from fairlead.cli.inside_job import InsideJob
-from fairlead.cluster.agent.devices import parse_devices
+from fairlead.cluster.agent.devices import device_types
 from fairlead.cluster.agent.inside_job import check_outside_jobs
 from fairlead.cluster.end_signals import end_signals, ignore_end_signals
 from fairlead.cluster.local import LocalCluster
@@ -35,7 +35,7 @@ def up(
     devices: Annotated[
         str | None,
         typer.Option(
-            metavar="TYPE=N|nvml",
+            metavar="TYPE=N,...|nvml",
             help="Devices of this machine, simulated where there are none.",
             show_default="nvml",
         ),
@@ -78,13 +78,9 @@ def up(
                 raise ConfigError(f"{option}: the demo has devices and jobs of its own")
         _demo(state, policy, round_s, port)
         return
-    if devices not in (None, "", "nvml"):
-        parse_devices(devices)  # before a server has been started for it
+    types = device_types(devices or "nvml")  # before a server has been started for it
     check_outside_jobs("up", inside_job)
-    agent = (
-        *("--devices", "nvml" if devices is None else devices),
-        *("--prefork", PREFORK if prefork is None else prefork),
-    )
+    forked = ("--prefork", PREFORK if prefork is None else prefork)
     serve = (
         "--port",
         str(PORT if port is None else port),
@@ -95,7 +91,11 @@ def up(
         *(() if round_s is None else ("--round", f"{round_s:g}")),
     )
     directory = (state or DEFAULT_DIRECTORY.expanduser()).absolute()
-    nodes = {socket.gethostname(): agent}
+    host = socket.gethostname()
+    nodes = {
+        host if len(types) == 1 else f"{host}-{one.partition('=')[0]}": ("--devices", one, *forked)
+        for one in types
+    }
     with _running(LocalCluster(directory, nodes, serve, report=_print_reason)) as cluster:
         _print_addresses(cluster)
         announce(f"files: {directory}\nCtrl-C ends it; jobs save first")

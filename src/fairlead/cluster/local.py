@@ -16,7 +16,7 @@ from fairlead.cluster.end_signals import end_signals
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.readiness import ReadyPipe
 from fairlead.errors import ConfigError, FairleadError
-from fairlead.model.child_signals import prctl
+from fairlead.model.child_signals import end_with_parent
 from fairlead.model.jit import COMPILING
 
 READY_S = (
@@ -25,7 +25,6 @@ READY_S = (
 # ended is not waited for
 NODES_S = 30.0  # for the agents to register
 END_S = 20.0  # for a process to end after SIGTERM, and again after the second one
-_PARENT_DIES = 1  # prctl(2): PR_SET_PDEATHSIG
 
 
 @dataclass
@@ -115,7 +114,7 @@ class LocalCluster:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for us; we tell them in the right order
-                preexec_fn=partial(_begin, mask),
+                preexec_fn=partial(_begin, mask, os.getpid()),
                 pass_fds=fds,
             )
         return process
@@ -179,10 +178,7 @@ def _interrupts_wait() -> Iterator[set[int]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(mask: set[int]) -> None:
+def _begin(mask: set[int], parent: int) -> None:
     """In the child: SIGTERM when the parent is killed, so that nothing is left behind."""
-    with contextlib.suppress(OSError):
-        prctl(_PARENT_DIES, signal.SIGTERM)
-    if os.getppid() == 1:  # too late: it has gone already
-        os._exit(1)
+    end_with_parent(parent, signal.SIGTERM)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)

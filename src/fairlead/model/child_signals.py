@@ -26,14 +26,15 @@ def interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends, in the middle of anything.
+def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when the thread that started it ends; SIGKILL ends it in the
+    middle of anything.
 
     parent: process id of who started this; where that has ended already, this process ends at once, with
     exit code 0.
     """
     with suppress(OSError):  # without it, the parent has to end the process itself
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(0)
 

@@ -1,8 +1,10 @@
 import pytest
 
+from fairlead.cluster.agent import devices
 from fairlead.cluster.agent.devices import (
     NodeDevices,
     accelerator_type,
+    device_types,
     find_devices,
     visible,
 )
@@ -45,11 +47,21 @@ def test_bad_devices_are_named(text: str) -> None:
         find_devices(text, simulated_devices=True)
 
 
-def test_two_types_are_two_agents() -> None:
-    with pytest.raises(
-        ConfigError, match=r"one type, got 'v100=1,k80=1'; start one agent per type"
-    ):
-        find_devices("v100=1,k80=1", simulated_devices=True)
+def test_each_type_is_found_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert device_types("v100=1,k80=1", simulated_devices=True) == ["v100=1", "k80=1"]
+    assert device_types("v100=4") == ["v100=4"]
+    assert device_types("nvml", simulated_devices=True) == ["nvml"]
+    with pytest.raises(ConfigError, match="v100 is given twice"):
+        device_types("v100=1,v100=2")
+    with pytest.raises(ConfigError, match="expected nvml or TYPE=NUMBER"):
+        device_types("v100=1,")
+    monkeypatch.setattr(devices, "_nvml", lambda: [(index, name) for index, name, _ in FOUND])
+    assert device_types("nvml") == ["k80=1", "v100=2"]
+    assert find_devices("k80=1").indices == (2,)
+    assert find_devices("v100=1").indices == (0,)
+    assert find_devices("mine=3").indices == (0, 1, 2), "a name of the operator's own"
+    with pytest.raises(ConfigError, match=r"NVML finds 1 such device\(s\)"):
+        find_devices("k80=2")
 
 
 def test_fake_devices_must_be_named() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,9 +25,26 @@ class NodeDevices:
     simulated_devices: bool
 
 
+def device_types(spec: str, simulated_devices: bool = False) -> list[str]:
+    """Return the spec of each accelerator type, for ``find_devices``: ``v100=2,k80=1`` names two, and so does
+    ``nvml`` where NVML finds two. Raises ConfigError."""
+    if spec not in ("", "nvml"):
+        specs = [part.strip() for part in spec.split(",")]
+        types = [parse_devices(part)[0] for part in specs]
+        for position, one in enumerate(types):
+            if one in types[:position]:
+                raise ConfigError(f"--devices {spec}: {one} is given twice")
+        return specs
+    counts = Counter(accelerator_type(name) for _, name in ([] if simulated_devices else _nvml()))
+    if len(counts) < 2:
+        return [spec]
+    return [f"{accelerator}={count}" for accelerator, count in sorted(counts.items())]
+
+
 def find_devices(spec: str, simulated_devices: bool = False) -> NodeDevices:
     """Return the devices of this node. spec: ``v100=4``, or ``nvml`` or "" for all that NVML finds;
-    simulated_devices: devices without hardware.
+    simulated_devices: devices without hardware. Of
+    devices with names that NVML does not know the first are taken.
 
     Raises ConfigError where there are none, several types, or fewer than the spec names.
     """
@@ -40,9 +58,12 @@ def find_devices(spec: str, simulated_devices: bool = False) -> NodeDevices:
     found = [] if simulated_devices else _nvml()
     if not found:
         return NodeDevices(accelerator, tuple(range(count)), simulated_devices=True)
+    named = [one for one in found if accelerator_type(one[1]) == accelerator]
+    found = named or found
     if len(found) < count:
         raise ConfigError(
-            f"--devices {spec}: NVML finds {len(found)} device(s) here; --simulated-devices pretends others"
+            f"--devices {spec}: NVML finds {len(found)} such device(s) here; --simulated-devices pretends "
+            "others"
         )
     return NodeDevices(
         accelerator, tuple(index for index, _ in found[:count]), simulated_devices=False
@@ -51,11 +72,6 @@ def find_devices(spec: str, simulated_devices: bool = False) -> NodeDevices:
 
 def parse_devices(text: str) -> tuple[str, int]:
     """``v100=4``: one accelerator type and how many."""
-    if text.count("=") > 1:
-        raise ConfigError(
-            f"--devices: an agent has devices of one type, got {text!r}; start one agent per type, each "
-            "with a --node and a --state of its own"
-        )
     name, number = split_option(text)
     accelerator = name.strip()
     if number is None or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", accelerator):
@@ -90,8 +106,7 @@ def _all_of(found: Sequence[tuple[int, str]]) -> NodeDevices:
     types = sorted({accelerator_type(name) for _, name in found})
     if len(types) > 1:
         raise ConfigError(
-            f"this host has devices of several types ({', '.join(types)}): start one agent per type, "
-            "each with CUDA_VISIBLE_DEVICES, a --node and a --state of its own"
+            f"this host has devices of several types ({', '.join(types)}): name one, as {types[0]}=1"
         )
     return NodeDevices(types[0], tuple(index for index, _ in found), simulated_devices=False)
 

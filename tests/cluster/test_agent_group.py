@@ -1,0 +1,69 @@
+"""A host with devices of several types: one agent for each, started and ended as one."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.cluster import Running, descendants, running, until
+
+from fairlead.cluster.protocol.job_spec import JobSpec
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Running]:
+    with running(tmp_path) as found:
+        found.add_agent("host", "v100=2,k80=1", "--simulated-devices")
+        with found.client() as client:
+            until(lambda: [one.last_seen_s is not None for one in client.nodes()] == [True, True])
+        yield found
+
+
+def states(cluster: Running) -> dict[str, str]:
+    with cluster.client() as client:
+        return {one.name: one.state for one in client.nodes()}
+
+
+def test_each_type_is_a_node_whose_jobs_run(cluster: Running) -> None:
+    with cluster.client() as client:
+        nodes = {one.name: (one.accelerator, one.devices) for one in client.nodes()}
+        assert nodes == {"host-v100": ("v100", 2), "host-k80": ("k80", 1)}
+        asked = [
+            JobSpec(command=("true",), total_steps=1, unmanaged=True, rates={kind: 1.0})
+            for kind in ("v100", "k80")
+        ]
+        jobs = client.submit(asked)
+        until(lambda: all(client.job(job).state == "completed" for job in jobs))
+        where = [client.attempts(job)[-1].node for job in jobs]
+        assert where == ["host-v100", "host-k80"]
+
+
+def test_one_signal_ends_all_in_order(cluster: Running) -> None:
+    agent = cluster.agents["host"]
+    agent.send_signal(signal.SIGTERM)
+    assert agent.wait(180.0) == 0
+    assert descendants(cluster.directory / "agent-host") == []
+
+
+def test_stop_ends_all(cluster: Running) -> None:
+    state = str(cluster.directory / "agent-host")
+    command = (sys.executable, "-m", "fairlead", "agent", "--stop", "--node", "host", "--state")
+    said = subprocess.run((*command, state), capture_output=True, text=True, check=True).stdout
+    assert said == "node host: its agent has ended\n"
+    assert cluster.agents["host"].wait(180.0) == 0
+
+
+def test_where_one_dies_the_other_ends(cluster: Running) -> None:
+    agent = cluster.agents["host"]
+    children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+    assert len(children) == 2
+    subprocess.run(("kill", "-9", children[0]), check=True)
+    assert agent.wait(180.0) == 9
+    until(lambda: not descendants(cluster.directory / "agent-host"))
+
+
+def test_where_the_parent_is_killed_all_end(cluster: Running) -> None:
+    cluster.kill("host")
+    until(lambda: not descendants(cluster.directory / "agent-host"))
