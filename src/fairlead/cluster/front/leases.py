@@ -131,7 +131,8 @@ class LeaseTable:
         changed, node.health = changed or health != node.health, health
         leases = self._renew(node)
         if leases:
-            node.lease_until = now + self.lease_s * (1 + self.rate_bound)
+            until = now + self.lease_s * (1 + self.rate_bound)
+            node.lease_until = max(node.lease_until, until)  # an agent shortens none
         self.forward(
             Reported(
                 node=node.name,

@@ -66,17 +66,17 @@ class AttemptOrphaner(Protocol):
         """End these attempts, which no longer exist on a node."""
 
 
-def continue_numbering(state: ClusterState, ends: AttemptOrphaner) -> None:
+def continue_numbering(state: ClusterState, ends: AttemptOrphaner, lease_s: float) -> None:
     """Continue job ids above those that may be in use, and hold the cluster if it has just been restored.
-    Called when all else is recovered."""
+    Called when all else is recovered. lease_s: how long leases from before may still live."""
     note = state.store.meta(RESTORED)
     if note is not None:
-        _begin_anew(state, ends, msgspec.json.decode(note, type=RestoreNote))
+        _begin_anew(state, ends, msgspec.json.decode(note, type=RestoreNote), lease_s)
         return
     state.next_job = max(state.next_job, int(state.store.meta(RESERVED) or 0))
     hold_reason = state.store.meta(HOLD_REASON)
     if hold_reason is not None:  # the server was started again before it was over
-        _hold(state, hold_reason)
+        _hold(state, hold_reason, lease_s)
 
 
 def end_hold_if_due(state: ClusterState) -> None:
@@ -86,7 +86,9 @@ def end_hold_if_due(state: ClusterState) -> None:
         state.write(lambda t: t.delete_meta(HOLD_REASON))
 
 
-def _begin_anew(state: ClusterState, ends: AttemptOrphaner, note: RestoreNote) -> None:
+def _begin_anew(
+    state: ClusterState, ends: AttemptOrphaner, note: RestoreNote, lease_s: float
+) -> None:
     directories = {state.checkpoints, *(row.checkpoints for row in state.registry.jobs.values())}
     folders = [state.store.directory / "logs", *map(Path, sorted(directories - {""}))]
     state.next_job = next_job(state.next_job - 1, newest_trace(*folders))
@@ -105,7 +107,7 @@ def _begin_anew(state: ClusterState, ends: AttemptOrphaner, note: RestoreNote) -
     state.write(lambda t: t.set_meta(RESERVED, reserved))
     state.write(lambda t: t.delete_meta(RESTORED))
     state.write(lambda t: t.set_meta(HOLD_REASON, note.what))
-    wait_s = _hold(state, note.what)
+    wait_s = _hold(state, note.what, lease_s)
     _log.warning(
         "%s; its last commit is %d; the next job is %s, and nothing is started for %.0f s, "
         "until nothing of the time since then can run any more",
@@ -116,13 +118,12 @@ def _begin_anew(state: ClusterState, ends: AttemptOrphaner, note: RestoreNote) -
     )
 
 
-def _hold(state: ClusterState, why: str) -> float:
+def _hold(state: ClusterState, why: str, lease_s: float) -> float:
     """Hold all nodes until every lease and grace period from before has expired. Returns that time in s."""
-    options = state.options
     grace_s = max(
         [MIN_GRACE_S, *(row.spec.longest_grace_s for row in state.registry.jobs.values())]
     )
-    wait_s = options.lease_s * (1 + options.rate_bound) + grace_s
+    wait_s = lease_s + grace_s
     state.fleet.hold_all(Hold(state.fleet.monotonic() + wait_s, why))
     state.lost_nodes.update(state.fleet.nodes)
     return wait_s

@@ -11,6 +11,7 @@ from fairlead.cluster.server.checkpoint_directories import settle_checkpoints
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.collaborators import Collaborators
 from fairlead.cluster.server.fleet import RETURN_S
+from fairlead.cluster.server.lease_lengths import longest_lease_s
 from fairlead.cluster.server.live_node import Inherited
 from fairlead.cluster.server.options import DEFAULT_POLICY
 from fairlead.cluster.store.replay import judged_as_state, repeated_as_start
@@ -30,7 +31,8 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
     state.clock.from_meta(store.meta("clock"))
     state.next_job = store.last_job() + 1
     state.ended_counts, state.journal_records = store.ended(), store.records()
-    _load_nodes(state)
+    lease_s = longest_lease_s(state)
+    _load_nodes(state, lease_s)
     for row in store.open_jobs():
         registry.jobs[row.id] = row
     run = _number_orders(state)
@@ -39,18 +41,18 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
     state.policy = state.options.policy or store.meta("policy") or DEFAULT_POLICY
     state.write(lambda t: t.set_meta("policy", state.policy))
     _load_core(state, parts)
-    _load_attempts(state, parts)
+    _load_attempts(state, parts, lease_s)
     settle_checkpoints(state)
     parts.jobs.retries.recover()
-    _load_grants(state)
+    _load_grants(state, lease_s)
     _load_round(state, parts)
-    continue_numbering(state, parts.attempts.ends)
+    continue_numbering(state, parts.attempts.ends, lease_s)
     parts.nodes.rollback.begin(run)
-    _await_nodes(state, parts)
+    _await_nodes(state, parts, lease_s)
     state.rebuild_due = True
 
 
-def _load_nodes(state: ClusterState) -> None:
+def _load_nodes(state: ClusterState, lease_s: float) -> None:
     rows = {row.name: row for row in state.store.nodes()}
     for wished in state.options.nodes or ():
         old = rows.get(wished.name) or NodeRow(name=wished.name, accelerator="", devices=0, host="")
@@ -76,14 +78,13 @@ def _load_nodes(state: ClusterState) -> None:
         node.agent.token_hash, node.agent.revoked = row.token_hash, row.revoked
         node.suspect = bool(row.incarnation) and not row.left_s  # until it has registered
         if row.incarnation:  # it may still hold jobs, and must get the time to say so
-            lease_s = state.options.lease_s * (1 + state.options.rate_bound)
             node.leases.until = state.fleet.monotonic() + lease_s
 
 
-def _await_nodes(state: ClusterState, parts: Collaborators) -> None:
+def _await_nodes(state: ClusterState, parts: Collaborators, lease_s: float) -> None:
     """Nodes get nothing new before they have registered. Where a round is in force they are only out of use
     once it ends or they have been silent for too long, so that its jobs notice nothing of a restart."""
-    now, timeout_s = state.now_s(), max(state.options.lease_s, 4 * state.fleet.heartbeat_s)
+    now, timeout_s = state.now_s(), max(lease_s, 4 * state.fleet.heartbeat_s)
     state.fleet.await_reports(RETURN_S)
     parts.rounds.clock.wait_for_nodes(now + RETURN_S, now + timeout_s)
     if state.round is None:
@@ -131,14 +132,13 @@ def _load_core(state: ClusterState, parts: Collaborators) -> None:
         row.acknowledged_steps = float(table.jobs.done[table.row(JobId(job))])
 
 
-def _load_attempts(state: ClusterState, parts: Collaborators) -> None:
+def _load_attempts(state: ClusterState, parts: Collaborators, lease_s: float) -> None:
     """Starts that had not ended: their nodes will say what became of them."""
     for record in state.store.open_attempts():
         row = state.registry.jobs.get(record.job) or state.store.job(record.job)
         if row is not None:
             state.registry.jobs[row.id] = row
             state.registry.add(_attempt(parts, row, record))
-    lease_s = state.options.lease_s * (1 + state.options.rate_bound)
     for attempts in state.registry.live.values():
         for attempt in attempts:  # until its node tells that it goes on: nothing outlives its lease
             attempt.known_until_s = (
@@ -150,11 +150,11 @@ def _load_attempts(state: ClusterState, parts: Collaborators) -> None:
             attempt.stop(AttemptEnd.MOVED)
 
 
-def _load_grants(state: ClusterState) -> None:
+def _load_grants(state: ClusterState, lease_s: float) -> None:
     """Any attempt that had been ordered may have got a lease of the server before; what an agent had left to
     the one after it may still run for as long."""
     fleet = state.fleet
-    ends = fleet.monotonic() + fleet.lease_s * (1 + fleet.rate_bound) + fleet.silence_s
+    ends = fleet.monotonic() + lease_s + fleet.silence_s
     for row in state.store.nodes():
         node = fleet.nodes.get(row.name)
         if node is None:
