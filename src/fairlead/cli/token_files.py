@@ -34,6 +34,8 @@ def read_token(path: Path, *, option: str = "") -> str:
         raise ConfigError(f"{where}: cannot be read: {problem.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{where}: is no token") from None
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise ConfigError(f"{where}: is no token")
     if not token:
         raise ConfigError(
             f"{where}: is empty; `fairlead serve --new-tokens` writes new tokens for admin and agent"

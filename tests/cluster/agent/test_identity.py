@@ -53,7 +53,7 @@ def test_an_agent_does_not_start_with_a_copy_of_the_state_of_one_that_runs(
             assert server.statuses[1, 1].state == "running"
 
     asyncio.run(scenario())
-    assert "copy: is a copy of the state of an agent that runs, process " in capfd.readouterr().err
+    assert "copy: is the state of an agent that runs, process " in capfd.readouterr().err
     shutil.copytree(tmp_path / "s", tmp_path / "later")
     assert identity_of(tmp_path / "later") == identity_of(tmp_path / "s"), (
         "a copy of one that has ended"

@@ -127,3 +127,22 @@ def test_that_its_agent_ends_it_is_said_and_no_end_is_forecast(cluster: EngineNo
     cluster.nodes.append(node)  # however long the forecasts take, it is not silent
     notes = compared(cluster, WhatIf()).notes
     assert any("is being ended, and starts again" in note for note in notes)
+
+
+def test_no_end_is_forecast_of_what_does_not_end_though_it_was_told_to_stop(
+    cluster: EngineNodes,
+) -> None:
+    node = begin(cluster)
+    progress: dict[str, Any] = {"loaded_step": 0, "step": 100, "ran_s": 10.0, "step_age_s": 20.0}
+    node.run(*KEY, **progress)
+    node.say()
+    cluster.until(lambda: cluster.job(KEY[0]).steps == 100, "its steps")
+    cluster.service.pause(ADMIN, KEY[0])
+    cluster.service.resume(ADMIN, KEY[0])
+    await_stop(cluster, node)
+    stall = "not ended 20 s after it was told to stop; rank 0 is in small.py:19"
+    node.stopping(*KEY, stall=stall, **progress)
+    node.say()
+    cluster.until(lambda: cluster.job(KEY[0]).reason.startswith(stall), "where it stands")
+    assert cluster.job(KEY[0]).no_end == "stands still"
+    assert f"It has {stall}." in cluster.service.explain(ADMIN, KEY[0]).facts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
-from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.protocol.messages import AGENT_LEAVES, Failure
 
 ERROR = "KeyError: 'x' (train.py:40)"
 
@@ -62,3 +62,23 @@ def test_a_gang_whose_rank_0_has_ended_well_waits_for_the_others(tmp_path: Path)
             f"{second.name}.",
             "It is complete when those have ended so too.",
         )
+
+
+def test_a_gang_of_which_a_rank_ended_for_a_sigterm_is_started_again_to_finish(
+    tmp_path: Path,
+) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        nodes = [cluster.node(name) for name in "ab"]
+        for node in nodes:
+            node.register()
+        job = cluster.submit(scale_factor=2, total_steps=40)
+        cluster.until(lambda: all((job, 1) in node.leased for node in nodes))
+        attempt = cluster.service.engine.state.registry.newest(job)
+        assert attempt is not None
+        first, second = sorted(nodes, key=lambda node: node.name != attempt.first_node)
+        told = {"loaded_step": 0, "step": 40, "saved_step": 40}
+        first.end(job, 1, exit_code=0, completed=True, finishing=True, **told)
+        second.end(job, 1, exit_code=0, terminated=True, reason=AGENT_LEAVES)
+        cluster.until(lambda: all((job, 2) in node.leased for node in nodes))
+        view = cluster.job(job)
+        assert (view.starts, view.failures, view.steps) == (2, 0, 40)

@@ -35,12 +35,12 @@ def test_a_gang_whose_nodes_are_drained_is_told_so(tmp_path: Path) -> None:
         join(cluster, "small", "k80", 2)
         cluster.service.drain(ADMIN, "large")
         why, facts = told(cluster, scale_factor=3)
-        assert why == "waits for nodes: no 3 devices of k80 or v100 are in use now"
+        assert why == "waits for nodes: no 3 devices of k80 or v100 may be used now"
         assert "2 devices of k80 are free (it needs 3 of one type)" in facts
         assert "Not to be had: 3 devices on nodes that are drained." in facts
         cluster.service.drain(ADMIN, "small")
         why, facts = told(cluster)
-        assert why == "waits for a node: none with k80 or v100 is in use now"
+        assert why == "waits for a node: none with k80 or v100 may be used now"
         assert "No device of k80 and v100 is free." in facts
         cluster.service.undrain(ADMIN, "small")
         cluster.until(lambda: cluster.job(1).reason == "", "the reason to go")
@@ -59,7 +59,7 @@ def test_a_gang_that_could_not_run_whoever_ran_is_not_told_of_those_that_do(
         busy.run(first, 1, step=5, loaded_step=0)
         cluster.until(lambda: cluster.job(first).state == "running")
         gang = cluster.submit(scale_factor=2)
-        lacks = "waits for nodes: no 2 devices of v100 are in use now"
+        lacks = "waits for nodes: no 2 devices of v100 may be used now"
         cluster.until(lambda: cluster.job(gang).reason == lacks)
         facts = " ".join(_facts(cluster, gang))
         assert f"It {lacks}." in facts
@@ -76,7 +76,7 @@ def test_a_job_whose_only_node_is_lost_waits_for_a_node(tmp_path: Path) -> None:
         cluster.until(lambda: cluster.job(job).steps == 5)
         cluster.silence(node)
         cluster.until(lambda: cluster.view("n").state == "lost")
-        lacks = "waits for a node: none with v100 is in use now"
+        lacks = "waits for a node: none with v100 may be used now"
         cluster.until(lambda: cluster.job(job).reason == lacks)
         facts = " ".join(_facts(cluster, job))
         assert f"It {lacks}." in facts

@@ -1,10 +1,12 @@
 """What a server refuses to start from."""
 
+import time
 from pathlib import Path
 
 import pytest
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
+from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.store.store import Store
 from fairlead.errors import RunError
 from fairlead.model.commands import WakeAt
@@ -51,3 +53,27 @@ def test_what_was_asked_just_before_a_crash_is_how_the_attempt_ends(
         assert (first.end, first.why) == (end, end)
         view = cluster.job(job)
         assert (view.state, view.preemptions, view.failures) == (end, 0, 0)
+
+
+def test_what_had_not_begun_is_not_billed_for_the_time_without_a_server(tmp_path: Path) -> None:
+    away_s = 4.0
+    with engine_nodes(tmp_path, round_s=600.0, lease_s=60.0) as cluster:
+        node = cluster.node("one")
+        node.register()
+        cluster.silence(node)
+        job = cluster.submit(total_steps=10)
+        cluster.until(lambda: cluster.service.attempts(ADMIN, job), "its order")
+    time.sleep(away_s)
+    with engine_nodes(tmp_path, round_s=600.0, lease_s=60.0) as cluster:
+        again = cluster.node("one")
+        again.statuses[job, 1] = AttemptStatus(job=job, attempt=1, state="starting")
+        began_s = time.monotonic()
+        again.register()
+        cluster.until(lambda: (job, 1) in again.leased)
+        told = {"loaded_step": 0, "step": 10, "saved_step": 10, "wait_s": away_s}
+        again.end(job, 1, exit_code=0, completed=True, **told)
+        cluster.until(lambda: cluster.service.attempts(ADMIN, job)[0].ended_s is not None)
+        attempt = cluster.service.attempts(ADMIN, job)[0]
+        assert attempt.ended_s is not None
+        assert attempt.ended_s - attempt.began_s <= time.monotonic() - began_s
+        assert attempt.wait_s <= time.monotonic() - began_s

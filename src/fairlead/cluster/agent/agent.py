@@ -24,6 +24,7 @@ from fairlead.cluster.agent.rank_server import RankConnections, RankServer
 from fairlead.cluster.agent.report_pace import ReportPace
 from fairlead.cluster.agent.server_client import AgentClient
 from fairlead.cluster.agent.server_session import ServerSession
+from fairlead.cluster.agent.shortage import Shortage
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_watch import SpawnerWatch
 from fairlead.cluster.agent.start_trials import StartTrials
@@ -42,6 +43,7 @@ _EXTRA_S = 15.0  # beyond the grace of jobs, for the spawner to bury them
 _TOUCH_INTERVAL_S = 3600.0  # between marks that the files on this machine are in use
 
 _log = logging.getLogger(__name__)
+_shortage = Shortage()
 
 
 class Agent:
@@ -228,21 +230,24 @@ class Agent:
         while True:
             if time.monotonic() - polled_s > _STALL_S:  # this agent stood still
                 await self._spawner.catch_up(_CATCH_UP_S)
-            self._node.poll()
+            with _shortage.outlasts():
+                self._node.poll()
             polled_s = time.monotonic()
             await asyncio.sleep(_TICK_S)
 
     async def _watch_spawner(self) -> None:
         while True:
-            await self._spawner_watch.poll(time.monotonic())
+            with _shortage.outlasts():
+                await self._spawner_watch.poll(time.monotonic())
             await asyncio.sleep(_SPAWNER_POLL_S)
 
     async def _watch_ranks(self) -> None:
         while True:
-            self._node.poll_progress()
-            self._state_lock.hold_again()
-            self._token.keep_again()
-            await self._ranks.open_again()
+            with _shortage.outlasts():
+                self._node.poll_progress()
+                self._state_lock.hold_again()
+                self._token.keep_again()
+                await self._ranks.open_again()
             await asyncio.sleep(_PROGRESS_S)
 
     async def _end_all(self) -> None:

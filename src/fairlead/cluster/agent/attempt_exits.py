@@ -17,6 +17,7 @@ class RankExits:
         self._left_early: int | None = None  # the first rank that ended well before the last step
         self._failures: list[Failure] = []  # in the order in which they were heard of
         self.code: int | None = None  # the worst of the ranks'
+        self.terminated = False  # has a rank ended with 0 after a SIGTERM, perhaps for that?
         self.unsaved = ""  # why a rank could not save as it ended; "" = none has said so
 
     @property

@@ -221,6 +221,13 @@ class NodeAttempt:
             self.reason = self._why()
         return not unmanaged or code != 0
 
+    def note_termination(self, code: int, *, terminated: bool) -> None:
+        """Note that a rank ends with this code. terminated: after a SIGTERM. A script may end with 0 for
+        that, in the middle of what it does after its loop. The ranks of an unmanaged job get one once rank 0
+        has come to its end."""
+        told = self.stop_order.given or not self.assignment.unmanaged
+        self.exits.terminated |= terminated and told and code == 0
+
     def stalled(self, now: float) -> None:
         """Note that it hangs, and is ended for it."""
         self.exits.set_failure(
@@ -264,6 +271,7 @@ class NodeAttempt:
             address="" if elsewhere is None else str(elsewhere),
             exit_code=self.exits.code if self.ended else None,
             completed=self._completed(),
+            terminated=self.exits.terminated,
             finishing=steps.all_done,
             reason=self.reason[:_MAX_REASON],
             obstacle=self.wait.obstacle[:_MAX_REASON] if self.state == "starting" else "",
@@ -313,6 +321,8 @@ class NodeAttempt:
 
     def _completed(self) -> bool:
         if not self.ended or self.exits.code != 0 or not self.assignment.has_rank_0:
+            return False
+        if self.exits.terminated:
             return False
         return not self.stop_order.given if self.assignment.unmanaged else self.steps.all_done
 

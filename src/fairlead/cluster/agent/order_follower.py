@@ -60,7 +60,8 @@ class OrderFollower:
         self.follow(welcome.orders, None)
 
     def follow(self, orders: Orders, asked: float | None) -> None:
-        """Hold what is wanted, and nothing else. asked: when the report that this answers was sent."""
+        """Hold what is wanted, and nothing else. asked: when the report that this answers was sent. Raises
+        OSError where no port can be opened; the orders are not followed then, and can be given again."""
         if orders.halted:
             self._keep_running(orders, asked)
             return
@@ -69,9 +70,9 @@ class OrderFollower:
         if orders.seq >= self.seq:
             if orders.seq > self.seq:
                 self._changed()
-            self.seq = orders.seq
             self._forget(orders.forget)
             self._reconcile(orders)
+            self.seq = orders.seq
         for attempt in self._attempts:
             self._launcher.launch(attempt)
 
@@ -128,14 +129,17 @@ class OrderFollower:
         now = time.monotonic()
         token = make_token(self.identity.incarnation)
         attempt = NodeAttempt(assignment, token, NodeLease(self._lease_s), now)
-        self._attempts.add(attempt)
+        why = ""
         try:
             check(assignment, self.identity.devices)
             attempt.addresses = assign_addresses(
                 assignment, self.identity.host, self._attempts.ports
             )
         except ConfigError as problem:
-            attempt.failed(-1, str(problem), now)
+            why = str(problem)
+        self._attempts.add(attempt)
+        if why:
+            attempt.failed(-1, why, now)
             attempt.record_exit(now)
         self._logs.follow(assignment)
         self._changed()

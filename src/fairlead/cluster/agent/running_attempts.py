@@ -113,6 +113,7 @@ class RankProcesses:
     saving: dict[int, list[proc.Process]] = field(
         default_factory=dict
     )  # leader -> what of its group is to save before the rest is told to end
+    terminated: set[int] = field(default_factory=set)  # pids of leaders whose ranks got SIGTERM
 
     @property
     def are_over(self) -> bool:
@@ -164,10 +165,12 @@ class RankProcesses:
         spares_finished: not to ranks whose loop is over."""
         for leader, tree in termination.trees_of(self.leaders).items():
             if first := termination.savers(tree):
+                self.terminated.add(leader)
                 self.saving[leader] = first
                 for one in first:
                     proc.kill_exactly(one, signal.SIGTERM)
             elif not (spares_finished and termination.has_begun(tree)):
+                self.terminated.add(leader)
                 proc.kill_group(leader, signal.SIGTERM)
 
     def terminate_rest(self) -> None:
@@ -207,7 +210,11 @@ class EndingTimes:
     def is_expired(self, now: float) -> bool:
         """Whether its lease was over by now (monotonic). Then whoever stirred first has ended it: the
         spawner, or the warden."""
-        return self.expired or (self.until_s is not None and self.until_s <= now)
+        return self.expired or self.is_expired_for_warden(now)
+
+    def is_expired_for_warden(self, now: float) -> bool:
+        """Whether the warden may have ended it by now, before the spawner did."""
+        return self.until_s is not None and self.until_s <= now
 
 
 @dataclass
@@ -256,9 +263,16 @@ class SpawnedAttempt:
         yield from (pending_exec.until_s for pending_exec in self.processes.pending_exec.values())
 
     def order_to_end(self, kill_after_s: float) -> EndAttempt:
-        """Return the order to end that the agent would give: SIGTERM now, SIGKILL later."""
+        """Return the order to end that the agent would give: SIGTERM now, SIGKILL later. Ranks whose loop is
+        over come to their end meanwhile; those of unmanaged jobs have none."""
         job, attempt = self.key
-        return EndAttempt(job=job, attempt=attempt, terminate=True, kill_after_s=kill_after_s)
+        return EndAttempt(
+            job=job,
+            attempt=attempt,
+            terminate=True,
+            kill_after_s=kill_after_s,
+            spares_finished=True,
+        )
 
     def watched(self, storage: SpawnerStorage) -> Watched:
         """What there is, for the warden."""
@@ -314,6 +328,7 @@ class SpawnedAttempt:
         """The rank is this process, the leader of its session."""
         self.processes.set_pid(rank, pid)
         if self.ending.terminated:
+            self.processes.terminated.add(pid)
             proc.kill_group(pid, signal.SIGTERM)
 
     def ask_for_stacks(self) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from fairlead.cluster.agent.server_client import (
     TooLargeError,
     UnknownTokenError,
 )
+from fairlead.cluster.agent.shortage import Shortage
 from fairlead.cluster.agent.start_trials import StartTrials
 from fairlead.cluster.protocol.messages import Orders, WatchRequest, Welcome
 from fairlead.errors import FairleadError
@@ -71,6 +72,7 @@ class ServerSession:
         self._cleared = cleared
         self._token = token
         self._registered = asyncio.Event()
+        self._shortage = Shortage()
 
     async def talk(self) -> None:
         """Register and report. Raises RefusedError where the server will not have this agent, unless jobs run
@@ -123,7 +125,8 @@ class ServerSession:
         self._pace.set_heartbeat(welcome.heartbeat_s)
         self._clock.learn(welcome.wall_s, time.monotonic() - asked)
         self._node.attempts.sendable.reset()
-        self._node.orders.welcome(welcome)
+        with self._shortage.outlasts():
+            self._node.orders.welcome(welcome)
         self._registered.set()
 
     def _forget_predecessors(self) -> None:
@@ -164,7 +167,8 @@ class ServerSession:
 
     def _follow(self, orders: Orders, asked: float | None) -> None:
         before = self._node.orders.seq
-        self._node.orders.follow(orders, asked)
+        with self._shortage.outlasts():
+            self._node.orders.follow(orders, asked)
         news = self._node.orders.seq > before
         self._memory.update(orders.position, urgent=news)
         self._note_halt(orders)
@@ -199,12 +203,16 @@ class ServerSession:
         while True:
             done = True
             if self._registered.is_set():
-                with contextlib.suppress(
-                    ServerUnreachableError, RegisterAgainError, TooLargeError, TimeoutError
+                with (
+                    self._shortage.outlasts(),
+                    contextlib.suppress(
+                        ServerUnreachableError, RegisterAgainError, TooLargeError, TimeoutError
+                    ),
                 ):
                     async with asyncio.timeout(_SEND_TIMEOUT_S):
                         done = await self._send_output()
-            self._logs.tidy(time.monotonic())
+            with self._shortage.outlasts():
+                self._logs.tidy(time.monotonic())
             await asyncio.sleep(_LOGS_S if done else 0.0)
 
     async def _send_output(self) -> bool:

@@ -434,8 +434,12 @@ class Spawner:
         at_s = self._warden.exit_s(attempt.processes.key_of(pid))
         if rank not in attempt.processes.unstarted:
             expired = attempt.ending.is_expired(at_s)
+            by_warden = attempt.ending.is_expired_for_warden(at_s)
             end = Exited(job=job, attempt=number, rank=rank, code=code, expired=expired, at_s=at_s)
-            self._agent.send(msgspec.structs.replace(end, leaving=self._leaving))
+            terminated = by_warden or pid in attempt.processes.terminated
+            self._agent.send(
+                msgspec.structs.replace(end, leaving=self._leaving, terminated=terminated)
+            )
         attempt.ending.gone_s = max(attempt.ending.gone_s, at_s)
         if attempt.processes.are_over:
             attempt.ending.dead_s = time.monotonic()

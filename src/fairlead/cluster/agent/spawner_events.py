@@ -129,6 +129,7 @@ class SpawnerEvents:
             attempt.stop(EXPIRED, now)
         if attempt.may_report_progress:
             self._progress.poll_last(attempt, now)
+        attempt.note_termination(end.code, terminated=end.terminated)
         failure = self._failure(attempt, end.rank, end.code)
         if attempt.exited(end.rank, end.code, failure, now):
             self._ending.end(attempt, terminate=attempt.assignment.unmanaged)
@@ -184,7 +185,9 @@ class SpawnerEvents:
         if attempt.lease.confirmed <= replaced.at_s:
             return
         job, number = key
-        self._exited(attempt, Exited(job=job, attempt=number, rank=rank, code=code, at_s=heard_s))
+        told = attempt.stop_order.given
+        end = Exited(job=job, attempt=number, rank=rank, code=code, terminated=told, at_s=heard_s)
+        self._exited(attempt, end)
 
     def _induced_death(self, now: float) -> SpawnerDeath | None:
         """Its death, if somebody has brought that about: by killing it, or by stopping it."""

@@ -128,6 +128,7 @@ class Exited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     code: int  # as subprocess has it: negative for a signal
     expired: bool = False  # after the spawner has ended it, or was to, at the end of its lease
     leaving: bool = False  # after the spawner has told it to end, for it leaves itself
+    terminated: bool = False  # after a SIGTERM, which it may have ended for
     at_s: float  # monotonic time
 
 

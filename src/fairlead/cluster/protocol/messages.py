@@ -172,6 +172,8 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     completed: bool = (
         False  # rank 0 said that no more steps are needed, or an unmanaged job exited with 0
     )
+    # A rank here has ended with 0 after a SIGTERM: what it does after its loop may not be done.
+    terminated: bool = False
     finishing: bool = False  # rank 0 said so, and the code after its loop runs, or ran to its end
     reason: Text = (
         ""  # why it failed, in one sentence: "exit code 1", "killed by signal 9 (out of memory?)"

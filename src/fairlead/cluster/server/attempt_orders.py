@@ -160,8 +160,10 @@ class AttemptOrders:
             record.save_s = saves_s(leader)
             if not attempt.completed():  # else it did what it would have done without that order
                 record.stop_s = attempt.stop_s
+        if record.wait_s > now - record.since_s:  # it began to wait before it was ordered again
+            record.wait_s = max(now - record.since_s, 0.0)
         if leader is not None and leader.wait_s >= 0 and not _reached_a_step(attempt, leader):
-            record.wait_s, record.start_s = leader.wait_s, 0.0
+            record.wait_s, record.start_s = min(leader.wait_s, now - record.since_s), 0.0
             record.start_s = max(now - record.since_s - overhead_s(record), 0.0)
         if leader is not None:
             cost_s = overhead_s(record)

@@ -67,6 +67,11 @@ class Attempt:
         )
 
     @property
+    def is_recovered(self) -> bool:
+        """Whether a server before this one ordered it, and no node has said since that it goes on."""
+        return self.known_until_s < math.inf
+
+    @property
     def leader(self) -> AttemptStatus | None:
         """What the node of rank 0 said last."""
         return self.statuses.get(self.first_node)
@@ -189,13 +194,14 @@ class Attempt:
         return float(max(known))
 
     def completed(self) -> bool:
-        """Whether the job said that it was done and all of its processes ended with 0."""
+        """Whether the job said that it was done and all of its processes ended with 0, none of them because
+        it was told to."""
         leader = self.leader
         return (
             not self.lost
             and leader is not None
             and leader.completed
-            and all(h.exit_code == 0 for h in list(self.statuses.values()))
+            and all(h.exit_code == 0 and not h.terminated for h in list(self.statuses.values()))
             and len(self.statuses) == len(self.nodes)
         )
 

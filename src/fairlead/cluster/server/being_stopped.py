@@ -1,6 +1,6 @@
 """What is told of an attempt that was told to stop, and of which something still lives."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fairlead.cluster.server.attempts import Attempt, holder
 from fairlead.cluster.server.fleet import Fleet
@@ -43,3 +43,15 @@ def describe_stop(attempts: Sequence[Attempt], now_s: float) -> str:
     if newest is holds or newest.stopping:
         return text
     return f"{text}; then the job goes on on {place(newest)}"
+
+
+def stop_sentences(attempts: Sequence[Attempt], now_s: float) -> Iterator[str]:
+    """Yield what ``describe_stop`` says as a sentence, and where its ranks stand if they do not end."""
+    if text := describe_stop(attempts, now_s):
+        yield f"Its {text}."
+        if stall := attempts[0].row.stall:
+            yield (
+                f"It has {stall}."
+                if stall.startswith("not ended")
+                else f"It stands still: {stall}."
+            )

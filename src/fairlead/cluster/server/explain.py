@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from fairlead.cluster.protocol.api_models import ENDED_STATES, AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.server.attempts import holder
-from fairlead.cluster.server.being_stopped import describe_stop, place
+from fairlead.cluster.server.being_stopped import place, stop_sentences
 from fairlead.cluster.server.explain_decision import pair_sentence, share_sentence
 from fairlead.cluster.server.explain_placement import cannot_go_on, placed
 from fairlead.cluster.server.explain_waiting import waiting
@@ -108,7 +108,7 @@ def _remains(source: ExplanationSource, job: JobView) -> Iterator[str]:
     if found is None or found.lost:
         return
     if found.stopping:
-        yield f"Its {describe_stop(live, source.state.now_s())}."
+        yield from stop_sentences(live, source.state.now_s())
     else:
         number = found.record.attempt
         yield f"Its attempt {number} runs on {place(found)} until it is told to stop."

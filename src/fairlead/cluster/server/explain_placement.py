@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.server.attempts import Attempt, holder
-from fairlead.cluster.server.being_stopped import describe_stop, ended_by_agent
+from fairlead.cluster.server.being_stopped import ended_by_agent, stop_sentences
 from fairlead.cluster.server.being_stopped import place as place_of
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.explanation_source import (
@@ -77,7 +77,7 @@ def _moving(source: ExplanationSource, before: Attempt, job: JobView) -> Iterato
         yield from cannot_go_on(source, before)
     else:
         live = list(source.state.registry.live.get(job.id, ()))
-        yield f"Its {describe_stop(live, source.state.now_s())}."
+        yield from stop_sentences(live, source.state.now_s())
 
 
 def cannot_go_on(source: ExplanationSource, attempt: Attempt) -> Iterator[str]:
@@ -104,8 +104,11 @@ def _standstill(source: ExplanationSource, attempt: Attempt) -> str:
 
 def stands_still(state: ClusterState, job: int) -> bool:
     """Whether the attempt of a job hangs, as far as is known. Its end cannot be forecast then."""
-    attempt = state.registry.newest(job)
-    return attempt is not None and activity_of(state, attempt) == "stuck"
+    attempt = holder(list(state.registry.live.get(job, ())))
+    if attempt is None or not attempt.stopping:
+        return attempt is not None and activity_of(state, attempt) == "stuck"
+    status = state.fleet.status(attempt.first_node, attempt.key)
+    return status is not None and status.state == "stopping" and bool(status.stall)
 
 
 def waits_for_node(state: ClusterState, job: int) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.server.attempts import Attempt
-from fairlead.cluster.server.being_stopped import describe_stop
+from fairlead.cluster.server.being_stopped import stop_sentences
 from fairlead.cluster.server.explain_preemption import why_not_preempted
 from fairlead.cluster.server.explanation_source import (
     ACTIVITY_ORDER,
@@ -29,8 +29,7 @@ def waiting(reader: Reader, job: JobView) -> Iterator[str]:
     """What is in its way."""
     source = reader.source
     live = list(source.state.registry.live.get(job.id, ()))
-    if text := describe_stop(live, source.state.now_s()):
-        yield f"Its {text}."
+    yield from stop_sentences(live, source.state.now_s())
     if quiet := silence_of_stopping(source.state, live):
         yield f"{quiet[:1].upper()}{quiet[1:]}."
     usable = sorted(name for name, rate in job.rates.items() if rate > 0)

@@ -82,8 +82,8 @@ def lacking_nodes(count: int, types: Iterable[str], usable_devices: Mapping[str,
         return ""
     names = " or ".join(types)
     if count == 1:
-        return f"waits for a node: none with {names} is in use now"
-    return f"waits for nodes: no {count} devices of {names} are in use now"
+        return f"waits for a node: none with {names} may be used now"
+    return f"waits for nodes: no {count} devices of {names} may be used now"
 
 
 def _silence(node: LiveNode, now: float) -> str:

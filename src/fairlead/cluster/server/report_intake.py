@@ -116,6 +116,9 @@ class ReportIntake:
     def _apply_status(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
         status = within(status, self._state.now_s() - attempt.record.began_s)
         before = attempt.statuses.get(node)
+        if attempt.is_recovered and before is None and status.state == "starting":
+            attempt.record.ordered_s = self._state.now_s()  # nothing ran while there was no server
+            self._state.registry.dirty_attempts[attempt.key] = attempt.record
         if status.state != "ended":
             attempt.known_until_s = math.inf  # it goes on
         if before is not None and before.state != "ended" and status.state == "ended":

@@ -1,0 +1,33 @@
+"""File descriptors and memory run out now and then without any fault of the agent for a while."""
+
+import contextlib
+import errno
+import logging
+import time
+from collections.abc import Iterator
+
+from fairlead.cluster.agent.proc import NO_DESCRIPTORS
+
+_SHORTAGES = (*NO_DESCRIPTORS, errno.ENOMEM, errno.ENOBUFS)
+_SILENT_S = 60.0  # between two lines of the log
+_log = logging.getLogger(__name__)
+
+
+class Shortage:
+    """What is done in its block is given up where something runs out, and has to be done again later."""
+
+    def __init__(self) -> None:
+        self._told_s = -_SILENT_S
+
+    @contextlib.contextmanager
+    def outlasts(self) -> Iterator[None]:
+        """Raises what the block raises for other reasons."""
+        try:
+            yield
+        except OSError as problem:
+            if problem.errno not in _SHORTAGES:
+                raise
+            now = time.monotonic()
+            if now - self._told_s >= _SILENT_S:
+                self._told_s = now
+                _log.warning("%s: tried again until there is some", problem.strerror)
