@@ -82,6 +82,11 @@ COMMANDS = (
     LazyCommand("backup", "backup:backup", "Write the state of a live cluster to one file."),
     LazyCommand("restore", "backup:restore", "Begin a live cluster from a backup."),
     LazyCommand("check", "backup:check", "Check that the state of a live cluster is whole."),
+    LazyCommand(
+        "audit",
+        "audit:audit",
+        "Print the audit log: who changed what, when and from where, and who was refused.",
+    ),
     LazyCommand("user", "cluster:user", "Add, remove and list users. For admins."),
 )
 

@@ -120,6 +120,24 @@ class LimitOptions:
     ] = 2_000
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeepOptions:
+    """What is kept of the past."""
+
+    audit_size: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=1 << 20,
+            metavar="MB",
+            help="Size of a file of the audit log, after which the next is begun.",
+        ),
+    ] = 64
+    audit_files: Annotated[
+        int, typer.Option(min=2, max=10_000, metavar="N", help="Files of it that are kept.")
+    ] = 16
+
+
 @takes_records
 def serve(
     state: Annotated[Path, typer.Option(help="Directory of the cluster's state; made if absent.")],
@@ -127,6 +145,7 @@ def serve(
     listen: ListenOptions,
     timing: TimingOptions,
     limits: LimitOptions,
+    keep: KeepOptions,
     ignore_witness: Annotated[
         list[str] | None,
         typer.Option(
@@ -163,6 +182,7 @@ def serve(
     from fairlead.cluster.server.server import Listening
     from fairlead.cluster.server.server import serve as run
     from fairlead.cluster.server.tenant_limits import TenantLimits
+    from fairlead.cluster.store.audit_log import AuditLimits
     from fairlead.cluster.store.store import check_unused
     from fairlead.model import jit
 
@@ -192,6 +212,7 @@ def serve(
         tls=tls_of(listen.tls_cert, listen.tls_key),
         open_metrics=open_metrics,
         new_tokens=new_tokens,
+        audit=AuditLimits(file_bytes=keep.audit_size << 20, files=keep.audit_files),
     )
     if ready_fd is not None:
         check_ready_fd(ready_fd)

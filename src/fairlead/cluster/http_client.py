@@ -25,6 +25,7 @@ from fairlead.cluster.protocol.api_models import (
     UserView,
     WhatIf,
 )
+from fairlead.cluster.protocol.audit import AuditPage
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
 from fairlead.errors import FairleadError, InputError, UnreachableError
@@ -193,6 +194,24 @@ class Client:
         """Return samples of the cluster, one per round, from ``since_s`` (s since the cluster was first
         started) on, oldest first; older ones are thinned out."""
         return self._call("GET", "/v1/samples", list[Sample], {"since_s": since_s})
+
+    # --- records ---------------------------------------------------------------------------------
+    def audit(
+        self,
+        *,
+        user: str = "",
+        action: str = "",
+        since: float | None = None,
+        until: float | None = None,
+        cursor: str = "",
+        limit: int = PAGE,
+    ) -> AuditPage:
+        """Return a page of the audit log, oldest entry first: at most ``limit`` entries from the cursor on
+        ("" = from the oldest). since, until: seconds since 1970. For admins."""
+        ask = {"user": user, "action": action, "cursor": cursor, "limit": limit}
+        times = {"since": since, "until": until}
+        ask |= {name: at for name, at in times.items() if at is not None}
+        return self._call("GET", "/v1/audit", AuditPage, ask)
 
     # --- people ----------------------------------------------------------------------------------
     def users(self) -> list[UserView]:

@@ -21,6 +21,7 @@ from fairlead.cluster.protocol.api_models import (
     UserView,
     WhatIf,
 )
+from fairlead.cluster.protocol.audit import AuditFilter, AuditPage
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.errors import InputError
 
@@ -140,3 +141,9 @@ class Facade(Protocol):
 
     def backup(self, caller: Caller) -> Iterator[bytes]:
         """Yield a backup of the cluster's state, made now, in chunks of bytes."""
+
+    def audit(
+        self, caller: Caller, wanted: AuditFilter, cursor: str = "", limit: int = 1000
+    ) -> AuditPage:
+        """Return at most ``limit`` entries of the audit log, oldest first, from the cursor on ("" = from the
+        oldest that is kept)."""

@@ -12,6 +12,7 @@ import msgspec
 
 from fairlead.cluster.protocol.api_models import NodeView, StatusView
 from fairlead.cluster.protocol.messages import StartCheck, StorePosition
+from fairlead.cluster.store.audit_log import AuditLimits
 from fairlead.cluster.store.rows import NodeRow, UserRow
 
 _HEADER = struct.Struct("!I")  # length of a frame
@@ -54,6 +55,7 @@ class Configure(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     rate_bound: float
     heartbeat_s: float
     policies: tuple[str, ...]  # names of all that there are
+    audit: AuditLimits
 
     @property
     def key(self) -> str:

@@ -10,11 +10,15 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from fairlead.cluster.front.audit import AuditTrail, audited
+from fairlead.cluster.front.audit_writer import AuditWriter
 from fairlead.cluster.front.broken_requests import BrokenRequests
 from fairlead.cluster.front.http_app import create_app
 from fairlead.cluster.front.leases import LeaseTable
@@ -63,6 +67,7 @@ from fairlead.cluster.protocol.messages import (
     WatchRequest,
     Welcome,
 )
+from fairlead.cluster.store.audit_log import AuditLog
 from fairlead.errors import FairleadError
 
 SWITCH_S = (
@@ -230,7 +235,15 @@ class Front:
         self._facade = RemoteFacade(self._calls, self._logs, Path(configure.directory), self._table)
         self._counters = FrontCounters()
         self._table.followed_s = self._counters.orders_seconds.observe
-        self._agents = AgentServer(self, configure.host, configure.agent_port, _tls_of(configure))
+        writer = AuditWriter(AuditLog(Path(configure.directory), configure.audit))
+        self._trail = AuditTrail(self._make_app(writer), writer)
+        self._agents = AgentServer(
+            self,
+            configure.host,
+            configure.agent_port,
+            _tls_of(configure),
+            audit=self._trail.note_agent,
+        )
         self._knows_users = asyncio.Event()
         self._ended = asyncio.Event()
 
@@ -249,8 +262,8 @@ class Front:
         sock.listen(_WAITING)  # which uvicorn has set to what it accepts at once
         self._link.send(FrontListening(agent_port=self._agents.port))
 
-    def _make_http(self) -> uvicorn.Server:
-        configure, facade = self._configure, facade_of(self._facade)
+    def _make_app(self, writer: AuditWriter) -> ASGIApp:
+        configure, facade = self._configure, audited(facade_of(self._facade), writer)
         app = create_app(
             facade,
             self._counters,
@@ -258,11 +271,18 @@ class Front:
             open_metrics=configure.open_metrics,
         )
         add_pages(app, facade, configure.policies)
+        trusted = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")  # uvicorn's own default
+        # the types of uvicorn and Starlette say the same in other words
+        return cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, app), trusted_hosts=trusted))
+
+    def _make_http(self) -> uvicorn.Server:
+        configure = self._configure
         logging.getLogger("uvicorn.error").addFilter(BrokenRequests())
         return _Uvicorn(
             uvicorn.Config(
-                app,
+                self._trail,
                 http=TimedH11Protocol,
+                proxy_headers=False,  # within ``self._trail``
                 backlog=_ACCEPTED_AT_ONCE,
                 log_level="error",
                 access_log=False,
@@ -281,6 +301,7 @@ class Front:
         self._http.should_exit = True
         await self._serving
         await self._agents.stop(0.5)
+        self._trail.writer.close()
         self._logs.close()
 
     async def _tick(self) -> None:
@@ -288,6 +309,7 @@ class Front:
             await asyncio.sleep(TICK_S)
             self._table.poll()
             self._pushing.tick()
+            self._trail.tick()
 
     def take(self, message: Any) -> None:
         """What the driver says."""

@@ -37,8 +37,10 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     WhatIf,
 )
+from fairlead.cluster.protocol.audit import AuditFilter, AuditPage
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.node_states import suspect_after_s
+from fairlead.cluster.store.audit_log import read_audit
 from fairlead.cluster.store.backup import backup_age_s, stream
 from fairlead.cluster.store.tokens import TokenTable
 from fairlead.errors import StoreError
@@ -288,9 +290,16 @@ class RemoteFacade:
 
     def backup(self, caller: Caller) -> Iterator[bytes]:
         """All of the state as the last commit left it, piece by piece."""
-        if caller.role != "admin":
-            raise ForbiddenError(f"user {caller.user!r}: only an admin may do this")
+        _check_admin(caller)
         return stream(self._directory)
+
+    def audit(
+        self, caller: Caller, wanted: AuditFilter, cursor: str = "", limit: int = 1000
+    ) -> AuditPage:
+        """A page of the audit log."""
+        _check_admin(caller)
+        with self._local.turn():
+            return read_audit(self._directory, wanted, cursor, limit)
 
     def driver_metrics(self) -> str:
         """What the driver counts; where it does not answer at once, as it was last known."""
@@ -307,6 +316,11 @@ class RemoteFacade:
 
 
 _FRONT = Caller("front", "", "admin")
+
+
+def _check_admin(caller: Caller) -> None:
+    if caller.role != "admin":
+        raise ForbiddenError(f"user {caller.user!r}: only an admin may do this")
 
 
 def _aged(found: Any, age_s: float) -> Any:

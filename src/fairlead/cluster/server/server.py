@@ -18,6 +18,7 @@ from fairlead.cluster.log_lines import log_with_times
 from fairlead.cluster.server.front_supervisor import FrontSupervisor
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.service import Service
+from fairlead.cluster.store.audit_log import DEFAULT_LIMITS, AuditLimits, AuditLog, local_entry
 from fairlead.cluster.store.rows import NodeRow, UserRow
 from fairlead.cluster.store.tokens import read_node_key
 from fairlead.errors import ConfigError
@@ -41,6 +42,7 @@ class Listening:
     tls: Tls | None = None
     open_metrics: bool = False
     new_tokens: bool = False
+    audit: AuditLimits = DEFAULT_LIMITS
 
 
 class Server:
@@ -90,9 +92,7 @@ class Server:
             raise
         try:
             # Before the front listens: whoever comes with one of them is known.
-            self.new_tokens = await loop.run_in_executor(
-                None, service.accounts.first_tokens, where.new_tokens
-            )
+            self.new_tokens = await loop.run_in_executor(None, self._first_tokens)
             port = await asyncio.wrap_future(self.front.begin(self._configure(self._http)))
         except BaseException:
             await self.stop()
@@ -100,6 +100,16 @@ class Server:
         scheme = "https" if where.tls else "http"
         self.url = f"{scheme}://{_address(where.host, self._http.getsockname()[1])}"
         self.agent_address = _address(where.host, port)
+
+    def _first_tokens(self) -> dict[str, str]:
+        """The tokens that nobody has yet, which the audit log then tells of: it is whoever started the server
+        that gets them."""
+        tokens = self.service.accounts.first_tokens(self.listening.new_tokens)
+        log = AuditLog(self.directory, self.listening.audit)
+        entries = [local_entry("add_user", f"user {user}") for user in tokens]
+        if entries:
+            log.append(entries)
+        return tokens
 
     def _configure(self, http: socket.socket) -> Configure:
         where, options = self.listening, self.service.engine.state.options
@@ -115,6 +125,7 @@ class Server:
             rate_bound=options.rate_bound,
             heartbeat_s=options.heartbeat_s,
             policies=tuple(entry.name for entry in registry.describe()),
+            audit=where.audit,
         )
 
     def _send_to_front(self, message: object) -> None:

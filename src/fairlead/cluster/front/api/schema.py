@@ -20,11 +20,13 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     WhatIf,
 )
+from fairlead.cluster.protocol.audit import AuditPage
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import BOUNDS
 
 _REF = "#/components/schemas/{name}"
 _STRUCTS = (
+    AuditPage,
     Caller,
     Comparison,
     Explanation,
@@ -54,6 +56,7 @@ TAGS = [
     {"name": "jobs", "description": "Submit, watch and steer jobs."},
     {"name": "cluster", "description": "The cluster as a whole, its nodes and its policy."},
     {"name": "users", "description": "Who may use the cluster. For admins."},
+    {"name": "records", "description": "What is kept about the past."},
     {"name": "server", "description": "The server itself."},
 ]
 _REFUSALS = {
