@@ -133,6 +133,14 @@ class KeepOptions:
             help="Size of a file of the audit log, after which the next is begun.",
         ),
     ] = 64
+    prices: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE=DOLLARS,...",
+            help="Dollars per device-hour, by accelerator type: for `fairlead accounting`, and for policies "
+            "that weigh costs. Over those of --cluster.",
+        ),
+    ] = ""
     audit_files: Annotated[
         int, typer.Option(min=2, max=10_000, metavar="N", help="Files of it that are kept.")
     ] = 16
@@ -197,6 +205,7 @@ def serve(
         early_round_end=not timing.no_early_round_end,
         checkpoints=timing.checkpoints,
         estimator=timing.estimator,
+        prices=keep.prices,
         ignored_witnesses=ignore_witness or (),
         tenant_limits=TenantLimits(
             open_jobs=limits.tenant_jobs, jobs_per_minute=limits.tenant_jobs_per_minute

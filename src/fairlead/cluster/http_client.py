@@ -3,6 +3,7 @@
 import ssl
 import uuid
 from collections.abc import Iterator, Sequence
+from datetime import date
 from functools import cached_property
 from math import isfinite
 from types import TracebackType
@@ -13,6 +14,7 @@ import httpx
 import msgspec
 
 from fairlead.cluster.protocol.access import Role
+from fairlead.cluster.protocol.accounting import UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
@@ -212,6 +214,15 @@ class Client:
         times = {"since": since, "until": until}
         ask |= {name: at for name, at in times.items() if at is not None}
         return self._call("GET", "/v1/audit", AuditPage, ask)
+
+    def accounting(
+        self, by: Sequence[str] = (), since: date | None = None, until: date | None = None
+    ) -> UsageView:
+        """Return device time and costs by groups: some of tenant, user, type, and one of day, week and month.
+        since, until: the first day, and the one after the last (UTC). To a user their tenant's."""
+        days = {"since": since, "until": until}
+        ask = {name: day.isoformat() for name, day in days.items() if day is not None}
+        return self._call("GET", "/v1/accounting", UsageView, {"by": ",".join(by), **ask})
 
     # --- people ----------------------------------------------------------------------------------
     def users(self) -> list[UserView]:

@@ -7,9 +7,11 @@ cannot be done, ``NotFoundError`` for a job or node that is not there or that th
 """
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Protocol
 
 from fairlead.cluster.protocol.access import Caller, Role
+from fairlead.cluster.protocol.accounting import Grouping, UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
@@ -147,3 +149,13 @@ class Facade(Protocol):
     ) -> AuditPage:
         """Return at most ``limit`` entries of the audit log, oldest first, from the cursor on ("" = from the
         oldest that is kept)."""
+
+    def accounting(
+        self,
+        caller: Caller,
+        by: tuple[Grouping, ...] = (),
+        since: date | None = None,
+        until: date | None = None,
+    ) -> UsageView:
+        """Return the device time that was billed, and what it costs, by groups: to a user their tenant's, to
+        an admin all. since, until: the first day, and the one after the last."""

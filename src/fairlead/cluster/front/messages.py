@@ -56,6 +56,7 @@ class Configure(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     heartbeat_s: float
     policies: tuple[str, ...]  # names of all that there are
     audit: AuditLimits
+    prices: dict[str, float]  # $ per device-hour, by type, for accounting
 
     @property
     def key(self) -> str:

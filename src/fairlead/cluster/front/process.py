@@ -233,6 +233,7 @@ class Front:
         self._calls = DriverCalls(link.send_from_thread)
         self._logs = LogService(Path(configure.directory))
         self._facade = RemoteFacade(self._calls, self._logs, Path(configure.directory), self._table)
+        self._facade.prices = configure.prices
         self._counters = FrontCounters()
         self._table.followed_s = self._counters.orders_seconds.observe
         writer = AuditWriter(AuditLog(Path(configure.directory), configure.audit))

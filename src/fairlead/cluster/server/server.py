@@ -126,6 +126,7 @@ class Server:
             heartbeat_s=options.heartbeat_s,
             policies=tuple(entry.name for entry in registry.describe()),
             audit=where.audit,
+            prices=options.accounting_prices,
         )
 
     def _send_to_front(self, message: object) -> None:

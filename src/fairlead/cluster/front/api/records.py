@@ -1,11 +1,13 @@
-"""Endpoints of what is kept about the past: the audit log."""
+"""Endpoints of what is kept about the past: the audit log, and what was used."""
 
+from datetime import date
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from fairlead.cluster.front.api.dependencies import Context, admin, answer
 from fairlead.cluster.front.api.schema import answers
+from fairlead.cluster.protocol.accounting import UsageView, check_groupings
 from fairlead.cluster.protocol.audit import AuditFilter, AuditPage, audit_time
 
 router = APIRouter(prefix="/v1", tags=["records"])
@@ -24,6 +26,14 @@ Time = Annotated[
     float | None,
     Query(ge=0, le=LATEST_S, allow_inf_nan=False, description="Seconds since 1970, UTC."),
 ]
+Groupings = Annotated[
+    str,
+    Query(
+        max_length=64,
+        description="Some of tenant, user, type, and one of day, week and month, with commas between them.",
+    ),
+]
+Day = Annotated[date | None, Query(description="A day (UTC), as 2026-01-31.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_ENTRIES, description="At most so many entries.")]
 
 
@@ -51,3 +61,14 @@ def audit(
         until="" if until is None else audit_time(until),
     )
     return answer(context.facade.audit(context.caller, wanted, cursor, limit))
+
+
+@router.get("/accounting", summary="Show what was used", responses=answers(UsageView))
+def accounting(
+    context: Context, by: Groupings = "", since: Day = None, until: Day = None
+) -> Response:
+    """Device time that was billed, and what it costs where types have prices, by groups that add up to the
+    total exactly; from the day `since` on and before the day `until`. To a user their tenant's, to an admin
+    all. Attempts that run are counted until now."""
+    groupings = check_groupings([name for name in by.split(",") if name], "by")
+    return answer(context.facade.accounting(context.caller, groupings, since, until))

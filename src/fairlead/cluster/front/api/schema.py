@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 import fairlead
 from fairlead.cluster.front.api import bodies as models
 from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.accounting import UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
@@ -26,6 +27,7 @@ from fairlead.cluster.protocol.read_job_spec import BOUNDS
 
 _REF = "#/components/schemas/{name}"
 _STRUCTS = (
+    UsageView,
     AuditPage,
     Caller,
     Comparison,
