@@ -83,6 +83,11 @@ COMMANDS = (
     LazyCommand("restore", "backup:restore", "Begin a live cluster from a backup."),
     LazyCommand("check", "backup:check", "Check that the state of a live cluster is whole."),
     LazyCommand(
+        "reload",
+        "cluster:reload",
+        "Have the server read its configuration file again.",
+    ),
+    LazyCommand(
         "accounting",
         "accounting:accounting",
         "Show device time and what it costs, by tenant, user, device type and period.",

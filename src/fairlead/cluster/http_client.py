@@ -22,6 +22,7 @@ from fairlead.cluster.protocol.api_models import (
     JobView,
     LostWork,
     NodeView,
+    ReloadAnswer,
     Sample,
     StatusView,
     UserView,
@@ -187,6 +188,11 @@ class Client:
     def set_policy(self, policy: str) -> None:
         """Decide by another policy, ``NAME[:ARG]``, from the next round on. For admins."""
         self._call("PUT", "/v1/policy", body={"policy": policy})
+
+    def reload(self) -> ReloadAnswer:
+        """Have the server take over what its configuration file says now. Raises InputError where something
+        is wrong with the file; then nothing changes. For admins."""
+        return self._call("POST", "/v1/reload", ReloadAnswer)
 
     def what_if(self, question: WhatIf) -> Comparison:
         """Return forecasts of the cluster as it is and with the changes of ``question``. Nothing changes."""

@@ -48,7 +48,6 @@ def prepared(directory: Path) -> Iterator[tuple[FrontSupervisor, Configure]]:
                     heartbeat_s=2.0,
                     policies=(),
                     audit=DEFAULT_LIMITS,
-                    prices={},
                 ),
             )
         finally:

@@ -74,6 +74,7 @@ NAMED: dict[str, _Name] = {
     ),
     "remove_user": lambda user: f"user {user}",
     "backup": lambda: "",
+    "reload": lambda: "",
 }
 
 

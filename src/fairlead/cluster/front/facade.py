@@ -18,6 +18,7 @@ from fairlead.cluster.protocol.api_models import (
     Explanation,
     JobView,
     NodeView,
+    ReloadAnswer,
     Sample,
     StatusView,
     UserView,
@@ -137,6 +138,10 @@ class Facade(Protocol):
 
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
         """Return forecasts of the cluster as it is and with the changes of ``question``. Nothing changes."""
+
+    def reload(self, caller: Caller) -> ReloadAnswer:
+        """Take over what the server's configuration file says now, as far as that can change while it runs.
+        Where something is wrong with the file nothing changes."""
 
     def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]:
         """Return samples of the cluster, one per round, from ``since_s`` (the cluster's time) on."""

@@ -56,7 +56,6 @@ class Configure(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     heartbeat_s: float
     policies: tuple[str, ...]  # names of all that there are
     audit: AuditLimits
-    prices: dict[str, float]  # $ per device-hour, by type, for accounting
 
     @property
     def key(self) -> str:
@@ -190,6 +189,18 @@ class SchedulingHalted(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return "halted"
 
 
+class PublishedSettings(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """What of the server's options can change while it runs, and is the front's business."""
+
+    prices: dict[str, float]  # $ per device-hour, by type
+    log_level: str
+
+    @property
+    def key(self) -> str:
+        """The newest."""
+        return "settings"
+
+
 class CallProblem(msgspec.Struct, frozen=True, kw_only=True):
     """An error: the names of its class and of those above it, most particular first, and its sentence."""
 
@@ -232,6 +243,7 @@ ToFront: TypeAlias = (
     | PublishedNodeView
     | PublishedPosition
     | SchedulingHalted
+    | PublishedSettings
 )
 
 # --- from the front to the driver --------------------------------------------------------------------

@@ -36,6 +36,7 @@ from fairlead.cluster.front.messages import (
     PublishedNodeView,
     PublishedOrders,
     PublishedPosition,
+    PublishedSettings,
     PublishedStatus,
     Reported,
     SchedulingHalted,
@@ -233,7 +234,6 @@ class Front:
         self._calls = DriverCalls(link.send_from_thread)
         self._logs = LogService(Path(configure.directory))
         self._facade = RemoteFacade(self._calls, self._logs, Path(configure.directory), self._table)
-        self._facade.prices = configure.prices
         self._counters = FrontCounters()
         self._table.followed_s = self._counters.orders_seconds.observe
         writer = AuditWriter(AuditLog(Path(configure.directory), configure.audit))
@@ -344,6 +344,9 @@ class Front:
                 tokens.set_users(message.rows)
                 tokens.set_key(message.node_key)
                 self._knows_users.set()
+            case PublishedSettings():
+                self._facade.prices = message.prices
+                logging.getLogger().setLevel(message.log_level.upper())
             case StopFront():
                 self._ended.set()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fairlead.cluster.front.transport import Tls
 from fairlead.cluster.protocol.read_job_spec import ACCELERATOR
-from fairlead.cluster.server.tenant_limits import NO_LIMITS, TenantLimits
+from fairlead.cluster.server.runtime_options import DEFAULT_RUNTIME, RuntimeOptions
 from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import ConfigError
 from fairlead.estimation.registry import check_spec
@@ -49,8 +49,7 @@ class LiveOptions:
     segment_records: int = 20_000
     keep_segments: int = 2
     ignored_witnesses: frozenset[str] = frozenset()  # nodes that may know of a later state
-    tenant_limits: TenantLimits = NO_LIMITS
-    accounting_prices: dict[str, float] = field(default_factory=dict)  # those that were stated
+    runtime: RuntimeOptions = DEFAULT_RUNTIME  # at the start
 
 
 def live_options(
@@ -69,8 +68,7 @@ def live_options(
     checkpoints: Path | None = None,
     estimator: str = "oracle",
     ignored_witnesses: Collection[str] = (),
-    tenant_limits: TenantLimits = NO_LIMITS,
-    prices: str = "",
+    runtime: RuntimeOptions = DEFAULT_RUNTIME,
 ) -> LiveOptions:
     """Raises InputError with the option and its value. policy: "" = the one that the cluster had;
     round_s: 0 = that of the profile; restart_s: 0 = it will be measured; early_round_end: whether a round
@@ -96,14 +94,13 @@ def live_options(
         check_name("--ignore-witness", name)
     named = None if cluster is None else parse_cluster(str(cluster))
     stated = {} if cluster is None else stated_prices(cluster)
-    stated |= check_prices(prices)
+    stated |= runtime.prices
     return LiveOptions(
         policy=policy,
         profile=chosen,
         catalogue=read_throughputs(throughputs),
         nodes=None if named is None else named.nodes,
         prices={**(DEFAULT_PRICES if named is None else named.prices), **stated},
-        accounting_prices=stated,
         seed=seed,
         lease_s=lease_s,
         heartbeat_s=heartbeat_s,
@@ -113,7 +110,7 @@ def live_options(
         early_s=chosen.round_s / EARLY if early_round_end else float("inf"),
         estimator=estimator,
         ignored_witnesses=frozenset(ignored_witnesses),
-        tenant_limits=tenant_limits,
+        runtime=replace(runtime, prices=stated),
         checkpoints="" if checkpoints is None else str(checkpoints.absolute()),
     )
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.cluster.end_signals import EndSignals
-from fairlead.cluster.front.messages import Configure, EnrolledNodes, UserList
+from fairlead.cluster.front.messages import Configure, EnrolledNodes, PublishedSettings, UserList
 from fairlead.cluster.front.relay import CallService
 from fairlead.cluster.front.transport import Tls
 from fairlead.cluster.log_lines import log_with_times
 from fairlead.cluster.server.front_supervisor import FrontSupervisor
 from fairlead.cluster.server.options import LiveOptions
+from fairlead.cluster.server.runtime_options import Reread, RuntimeOptions, set_log_level
+from fairlead.cluster.server.runtime_reload import RuntimeReload
 from fairlead.cluster.server.service import Service
 from fairlead.cluster.store.audit_log import DEFAULT_LIMITS, AuditLimits, AuditLog, local_entry
 from fairlead.cluster.store.rows import NodeRow, UserRow
@@ -48,7 +50,15 @@ class Listening:
 class Server:
     """A running server, on the event loop that it was started on."""
 
-    def __init__(self, directory: Path, options: LiveOptions, listening: Listening) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        options: LiveOptions,
+        listening: Listening,
+        reread: Reread | None = None,
+    ) -> None:
+        """reread: reads the configuration file again, None = there is none."""
+        self.runtime = RuntimeReload(directory, options.runtime, reread, self._take_over)
         self.service = Service(
             directory,
             options,
@@ -56,6 +66,7 @@ class Server:
             nodes_known=self._send_nodes,
             send_to_front=self._send_to_front,
             failed=self._fail_soon,
+            reload=self.runtime.reload,
         )
         self.listening = listening
         self.directory = directory
@@ -90,6 +101,7 @@ class Server:
         except BaseException:
             await self._stop_front()
             raise
+        self.runtime.apply()
         try:
             # Before the front listens: whoever comes with one of them is known.
             self.new_tokens = await loop.run_in_executor(None, self._first_tokens)
@@ -126,8 +138,13 @@ class Server:
             heartbeat_s=options.heartbeat_s,
             policies=tuple(entry.name for entry in registry.describe()),
             audit=where.audit,
-            prices=options.accounting_prices,
         )
+
+    def _take_over(self, runtime: RuntimeOptions) -> None:
+        """These options hold from now on."""
+        set_log_level(runtime.log_level)
+        self.service.set_tenant_limits(runtime.tenant_limits)
+        self.front.send(PublishedSettings(prices=runtime.prices, log_level=runtime.log_level))
 
     def _send_to_front(self, message: object) -> None:
         self.front.send(message)  # type: ignore[arg-type]
@@ -166,13 +183,17 @@ async def serve(
     listening: Listening,
     ready: Callable[[Server], None],
     accepted: Callable[[], None] = lambda: None,
+    reread: Reread | None = None,
 ) -> None:
     """Run a server until SIGTERM, SIGINT or SIGHUP, or until it cannot go on (that problem is raised).
-    accepted: as of ``Server.start``."""
+    accepted: as of ``Server.start``. reread: reads its configuration file again, which SIGHUP asks for then;
+    None = there is none."""
     log_with_times(logging.WARNING)
     sys.setswitchinterval(SWITCH_S)
-    server = Server(directory, options, listening)
+    server = Server(directory, options, listening, reread)
     with EndSignals(server.ended.set):
+        if reread is not None:
+            server.runtime.heed_hangup(asyncio.get_running_loop())
         await server.start(accepted)
         freeze_garbage()
         try:

@@ -17,6 +17,7 @@ from fairlead.cluster.protocol.api_models import (
     JobView,
     LostWork,
     NodeView,
+    ReloadAnswer,
     Sample,
     StatusView,
     WhatIf,
@@ -27,6 +28,7 @@ from fairlead.cluster.protocol.read_job_spec import BOUNDS
 
 _REF = "#/components/schemas/{name}"
 _STRUCTS = (
+    ReloadAnswer,
     UsageView,
     AuditPage,
     Caller,
