@@ -48,7 +48,7 @@ def test_a_reload_by_request_and_by_signal(
             cluster.server.send_signal(signal.SIGHUP)
             until(lambda: "SIGHUP: changed: tenant_jobs, prices" in cluster.log())
             client.submit([SPEC])
-        done = [one for one in admin.audit(action="reload").entries]
+        done = admin.audit(action="reload").entries
         assert [(one.user, one.outcome) for one in done[:3]] == [
             ("ann", "refused"),
             ("admin", "accepted"),

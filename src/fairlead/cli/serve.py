@@ -134,6 +134,28 @@ class RecordOptions:
         typer.Option(help="What the server writes to its log (stderr)."),
     ] = "warning"
 
+    keep_ended_jobs: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="DAYS",
+            help="Remove jobs that ended so long ago, with their attempts and output; accounting keeps sums. "
+            "0 = keep them for ever.",
+        ),
+    ] = 0.0
+    keep_logs: Annotated[
+        float,
+        typer.Option(min=0, metavar="DAYS", help="Likewise their output; 0 = as long as the jobs."),
+    ] = 0.0
+    keep_checkpoints: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="DAYS",
+            help="Likewise their checkpoints, of jobs that name no directory of their own; 0 = keep them for "
+            "ever.",
+        ),
+    ] = 0.0
     audit_size: Annotated[
         int,
         typer.Option(
@@ -266,6 +288,9 @@ def _options(given: Mapping[str, Any]) -> "LiveOptions":
             tenant_jobs_per_minute=given["tenant_jobs_per_minute"],
             prices=check_prices(given["prices"]),
             log_level=given["log_level"],
+            keep_ended_jobs=given["keep_ended_jobs"],
+            keep_logs=given["keep_logs"],
+            keep_checkpoints=given["keep_checkpoints"],
         ),
     )
 

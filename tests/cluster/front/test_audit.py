@@ -15,14 +15,14 @@ from tests.call_command import call
 from tests.cluster.served import Served, served
 
 from fairlead.cluster.agent.server_client import AgentClient, RefusedError
-from fairlead.cluster.front.audit import TOKEN_DIGITS, jobs_text
+from fairlead.cluster.front.audit import TOKEN_DIGITS
 from fairlead.cluster.front.audit_writer import (
     MAX_REFUSALS,
     MAX_REFUSALS_OF_ALL,
     AuditWriter,
     RefusalLimiter,
 )
-from fairlead.cluster.protocol.audit import AuditEntry
+from fairlead.cluster.protocol.audit import AuditEntry, jobs_text
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import PROTOCOL, Register
 from fairlead.cluster.store.audit_log import NAME, AuditLog

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fairlead.cluster.front.audit_writer import AuditWriter, RefusalLimiter
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.protocol.audit import MAX_TEXT, AuditEntry, Outcome, audit_time
+from fairlead.cluster.protocol.audit import MAX_TEXT, AuditEntry, Outcome, audit_time, jobs_text
 from fairlead.cluster.store.tokens import hash_token
 from fairlead.errors import FairleadError, StoreError
 
@@ -127,17 +127,6 @@ def audited(facade: Facade, writer: AuditWriter) -> Facade:
 def token_id(token: str) -> str:
     """By what a token is named: not enough of its hash to be of use to anybody else."""
     return hash_token(token).hex()[:TOKEN_DIGITS]
-
-
-def jobs_text(ids: Sequence[int]) -> str:
-    """Ids in ascending order as "job 4" or "jobs 4-9, 12"."""
-    parts: list[list[int]] = []
-    for id_ in ids:
-        if parts and id_ == parts[-1][-1] + 1:
-            parts[-1][1:] = [id_]
-        else:
-            parts.append([id_])
-    return f"job{'s' * (len(ids) != 1)} " + ", ".join("-".join(map(str, part)) for part in parts)
 
 
 class AuditTrail:

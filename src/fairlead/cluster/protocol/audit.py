@@ -1,5 +1,6 @@
 """Entries of the audit log: who changed what, when, from where, and who was refused it."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -65,3 +66,14 @@ def audit_time(seconds: float) -> str:
     """The time of an entry, from seconds of the wall clock; entries sort by it."""
     at = datetime.fromtimestamp(seconds, UTC)
     return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def jobs_text(ids: Sequence[int]) -> str:
+    """Ids in ascending order as "job 4" or "jobs 4-9, 12"."""
+    parts: list[list[int]] = []
+    for id_ in ids:
+        if parts and id_ == parts[-1][-1] + 1:
+            parts[-1][1:] = [id_]
+        else:
+            parts.append([id_])
+    return f"job{'s' * (len(ids) != 1)} " + ", ".join("-".join(map(str, part)) for part in parts)

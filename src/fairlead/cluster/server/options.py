@@ -90,6 +90,7 @@ def live_options(
     _check("mtbf-hours", mtbf_h, 1 / 3600, 1e5, "hours")
     _check("restart-cost", restart_s, 0.0, 86_400.0)
     check_spec(estimator)
+    _check_retention(runtime)
     for name in ignored_witnesses:
         check_name("--ignore-witness", name)
     named = None if cluster is None else parse_cluster(str(cluster))
@@ -113,6 +114,18 @@ def live_options(
         runtime=replace(runtime, prices=stated),
         checkpoints="" if checkpoints is None else str(checkpoints.absolute()),
     )
+
+
+def _check_retention(runtime: RuntimeOptions) -> None:
+    """Nobody knows what belongs to a job that has left."""
+    for name in ("keep_logs", "keep_checkpoints"):
+        days = getattr(runtime, name)
+        if days > runtime.keep_ended_jobs > 0:
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"{option}: must be at most as long as --keep-ended-jobs ({runtime.keep_ended_jobs:g} days), "
+                f"got {days:g}"
+            )
 
 
 def check_prices(text: str) -> dict[str, float]:

@@ -18,6 +18,10 @@ class RuntimeOptions:
     tenant_jobs_per_minute: int = 0
     prices: dict[str, float] = field(default_factory=dict)  # $ per device-hour, by type
     log_level: LogLevel = "warning"
+    # Days for which these are kept once their job has ended; 0 = for ever, output at most as long as its job:
+    keep_ended_jobs: float = 0.0
+    keep_logs: float = 0.0
+    keep_checkpoints: float = 0.0
 
     @property
     def tenant_limits(self) -> TenantLimits:

@@ -143,7 +143,7 @@ class Server:
     def _take_over(self, runtime: RuntimeOptions) -> None:
         """These options hold from now on."""
         set_log_level(runtime.log_level)
-        self.service.set_tenant_limits(runtime.tenant_limits)
+        self.service.take_over(runtime)
         self.front.send(PublishedSettings(prices=runtime.prices, log_level=runtime.log_level))
 
     def _send_to_front(self, message: object) -> None:

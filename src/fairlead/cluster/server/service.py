@@ -39,9 +39,11 @@ from fairlead.cluster.server.forecasting import Forecasting
 from fairlead.cluster.server.lost_work import lost_work
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.resumption import resume
+from fairlead.cluster.server.retention import Retention
+from fairlead.cluster.server.runtime_options import RuntimeOptions
 from fairlead.cluster.server.server_loop import LoopArguments, ServerLoop
 from fairlead.cluster.server.submissions import Submission, SubmissionQueue
-from fairlead.cluster.server.tenant_limits import TenantAdmission, TenantLimits
+from fairlead.cluster.server.tenant_limits import TenantAdmission
 from fairlead.cluster.server.user_accounts import UserAccounts
 from fairlead.cluster.store.rows import (
     AttemptRow,
@@ -103,6 +105,7 @@ class Service:
         )
         self._nodes_known = nodes_known or _ignore
         self._reload = reload
+        self.retention = Retention(self.engine, self.submissions, directory)
 
     def start(self, opened: Callable[[], None] = lambda: None) -> None:
         """Open the state directory, recover what is in it, and drive. opened: called when it is ours."""
@@ -116,6 +119,7 @@ class Service:
 
     def stop(self) -> None:
         """Commit, and let go of the state directory."""
+        self.retention.close()
         self.submissions.close()
         self.engine.stop()
         self.forecasting.close()
@@ -392,9 +396,10 @@ class Service:
             return samples
         return [without_others(sample, caller.tenant) for sample in samples]
 
-    def set_tenant_limits(self, limits: TenantLimits) -> None:
-        """What each tenant may submit from now on."""
-        self._tenants.limits = limits
+    def take_over(self, options: RuntimeOptions) -> None:
+        """These options hold from now on."""
+        self._tenants.limits = options.tenant_limits
+        self.retention.keep(options)
 
     def reload(self, caller: Caller) -> ReloadAnswer:
         """Take over what the configuration file says now."""
