@@ -8,6 +8,8 @@ from tests.call_command import call
 from tests.cluster.cluster import running, until
 
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.runtime_options import RereadOptions, RuntimeOptions
+from fairlead.cluster.server.runtime_reload import RuntimeReload
 from fairlead.errors import InputError
 
 SPEC = JobSpec(command=("true",), total_steps=10, rates={"v100": 2.0})
@@ -56,3 +58,18 @@ def test_a_reload_by_request_and_by_signal(
         ]
         assert done[-1].source == "local"
         assert cluster.server.poll() is None
+
+
+def test_a_signal_before_the_state_is_found_is_kept_for_later(tmp_path: Path) -> None:
+    taken: list[RuntimeOptions] = []
+    later = RuntimeOptions(tenant_jobs=2)
+    reload = RuntimeReload(
+        tmp_path,
+        RuntimeOptions(tenant_jobs=1),
+        lambda: RereadOptions(runtime=later, needs_restart=()),
+        taken.append,
+    )
+    assert reload.reload().changed == ["tenant_jobs"]
+    assert taken == []
+    reload.apply()
+    assert taken == [later]

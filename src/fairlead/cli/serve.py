@@ -134,6 +134,14 @@ class RecordOptions:
         typer.Option(help="What the server writes to its log (stderr)."),
     ] = "warning"
 
+    prices: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE=DOLLARS,...",
+            help="Dollars per device-hour, by accelerator type: for `fairlead accounting`, and for policies "
+            "that weigh costs. Over those of --cluster.",
+        ),
+    ] = ""
     keep_ended_jobs: Annotated[
         float,
         typer.Option(
@@ -165,14 +173,6 @@ class RecordOptions:
             help="Size of a file of the audit log, after which the next is begun.",
         ),
     ] = 64
-    prices: Annotated[
-        str,
-        typer.Option(
-            metavar="TYPE=DOLLARS,...",
-            help="Dollars per device-hour, by accelerator type: for `fairlead accounting`, and for policies "
-            "that weigh costs. Over those of --cluster.",
-        ),
-    ] = ""
     audit_files: Annotated[
         int, typer.Option(min=2, max=10_000, metavar="N", help="Files of it that are kept.")
     ] = 16

@@ -33,11 +33,13 @@ class RuntimeReload:
         self._options = options
         self._reread = reread
         self._take_over = take_over
+        self._applied = False
         self._lock = threading.Lock()
 
     def apply(self) -> None:
-        """The options hold."""
+        """The options hold, once the server has found its state."""
         with self._lock:
+            self._applied = True
             self._take_over(self._options)
 
     def reload(self) -> ReloadAnswer:
@@ -50,7 +52,8 @@ class RuntimeReload:
             read = self._reread()
             changed = self._options.changed_fields(read.runtime)
             self._options = read.runtime
-            self._take_over(read.runtime)
+            if self._applied:
+                self._take_over(read.runtime)
         return ReloadAnswer(changed=changed, needs_restart=list(read.needs_restart))
 
     def heed_hangup(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -87,6 +87,8 @@ def read_usage(path: Path, wall_s: float) -> Usage:
         for key, text in meta.items():
             if key.startswith(META_PREFIX):
                 usage |= _read_month(text)
+        if "clock" not in meta:  # nothing has happened yet
+            return usage
         clock = msgspec.json.decode(meta["clock"], type=_ClockMark)
         now_s = clock.now_s + max(wall_s - clock.wall_s, 0.0)
         owner = msgspec.msgpack.Decoder(_Owner)
