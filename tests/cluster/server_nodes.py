@@ -24,6 +24,7 @@ from fairlead.cluster.protocol.messages import (
 )
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.server.options import live_options
+from fairlead.cluster.server.runtime_options import RuntimeOptions
 from fairlead.cluster.server.service import Service
 from fairlead.cluster.server.tenant_limits import NO_LIMITS, TenantLimits
 from fairlead.errors import StaleError
@@ -217,7 +218,10 @@ def engine_nodes(
         early_round_end=early_round_end,
         checkpoints=checkpoints,
         ignored_witnesses=ignored_witnesses,
-        tenant_limits=tenant_limits,
+        runtime=RuntimeOptions(
+            tenant_jobs=tenant_limits.open_jobs,
+            tenant_jobs_per_minute=tenant_limits.jobs_per_minute,
+        ),
     )
     service = Service(directory, options)
     cluster = EngineNodes(service)

@@ -3,6 +3,7 @@
 import ssl
 import uuid
 from collections.abc import Iterator, Sequence
+from datetime import date
 from functools import cached_property
 from math import isfinite
 from types import TracebackType
@@ -13,6 +14,7 @@ import httpx
 import msgspec
 
 from fairlead.cluster.protocol.access import Role
+from fairlead.cluster.protocol.accounting import UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
@@ -20,11 +22,13 @@ from fairlead.cluster.protocol.api_models import (
     JobView,
     LostWork,
     NodeView,
+    ReloadAnswer,
     Sample,
     StatusView,
     UserView,
     WhatIf,
 )
+from fairlead.cluster.protocol.audit import AuditPage
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
 from fairlead.errors import FairleadError, InputError, UnreachableError
@@ -185,6 +189,11 @@ class Client:
         """Decide by another policy, ``NAME[:ARG]``, from the next round on. For admins."""
         self._call("PUT", "/v1/policy", body={"policy": policy})
 
+    def reload(self) -> ReloadAnswer:
+        """Have the server take over what its configuration file says now. Raises InputError where something
+        is wrong with the file; then nothing changes. For admins."""
+        return self._call("POST", "/v1/reload", ReloadAnswer)
+
     def what_if(self, question: WhatIf) -> Comparison:
         """Return forecasts of the cluster as it is and with the changes of ``question``. Nothing changes."""
         return self._call("POST", "/v1/what-if", Comparison, body=question)
@@ -193,6 +202,33 @@ class Client:
         """Return samples of the cluster, one per round, from ``since_s`` (s since the cluster was first
         started) on, oldest first; older ones are thinned out."""
         return self._call("GET", "/v1/samples", list[Sample], {"since_s": since_s})
+
+    # --- records ---------------------------------------------------------------------------------
+    def audit(
+        self,
+        *,
+        user: str = "",
+        action: str = "",
+        since: float | None = None,
+        until: float | None = None,
+        cursor: str = "",
+        limit: int = PAGE,
+    ) -> AuditPage:
+        """Return a page of the audit log, oldest entry first: at most ``limit`` entries from the cursor on
+        ("" = from the oldest). since, until: seconds since 1970. For admins."""
+        ask = {"user": user, "action": action, "cursor": cursor, "limit": limit}
+        times = {"since": since, "until": until}
+        ask |= {name: at for name, at in times.items() if at is not None}
+        return self._call("GET", "/v1/audit", AuditPage, ask)
+
+    def accounting(
+        self, by: Sequence[str] = (), since: date | None = None, until: date | None = None
+    ) -> UsageView:
+        """Return device time and costs by groups: some of tenant, user, type, and one of day, week and month.
+        since, until: the first day, and the one after the last (UTC). To a user their tenant's."""
+        days = {"since": since, "until": until}
+        ask = {name: day.isoformat() for name, day in days.items() if day is not None}
+        return self._call("GET", "/v1/accounting", UsageView, {"by": ",".join(by), **ask})
 
     # --- people ----------------------------------------------------------------------------------
     def users(self) -> list[UserView]:

@@ -7,20 +7,24 @@ cannot be done, ``NotFoundError`` for a job or node that is not there or that th
 """
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Protocol
 
 from fairlead.cluster.protocol.access import Caller, Role
+from fairlead.cluster.protocol.accounting import Grouping, UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
     Explanation,
     JobView,
     NodeView,
+    ReloadAnswer,
     Sample,
     StatusView,
     UserView,
     WhatIf,
 )
+from fairlead.cluster.protocol.audit import AuditFilter, AuditPage
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.errors import InputError
 
@@ -135,8 +139,28 @@ class Facade(Protocol):
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
         """Return forecasts of the cluster as it is and with the changes of ``question``. Nothing changes."""
 
+    def reload(self, caller: Caller) -> ReloadAnswer:
+        """Take over what the server's configuration file says now, as far as that can change while it runs.
+        Where something is wrong with the file nothing changes."""
+
     def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]:
         """Return samples of the cluster, one per round, from ``since_s`` (the cluster's time) on."""
 
     def backup(self, caller: Caller) -> Iterator[bytes]:
         """Yield a backup of the cluster's state, made now, in chunks of bytes."""
+
+    def audit(
+        self, caller: Caller, wanted: AuditFilter, cursor: str = "", limit: int = 1000
+    ) -> AuditPage:
+        """Return at most ``limit`` entries of the audit log, oldest first, from the cursor on ("" = from the
+        oldest that is kept)."""
+
+    def accounting(
+        self,
+        caller: Caller,
+        by: tuple[Grouping, ...] = (),
+        since: date | None = None,
+        until: date | None = None,
+    ) -> UsageView:
+        """Return the device time that was billed, and what it costs, by groups: to a user their tenant's, to
+        an admin all. since, until: the first day, and the one after the last."""

@@ -14,6 +14,7 @@ import fairlead
 from fairlead.cluster.front.api import (
     cluster,
     jobs,
+    records,
     users,
 )
 from fairlead.cluster.front.api.bodies import Health
@@ -64,6 +65,7 @@ def create_app(
         jobs.router,
         cluster.router,
         users.router,
+        records.router,
         _server(app, registries, more_metrics, open_metrics),
     ):
         app.include_router(router)

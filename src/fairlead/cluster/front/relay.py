@@ -23,7 +23,8 @@ from fairlead.errors import ConfigError, FairleadError
 
 _log = logging.getLogger(__name__)
 THREADS = 64  # calls that wait for the driver at once
-LOCAL = frozenset(("authenticate", "log", "backup"))  # of the facade: answered by the front itself
+# Of the facade: answered by the front itself
+LOCAL = frozenset(("authenticate", "log", "backup", "audit", "accounting"))
 READ_CALLS = frozenset(  # answered without the driver's thread
     ("job", "jobs", "attempts", "explain", "what_if", "status", "samples", "metrics_text")
 )

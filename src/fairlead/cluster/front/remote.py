@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from datetime import date
 from math import isfinite
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +28,7 @@ from fairlead.cluster.front.time_share import TimeShare
 from fairlead.cluster.front.view_cache import ViewCache
 from fairlead.cluster.front.visible_tenants import without_others
 from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.accounting import Grouping, UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
@@ -37,10 +39,14 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     WhatIf,
 )
+from fairlead.cluster.protocol.audit import AuditFilter, AuditPage
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.node_states import suspect_after_s
+from fairlead.cluster.store.audit_log import read_audit
 from fairlead.cluster.store.backup import backup_age_s, stream
+from fairlead.cluster.store.store import NAME
 from fairlead.cluster.store.tokens import TokenTable
+from fairlead.cluster.store.usage import read_usage, usage_view
 from fairlead.errors import StoreError
 
 LIMIT_S = 40.0  # of an answer: longer than the driver itself waits for the disk
@@ -160,6 +166,7 @@ class RemoteFacade:
         self._local = TimeShare()  # for what is answered here of the driver's questions
         self._logs = logs
         self._driver_metrics = ""
+        self.prices: dict[str, float] = {}  # $ per device-hour, by type
         self.tokens = TokenTable()
 
     def authenticate(self, token: str) -> Caller | None:
@@ -288,9 +295,29 @@ class RemoteFacade:
 
     def backup(self, caller: Caller) -> Iterator[bytes]:
         """All of the state as the last commit left it, piece by piece."""
-        if caller.role != "admin":
-            raise ForbiddenError(f"user {caller.user!r}: only an admin may do this")
+        _check_admin(caller)
         return stream(self._directory)
+
+    def audit(
+        self, caller: Caller, wanted: AuditFilter, cursor: str = "", limit: int = 1000
+    ) -> AuditPage:
+        """A page of the audit log."""
+        _check_admin(caller)
+        with self._local.turn():
+            return read_audit(self._directory, wanted, cursor, limit)
+
+    def accounting(
+        self,
+        caller: Caller,
+        by: tuple[Grouping, ...] = (),
+        since: date | None = None,
+        until: date | None = None,
+    ) -> UsageView:
+        """Device time by groups, as the last commit left it."""
+        with self._local.turn():
+            usage = read_usage(self._directory / NAME, time.time())
+        tenant = None if caller.role == "admin" else caller.tenant
+        return usage_view(usage, by, self.prices, since=since, until=until, tenant=tenant)
 
     def driver_metrics(self) -> str:
         """What the driver counts; where it does not answer at once, as it was last known."""
@@ -307,6 +334,11 @@ class RemoteFacade:
 
 
 _FRONT = Caller("front", "", "admin")
+
+
+def _check_admin(caller: Caller) -> None:
+    if caller.role != "admin":
+        raise ForbiddenError(f"user {caller.user!r}: only an admin may do this")
 
 
 def _aged(found: Any, age_s: float) -> Any:

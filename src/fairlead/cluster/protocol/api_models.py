@@ -190,6 +190,13 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float | None = None  # of what is shown, where the scheduler does not answer; None = new
 
 
+class ReloadAnswer(msgspec.Struct, frozen=True):
+    """What a configuration file that was read again has changed. Options by their names in the file."""
+
+    changed: list[str]  # options that hold from now on
+    needs_restart: list[str]  # options that are others than at the start, and do not hold
+
+
 class TenantView(msgspec.Struct, frozen=True, kw_only=True):
     """A tenant: what it was promised and what it got."""
 

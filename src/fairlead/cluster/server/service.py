@@ -25,6 +25,7 @@ from fairlead.cluster.protocol.api_models import (
     JobState,
     JobView,
     NodeView,
+    ReloadAnswer,
     Sample,
     StatusView,
     UserView,
@@ -38,6 +39,8 @@ from fairlead.cluster.server.forecasting import Forecasting
 from fairlead.cluster.server.lost_work import lost_work
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.resumption import resume
+from fairlead.cluster.server.retention import Retention
+from fairlead.cluster.server.runtime_options import RuntimeOptions
 from fairlead.cluster.server.server_loop import LoopArguments, ServerLoop
 from fairlead.cluster.server.submissions import Submission, SubmissionQueue
 from fairlead.cluster.server.tenant_limits import TenantAdmission
@@ -77,10 +80,12 @@ class Service:
         *,
         users_changed: Callable[[list[UserRow]], None] | None = None,
         nodes_known: Callable[[list[NodeRow]], None] | None = None,
+        reload: Callable[[], ReloadAnswer] | None = None,
         **loop: Unpack[LoopArguments],
     ) -> None:
         """users_changed: told of all users, whenever one comes or goes; nodes_known: told of the nodes that
-        there are at the start; loop: further arguments of ``ServerLoop``."""
+        there are at the start; reload: takes over what the configuration file says now; loop: further
+        arguments of ``ServerLoop``."""
         self.store = Store(directory, options.keep_segments)
         self.engine = ServerLoop(self.store, options, **loop)
         self.counters = self.engine.state.counters
@@ -94,11 +99,13 @@ class Service:
             has_ended=lambda row: self.viewer.displayed_state(row) in ENDED_STATES,
         )
         self.engine.parts.commits.join(self.submissions)
-        self._tenants = TenantAdmission(options.tenant_limits, self._open_jobs)
+        self._tenants = TenantAdmission(options.runtime.tenant_limits, self._open_jobs)
         self.accounts = UserAccounts(
             self.engine, changed=users_changed or _ignore, await_durable=self._durable
         )
         self._nodes_known = nodes_known or _ignore
+        self._reload = reload
+        self.retention = Retention(self.engine, self.submissions, directory)
 
     def start(self, opened: Callable[[], None] = lambda: None) -> None:
         """Open the state directory, recover what is in it, and drive. opened: called when it is ours."""
@@ -112,6 +119,7 @@ class Service:
 
     def stop(self) -> None:
         """Commit, and let go of the state directory."""
+        self.retention.close()
         self.submissions.close()
         self.engine.stop()
         self.forecasting.close()
@@ -387,6 +395,18 @@ class Service:
         if caller.role == "admin":
             return samples
         return [without_others(sample, caller.tenant) for sample in samples]
+
+    def take_over(self, options: RuntimeOptions) -> None:
+        """These options hold from now on."""
+        self._tenants.limits = options.tenant_limits
+        self.retention.keep(options)
+
+    def reload(self, caller: Caller) -> ReloadAnswer:
+        """Take over what the configuration file says now."""
+        _admin(caller)
+        if self._reload is None:
+            raise ConflictError("this server reads no configuration file")
+        return self._reload()
 
     # --- agents ----------------------------------------------------------------------------------
 

@@ -117,6 +117,17 @@ class SubmissionQueue:
             self._waiting.remove(submission)
             return True
 
+    def condemn(self, directory: str) -> bool:
+        """Have no new job name a directory of checkpoints that is about to be removed, until ``release``.
+        Returns whether it may be: no open job names it."""
+        with self._turn:
+            return self._claims.condemn(directory)
+
+    def release(self, directory: str) -> None:
+        """It is removed, or stays."""
+        with self._turn:
+            self._claims.release(directory)
+
     # --- the driver's thread -----------------------------------------------------------------------
 
     def collect(self) -> bool:
@@ -154,9 +165,9 @@ class SubmissionQueue:
 
     def _enter(self, submission: Submission) -> None:
         joined, key = self._joined, submission.key
-        durable = self._durable_jobs(key)
+        durable = self._durable_ids(submission)
         if durable is not None:
-            submission.ids.set_result(_ids_of_same(submission, durable))
+            submission.ids.set_result(durable)
             return
         rows = joined.keys.get(key) if key else None
         if rows is not None:
@@ -170,14 +181,16 @@ class SubmissionQueue:
         if key:
             joined.keys[key] = rows
 
-    def _durable_jobs(self, key: str) -> list[JobRow] | None:
-        """The jobs of an earlier submission with this key; None = there was none."""
-        state = self._state
+    def _durable_ids(self, submission: Submission) -> list[int] | None:
+        """The ids of an earlier submission with this key; None = there was none. Raises ConflictError where
+        its jobs were others, as far as they have not left the store."""
+        state, key = self._state, submission.key
         ids = state.store.key(key) if key else None
         if ids is None:
             return None
         rows = [state.registry.jobs.get(id_) or state.store.job(id_) for id_ in ids]
-        return [row for row in rows if row is not None]
+        known = [row for row in rows if row is not None]
+        return ids if len(known) < len(ids) else _ids_of_same(submission, known)
 
     def _rows(self, submission: Submission) -> list[JobRow]:
         """New jobs, of the next ids. Raises ConflictError where one would save to another's directory,

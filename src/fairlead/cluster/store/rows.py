@@ -163,6 +163,9 @@ class AttemptRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     order_id: str = ""  # of its order: see ``protocol.messages.OrderId``
     loss_accepted: str = ""  # who has it begin with whatever checkpoints there are
     origin: str = ""  # what it began from, where that is not what its job had kept
+    shared_device_s: float = (
+        0.0  # of its device-seconds, what the other jobs of packed pairs have had
+    )
 
     @property
     def since_s(self) -> float:

@@ -16,6 +16,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -43,6 +44,7 @@ from fairlead.cluster.store.marker import (
     Marker,
     MarkerContent,
 )
+from fairlead.cluster.store.removed import REMOVED, read_removed
 from fairlead.cluster.store.replaced import OwnFiles
 from fairlead.cluster.store.rows import (
     OPEN_STATES,
@@ -311,9 +313,10 @@ class Store:
         return -1 if last is None else last
 
     def ended(self) -> dict[str, int]:
-        """State -> how many jobs have ended in it."""
+        """State -> how many jobs have ended in it, with those that were removed since."""
         query = "SELECT state, count(*) FROM jobs WHERE open = 0 GROUP BY state"
-        return dict(self._rows(query))
+        removed = read_removed(self.meta(REMOVED))
+        return dict(Counter(dict(self._rows(query))) + Counter(removed))
 
     def records(self) -> int:
         """How many records the journal ever had."""
@@ -366,6 +369,11 @@ class Store:
             return [decoder.decode(row[-2]) for row in self._read(table, which, *values)]
         except UNREADABLE as problem:
             raise RunError(f"{self.path}: a row of {table.name} is not known ({problem})") from None
+
+    def metas(self, prefix: str) -> dict[str, str]:
+        """What ``set_meta`` has set, of the keys that begin like this."""
+        rows = self._read(META, "WHERE substr(key, 1, ?) = ?", len(prefix), prefix)
+        return {row[0]: row[1] for row in rows}
 
     # --- samples ---------------------------------------------------------------------------------
     def add_sample(self, sample: Sample) -> None:
