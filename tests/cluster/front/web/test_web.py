@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from html.parser import HTMLParser
 
 import httpx
 import pytest
@@ -10,6 +11,7 @@ from tests.cluster.served import Served, served
 
 from fairlead.cluster.front.web import session
 from fairlead.cluster.front.web.routes import LARGEST_FORM
+from fairlead.cluster.protocol.job_search import JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 
 PAGES = ("/", "/jobs", "/jobs/0", "/jobs/0?all=1", "/nodes", "/what-if")
@@ -132,7 +134,8 @@ def test_an_agents_token_opens_no_page(cluster: Served) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/jobs/99", "/jobs/x", "/jobs/-1", "/jobs/" + "9" * 40, "/jobs?after=x", "/jobs?state=odd",
+    ["/jobs/99", "/jobs/x", "/jobs/-1", "/jobs/" + "9" * 40, "/jobs?from=x", "/jobs?state=odd",
+     "/jobs?sort=odd", "/jobs?sort=--id", "/jobs?search=" + "x" * 201,
      "/nodes?from=1e9", "/nodes?state=odd", "/jobs/0/tail?cursor=odd", "/jobs/%3Cb%3E"],
 )  # fmt: skip
 def test_bad_addresses_are_refused_in_a_sentence(cluster: Served, path: str) -> None:
@@ -156,27 +159,112 @@ def test_bad_forms_are_refused(cluster: Served) -> None:
         assert "&lt;script&gt;alert(1)&lt;/script&gt;</textarea>" in wrong.text
 
 
-def test_lists_are_filtered_and_paged(cluster: Served) -> None:
+class Listed(HTMLParser):
+    """The list of jobs: ids in order, links by their ids, what is said of the order and the number."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: list[int] = []
+        self.links: dict[str, str] = {}
+        self.sorted: dict[str, str] = {}  # title of a column -> which way
+        self.chosen: list[str] = []
+        self.text = ""
+        self._order = ""
+        self._in_body = False
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self._in_body = tag == "tbody" or (self._in_body and tag != "tfoot")
+        if tag == "th":
+            self._order = given.get("aria-sort") or ""
+        if tag == "a":
+            href = given.get("href") or ""
+            self.links[given.get("id") or ""] = href
+            if self._in_body and given.get("tabindex") is None and href.startswith("/jobs/"):
+                self.ids.append(int(href.removeprefix("/jobs/")))
+            if given.get("aria-current") == "true":
+                self.chosen.append(given.get("id") or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_body = self._in_body and tag != "tbody"
+        if tag == "th":
+            self._order = ""
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self._order:
+            self.sorted[data] = self._order
+
+
+def test_jobs_are_searched_filtered_sorted_and_paged(cluster: Served) -> None:
+    names = [f"many-{(7 * i) % 150:03}" for i in range(150)]
     with cluster.client() as client:
-        first = client.submit([spec(f"many-{i:03}") for i in range(150)], tenant="crowd")[0]
+        ids = client.submit([spec(name) for name in names], tenant="crowd")
+        client.cancel(ids[3])
+        found = client.find_jobs(JobQuery(search="many-02", sort="name", descending=True))
+        assert [job.name for job in found.jobs] == [f"many-02{i}" for i in range(9, -1, -1)]
+        assert (found.found, found.states) == (10, {"waiting": 9, "cancelled": 1})
     with visitor(cluster, cluster.admin) as admin:
-        page = admin.get("/jobs?state=open&tenant=crowd").text
-        assert "many-000" in page
-        assert "many-099" in page
-        assert "many-100" not in page
-        further = f"/jobs?state=open&tenant=crowd&after={first + 99}"
-        assert f'href="{further.replace("&", "&amp;")}"' in page
-        rest = admin.get(further).text
-        assert "many-100" in rest
-        assert "Next page" not in rest
-        assert "many-000" not in rest
+
+        def listed(url: str) -> Listed:
+            answer = admin.get(url)
+            assert answer.status_code == 200, url
+            return Listed(answer.text)
+
+        newest = listed("/jobs?tenant=crowd")
+        assert newest.ids == ids[:-101:-1]
+        assert newest.sorted == {"Job": "descending"}
+        assert "1 to 100 of 150" in newest.text
+        assert newest.chosen == ["state-all"]
+        rest = listed(newest.links["page-next"])
+        assert rest.ids == ids[49::-1]
+        assert "page-next" not in rest.links
+        assert listed(rest.links["page-prev"]).ids == newest.ids
+
+        waiting = listed(newest.links["state-waiting"])
+        assert waiting.chosen == ["state-waiting"]
+        assert "of 149" in waiting.text
+        assert ids[3] not in waiting.ids
+        assert listed(newest.links["state-cancelled"]).ids == [ids[3]]
+
+        by_name = listed(waiting.links["sort-name"])
+        assert by_name.sorted == {"Name": "ascending"}
+        in_order = sorted(
+            (name, job) for name, job in zip(names, ids, strict=True) if job != ids[3]
+        )
+        assert by_name.ids == [job for _, job in in_order[:100]]
+        turned = listed(by_name.links["sort-name"])
+        assert turned.sorted == {"Name": "descending"}
+        assert turned.ids == [job for _, job in in_order[:-101:-1]]
+        assert "page-next" in turned.links
+        assert listed(turned.links["page-next"]).ids == [job for _, job in in_order[48::-1]]
+
+        assert listed("/jobs?search=MANY-149+crowd").ids == [ids[names.index("many-149")]]
+        assert ids[5] in listed(f"/jobs?search={ids[5]}").ids
+        assert "0 of 0" in listed("/jobs?search=nobody").text
         assert "The first 40 of" in admin.get("/").text
+
+
+def test_a_list_of_ones_own_jobs_has_no_others(cluster: Served, ann: str) -> None:
+    with cluster.client(ann) as client:
+        mine = client.submit([spec("mine")])
+    with visitor(cluster, ann) as client:
+        everyone = Listed(client.get("/jobs").text)
+        assert len(everyone.ids) > 1
+        assert Listed(client.get("/jobs?mine=1").text).ids == mine
+        assert Listed(client.get("/jobs?search=honey").text).ids == []
+        assert Listed(client.get("/jobs?tenant=bees&search=honey").text).ids == []
+    with cluster.client(ann) as client:
+        assert client.find_jobs(JobQuery(tenant="bees")).found == 0
 
 
 def test_parts_of_a_page_come_alone(cluster: Served) -> None:
     with visitor(cluster, cluster.admin) as admin:
         fast, slow = admin.get("/?part=fast").text, admin.get("/?part=slow").text
-    assert fast.startswith('<section id="summary"')
+    assert fast.startswith('<section id="alerts" data-live="fast" hidden')
+    assert 'id="summary"' in fast
     assert "<html" not in fast + slow
     assert 'id="queue"' in fast
     assert 'id="pictures"' not in fast

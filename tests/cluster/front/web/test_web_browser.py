@@ -11,6 +11,7 @@ from selenium.common.exceptions import (
     TimeoutException,
 )
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 from tests.cluster.browser import (
@@ -194,6 +195,57 @@ def test_a_node_is_drained_and_used_again(driver: webdriver.Chrome, cluster: Run
     WebDriverWait(driver, TIMEOUT_S).until(
         lambda c: not c.find_elements(By.CSS_SELECTOR, "form[action='/nodes/undrain']")
     )
+    calm(driver, cluster)
+
+
+def test_a_node_that_is_lost_is_said_on_every_page_until_it_is_back(
+    driver: webdriver.Chrome, cluster: Running
+) -> None:
+    cluster.add_agent("frail", "k80=1")
+    with cluster.client() as client:
+        until(lambda: any(node.name == "frail" for node in client.nodes()), what="the node frail")
+        driver.get(f"{cluster.url}/what-if")
+        found(driver, "#alerts[hidden]")
+        cluster.kill("frail")
+        wait_for_text(driver, "#alerts", "frail is lost")
+        assert not driver.find_elements(By.CSS_SELECTOR, "#alerts[hidden]")
+        for page in ("/", "/jobs", "/jobs/0", "/nodes", "/what-if"):
+            driver.get(cluster.url + page)
+            assert "frail is lost: " in text(driver, "#alerts li"), page
+            assert " UTC (" in text(driver, "#alerts time") + text(driver, "#alerts li")
+        press(driver, "#alerts a")
+        WebDriverWait(driver, TIMEOUT_S).until(lambda c: "name=frail" in c.current_url)
+        rows = driver.find_elements(By.CSS_SELECTOR, "#nodes-table tbody tr")
+        assert [row.text.split()[0] for row in rows] == ["frail"]
+        cluster.add_agent("frail", "k80=1")
+        WebDriverWait(driver, TIMEOUT_S).until(
+            lambda c: c.find_elements(By.CSS_SELECTOR, "#alerts[hidden]")
+        )
+        client.drain("frail")
+    calm(driver, cluster)
+
+
+def test_jobs_are_searched_while_somebody_types(driver: webdriver.Chrome, cluster: Running) -> None:
+    submit(cluster, "needle in a haystack")
+    submit(cluster, "straw in a haystack")
+    driver.get(f"{cluster.url}/jobs")
+    rows = "#jobs-table tbody tr"
+    found(driver, "input[name=search]").send_keys("HAYSTACK")
+    wait_for_text(driver, "[data-told]", "1 to 2 of 2")
+    assert "search=HAYSTACK" in driver.current_url
+    assert driver.execute_script("return document.activeElement.name") == "search"
+    wait_for_text(driver, "#told", "1 to 2 of 2")  # for those who listen
+    assert "straw" in text(driver, rows)
+    by_name = found(driver, "#sort-name")
+    by_name.send_keys(Keys.ENTER)
+    wait_for_text(driver, rows, "needle")
+    assert found(driver, "th[aria-sort]").get_attribute("aria-sort") == "ascending"
+    assert driver.execute_script("return document.activeElement.id") == "sort-name"
+    found(driver, "input[name=search]").send_keys(" needle")
+    wait_for_text(driver, "[data-told]", "1 to 1 of 1")
+    assert "sort=name" in driver.current_url
+    driver.back()
+    wait_for_text(driver, "[data-told]", "1 to 2 of 2")
     calm(driver, cluster)
 
 

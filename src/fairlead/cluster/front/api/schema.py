@@ -12,6 +12,7 @@ from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
+    DeviceUsageView,
     Explanation,
     JobView,
     LostWork,
@@ -20,6 +21,7 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     WhatIf,
 )
+from fairlead.cluster.protocol.job_search import FoundJobs
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import BOUNDS
 
@@ -27,7 +29,9 @@ _REF = "#/components/schemas/{name}"
 _STRUCTS = (
     Caller,
     Comparison,
+    DeviceUsageView,
     Explanation,
+    FoundJobs,
     JobSpec,
     JobView,
     LostWork,

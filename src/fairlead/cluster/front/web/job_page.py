@@ -19,6 +19,7 @@ from fairlead.cluster.front.web.layout import (
 )
 from fairlead.cluster.front.web.markup import address, count, link, name, strip_escapes
 from fairlead.cluster.front.web.page_request import PageRequest
+from fairlead.cluster.front.web.usage_section import usage_section
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     ENDED_STATES,
@@ -52,6 +53,8 @@ def job_page(forecasts: Forecasts, facade: Facade, ask: PageRequest) -> Page:
     if ask.wants(FAST):
         attempts = facade.attempts(ask.caller, job.id)
         sections += [attempts_section(job, attempts, now_s), *tracebacks(attempts)]
+    if ask.wants(SLOW):
+        sections.append(usage_section(facade.usage(ask.caller, job.id), now_s))
     if ask.wants(""):
         sections.append(log_section(job, *tail(facade, ask.caller, job.id)))
     title = f"Job {job.id}" + (f" {job.name}" if job.name else "")

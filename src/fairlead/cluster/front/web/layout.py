@@ -26,6 +26,7 @@ class Section:
     live: str = ""  # FAST or SLOW: fetched again and again; "" = stays as it is
     wide: bool = True
     tools: Html | None = None  # beside the heading
+    hidden: bool = False  # there is nothing to show; it may come
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ def _section(section: Section) -> Html:
         section.body,
         id=section.id,
         data_live=section.live or None,
+        hidden=section.hidden,
         class_="wide" if section.wide else None,
     )
 

@@ -1,6 +1,6 @@
 """Tables of jobs, nodes, tenants and starts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from fairlead.analysis.report.markup import Child, Html, join, tag
@@ -47,6 +47,18 @@ class TableColumn:
     kind: str = ""
     about: str = ""
     less: bool = False  # left out on a narrow screen
+    sort: str = ""  # what the server calls the order by this column; "" = it cannot sort by it
+
+
+@dataclass(frozen=True, slots=True)
+class TableOrder:
+    """How the server has sorted a table of which it shows a part."""
+
+    sort: str  # of the column
+    descending: bool
+    address: Callable[
+        [str], str
+    ]  # of the same list in another order: a column's, "-" before it = descending
 
 
 def table(
@@ -55,9 +67,10 @@ def table(
     heads: Sequence[TableColumn],
     rows: Iterable[Sequence[TableCell]],
     foot: Html | None = None,
+    order: TableOrder | None = None,
 ) -> Html:
-    """A table that sorts by its headings."""
-    head = tag("tr", *map(_head, heads))
+    """A table that sorts by its headings: in the browser, or where it has an order by the server."""
+    head = tag("tr", *(_head(column, order) for column in heads))
     body = (tag("tr", *map(_cell, heads, row)) for row in rows)
     inner = (
         tag("caption", caption, class_="visually-hidden"),
@@ -65,12 +78,21 @@ def table(
         tag("tbody", *body),
         foot,
     )
-    return scroll(caption, tag("table", *inner, class_="sortable", id=id_))
+    sorts = "sortable" if order is None else None
+    return scroll(caption, tag("table", *inner, class_=sorts, id=id_))
 
 
-def _head(column: TableColumn) -> Html:
-    press = tag("button", column.title, type="button", title=column.about or None)
-    return tag("th", press, scope="col", class_=_class(column.kind, column))
+def _head(column: TableColumn, order: TableOrder | None) -> Html:
+    about, kind = column.about or None, _class(column.kind, column)
+    if order is None or not column.sort:
+        press = tag("button", column.title, type="button", title=about)
+        return tag("th", column.title if order else press, scope="col", class_=kind)
+    chosen = column.sort == order.sort
+    further = order.address("-" * (chosen and not order.descending) + column.sort)
+    id_ = f"sort-{column.sort}"
+    press = link(further, column.title, id=id_, title=about, data_list=True)
+    way = "descending" if order.descending else "ascending"
+    return tag("th", press, scope="col", class_=kind, aria_sort=way if chosen else None)
 
 
 def _cell(column: TableColumn, cell: TableCell) -> Html:
@@ -123,26 +145,33 @@ def progress(job: JobView) -> Html:
 
 
 _JOB_COLUMNS = (
-    TableColumn("Job", "n"),
-    TableColumn("Name", "name"),
-    TableColumn("Tenant", "tight", less=True),
-    TableColumn("State", "tight"),
-    TableColumn("Runs on", "tight", less=True),
-    TableColumn("Progress", "n", "by the part of its steps that is done"),
-    TableColumn("Left", "n", "if it keeps the devices that it has"),
-    TableColumn("Why", "why", less=True),
+    TableColumn("Job", "n", sort="id"),
+    TableColumn("Name", "name", sort="name"),
+    TableColumn("Tenant", "tight", less=True, sort="tenant"),
+    TableColumn("State", "tight", sort="state"),
+    TableColumn("Runs on", "tight", less=True, sort="place"),
+    TableColumn("Progress", "n", "by the part of its steps that is done", sort="progress"),
+    TableColumn("Left", "n", "if it keeps the devices that it has", sort="left"),
+    TableColumn("Why", "why", less=True, sort="reason"),
 )
+_DEADLINE = TableColumn("Deadline", "tight", sort="deadline")
 
 
-def jobs_table(jobs: Sequence[JobView], id_: str = "jobs-table", none: str = "No jobs.") -> Html:
-    """Jobs, one a row."""
+def jobs_table(
+    jobs: Sequence[JobView],
+    id_: str = "jobs-table",
+    none: str = "No jobs.",
+    order: TableOrder | None = None,
+) -> Html:
+    """Jobs, one a row. order: in which the server has sorted them, None = the browser shall."""
     if not jobs:
         return note(none)
-    if all(job.deadline_left_s is None for job in jobs):
-        return table(id_, "Jobs", _JOB_COLUMNS, map(_job_row, jobs))
+    sorted_by_deadline = order is not None and order.sort == _DEADLINE.sort
+    if all(job.deadline_left_s is None for job in jobs) and not sorted_by_deadline:
+        return table(id_, "Jobs", _JOB_COLUMNS, map(_job_row, jobs), order=order)
     *columns, last = _JOB_COLUMNS
-    heads = (*columns, TableColumn("Deadline", "tight"), last)
-    return table(id_, "Jobs", heads, map(_job_row_with_deadline, jobs))
+    heads = (*columns, _DEADLINE, last)
+    return table(id_, "Jobs", heads, map(_job_row_with_deadline, jobs), order=order)
 
 
 def _job_row_with_deadline(job: JobView) -> list[TableCell]:
