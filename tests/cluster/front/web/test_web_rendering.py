@@ -267,6 +267,27 @@ def test_a_policy_breaks_between_its_words() -> None:
     assert "max_<wbr>min_<wbr>&lt;b&gt;" in overview.summary(status).body
 
 
+@pytest.mark.parametrize(
+    ("deadline", "left_s", "words", "tone"),
+    [("past", -34.0, "late by 34 s", "bad"), ("missed", -180.0, "missed by 3 min", "bad"),
+     ("missed", 60.0, "missed", "bad"), ("out of reach", 60.0, "in 1 min: cannot be met", "bad"),
+     ("at risk", 60.0, "in 1 min: at risk", "warn"), ("met", 5.0, "met", "good"),
+     ("forecast met", 60.0, "in 1 min", ""), ("withdrawn", 60.0, "-", "")],
+)  # fmt: skip
+def test_a_deadline_in_danger_is_marked_by_words_and_colour(
+    deadline: str, left_s: float, words: str, tone: str
+) -> None:
+    job = msgspec.structs.replace(JOB, deadline=deadline, deadline_left_s=left_s, slo_s=100.0)
+    mark = tag("p", tables.deadline_mark(job))
+    assert Elements(mark).text.removeprefix("⚠ ") == words
+    assert re.findall(r'class="state (\w+)"', mark) == ([tone] if tone else [])
+    assert ("⚠" in mark) == (tone in ("bad", "warn"))
+    assert mark.removeprefix("<p>").removesuffix("</p>") in tables.jobs_table([job])
+    facts = jobpage.facts(job, ADMIN, 100.0)
+    assert words == "-" or words in Elements(facts.body).text
+    assert ("deadline: " in (facts.tools or "")) == (deadline in ("past", "missed"))
+
+
 def test_old_state_is_said_to_be_old() -> None:
     words = "The scheduler has not answered for 21 s: this is the state before that."
     status = msgspec.structs.replace(STATUS, age_s=21.0)

@@ -19,7 +19,7 @@ from fairlead.cluster.protocol.job_search import (
 from fairlead.cluster.store.rows import OPEN_STATES
 from fairlead.errors import InputError
 
-JOBS = 100  # a page
+JOBS = 50  # a page
 
 
 def jobs_page(facade: Facade, ask: PageRequest) -> Page:
@@ -81,7 +81,7 @@ def _filter(query: JobQuery, ask: PageRequest) -> Section:
     form = tag("form", *fields, method="get", action="/jobs", class_="filter", data_filter=True)
     told = tag("p", "", id="told", role="status", class_="visually-hidden")
     body = join(form, tag("div", about, id="search-in"), told)
-    return Section("filter", "Jobs", body)
+    return Section("filter", "Jobs", body, tools=link("/submit", "Submit a job", class_="button"))
 
 
 def job_list(found: FoundJobs, query: JobQuery, mine: bool) -> Section:

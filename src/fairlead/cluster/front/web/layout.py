@@ -13,7 +13,13 @@ from fairlead.model.duration_text import duration
 
 FAST, SLOW = "fast", "slow"
 REFRESH_S = {FAST: 2, SLOW: 10}  # how often a browser asks for the sections of each kind again
-_NAVIGATION = (("/", "Cluster"), ("/jobs", "Jobs"), ("/nodes", "Nodes"), ("/what-if", "What if"))
+_NAVIGATION = (
+    ("/", "Cluster"),
+    ("/jobs", "Jobs"),
+    ("/nodes", "Nodes"),
+    ("/what-if", "What if"),
+    ("/submit", "Submit"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,7 @@ class Page:
     sections: Sequence[Section]
     status: int = 200
     here: str = ""  # the address in the navigation
+    moved_to: str = ""  # where the browser goes instead; "" = it shows this page
 
 
 def document(page: Page, caller: Caller | None, nonce: str) -> str:

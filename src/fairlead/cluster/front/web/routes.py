@@ -38,6 +38,7 @@ from fairlead.cluster.front.web.login import login_page, safe_target
 from fairlead.cluster.front.web.markup import strip_escapes
 from fairlead.cluster.front.web.overview import overview
 from fairlead.cluster.front.web.page_request import PageRequest
+from fairlead.cluster.front.web.submit_page import submit_page
 from fairlead.cluster.front.web.what_if import what_if_page
 from fairlead.cluster.protocol.access import Caller
 from fairlead.errors import FairleadError, InputError
@@ -62,9 +63,10 @@ def add_pages(app: FastAPI, facade: Facade, policies: Sequence[str] = ()) -> Non
         "/jobs/{job}": partial(job_page, forecasts),
         "/nodes": nodes_page,
         "/what-if": partial(what_if_page, forecasts, policies),
+        "/submit": submit_page,
     }
     for path, show in pages.items():
-        methods = ["GET", "POST"] if path == "/what-if" else ["GET"]
+        methods = ["GET", "POST"] if path in ("/what-if", "/submit") else ["GET"]
         app.add_route(path, context.showing(show), methods, include_in_schema=False)
     app.add_route("/jobs/{job}/tail", context.tail, ["GET"], include_in_schema=False)
     for path, change in CHANGES.items():
@@ -91,6 +93,8 @@ class PageRoutes:
             if request.method == "POST" and not session.same_origin(request):
                 return _foreign()
             page = await self._page(show, request, caller)
+            if page.moved_to:
+                return _headed(RedirectResponse(page.moved_to, SEE_OTHER))
             if request.query_params.get("part") in (FAST, SLOW):
                 return _headed(HTMLResponse(fragments(page), page.status))
             return _whole(page, caller)

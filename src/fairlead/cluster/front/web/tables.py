@@ -13,6 +13,7 @@ from fairlead.cluster.front.web.markup import count, link, name, percent
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
+    DeadlineState,
     JobView,
     NodeView,
     TenantView,
@@ -26,6 +27,10 @@ STATES = {
     "paused": "warn", "completed": "quiet", "dropped": "bad", "killed": "bad", "cancelled": "quiet",
     "up": "good", "drained": "warn", "lost": "bad", "never seen": "quiet", "offline": "quiet",
     "suspect": "warn", "unhealthy": "bad",
+}  # fmt: skip
+_DEADLINE_TONES: dict[DeadlineState, str] = {
+    "past": "bad", "missed": "bad", "out of reach": "bad", "forecast late": "warn", "at risk": "warn",
+    "met": "good",
 }  # fmt: skip
 
 
@@ -177,7 +182,17 @@ def jobs_table(
 def _job_row_with_deadline(job: JobView) -> list[TableCell]:
     *cells_, last = _job_row(job)
     left = job.deadline_left_s
-    return [*cells_, TableCell(deadline_cell(job), "" if left is None else f"{left:.0f}"), last]
+    return [*cells_, TableCell(deadline_mark(job), "" if left is None else f"{left:.0f}"), last]
+
+
+def deadline_mark(job: JobView) -> Html | str:
+    """How a job stands to its deadline: in words, and those of a deadline in danger in a colour too."""
+    words = deadline_cell(job)
+    tone = _DEADLINE_TONES.get(job.deadline)
+    if tone is None or words == DASH:
+        return words
+    sign = tag("span", "⚠ ", aria_hidden="true") if tone != "good" else None
+    return tag("span", sign, words, class_=f"state {tone}")
 
 
 def _job_row(job: JobView) -> list[TableCell]:
