@@ -14,6 +14,7 @@ from fairlead.cluster.protocol.job_search import JOB_ORDERS, JobOrder, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.cluster.store.store import Store
+from fairlead.errors import StoreError
 
 EVERYTHING = 1 << 20
 
@@ -177,6 +178,25 @@ def test_an_index_beside_a_store_that_changes_is_one_that_was_made_anew(store: S
     everything = index.find(store, JobQuery(limit=EVERYTHING), {})
     assert everything.ids == sorted(rows)
     assert everything.states == Counter(one.state for one in rows.values())
+
+
+def test_an_index_is_whole_again_after_the_store_has_failed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, row(0, "running", attempt=1), row(1))
+    index = make_index()
+    assert ids(index, store) == [0, 1]
+    put(store, attempt(0, node="late"), row(1, "completed"), row(2))
+
+    def fail(_: object) -> list[JobRow]:
+        raise StoreError("the disk does not answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "jobs_of", fail)
+        with pytest.raises(StoreError):
+            ids(index, store)
+    assert ids(index, store, search="late") == [0]
+    assert index.find(store, JobQuery(), {}) == make_index().find(store, JobQuery(), {})
 
 
 def test_of_jobs_that_have_ended_the_newest_are_kept(store: Store) -> None:

@@ -66,6 +66,10 @@ class JobListIndex:
         self._now_s = now_s
         self._max_ended = max_ended
         self._recent: RecentResults[list[IndexedJob]] = RecentResults(monotonic)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin anew."""
         self._rows: dict[int, JobRow] = {}  # open jobs
         self._sums: dict[int, bytes] = {}  # of these
         self._attempts: dict[tuple[int, int], AttemptRow] = {}  # open ones
@@ -77,7 +81,7 @@ class JobListIndex:
     def find(self, store: Store, query: JobQuery, displayed: Mapping[int, JobState]) -> IdsFound:
         """Return the ids of the jobs that a query asks for. displayed: state of the jobs that are not shown
         as their rows say. Raises StoreError where the store cannot be read."""
-        jobs = self._recent.of("", lambda: self._read(store))
+        jobs = self._recent.of("", lambda: self._read_whole(store))
         fits = [job for job in jobs if _belongs(job, query)]
         for word in query.search.lower().split():
             fits = [job for job in fits if word in job.text or word == str(job.id)]
@@ -134,6 +138,14 @@ class JobListIndex:
         return job.deadline_s - (self._now_s() if job.ended_s is None else job.ended_s)
 
     # --- reading, by one thread at a time ------------------------------------------------------------
+
+    def _read_whole(self, store: Store) -> list[IndexedJob]:
+        """All jobs, as of the last commit. What was read in part when the store failed is read again."""
+        try:
+            return self._read(store)
+        except Exception:
+            self._forget()
+            raise
 
     def _read(self, store: Store) -> list[IndexedJob]:
         """All jobs, as of the last commit."""

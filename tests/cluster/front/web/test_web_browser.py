@@ -1,6 +1,8 @@
 """The pages in a real browser, on a real cluster."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -29,6 +31,8 @@ pytestmark = pytest.mark.browser
 HOSTILE = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
 LOOP = ("sh", "-c", "while true; do echo '<b>step</b>'; sleep 0.2; done")
 TIMEOUT_S = 180
+PAGES = ("/", "/jobs", "/jobs/0", "/nodes", "/what-if", "/submit")
+AXE = "FAIRLEAD_AXE"  # names the file axe.min.js, of the npm package axe-core: it is no part of this project
 
 
 @pytest.fixture(scope="module")
@@ -209,10 +213,12 @@ def test_a_node_that_is_lost_is_said_on_every_page_until_it_is_back(
         cluster.kill("frail")
         wait_for_text(driver, "#alerts", "frail is lost")
         assert not driver.find_elements(By.CSS_SELECTOR, "#alerts[hidden]")
-        for page in ("/", "/jobs", "/jobs/0", "/nodes", "/what-if"):
+        for page in PAGES:
             driver.get(cluster.url + page)
-            assert "frail is lost: " in text(driver, "#alerts li"), page
-            assert " UTC (" in text(driver, "#alerts time") + text(driver, "#alerts li")
+            told = text(driver, "#alerts li")
+            assert told.startswith("frail is lost since "), page
+            assert " UTC (" in told
+            assert "): silent for " in told
         press(driver, "#alerts a")
         WebDriverWait(driver, TIMEOUT_S).until(lambda c: "name=frail" in c.current_url)
         rows = driver.find_elements(By.CSS_SELECTOR, "#nodes-table tbody tr")
@@ -262,7 +268,7 @@ def test_a_question_is_answered(driver: webdriver.Chrome, cluster: Running) -> N
 def test_pages_fit_the_screen_in_light_and_dark(
     driver: webdriver.Chrome, cluster: Running, width: int
 ) -> None:
-    for page in ("/", "/jobs", "/jobs/0", "/nodes", "/what-if"):
+    for page in PAGES:
         for dark in (False, True):
             look(driver, dark=dark, width=width)
             driver.get(cluster.url + page)
@@ -271,6 +277,58 @@ def test_pages_fit_the_screen_in_light_and_dark(
             paper = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
             assert (paper == "rgb(255, 255, 255)") != dark
     look(driver)
+    calm(driver, cluster)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_axe_finds_nothing_to_complain_of(
+    driver: webdriver.Chrome, cluster: Running, width: int
+) -> None:
+    if not os.environ.get(AXE):
+        pytest.skip(f"axe-core is not here: npm install axe-core, and name its axe.min.js in {AXE}")
+    axe = Path(os.environ[AXE]).read_text("utf-8")
+    submit_late(cluster)
+    for page in PAGES:
+        for dark in (False, True):
+            look(driver, dark=dark, width=width)
+            driver.get(cluster.url + page)
+            driver.execute_script(axe)
+            ask = "axe.run().then((found) => arguments[0](found.violations))"
+            found_ = driver.execute_async_script(ask)
+            told = [(one["id"], [node["html"] for node in one["nodes"]]) for one in found_]
+            assert told == [], (page, width, dark)
+    look(driver)
+    calm(driver, cluster)
+
+
+def submit_late(cluster: Running) -> None:
+    """A job that misses its deadline, so that there is one in the lists."""
+    late = JobSpec(command=LOOP, total_steps=3600, unmanaged=True, name="late", slo_s=1.0)
+    with cluster.client() as client:
+        (job,) = client.submit([late])
+        until(lambda: client.job(job).deadline == "past", what="a missed deadline")
+
+
+def test_a_job_is_submitted_by_the_keyboard_alone(
+    driver: webdriver.Chrome, cluster: Running
+) -> None:
+    driver.get(f"{cluster.url}/submit")
+    found(driver, "input[name=command]").send_keys("sleep 'x")
+    steps = found(driver, "input[name=total_steps]")
+    steps.send_keys("5", Keys.ENTER)
+    wait_for_text(driver, "[role=alert]", "No closing quotation")
+    (refused,) = complaints(driver)
+    assert "status of 400" in refused
+    wrong = driver.switch_to.active_element
+    assert wrong.get_attribute("name") == "command"
+    assert wrong.get_attribute("value") == "sleep 'x"
+    wrong.send_keys("'", Keys.TAB)
+    assert driver.switch_to.active_element.get_attribute("name") == "total_steps"
+    driver.switch_to.active_element.send_keys(Keys.ENTER)
+    WebDriverWait(driver, TIMEOUT_S).until(
+        lambda c: urlsplit(c.current_url).path.startswith("/jobs/")
+    )
+    wait_for_text(driver, "#facts", "admin")
     calm(driver, cluster)
 
 
@@ -289,7 +347,7 @@ def all_named(chrome: webdriver.Chrome) -> bool:
 
 def test_every_control_has_a_name(driver: webdriver.Chrome, cluster: Running) -> None:
     """As a screen reader would say it: the names that the browser computes."""
-    for page in ("/", "/jobs", "/jobs/0", "/nodes", "/what-if"):
+    for page in PAGES:
         driver.get(cluster.url + page)
         # Anew where the page has just put newer copies in their place.
         WebDriverWait(

@@ -312,9 +312,9 @@ def test_nodes_that_have_failed_are_said_with_reason_and_since_when() -> None:
     assert (section.title, section.live, section.hidden) == ("2 nodes have failed", "fast", False)
     shown = Elements(section.body)
     assert re.search(
-        r"n4 is lost: silent for <b>, since \d{4}-\d\d-\d\d [\d:]{8} UTC \(3 min 10 s\)", shown.text
+        r"n4 is lost since \d{4}-\d\d-\d\d [\d:]{8} UTC \(3 min 10 s\): silent for <b>", shown.text
     )
-    assert "n5 is unhealthy, since before the server was started" in shown.text
+    assert "n5 is unhealthy since before the server was started" in shown.text
     assert 'href="/nodes?name=n4"' in section.body
     assert "b" not in shown.names
     many = alerts.alerts([node(i, state="lost") for i in range(30)], live=False)

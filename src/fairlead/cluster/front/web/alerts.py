@@ -31,16 +31,16 @@ def _failure(node: NodeView) -> tuple[Html | str, ...]:
     """Which node, what is the matter, and since when."""
     where = link(address("/nodes", name=node.name), name(node.name))
     why = f": {node.reason}" if node.reason else ""
-    return (tag("strong", where, f" is {node.state}"), why, _since(node.state_since_s))
+    return (tag("strong", where, f" is {node.state}"), _since(node.state_since_s), why)
 
 
 def _since(seconds: float | None) -> Html:
     if seconds is None:
-        return Html(", since before the server was started")
+        return Html(" since before the server was started")
     at = time.gmtime(time.time() - seconds)
     moment = tag(
         "time",
         time.strftime("%Y-%m-%d %H:%M:%S UTC", at),
         datetime=time.strftime("%Y-%m-%dT%H:%M:%SZ", at),
     )
-    return join(", since ", moment, f" ({duration(seconds)})")
+    return join(" since ", moment, f" ({duration(seconds)})")

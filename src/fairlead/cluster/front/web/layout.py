@@ -78,8 +78,8 @@ def columns(*children: Child) -> Html:
 
 
 def figure(title: str, *children: Child) -> Html:
-    """A picture with its heading."""
-    return tag("figure", tag("h3", title), *children)
+    """A picture with its heading; where it is wider than the screen it scrolls, with the keyboard too."""
+    return tag("figure", tag("h3", title), *children, tabindex="0", aria_label=title)
 
 
 def note(*children: Child) -> Html:
@@ -115,7 +115,8 @@ def problem(status: int, title: str, words: str) -> Page:
 
 
 def _frame(page: Page, caller: Caller | None) -> list[Html]:
-    main = tag("main", *map(_section, page.sections), id="main", tabindex="-1")
+    title = tag("h1", page.title, class_="visually-hidden")  # for those who go by headings
+    main = tag("main", title, *map(_section, page.sections), id="main", tabindex="-1")
     if caller is None:
         return [main]
     skip = link("#main", "Skip to the content", class_="skip")

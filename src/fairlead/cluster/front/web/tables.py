@@ -72,10 +72,9 @@ def table(
     heads: Sequence[TableColumn],
     rows: Iterable[Sequence[TableCell]],
     foot: Html | None = None,
-    order: TableOrder | None = None,
 ) -> Html:
-    """A table that sorts by its headings: in the browser, or where it has an order by the server."""
-    head = tag("tr", *(_head(column, order) for column in heads))
+    """A table that sorts by its headings, in the browser."""
+    head = tag("tr", *(_head(column, None) for column in heads))
     body = (tag("tr", *map(_cell, heads, row)) for row in rows)
     inner = (
         tag("caption", caption, class_="visually-hidden"),
@@ -83,21 +82,54 @@ def table(
         tag("tbody", *body),
         foot,
     )
-    sorts = "sortable" if order is None else None
-    return scroll(caption, tag("table", *inner, class_=sorts, id=id_))
+    return scroll(caption, tag("table", *inner, class_="sortable", id=id_))
 
 
-def _head(column: TableColumn, order: TableOrder | None) -> Html:
+def card_table(
+    id_: str,
+    caption: str,
+    heads: Sequence[TableColumn],
+    rows: Iterable[Sequence[TableCell]],
+    order: TableOrder | None = None,
+) -> Html:
+    """A table as ``table`` makes it, whose rows are cards on a narrow screen. There the style makes other
+    boxes of its elements, so it names their roles."""
+    head = tag("tr", *(_head(column, order, role="columnheader") for column in heads), role="row")
+    body = (tag("tr", *map(_labelled_cell, heads, row), role="row") for row in rows)
+    inner = (
+        tag("caption", caption, class_="visually-hidden"),
+        tag("thead", head, role="rowgroup"),
+        tag("tbody", *body, role="rowgroup"),
+    )
+    classes = "cards-if-narrow" + " sortable" * (order is None)
+    return scroll(caption, tag("table", *inner, class_=classes, id=id_, role="table"))
+
+
+def _head(column: TableColumn, order: TableOrder | None, role: str | None = None) -> Html:
     about, kind = column.about or None, _class(column.kind, column)
     if order is None or not column.sort:
         press = tag("button", column.title, type="button", title=about)
-        return tag("th", column.title if order else press, scope="col", class_=kind)
+        return tag("th", column.title if order else press, scope="col", class_=kind, role=role)
     chosen = column.sort == order.sort
     further = order.address("-" * (chosen and not order.descending) + column.sort)
     id_ = f"sort-{column.sort}"
     press = link(further, column.title, id=id_, title=about, data_list=True)
     way = "descending" if order.descending else "ascending"
-    return tag("th", press, scope="col", class_=kind, aria_sort=way if chosen else None)
+    sorted_ = way if chosen else None
+    return tag("th", press, scope="col", class_=kind, aria_sort=sorted_, role=role)
+
+
+def _labelled_cell(column: TableColumn, cell: TableCell) -> Html:
+    """A cell that says what it is where its row is a card."""
+    label = None if cell.shown in ("", DASH) else column.title
+    return tag(
+        "td",
+        cell.shown,
+        data_v=cell.value,
+        data_label=label,
+        class_=_class(cell.kind or column.kind, column),
+        role="cell",
+    )
 
 
 def _cell(column: TableColumn, cell: TableCell) -> Html:
@@ -173,10 +205,10 @@ def jobs_table(
         return note(none)
     sorted_by_deadline = order is not None and order.sort == _DEADLINE.sort
     if all(job.deadline_left_s is None for job in jobs) and not sorted_by_deadline:
-        return table(id_, "Jobs", _JOB_COLUMNS, map(_job_row, jobs), order=order)
+        return card_table(id_, "Jobs", _JOB_COLUMNS, map(_job_row, jobs), order=order)
     *columns, last = _JOB_COLUMNS
     heads = (*columns, _DEADLINE, last)
-    return table(id_, "Jobs", heads, map(_job_row_with_deadline, jobs), order=order)
+    return card_table(id_, "Jobs", heads, map(_job_row_with_deadline, jobs), order=order)
 
 
 def _job_row_with_deadline(job: JobView) -> list[TableCell]:
