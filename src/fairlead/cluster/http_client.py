@@ -18,6 +18,7 @@ from fairlead.cluster.protocol.accounting import UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
+    DeviceUsageView,
     Explanation,
     JobView,
     LostWork,
@@ -29,6 +30,7 @@ from fairlead.cluster.protocol.api_models import (
     WhatIf,
 )
 from fairlead.cluster.protocol.audit import AuditPage
+from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
 from fairlead.errors import FairleadError, InputError, UnreachableError
@@ -105,6 +107,12 @@ class Client:
         ask = {"state": state, "tenant": tenant, "after": after, "limit": limit}
         return self._call("GET", "/v1/jobs", list[JobView], ask)
 
+    def find_jobs(self, query: JobQuery) -> FoundJobs:
+        """Return a page of the jobs that a query asks for, and how many there are in all."""
+        ask = msgspec.to_builtins(query)
+        ask["descending"] = "true" if query.descending else "false"
+        return self._call("GET", "/v1/jobs/search", FoundJobs, ask)
+
     def all_jobs(self, state: str = "", tenant: str = "", after: int = -1) -> Iterator[JobView]:
         """Yield all jobs in order of id, asked for page by page. state, tenant, after: as for ``jobs``."""
         while True:
@@ -121,6 +129,10 @@ class Client:
     def attempts(self, job: int) -> list[AttemptView]:
         """Return every attempt of a job, oldest first."""
         return self._call("GET", f"/v1/jobs/{job:d}/attempts", list[AttemptView])
+
+    def usage(self, job: int) -> list[DeviceUsageView]:
+        """Return how busy the devices of a job were over time, by attempt and rank; [] = not known."""
+        return self._call("GET", f"/v1/jobs/{job:d}/usage", list[DeviceUsageView])
 
     def explain(self, job: int) -> Explanation:
         """Return where a job is and why, its attempts, and when it is forecast to end."""

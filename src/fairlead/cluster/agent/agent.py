@@ -207,6 +207,7 @@ class Agent:
             _touch(record),
             self._memory.write_changes(),
             self._health.run(self._pace.wake),
+            self._health.usage.run(),
             self._spawner.listen(
                 self._node.spawner_events.handle, self._node.spawner_events.handle_loss
             ),

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from fairlead.cluster.agent.device_usage import UsageSampler
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.gpu_health import GpuHealth
 from fairlead.cluster.agent.launching import on_thread
@@ -188,6 +189,7 @@ class HealthChecks:
         on_job_directories: called with what is wrong with these, which is no matter of the node."""
         self.report: HealthReport | None = None
         self.clock = ClockSkew()
+        self.usage = UsageSampler(devices)
         self._options = options
         self._agent_problems = agent_problems
         self._gpus = None if devices.simulated_devices else GpuHealth(devices.indices)

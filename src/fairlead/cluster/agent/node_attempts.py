@@ -7,7 +7,7 @@ from pathlib import Path
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.report_limits import SendableCheck
-from fairlead.cluster.protocol.messages import Assignment, AttemptStatus
+from fairlead.cluster.protocol.messages import Assignment, AttemptKey, AttemptStatus, Rank
 
 _MAX_START_WAIT_S = 300.0  # an attempt that cannot begin for so long says something about the node
 _OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may pass
@@ -84,6 +84,10 @@ class NodeAttempts:
         """All, as the server accepts it."""
         now = time.monotonic()
         return self.sendable(attempt.status(now) for attempt in self)
+
+    def running_ranks(self) -> dict[AttemptKey, tuple[Rank, ...]]:
+        """The ranks here of those that run."""
+        return {one.key: one.assignment.ranks for one in self if one.state == "running"}
 
     def obstructed(self, now: float) -> list[str]:
         """A sentence for each that has been unable to begin for long."""

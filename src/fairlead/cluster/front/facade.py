@@ -15,6 +15,7 @@ from fairlead.cluster.protocol.accounting import Grouping, UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
+    DeviceUsageView,
     Explanation,
     JobView,
     NodeView,
@@ -25,6 +26,7 @@ from fairlead.cluster.protocol.api_models import (
     WhatIf,
 )
 from fairlead.cluster.protocol.audit import AuditFilter, AuditPage
+from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.errors import InputError
 
@@ -97,11 +99,21 @@ class Facade(Protocol):
         """Return at most ``limit`` jobs in order of id, those above ``after``. state: "" = all, "open" = not
         ended; tenant: "" = all that the caller may see."""
 
+    def find_jobs(self, caller: Caller, query: JobQuery) -> FoundJobs:
+        """Return the jobs that the caller may see and ``query`` asks for. Of jobs that have ended only the
+        newest are searched."""
+
+    def jobs_of(self, caller: Caller, ids: list[int]) -> list[JobView]:
+        """Return those of these jobs that there are and that the caller may see, in order of id."""
+
     def job(self, caller: Caller, job: int) -> JobView:
         """Return a job as it is now."""
 
     def attempts(self, caller: Caller, job: int) -> list[AttemptView]:
         """Return the attempts of a job, oldest first."""
+
+    def usage(self, caller: Caller, job: int) -> list[DeviceUsageView]:
+        """Return how busy the devices of a job were, by attempt and rank, as far as that is known."""
 
     def explain(self, caller: Caller, job: int) -> Explanation:
         """Return where a job is and why, its attempts, and when it is forecast to end."""
@@ -118,6 +130,9 @@ class Facade(Protocol):
 
     def nodes(self, caller: Caller) -> list[NodeView]:
         """Return all nodes."""
+
+    def failed_nodes(self, caller: Caller) -> list[NodeView]:
+        """Return the nodes that are silent, lost or unhealthy."""
 
     def drain(self, caller: Caller, node: str) -> list[str]:
         """Take a node out of service: its jobs save and move, and none comes to it. Returns a sentence for

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from fairlead.cluster.protocol.api_models import NodeView, StatusView
+from fairlead.cluster.protocol.api_models import JobState, NodeView, StatusView
 from fairlead.cluster.protocol.messages import StartCheck, StorePosition
 from fairlead.cluster.store.audit_log import AuditLimits
 from fairlead.cluster.store.rows import NodeRow, UserRow
@@ -145,6 +145,7 @@ class PublishedStatus(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
     status: StatusView
     at: float  # monotonic seconds
+    displayed: dict[int, JobState] = {}  # open jobs that are not shown as their rows say
 
     @property
     def key(self) -> str:

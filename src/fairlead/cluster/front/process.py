@@ -386,6 +386,7 @@ class Front:
         """What a node holds; its orders."""
         began = time.perf_counter()
         orders = self._table.report(message)
+        self._facade.usage_history.note(message.node, message.holds)
         if (node := self._table.nodes.get(message.node)) is not None:
             self._pushing.reported(node)
         self._counters.lease_renewals.inc(len(orders.leases))

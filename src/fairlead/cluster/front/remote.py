@@ -25,6 +25,7 @@ from fairlead.cluster.front.messages import (
 from fairlead.cluster.front.rate_limiter import RateLimiter
 from fairlead.cluster.front.relay import encode_arguments, signature
 from fairlead.cluster.front.time_share import TimeShare
+from fairlead.cluster.front.usage_history import UsageHistory
 from fairlead.cluster.front.view_cache import ViewCache
 from fairlead.cluster.front.visible_tenants import without_others
 from fairlead.cluster.protocol.access import Caller
@@ -32,6 +33,7 @@ from fairlead.cluster.protocol.accounting import Grouping, UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
+    DeviceUsageView,
     Explanation,
     JobView,
     NodeView,
@@ -40,6 +42,7 @@ from fairlead.cluster.protocol.api_models import (
     WhatIf,
 )
 from fairlead.cluster.protocol.audit import AuditFilter, AuditPage
+from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.node_states import suspect_after_s
 from fairlead.cluster.store.audit_log import read_audit
@@ -167,6 +170,7 @@ class RemoteFacade:
         self._logs = logs
         self._driver_metrics = ""
         self.prices: dict[str, float] = {}  # $ per device-hour, by type
+        self.usage_history = UsageHistory(time.monotonic)
         self.tokens = TokenTable()
 
     def authenticate(self, token: str) -> Caller | None:
@@ -178,6 +182,11 @@ class RemoteFacade:
     ) -> tuple[str, str]:
         """Output behind the cursor, and the next cursor."""
         return self._logs.read(caller, job, cursor, limit)
+
+    def usage(self, caller: Caller, job: int) -> list[DeviceUsageView]:
+        """How busy the devices of a job were, by attempt and rank."""
+        self._logs.check_visible(caller, job)
+        return self.usage_history.of(job, self._now_s())
 
     # --- what is shown without asking the driver ---------------------------------------------------
 
@@ -192,6 +201,10 @@ class RemoteFacade:
     def nodes(self, caller: Caller) -> list[NodeView]:
         """All nodes."""
         return self.shown.nodes(caller)
+
+    def failed_nodes(self, caller: Caller) -> list[NodeView]:
+        """Return the nodes that have failed."""
+        return self.shown.failed_nodes(caller)
 
     def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]:
         """Over time. To a user, tenants other than their own are ``others``."""
@@ -208,6 +221,19 @@ class RemoteFacade:
         """Return the jobs in order of id."""
         jobs: list[JobView] = self._best("jobs", caller, state, tenant, after, limit)
         return jobs
+
+    def find_jobs(self, caller: Caller, query: JobQuery) -> FoundJobs:
+        """Return the jobs that a query asks for. Which these are is found here, so that the driver is asked
+        for no more than are shown."""
+        found = self._committed.find(caller, query, self.shown.displayed_states)
+        jobs: list[JobView] = self._best("jobs_of", caller, found.ids) if found.ids else []
+        views = {job.id: job for job in jobs}
+        return FoundJobs(
+            jobs=[views[job] for job in found.ids if job in views],
+            found=found.found,
+            states=found.states,
+            is_cut=found.is_cut,
+        )
 
     def job(self, caller: Caller, job: int) -> JobView:
         """One job."""

@@ -275,6 +275,21 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     share: dict[str, float]  # tenant -> part of the devices held
 
 
+class DeviceUsageView(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy and how full a device of a job was over time, in points of equal length."""
+
+    attempt: int
+    rank: int
+    node: str
+    device: int  # of the node
+    start_s: float  # of the first point; cluster's time
+    width_s: float  # of each
+    # part of the time in which the device computed, None = not known; so are points without a report
+    busy: tuple[float | None, ...]
+    memory_bytes: tuple[int | None, ...]  # the most that was in use
+    memory_total_bytes: int
+
+
 class LostWork(msgspec.Struct, frozen=True, kw_only=True):
     """What jobs lose that were told to stop and cannot save."""
 

@@ -148,6 +148,18 @@ class SpawnerDeath(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ]  # whose ranks may have run there then
 
 
+class DeviceUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How busy and how full a device was as its agent measured it. Of a device that several jobs share it is
+    that of all of them."""
+
+    rank: Count = 0  # of the job, that has the device
+    device: Count = 0  # of the node
+    # part of the time just past in which it computed; -1 = not known
+    busy: Annotated[float, Meta(ge=-1, le=1)] = -1.0
+    memory_bytes: Count = 0  # in use
+    memory_total_bytes: Count = 0
+
+
 class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a node knows of one attempt of a job: its ranks there. Kept until the orders say ``forget``."""
 
@@ -200,6 +212,8 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stall: Text = ""  # it makes no progress: since when, and where its ranks stand
     stacks: Traceback = ""  # of those ranks
     spawner_death: SpawnerDeath | None = None  # that it ended with
+    # of its ranks' devices here, once after each measurement; () = nothing new, or not known
+    usage: Annotated[tuple[DeviceUsage, ...], Meta(max_length=65536)] = ()
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -78,22 +78,30 @@ def read_spec(path: str | Path) -> JobSpec:
 
 def _read_spec(path: Path) -> JobSpec:
     content = _content(path)
+    if isinstance(content, dict):
+        content.setdefault("name", path.stem)
+    return make_spec(content, str(path))
+
+
+def make_spec(content: Any, where: str, *, strict: bool = True) -> JobSpec:
+    """A job from its fields as a file has them, checked; InputError says ``WHERE: FIELD: what is wrong``.
+    ``command`` and ``container`` may be one string. strict: False = numbers may come as text."""
     if not isinstance(content, dict):
-        raise InputError(f"{path}: expected a table of fields, got {shown(content)}")
+        raise InputError(f"{where}: expected a table of fields, got {shown(content)}")
+    content = dict(content)
     for name in ("command", "container"):
         given = content.get(name, [])
         if isinstance(given, str):
-            content[name] = _words(str(path), name, given)
+            content[name] = _words(where, name, given)
         elif not isinstance(given, list):
             raise InputError(
-                f"{path}: {name}: expected one string or a list of words, got {shown(given)}"
+                f"{where}: {name}: expected one string or a list of words, got {shown(given)}"
             )
-    content.setdefault("name", path.stem)
     try:
-        spec = msgspec.convert(content, JobSpec)
+        spec = msgspec.convert(content, JobSpec, strict=strict)
     except msgspec.ValidationError as problem:
-        raise InputError(f"{path}: {describe_error(problem, content)}") from None
-    check_spec(spec, str(path))
+        raise InputError(f"{where}: {describe_error(problem, content)}") from None
+    check_spec(spec, where)
     return spec
 
 

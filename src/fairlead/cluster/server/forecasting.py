@@ -20,6 +20,7 @@ from fairlead.cluster.forecasting.forecaster import (
     JobForecast,
 )
 from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.front.recent_results import RecentResults
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     ENDED_STATES,
@@ -69,7 +70,6 @@ from fairlead.cluster.server.rates import (
     with_job_types_of,
     with_pairs_of,
 )
-from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.server_loop import ServerLoop
 from fairlead.cluster.store.job_views import story
 from fairlead.cluster.store.rows import JobRow

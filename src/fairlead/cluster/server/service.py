@@ -15,7 +15,7 @@ from fairlead.cluster.front.facade import (
     ForbiddenError,
     NotFoundError,
 )
-from fairlead.cluster.front.visible_tenants import without_others
+from fairlead.cluster.front.visible_tenants import may_see, without_others
 from fairlead.cluster.protocol.access import Caller, Role, TokenKind
 from fairlead.cluster.protocol.api_models import (
     ENDED_STATES,
@@ -284,6 +284,11 @@ class Service:
                 return [job for _, job in sorted(found.items())][:limit]
             after = rows[-1].id
 
+    def jobs_of(self, caller: Caller, ids: list[int]) -> list[JobView]:
+        """Those of these jobs that there are and that the caller may see, in order of id."""
+        rows = [row for row in self.store.jobs_of(ids) if may_see(caller, row.tenant)]
+        return self.forecasting.with_deadlines(self.viewer.jobs(rows))
+
     def _ended_in_round(self, state: str, tenant: str, after: int) -> list[JobView]:
         """Jobs behind id ``after`` that have ended like this in the round in force."""
         if state not in ENDED_STATES:
@@ -299,7 +304,7 @@ class Service:
         row = self.engine.state.registry.jobs.get(job) or (
             self.store.job(job) if 0 <= job < 1 << 62 else None
         )
-        if row is None or (caller.role != "admin" and row.tenant != caller.tenant):
+        if row is None or not may_see(caller, row.tenant):
             raise NotFoundError(f"job {job}: there is none")
         return row
 

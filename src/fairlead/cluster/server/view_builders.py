@@ -7,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 import fairlead
+from fairlead.cluster.front.recent_results import RecentResults
 from fairlead.cluster.front.visible_tenants import storage_trouble_for, tenants_for
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
@@ -34,7 +35,6 @@ from fairlead.cluster.server.live_progress import latest_status, steps_by_now, u
 from fairlead.cluster.server.loaded_checkpoint import describe_accepted_loss
 from fairlead.cluster.server.node_condition import NodeCondition, condition, lacking_nodes, usable
 from fairlead.cluster.server.rates import rate_is_known
-from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.server.save_failures import last_save_failed
 from fairlead.cluster.server.silence import silence, silence_of_stopping

@@ -11,13 +11,14 @@ of setup and state), so older ones are deleted, all but a few, and the file does
 """
 
 import fcntl
+import json
 import logging
 import os
 import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -307,6 +308,19 @@ class Store:
         query = f"WHERE {' AND '.join(where)} ORDER BY id LIMIT ?"
         return self._decoded(JobRow, JOBS, query, *values, limit)
 
+    def jobs_of(self, ids: Iterable[int]) -> list[JobRow]:
+        """Those of these ids that there are, in order of id."""
+        which = "WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
+        return self._decoded(JobRow, JOBS, which, json.dumps(list(ids)))
+
+    def newest_ended_jobs(self, limit: int) -> list[JobRow]:
+        """Return at most ``limit`` jobs that have ended, those with the largest ids first."""
+        return self._decoded(JobRow, JOBS, "WHERE open = 0 ORDER BY id DESC LIMIT ?", limit)
+
+    def open_job_sums(self) -> dict[int, bytes]:
+        """Job that has not ended -> checksum of its row, which changes when the row does."""
+        return dict(self._rows("SELECT id, sum FROM jobs WHERE open = 1"))
+
     def last_job(self) -> int:
         """The largest id that was ever given to a job; -1 = none."""
         last: int | None = self._rows("SELECT max(id) FROM jobs")[0][0]
@@ -330,6 +344,15 @@ class Store:
     def open_attempts(self) -> list[AttemptRow]:
         """The starts that have not ended, in order of job and start."""
         return self._decoded(AttemptRow, ATTEMPTS, "WHERE open = 1 ORDER BY job, attempt")
+
+    def open_attempt_keys(self) -> list[tuple[int, int]]:
+        """Job and number of the attempts that have not ended, in this order."""
+        return self._rows("SELECT job, attempt FROM attempts WHERE open = 1 ORDER BY job, attempt")
+
+    def attempts_of(self, keys: Iterable[tuple[int, int]]) -> list[AttemptRow]:
+        """Those of these jobs and numbers that there are."""
+        which = "WHERE (job, attempt) IN (SELECT value->>0, value->>1 FROM json_each(?))"
+        return self._decoded(AttemptRow, ATTEMPTS, which, json.dumps(list(keys)))
 
     def nodes(self) -> list[NodeRow]:
         """Return the nodes in order of name."""

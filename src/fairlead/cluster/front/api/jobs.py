@@ -22,11 +22,13 @@ from fairlead.cluster.front.api.params import (
 from fairlead.cluster.front.api.schema import answers, no_content, takes
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
+    DeviceUsageView,
     Explanation,
     JobState,
     JobView,
     LostWork,
 )
+from fairlead.cluster.protocol.job_search import MAX_SEARCH, FoundJobs, JobOrder, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import check_spec, check_weight
 from fairlead.errors import InputError
@@ -35,6 +37,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 MAX_SPECS = 1_000  # in one request
 MAX_JOBS = 10_000  # in one answer
+MAX_FOUND = 1_000  # jobs in one answer to a search
 MAX_LOG = 1 << 20  # bytes in one answer
 Key = Annotated[
     str,
@@ -50,6 +53,7 @@ State = Annotated[
     Literal["", "open"] | JobState,
     Query(description="Only jobs in this state. open: not ended; empty: all."),
 ]
+Words = Annotated[str, Query(max_length=MAX_SEARCH, description="Words that all occur.")]
 Cursor = Annotated[
     str,
     Query(pattern=r"^[!-~]{0,1024}$", description="From the answer before; empty: from the start."),
@@ -97,6 +101,28 @@ def jobs(
     return answer(context.facade.jobs(context.caller, state, tenant, after, limit))
 
 
+@router.get("/search", summary="Search jobs", responses=answers(FoundJobs))
+def search(
+    context: Context,
+    search: Words = "",
+    state: State = "",
+    tenant: TenantQuery = "",
+    user: Annotated[str, Query(pattern=r"^[A-Za-z0-9._-]{0,64}$", description="User.")] = "",
+    sort: JobOrder = "id",
+    descending: bool = False,
+    offset: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_FOUND, description="At most so many jobs.")] = 100,
+) -> Response:
+    """Jobs whose name, user, tenant, family, accelerator type, node or reason has all the words, and how
+    many there are, by state too. A number may also be the id. Of jobs that have ended the newest 20,000 are
+    searched."""
+    query = JobQuery(
+        search=search, state=state, tenant=tenant, user=user,
+        sort=sort, descending=descending, offset=offset, limit=limit,
+    )  # fmt: skip
+    return answer(context.facade.find_jobs(context.caller, query))
+
+
 @router.get("/{job}", summary="Show a job", responses=answers(JobView, 404))
 def one(context: Context, job: JobPath) -> Response:
     """A job as it is now."""
@@ -109,6 +135,15 @@ def one(context: Context, job: JobPath) -> Response:
 def attempts(context: Context, job: JobPath) -> Response:
     """Every attempt of a job: where, how long, why it ended, and what it cost."""
     return answer(context.facade.attempts(context.caller, job))
+
+
+@router.get(
+    "/{job}/usage", summary="Show its devices", responses=answers(list[DeviceUsageView], 404)
+)
+def usage(context: Context, job: JobPath) -> Response:
+    """How busy and how full the devices of a job were over time, by attempt and rank. Empty where agents do
+    not know (no NVML); it begins anew when the server is started."""
+    return answer(context.facade.usage(context.caller, job))
 
 
 @router.get("/{job}/explain", summary="Explain a job", responses=answers(Explanation, 404))

@@ -13,6 +13,7 @@ from fairlead.cluster.protocol.accounting import UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
+    DeviceUsageView,
     Explanation,
     JobView,
     LostWork,
@@ -23,6 +24,7 @@ from fairlead.cluster.protocol.api_models import (
     WhatIf,
 )
 from fairlead.cluster.protocol.audit import AuditPage
+from fairlead.cluster.protocol.job_search import FoundJobs
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import BOUNDS
 
@@ -33,7 +35,9 @@ _STRUCTS = (
     AuditPage,
     Caller,
     Comparison,
+    DeviceUsageView,
     Explanation,
+    FoundJobs,
     JobSpec,
     JobView,
     LostWork,
