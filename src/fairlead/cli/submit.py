@@ -146,7 +146,10 @@ def _report_waiting(client: Client, ids: list[int]) -> None:
         for job in ids:
             view = client.job(job)
             if view.state == "waiting" and view.reason:
-                print(f"fairlead: job {job} waits: {view.reason}", file=sys.stderr)
+                verb = "" if view.reason.startswith("waits") else "waits: "
+                print(f"fairlead: job {job} {verb}{view.reason}", file=sys.stderr)
+            elif view.state == "dropped":  # for a job that had failed already
+                print(f"fairlead: job {job} was dropped: {view.reason}", file=sys.stderr)
 
 
 def _wait(client: Client, ids: list[int]) -> None:

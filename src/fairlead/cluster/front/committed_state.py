@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.cluster.front.facade import NotFoundError
 from fairlead.cluster.front.leases import LeaseTable
+from fairlead.cluster.front.visible_jobs import existing, seen_by, task_ids
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
@@ -48,7 +48,13 @@ class CommittedState:
         self._lock = threading.Lock()
 
     def jobs(
-        self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+        self,
+        caller: Caller,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = 1000,
+        array: int | None = None,
     ) -> list[JobView]:
         """Return the jobs as the facade does; believed rates are not known here."""
         if caller.role != "admin":
@@ -59,7 +65,9 @@ class CommittedState:
         live: dict[int, list[AttemptRow]] = {}
         for attempt in store.open_attempts():
             live.setdefault(attempt.job, []).append(attempt)
-        rows = store.jobs(state, tenant, after, limit)
+        ids = None if array is None else task_ids(array, self._find(caller, array))
+        after = after if ids is None else max(after, ids.start - 1)
+        rows = store.jobs(state, tenant, after, limit, None if ids is None else ids.stop)
         return [self._view(row, live.get(row.id, [])) for row in rows]
 
     def job(self, caller: Caller, job: int) -> JobView:
@@ -126,10 +134,10 @@ class CommittedState:
         return self._store
 
     def _row(self, caller: Caller, job: int) -> JobRow:
-        row = self._reading().job(job) if 0 <= job < 1 << 62 else None
-        if row is None or (caller.role != "admin" and row.tenant != caller.tenant):
-            raise NotFoundError(f"job {job}: there is none")
-        return row
+        return existing(job, self._find(caller, job))
+
+    def _find(self, caller: Caller, job: int) -> JobRow | None:
+        return seen_by(caller, self._reading().job(job) if 0 <= job < 1 << 62 else None)
 
     def _view(self, row: JobRow, live: list[AttemptRow]) -> JobView:
         attempt = next((one for one in reversed(live) if one.ordered), None)

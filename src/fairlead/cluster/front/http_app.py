@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 import fairlead
 from fairlead.cluster.front.api import (
+    arrays,
     cluster,
     jobs,
     users,
@@ -64,6 +65,7 @@ def create_app(
         jobs.router,
         cluster.router,
         users.router,
+        arrays.router,
         _server(app, registries, more_metrics, open_metrics),
     ):
         app.include_router(router)

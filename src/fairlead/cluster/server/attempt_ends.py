@@ -163,6 +163,7 @@ class AttemptEnds:
             RoundOutcome.LOST if lost else RoundOutcome.FAILED if failure else RoundOutcome.RAN
         )
         current.ended[row.id] = EndedAttempt(now, outcome, attempt.completed())
+        self._state.registry.ended.append(row.id)
         row.steps, row.counted_s = keeps, now
         self._state.capacity_changed = True
         self._state.registry.dirty_jobs.add(row.id)
@@ -197,6 +198,7 @@ class AttemptEnds:
         registry.drop(following)
         if current is not None and current.attempts.get(row.id) is following:
             current.ended[row.id] = outcome
+            registry.ended.append(row.id)
 
     def _measure_fairness(self, row: JobRow, now: float) -> None:
         """Finish-time fairness of a job that is about to complete: its JCT over the time that its steps

@@ -115,6 +115,7 @@ class ClusterState:
         ended_s, deadline_s = row.ended_s, row.deadline_s
         if ended_s is not None and deadline_s is not None:
             self.counters.deadlines_missed.inc(missed(row.state, deadline_s - ended_s))
+        self.registry.ended.append(row.id)
         self.registry.close(row.id)
 
     def count_ended(self, states: Collection[str]) -> None:

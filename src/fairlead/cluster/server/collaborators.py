@@ -140,6 +140,7 @@ def collaborators(
         starter=starter,
         solves=solves,
         precedence=precedence,
+        settle=jobs.admission.settle,
         commit=commits.commit,
         is_interrupted=is_interrupted,
     )

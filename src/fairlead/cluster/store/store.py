@@ -290,10 +290,19 @@ class Store:
         return found[0] if found else None
 
     def jobs(
-        self, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+        self,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = 1000,
+        below: int | None = None,
     ) -> list[JobRow]:
-        """Those behind id ``after`` in order of id. state: "" = all, "open" = not ended."""
+        """Those behind id ``after``, and before id ``below`` if it is given, in order of id. state: "" =
+        all, "open" = not ended."""
         where, values = ["id > ?"], [after]  # type: tuple[list[str], list[object]]
+        if below is not None:
+            where.append("id < ?")
+            values.append(below)
         if state == "open" or state in OPEN_STATES:
             where.append("open = 1")  # few beside those of the past: the index to go by
         if state not in ("", "open"):

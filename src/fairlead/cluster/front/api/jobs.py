@@ -44,6 +44,9 @@ Key = Annotated[
         description="The same key again gives the same ids and submits nothing.",
     ),
 ]
+Array = Annotated[
+    int | None, Query(ge=0, le=LARGEST_ID, description="Only the tasks of this array.")
+]
 Limit = Annotated[int, Query(ge=1, le=MAX_JOBS, description="At most so many jobs.")]
 After = Annotated[int, Query(ge=-1, le=LARGEST_ID, description="Only jobs with larger ids.")]
 State = Annotated[
@@ -75,6 +78,8 @@ def submit(
 ) -> Response:
     """Submit one job, or up to 1,000 in one list: all of them or none. Answered when that is durable.
 
+    An array is as many jobs as it has indices, whose ids are listed one by one: up to 10,000 in all.
+
     An admin may submit for another tenant.
     """
     specs: list[JobSpec] = given if isinstance(given, list) else [given]
@@ -85,16 +90,17 @@ def submit(
     return answer(Submitted(context.facade.submit(context.caller, specs, tenant, key)), 201)
 
 
-@router.get("", summary="List jobs", responses=answers(list[JobView]))
+@router.get("", summary="List jobs", responses=answers(list[JobView], 404))
 def jobs(
     context: Context,
     state: State = "",
     tenant: TenantQuery = "",
     after: After = -1,
     limit: Limit = 1_000,
+    array: Array = None,
 ) -> Response:
     """Jobs in order of their ids. For the next page give the last id as ``after``."""
-    return answer(context.facade.jobs(context.caller, state, tenant, after, limit))
+    return answer(context.facade.jobs(context.caller, state, tenant, after, limit, array))
 
 
 @router.get("/{job}", summary="Show a job", responses=answers(JobView, 404))
