@@ -5,7 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -132,34 +132,39 @@ def _print_log(client: Client, job: int, cursor: str, show: Callable[[str], str]
         sys.stdout.flush()
 
 
+class JobName(NamedTuple):
+    """What a command is given to name a job, or all tasks of an array."""
+
+    id: int
+    is_array: bool
+
+
+def _job_name(text: str) -> JobName:
+    found = re.fullmatch(r"(array:)?([0-9]{1,16})", text)
+    if found is None:
+        raise typer.BadParameter(f"expected the id of a job, or array:ID, got {text!r}")
+    return JobName(int(found[2]), bool(found[1]))
+
+
 @asks_server
 def cancel(
     client: Client,
     jobs: Annotated[
-        list[str],
+        list[JobName],
         typer.Argument(
-            metavar="JOB|array:ID...",
-            help="Ids of jobs, or of arrays: all tasks that have not ended.",
+            metavar="JOB...",
+            parser=_job_name,
+            help="Ids of jobs; array:ID: all tasks of an array that have not ended.",
         ),
     ],
 ) -> None:
     """End jobs for good."""
-    named = [_job_or_array(text) for text in jobs]
-    ids = [number for is_array, number in named if not is_array]
-    arrays = [number for is_array, number in named if is_array]
+    ids = [job.id for job in jobs if not job.is_array]
     if ids:
         each("job", ids, client.cancel, "cancelled")
-    for array in dict.fromkeys(arrays):
+    for array in dict.fromkeys(job.id for job in jobs if job.is_array):
         ended = client.cancel_array(array)
         print(f"array {array} cancelled: {len(ended):,} jobs", flush=True)
-
-
-def _job_or_array(text: str) -> tuple[bool, int]:
-    """Whether it names an array, and the id."""
-    found = re.fullmatch(r"(array:)?([0-9]{1,16})", text)
-    if found is None:
-        raise ConfigError(f"JOB: expected the id of a job, or array:ID, got {text!r}")
-    return bool(found[1]), int(found[2])
 
 
 @asks_server
