@@ -26,6 +26,7 @@ from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.server.options import live_options
 from fairlead.cluster.server.service import Service
 from fairlead.cluster.server.tenant_limits import NO_LIMITS, TenantLimits
+from fairlead.cluster.server.webhook import Webhook
 from fairlead.errors import StaleError
 
 ADMIN = Caller(user="admin", tenant="t", role="admin")
@@ -202,6 +203,7 @@ def engine_nodes(
     ignored_witnesses: tuple[str, ...] = (),
     cluster_file: Path | None = None,
     tenant_limits: TenantLimits = NO_LIMITS,
+    webhook: Webhook | None = None,
 ) -> Iterator[EngineNodes]:
     """The engine runs beside the block."""
     options = live_options(
@@ -218,6 +220,7 @@ def engine_nodes(
         checkpoints=checkpoints,
         ignored_witnesses=ignored_witnesses,
         tenant_limits=tenant_limits,
+        webhook=webhook,
     )
     service = Service(directory, options)
     cluster = EngineNodes(service)

@@ -120,6 +120,24 @@ class LimitOptions:
     ] = 2_000
 
 
+@dataclass(frozen=True, kw_only=True)
+class WebhookOptions:
+    """Who is told of what becomes of jobs."""
+
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Where notices of jobs are posted that end, fail or are late."
+        ),
+    ] = None
+    webhook_secret: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --webhook: what the notices are signed with (HMAC-SHA256)."
+        ),
+    ] = None
+
+
 @takes_records
 def serve(
     state: Annotated[Path, typer.Option(help="Directory of the cluster's state; made if absent.")],
@@ -127,6 +145,7 @@ def serve(
     listen: ListenOptions,
     timing: TimingOptions,
     limits: LimitOptions,
+    notices: WebhookOptions,
     ignore_witness: Annotated[
         list[str] | None,
         typer.Option(
@@ -163,6 +182,7 @@ def serve(
     from fairlead.cluster.server.server import Listening
     from fairlead.cluster.server.server import serve as run
     from fairlead.cluster.server.tenant_limits import TenantLimits
+    from fairlead.cluster.server.webhook import read_webhook
     from fairlead.cluster.store.store import check_unused
     from fairlead.model import jit
 
@@ -181,6 +201,7 @@ def serve(
         tenant_limits=TenantLimits(
             open_jobs=limits.tenant_jobs, jobs_per_minute=limits.tenant_jobs_per_minute
         ),
+        webhook=read_webhook(notices.webhook, notices.webhook_secret),
     )
     for name, number in (("port", listen.port), ("agent-port", listen.agent_port)):
         if not 0 <= number <= 65535:

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.cluster.server.test_held_jobs import OTHER, in_core
+from tests.cluster.played_jobs import in_core
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, busy_driver, engine_nodes
 
 from fairlead.cluster.front.facade import ConflictError, NotFoundError
@@ -14,6 +14,7 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.tenant_limits import TenantLimits
 from fairlead.errors import ConfigError
 
+OTHER = Caller(user="o", tenant="another", role="user")
 USER = Caller(user="u", tenant="t", role="user")
 
 

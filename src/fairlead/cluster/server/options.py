@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fairlead.cluster.front.transport import Tls
 from fairlead.cluster.server.tenant_limits import NO_LIMITS, TenantLimits
+from fairlead.cluster.server.webhook import Webhook
 from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import ConfigError
 from fairlead.estimation.registry import check_spec
@@ -43,6 +44,7 @@ class LiveOptions:
     keep_segments: int = 2
     ignored_witnesses: frozenset[str] = frozenset()  # nodes that may know of a later state
     tenant_limits: TenantLimits = NO_LIMITS
+    webhook: Webhook | None = None  # None: nobody is sent notices
 
 
 def live_options(
@@ -62,6 +64,7 @@ def live_options(
     estimator: str = "oracle",
     ignored_witnesses: Collection[str] = (),
     tenant_limits: TenantLimits = NO_LIMITS,
+    webhook: Webhook | None = None,
 ) -> LiveOptions:
     """Raises InputError with the option and its value. policy: "" = the one that the cluster had;
     round_s: 0 = that of the profile; restart_s: 0 = it will be measured; early_round_end: whether a round
@@ -102,6 +105,7 @@ def live_options(
         estimator=estimator,
         ignored_witnesses=frozenset(ignored_witnesses),
         tenant_limits=tenant_limits,
+        webhook=webhook,
         checkpoints="" if checkpoints is None else str(checkpoints.absolute()),
     )
 

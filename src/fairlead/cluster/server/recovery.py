@@ -45,6 +45,8 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
     _load_grants(state)
     _load_round(state, parts)
     continue_numbering(state, parts.attempts.ends)
+    if parts.attempts.notices is not None:
+        parts.attempts.notices.recover()
     admission = parts.jobs.admission
     admission.held.recover(registry.jobs.values(), admission.unplaced)
     parts.nodes.rollback.begin(run)

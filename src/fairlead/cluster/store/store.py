@@ -355,6 +355,12 @@ class Store:
         rows = self._read(META, "WHERE key = ?", key)
         return rows[0][1] if rows else None
 
+    def metas(self, prefix: str, limit: int) -> list[tuple[str, str]]:
+        """Key and value of what ``set_meta`` has set under keys that begin like this, in order of key."""
+        where = "WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
+        behind = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        return [(key, value) for key, value, _ in self._read(META, where, prefix, behind, limit)]
+
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._reading, readable(self.path):
             return self._reader.execute(query, values).fetchall()
