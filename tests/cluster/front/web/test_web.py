@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx
+import msgspec
 import pytest
 from tests.cluster.served import Served, served
 
@@ -171,6 +172,22 @@ def test_lists_are_filtered_and_paged(cluster: Served) -> None:
         assert "Next page" not in rest
         assert "many-000" not in rest
         assert "The first 40 of" in admin.get("/").text
+
+
+def test_page_of_a_task_leads_to_those_of_its_array(cluster: Served) -> None:
+    task = msgspec.structs.replace(spec("sweep"), array="3-5%1", after=("any:0",))
+    with visitor(cluster, cluster.admin) as boss, cluster.client() as admin:
+        first, *_, last = admin.submit([task])
+        page = boss.get(f"/jobs/{last}").text
+        assert "task 5 of " in page
+        assert f'href="/jobs?array={first}"' in page
+        assert "any:0" in page
+        assert "waits for job 0 to end" in page
+        listed = boss.get(f"/jobs?array={first}").text
+        assert f"/jobs/{last}" in listed
+        assert "banana" not in listed
+        assert boss.get("/jobs?array=0").status_code == 404
+        admin.cancel_array(first)
 
 
 def test_parts_of_a_page_come_alone(cluster: Served) -> None:

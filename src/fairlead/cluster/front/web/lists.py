@@ -25,22 +25,25 @@ _JOB_STATES = ("open", *get_args(JobState))
 
 
 def jobs_page(facade: Facade, ask: PageRequest) -> Page:
-    """The page at ``/jobs``: those after ``after``, by state and tenant."""
+    """The page at ``/jobs``: those after ``after``, by state, tenant and array."""
     state, tenant = (
         _one_of("state", ask.query.get("state", ""), _JOB_STATES),
         ask.query.get("tenant", ""),
     )
-    after = ask.number("after", -1)
-    found = facade.jobs(ask.caller, state, tenant, after, JOBS + 1)
+    after, number = ask.number("after", -1), ask.number("array", -1)
+    array = None if number < 0 else number
+    found = facade.jobs(ask.caller, state, tenant, after, JOBS + 1, array)
     shown = found[:JOBS]
     fields = [choice("state", "State", _JOB_STATES, state)]
     if ask.caller.role == "admin":
         fields.append(text_field("tenant", "Tenant", tenant))
+    fields.append(text_field("array", "Array", "" if array is None else str(array)))
     turns = []
     if after >= 0:
-        turns.append(link(address("/jobs", state=state, tenant=tenant), "First page"))
+        turns.append(link(address("/jobs", state=state, tenant=tenant, array=array), "First page"))
     if len(found) > JOBS:
-        further = address("/jobs", state=state, tenant=tenant, after=shown[-1].id)
+        last = shown[-1].id
+        further = address("/jobs", state=state, tenant=tenant, array=array, after=last)
         turns.append(link(further, "Next page", rel="next"))
     old = old_state(job.age_s for job in shown)
     table = join(old, tables.jobs_table(shown, none="No job fits this filter."), _pages(turns))
