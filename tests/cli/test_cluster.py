@@ -217,6 +217,16 @@ def test_an_array_is_submitted_listed_and_cancelled(capsys: pytest.CaptureFixtur
     assert call("submit", "job.toml", "--array", "1-3,7%2", "--json") == 0
     ids = json.loads(capsys.readouterr().out)["ids"]
     assert len(ids) == 4
+    assert call("submit", "job.toml", "job.toml", "--array", "0-1%1") == 0
+    caught = capsys.readouterr()
+    one, two = ids[3] + 1, ids[3] + 3
+    assert (
+        caught.out
+        == f"array {one}: jobs {one} to {one + 1}\narray {two}: jobs {two} to {two + 1}\n"
+    )
+    assert caught.err.count("waits") == 2  # one of each
+    assert call("cancel", f"array:{one}", f"array:{two}") == 0
+    capsys.readouterr()
     assert call("jobs", "--array", str(ids[0])) == 0
     listed = capsys.readouterr().out
     assert f"waits for its turn: 2 of array {ids[0]} may run at once" in listed

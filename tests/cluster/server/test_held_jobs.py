@@ -17,6 +17,7 @@ from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.store.rows import JobRow
 from fairlead.errors import ConfigError
+from fairlead.model.job import JobId
 
 USER = Caller(user="u", tenant="t", role="user")
 OTHER = Caller(user="o", tenant="another", role="user")
@@ -185,6 +186,40 @@ def test_child_may_be_admitted_before_its_parent(tmp_path: Path) -> None:
         cluster.do(lambda: admit(deferred))
         complete(cluster, node, parent)
         cluster.until(lambda: all(in_core(cluster, child) for child in children), "the release")
+
+
+def test_wait_for_others_counts_neither_as_unfair_nor_as_time_before_the_deadline(
+    tmp_path: Path,
+) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("n")
+        node.register()
+        first = cluster.submit()
+        then = cluster.submit(after=(f"ok:{first}",), slo_s=1000.0)
+        cluster.do(lambda: None)
+        state = cluster.service.engine.state
+        cluster.do(lambda: setattr(state.registry.jobs[then], "submitted_s", state.now_s() - 600))
+        complete(cluster, node, first)
+        run(cluster, node, then)
+
+        def of_core() -> tuple[float, float]:
+            """Seconds until its deadline, and its rate alone, as the core has them."""
+            assert state.scheduler is not None
+            ledger = state.scheduler.data.ledger
+            at = ledger.row(JobId(then))
+            left_s = float(ledger.jobs.deadline_s[at]) - state.now_s()
+            return left_s, float(ledger.isolated.isolated_rate[at])
+
+        cluster.until(lambda: cluster.do(of_core)[1] > 0, "a solve with it")
+        left_s, _ = cluster.do(of_core)
+        assert cluster.job(then).deadline_left_s == pytest.approx(left_s, abs=60)
+        assert 200 < left_s < 400
+        attempt = cluster.job(then).attempt
+        node.end(then, attempt, completed=True, exit_code=0, step=1_000_000, loaded_step=0)
+        cluster.until(lambda: cluster.job(then).state == "completed", "its end")
+        rho = cluster.job(then).rho
+        assert rho is not None
+        assert rho * 1_000_000 < 500  # alone it takes a million seconds
 
 
 def test_what_if_counts_held_jobs_apart(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from fairlead.model.pair_rates import LearnedPairs
 from fairlead.scheduler.setup import Setup
 
 _log = logging.getLogger(__name__)
+MIN_SLO_S = 1e-3  # of a job that is late before it takes part
 _NO_PLACE = "no node, or nodes together, with"
 
 
@@ -175,6 +176,9 @@ class Admission:
             found, now = True, self._state.now_s()
             for row, why in decided.failed:
                 self.end_outside(row, "dropped", why)
+            for row in decided.released:
+                row.held_s = now - row.submitted_s
+                self._state.registry.dirty_jobs.add(row.id)
             self._state.capacity_changed = True
             self._join([row for row in decided.released if row.state != "paused"], now)
         return found
@@ -301,7 +305,8 @@ def job_of(row: JobRow) -> Job:
         total_steps=row.total_steps,
         weight=row.weight,
         tenant=row.tenant,
-        slo_s=spec.slo_s,
+        # Of what its owner gave it, its wait for other jobs is over when the core hears of it.
+        slo_s=None if spec.slo_s is None else max(spec.slo_s - row.held_s, MIN_SLO_S),
     )
 
 

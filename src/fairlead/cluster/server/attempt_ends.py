@@ -202,7 +202,8 @@ class AttemptEnds:
 
     def _measure_fairness(self, row: JobRow, now: float) -> None:
         """Finish-time fairness of a job that is about to complete: its JCT over the time that its steps
-        would have taken with its part of the cluster to itself (Gavel's rho)."""
+        would have taken with its part of the cluster to itself (Gavel's rho). Its wait for other jobs counts
+        in neither."""
         core = self._state.scheduler
         if core is None or JobId(row.id) not in core.data.ledger:
             return
@@ -213,7 +214,7 @@ class AttemptEnds:
                 at
             ]
         if isolated_s > 0:
-            row.rho = float((now - row.submitted_s) / isolated_s)
+            row.rho = float((now - row.submitted_s - row.held_s) / isolated_s)
 
 
 def _take_over_total(attempt: Attempt) -> None:
