@@ -48,13 +48,15 @@ class JobFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         self.job_id = job_id
         self.state = "waiting"  # of the job, as it was last seen
         self._requests = requests
+        self._cancelling = threading.Lock()
 
     def running(self) -> bool:
         """Whether the job held devices when it was last looked at."""
         return not self.done() and self.state in ("running", "finishing")
 
     def cancel(self) -> bool:
-        """Cancel the job, also if it runs. Returns False where it has ended already."""
+        """Cancel the job, also if it runs. Returns False where it has ended already. Raises UnreachableError
+        where the server does not answer."""
         if self.done():
             return self.cancelled()
         try:
@@ -65,9 +67,10 @@ class JobFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         return True
 
     def note_cancelled(self) -> None:
-        """The job has been cancelled."""
-        if super().cancel():
-            self.set_running_or_notify_cancel()
+        """The job has been cancelled. Two threads may see that."""
+        with self._cancelling:
+            if not self.cancelled() and super().cancel():
+                self.set_running_or_notify_cancel()
 
     def settle(self, value: Callable[[], Any]) -> None:
         """The job has ended. value: returns what it has returned, or raises."""
@@ -161,7 +164,7 @@ class JobExecutor(concurrent.futures.Executor):
         the jobs that have not."""
         with self._lock:
             self._is_shut_down = True
-            futures = [each for group in self._groups for each in group.pending.values()]
+            futures = [each for group in self._groups for each in list(group.pending.values())]
         if cancel_futures:
             for future in futures:
                 future.cancel()
@@ -306,12 +309,12 @@ def _values(futures: Sequence[JobFuture], end: float | None) -> Iterator[Any]:
 
 
 def _is_done(group: _Group) -> bool:
-    return all(future.done() for future in group.pending.values())
+    return all(future.done() for future in list(group.pending.values()))
 
 
 def _fail(group: _Group, problem: Exception) -> None:
     """Nothing can be known any more of the jobs of a group."""
     error = CallError(f"nothing is known any more of the job: {problem}")
-    for future in group.pending.values():
+    for future in list(group.pending.values()):
         with contextlib.suppress(concurrent.futures.InvalidStateError):
             future.set_exception(error)
