@@ -178,6 +178,24 @@ class RecordOptions:
     ] = 16
 
 
+@dataclass(frozen=True, kw_only=True)
+class WebhookOptions:
+    """Who is told of what becomes of jobs."""
+
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Where notices of jobs are posted that end, fail or are late."
+        ),
+    ] = None
+    webhook_secret: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --webhook: what the notices are signed with (HMAC-SHA256)."
+        ),
+    ] = None
+
+
 @takes_records
 def serve(
     context: typer.Context,
@@ -187,6 +205,7 @@ def serve(
     timing: TimingOptions,
     limits: LimitOptions,
     record: RecordOptions,
+    notices: WebhookOptions,
     ignore_witness: Annotated[
         list[str] | None,
         typer.Option(
@@ -228,7 +247,7 @@ def serve(
     from fairlead.model import jit
 
     file = cast(ServerConfig | None, context.obj) if config is not None else None
-    records = (scheduling, timing, limits, record)
+    records = (scheduling, timing, limits, record, notices)
     given = {name: value for one in records for name, value in vars(one).items()}
     given |= {"seed": seed, "ignore_witness": ignore_witness}
     with nullcontext() if file is None else file.naming_fields():
@@ -265,8 +284,10 @@ def _options(given: Mapping[str, Any]) -> "LiveOptions":
     """The options of the server. given: values by the names of the command's parameters."""
     from fairlead.cluster.server.options import check_prices, live_options
     from fairlead.cluster.server.runtime_options import RuntimeOptions
+    from fairlead.cluster.server.webhook import read_webhook
 
     cluster, checkpoints = given["cluster"], given["checkpoints"]
+    secret = given["webhook_secret"]
     return live_options(
         cluster=None if cluster is None else Path(cluster),
         policy=given["policy"],
@@ -292,6 +313,7 @@ def _options(given: Mapping[str, Any]) -> "LiveOptions":
             keep_logs=given["keep_logs"],
             keep_checkpoints=given["keep_checkpoints"],
         ),
+        webhook=read_webhook(given["webhook"], None if secret is None else Path(secret)),
     )
 
 

@@ -86,7 +86,8 @@ class Client:
 
     # --- jobs ------------------------------------------------------------------------------------
     def submit(self, specs: Sequence[JobSpec], tenant: str = "", key: str = "") -> list[int]:
-        """Submit jobs. Returns their ids, in the order of ``specs``, once they are durable.
+        """Submit jobs. Returns their ids, in the order of ``specs`` and of the tasks of arrays, once they are
+        durable.
 
         tenant: for admins, who may submit for another. key: the same key again returns the same ids and
         submits nothing; "" = one of its own, so that a connection that breaks submits nothing twice. Raises
@@ -100,23 +101,35 @@ class Client:
         return found["ids"]
 
     def jobs(
-        self, state: str = "", tenant: str = "", after: int = -1, limit: int = PAGE
+        self,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = PAGE,
+        array: int | None = None,
     ) -> list[JobView]:
         """Return one page of jobs in order of id: at most ``limit`` with ids above ``after``. state: "" =
-        all, "open" = not ended, or one of the states; tenant: "" = all that the caller may see."""
+        all, "open" = not ended, or one of the states; tenant: "" = all that the caller may see; array: only
+        the tasks of this one."""
         ask = {"state": state, "tenant": tenant, "after": after, "limit": limit}
+        if array is not None:
+            ask["array"] = array
         return self._call("GET", "/v1/jobs", list[JobView], ask)
 
     def find_jobs(self, query: JobQuery) -> FoundJobs:
         """Return a page of the jobs that a query asks for, and how many there are in all."""
         ask = msgspec.to_builtins(query)
         ask["descending"] = "true" if query.descending else "false"
+        if query.array is None:
+            del ask["array"]
         return self._call("GET", "/v1/jobs/search", FoundJobs, ask)
 
-    def all_jobs(self, state: str = "", tenant: str = "", after: int = -1) -> Iterator[JobView]:
-        """Yield all jobs in order of id, asked for page by page. state, tenant, after: as for ``jobs``."""
+    def all_jobs(
+        self, state: str = "", tenant: str = "", after: int = -1, array: int | None = None
+    ) -> Iterator[JobView]:
+        """Yield all jobs in order of id, asked for page by page. The arguments are those of ``jobs``."""
         while True:
-            page = self.jobs(state, tenant, after)
+            page = self.jobs(state, tenant, after, array=array)
             yield from page
             if len(page) < PAGE:
                 return
@@ -148,6 +161,10 @@ class Client:
     def cancel(self, job: int) -> None:
         """End a job for good. One that has ended stays as it is."""
         self._call("POST", f"/v1/jobs/{job:d}/cancel")
+
+    def cancel_array(self, array: int) -> list[int]:
+        """End all tasks of an array for good that have not ended. Returns their ids."""
+        return self._call("POST", f"/v1/arrays/{array:d}/cancel", dict[str, list[int]])["ids"]
 
     def pause(self, job: int) -> list[str]:
         """Have a job save its state and leave its devices until it is resumed. Returns a sentence where it

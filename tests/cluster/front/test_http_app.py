@@ -55,7 +55,7 @@ def test_a_stranger_gets_health_and_nothing_else(cluster: Served) -> None:
         if path == "/health":
             continue
         for method in operations:
-            filled = path.format(job=0, name="n")
+            filled = path.format(job=0, array=0, name="n")
             for headers in ({}, {"Authorization": "Bearer fl_guess"}, {"Authorization": "Basic x"}):
                 found = httpx.request(method, cluster.url + filled, headers=headers, verify=False)
                 assert found.status_code == 401, (method, path)

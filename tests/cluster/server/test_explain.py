@@ -48,7 +48,7 @@ class State:
         self.device_uses = RecentResults[DeviceUse](self.fleet.monotonic)
         self.policy, self.halted, self.commit_error = "las", "", ""
         self.scheduler = SimpleNamespace(data=SimpleNamespace(paused_jobs=set[int]()))
-        self.admission = SimpleNamespace(why_waits=lambda _: "")
+        self.admission = SimpleNamespace(why_waits=lambda _: "", why_held=lambda _: "")
         self.solves = SimpleNamespace(state="ok", began_s=None, without_pairs="")
         self.round = SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0)
         self.options = SimpleNamespace(early_s=10.0)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.cluster.front.facade import NotFoundError
 from fairlead.cluster.front.job_list_index import IdsFound, JobListIndex
 from fairlead.cluster.front.leases import LeaseTable
+from fairlead.cluster.front.visible_jobs import existing, seen_by, task_ids
 from fairlead.cluster.front.visible_tenants import may_see
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
@@ -53,14 +53,23 @@ class CommittedState:
         self._index = JobListIndex(self._steps_now, now_s)
 
     def jobs(
-        self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+        self,
+        caller: Caller,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = 1000,
+        array: int | None = None,
     ) -> list[JobView]:
         """Return the jobs as the facade does; believed rates are not known here."""
         if caller.role != "admin":
             if tenant not in ("", caller.tenant):
                 return []
             tenant = caller.tenant
-        return self._views(self._reading().jobs(state, tenant, after, limit))
+        ids = None if array is None else task_ids(array, self._find(caller, array))
+        after = after if ids is None else max(after, ids.start - 1)
+        below = None if ids is None else ids.stop
+        return self._views(self._reading().jobs(state, tenant, after, limit, below))
 
     def jobs_of(self, caller: Caller, ids: list[int]) -> list[JobView]:
         """Those of these jobs that there are and that the caller may see, in order of id."""
@@ -80,6 +89,8 @@ class CommittedState:
             if query.tenant not in ("", caller.tenant):
                 return IdsFound([], 0, {}, False)
             query = msgspec.structs.replace(query, tenant=caller.tenant)
+        if query.array is not None:
+            task_ids(query.array, self._find(caller, query.array))
         return self._index.find(self._reading(), query, displayed)
 
     def job(self, caller: Caller, job: int) -> JobView:
@@ -146,10 +157,10 @@ class CommittedState:
         return self._store
 
     def _row(self, caller: Caller, job: int) -> JobRow:
-        row = self._reading().job(job) if 0 <= job < 1 << 62 else None
-        if row is None or not may_see(caller, row.tenant):
-            raise NotFoundError(f"job {job}: there is none")
-        return row
+        return existing(job, self._find(caller, job))
+
+    def _find(self, caller: Caller, job: int) -> JobRow | None:
+        return seen_by(caller, self._reading().job(job) if 0 <= job < 1 << 62 else None)
 
     def _view(self, row: JobRow, live: list[AttemptRow]) -> JobView:
         attempt = next((one for one in reversed(live) if one.ordered), None)

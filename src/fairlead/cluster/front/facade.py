@@ -32,7 +32,7 @@ from fairlead.errors import InputError
 
 
 class NotFoundError(InputError):
-    """There is no such job, node or user, as far as the caller may know."""
+    """There is no such job, array, node or user, as far as the caller may know."""
 
 
 class ForbiddenError(InputError):
@@ -82,6 +82,9 @@ class Facade(Protocol):
     def cancel(self, caller: Caller, job: int) -> None:
         """End a job for good; one that has ended stays as it is."""
 
+    def cancel_array(self, caller: Caller, array: int) -> list[int]:
+        """End all tasks of an array for good that have not ended. Returns their ids."""
+
     def pause(self, caller: Caller, job: int) -> list[str]:
         """Have a job save, stop, and wait until it is resumed. Returns a sentence where it cannot save, and
         loses work."""
@@ -94,10 +97,16 @@ class Facade(Protocol):
         """Give a job another weight, from the next round on."""
 
     def jobs(
-        self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+        self,
+        caller: Caller,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = 1000,
+        array: int | None = None,
     ) -> list[JobView]:
         """Return at most ``limit`` jobs in order of id, those above ``after``. state: "" = all, "open" = not
-        ended; tenant: "" = all that the caller may see."""
+        ended; tenant: "" = all that the caller may see; array: only the tasks of this one, None = all."""
 
     def find_jobs(self, caller: Caller, query: JobQuery) -> FoundJobs:
         """Return the jobs that the caller may see and ``query`` asks for. Of jobs that have ended only the

@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 import fairlead
 from fairlead.cluster.front.api import (
+    arrays,
     cluster,
     jobs,
     records,
@@ -66,6 +67,7 @@ def create_app(
         cluster.router,
         users.router,
         records.router,
+        arrays.router,
         _server(app, registries, more_metrics, open_metrics),
     ):
         app.include_router(router)

@@ -31,6 +31,7 @@ class IndexedJob(NamedTuple):
     user: str
     state: JobState
     reason: str
+    array: int | None  # that it is a task of
     text: str  # in which words are looked for, in lower case
     steps: float
     total_steps: float
@@ -83,7 +84,7 @@ class JobListIndex:
         as their rows say. Raises StoreError where the store cannot be read."""
         jobs = self._recent.of("", lambda: self._read_whole(store))
         fits = jobs
-        if query.tenant or query.user:
+        if query.tenant or query.user or query.array is not None:
             fits = [job for job in jobs if _belongs(job, query)]
         for word in query.search.lower().split():
             fits = [job for job in fits if word in job.text or word == str(job.id)]
@@ -218,6 +219,7 @@ class JobListIndex:
             user=row.user,
             state=row.state,
             reason=row.reason,
+            array=row.array,
             text="\n".join(words).lower(),
             steps=row.steps,
             total_steps=row.total_steps,
@@ -230,7 +232,8 @@ class JobListIndex:
 
 
 def _belongs(job: IndexedJob, query: JobQuery) -> bool:
-    return query.tenant in ("", job.tenant) and query.user in ("", job.user)
+    is_task = query.array in (None, job.array)
+    return is_task and query.tenant in ("", job.tenant) and query.user in ("", job.user)
 
 
 def _displayed_state(job: IndexedJob, displayed: Mapping[int, JobState]) -> JobState:

@@ -216,10 +216,16 @@ class RemoteFacade:
     # --- what the driver knows better than the last commit -----------------------------------------
 
     def jobs(
-        self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+        self,
+        caller: Caller,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = 1000,
+        array: int | None = None,
     ) -> list[JobView]:
         """Return the jobs in order of id."""
-        jobs: list[JobView] = self._best("jobs", caller, state, tenant, after, limit)
+        jobs: list[JobView] = self._best("jobs", caller, state, tenant, after, limit, array=array)
         return jobs
 
     def find_jobs(self, caller: Caller, query: JobQuery) -> FoundJobs:
@@ -277,20 +283,20 @@ class RemoteFacade:
         del waited_s
         return self.shown.age_s > SILENT_S
 
-    def _best(self, method: str, *given: Any) -> Any:
+    def _best(self, method: str, *given: Any, **named: Any) -> Any:
         """Return the driver's answer, or that of the last commit if the driver does not answer soon."""
         self._yield_now()
         if not self.shown.is_stale:
             with contextlib.suppress(StoreError):
-                return self._ask_promptly(method, *given)
+                return self._ask_promptly(method, *given, **named)
         with self._local.turn():
-            return _aged(getattr(self._committed, method)(*given), self.shown.age_s)
+            return _aged(getattr(self._committed, method)(*given, **named), self.shown.age_s)
 
-    def _ask_promptly(self, method: str, *given: Any) -> Any:
+    def _ask_promptly(self, method: str, *given: Any, **named: Any) -> Any:
         """Return the driver's answer. Raises StoreError if it does not answer promptly and may be stuck, or
         does not answer soon."""
         return self._calls.call(
-            method, *given, limit_s=COMMITTED_TIMEOUT_S, hopeless=self._may_stand_still
+            method, *given, limit_s=COMMITTED_TIMEOUT_S, hopeless=self._may_stand_still, **named
         )
 
     def _yield_now(self) -> None:

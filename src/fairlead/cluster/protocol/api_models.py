@@ -129,6 +129,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     deadline_left_s: float | None = None
     # what its newest attempt began from, where that is not what it had kept: "began at step ..."
     origin: str = ""
+    after: tuple[str, ...] = ()  # jobs that had or have to end first: "ok:12", "any:array:57"
+    array: int | None = None  # its array: the id of the first task; None = it is in none
+    array_index: int | None = None  # of this task
+    array_count: int | None = None  # tasks of the array; their ids follow each other
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ""  # one of LIST_STATES
     tenant: str = ""
     user: str = ""
+    array: int | None = None  # tasks of this one only
     sort: JobOrder = "id"
     descending: bool = False
     offset: int = 0  # jobs to leave out at the beginning

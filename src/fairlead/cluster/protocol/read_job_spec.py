@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from fairlead.cluster.protocol.arrays import parse_array
+from fairlead.cluster.protocol.dependencies import MAX_DEPENDENCIES, parse_dependency
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.progress_url import parse_progress_url
 from fairlead.cluster.protocol.runtime import (
@@ -122,6 +124,8 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
         what = f"must be a directory of this job's own, got {shown(spec.checkpoint_dir)}"
         raise InputError(f"{where}: checkpoint_dir: {what}")
     _check_failing(where, spec)
+    _check_after(where, spec.after)
+    _check_array(where, spec)
     _check_rates(where, spec.rates)
     _check_colocated(where, spec)
     _check_env(where, spec.env)
@@ -330,6 +334,29 @@ def _check_failing(where: str, spec: JobSpec) -> None:
     if spec.retry_on and spec.no_retry_on:
         raise InputError(
             f"{where}: no_retry_on: cannot be combined with retry_on, give one of them"
+        )
+
+
+def _check_after(where: str, after: tuple[str, ...]) -> None:
+    if len(after) > MAX_DEPENDENCIES:
+        raise InputError(f"{where}: after: at most {MAX_DEPENDENCIES:,} jobs, got {len(after):,}")
+    for text in after:
+        try:
+            parse_dependency(text)
+        except ValueError as problem:
+            raise InputError(f"{where}: after: {problem}, got {shown(text)}") from None
+
+
+def _check_array(where: str, spec: JobSpec) -> None:
+    if not spec.array:
+        return
+    try:
+        parse_array(spec.array)
+    except ValueError as problem:
+        raise InputError(f"{where}: array: {problem}, got {shown(spec.array)}") from None
+    if spec.checkpoint_dir:
+        raise InputError(
+            f"{where}: checkpoint_dir and array are both given; each task has a directory of its own"
         )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from fairlead.cluster.front.transport import Tls
 from fairlead.cluster.protocol.read_job_spec import ACCELERATOR
 from fairlead.cluster.server.runtime_options import DEFAULT_RUNTIME, RuntimeOptions
+from fairlead.cluster.server.webhook import Webhook
 from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import ConfigError
 from fairlead.estimation.registry import check_spec
@@ -50,6 +51,7 @@ class LiveOptions:
     keep_segments: int = 2
     ignored_witnesses: frozenset[str] = frozenset()  # nodes that may know of a later state
     runtime: RuntimeOptions = DEFAULT_RUNTIME  # at the start
+    webhook: Webhook | None = None  # None: nobody is sent notices
 
 
 def live_options(
@@ -69,6 +71,7 @@ def live_options(
     estimator: str = "oracle",
     ignored_witnesses: Collection[str] = (),
     runtime: RuntimeOptions = DEFAULT_RUNTIME,
+    webhook: Webhook | None = None,
 ) -> LiveOptions:
     """Raises InputError with the option and its value. policy: "" = the one that the cluster had;
     round_s: None = that of the profile; restart_s: 0 = it will be measured; early_round_end: whether a round
@@ -112,6 +115,7 @@ def live_options(
         estimator=estimator,
         ignored_witnesses=frozenset(ignored_witnesses),
         runtime=replace(runtime, prices=stated),
+        webhook=webhook,
         checkpoints="" if checkpoints is None else str(checkpoints.absolute()),
     )
 

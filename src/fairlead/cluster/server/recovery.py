@@ -47,6 +47,10 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
     _load_grants(state, lease_s)
     _load_round(state, parts)
     continue_numbering(state, parts.attempts.ends, lease_s)
+    if parts.attempts.notices is not None:
+        parts.attempts.notices.recover()
+    admission = parts.jobs.admission
+    admission.held.recover(registry.jobs.values(), admission.unplaced)
     parts.nodes.rollback.begin(run)
     _await_nodes(state, parts, lease_s)
     state.rebuild_due = True

@@ -16,10 +16,12 @@ from fairlead.cluster.front.relay import CallService
 from fairlead.cluster.front.transport import Tls
 from fairlead.cluster.log_lines import log_with_times
 from fairlead.cluster.server.front_supervisor import FrontSupervisor
+from fairlead.cluster.server.notice_source import ServiceNotices
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.runtime_options import Reread, RuntimeOptions, set_log_level
 from fairlead.cluster.server.runtime_reload import RuntimeReload
 from fairlead.cluster.server.service import Service
+from fairlead.cluster.server.webhook import WebhookSender
 from fairlead.cluster.store.audit_log import DEFAULT_LIMITS, AuditLimits, AuditLog, local_entry
 from fairlead.cluster.store.rows import NodeRow, UserRow
 from fairlead.cluster.store.tokens import read_node_key
@@ -76,6 +78,7 @@ class Server:
         self.front = FrontSupervisor(
             directory, self.service.engine.state.fleet, self.call_service.take
         )
+        self.webhook = _sender(self.service)
         self.url = ""
         self.agent_address = ""
         self.new_tokens: dict[str, str] = {}  # user -> token, of the very first start
@@ -106,6 +109,8 @@ class Server:
             # Before the front listens: whoever comes with one of them is known.
             self.new_tokens = await loop.run_in_executor(None, self._first_tokens)
             port = await asyncio.wrap_future(self.front.begin(self._configure(self._http)))
+            if self.webhook is not None:
+                self.webhook.start()
         except BaseException:
             await self.stop()
             raise
@@ -168,13 +173,26 @@ class Server:
     async def stop(self) -> None:
         """Stop listening, commit, and let go of the state directory. Jobs go on under their agents."""
         await self._stop_front()
-        await asyncio.get_running_loop().run_in_executor(None, self.service.stop)
+        loop = asyncio.get_running_loop()
+        if self.webhook is not None:
+            await loop.run_in_executor(None, self.webhook.close)
+        await loop.run_in_executor(None, self.service.stop)
         self.call_service.close()
 
     async def _stop_front(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self.front.stop)
         if self._http is not None:
             self._http.close()
+
+
+def _sender(service: Service) -> WebhookSender | None:
+    webhook, notices = (
+        service.engine.state.options.webhook,
+        service.engine.parts.attempts.notices,
+    )
+    if webhook is None or notices is None:
+        return None
+    return WebhookSender(webhook, ServiceNotices(service, notices))
 
 
 async def serve(

@@ -8,7 +8,6 @@ this module's own writes them by themselves.
 """
 
 import logging
-import secrets
 import threading
 import time
 from collections import deque
@@ -20,6 +19,7 @@ from typing import Any
 
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.array_tasks import count_tasks, folder_of, tasks_of
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.directory_claims import DirectoryClaims
 from fairlead.cluster.server.inbox import Inbox
@@ -45,6 +45,11 @@ class Submission:
     key: str  # of this user's submission; the same again submits nothing. "" = none
     ids: "Future[list[int]]" = field(default_factory=Future)  # once they are durable
     asked_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def jobs(self) -> int:
+        """How many there are: an array is as many as it has tasks."""
+        return sum(map(count_tasks, self.specs))
 
 
 @dataclass(slots=True)
@@ -199,28 +204,29 @@ class SubmissionQueue:
         self._claims.check(
             submission.specs, submission.tenant, state.checkpoints, state.store.directory
         )
-        first = state.next_job
-        state.next_job += len(submission.specs)
-        now = state.now_s()
-        rows = [
-            JobRow(
-                id=first + number,
-                name=spec.name,
-                tenant=submission.tenant,
-                user=submission.user,
-                spec=spec,
-                submitted_s=now,
-                total_steps=float(spec.total_steps),
-                acknowledged_total=float(spec.total_steps),
-                rates_family=job_type_of(spec, state.options.catalogue).name,
-                weight=spec.weight,
-                folder=f"{first + number}-{secrets.token_hex(4)}",
-                checkpoints=state.checkpoints,
-            )
-            for number, spec in enumerate(submission.specs)
-        ]
+        now, rows = state.now_s(), list[JobRow]()
+        for spec in submission.specs:
+            first = self._row(submission, spec, state.next_job + len(rows), now)
+            rows += tasks_of(first) if spec.array else [first]
+        state.next_job += len(rows)
         self._claims.add(rows)
         return rows
+
+    def _row(self, submission: Submission, spec: JobSpec, id_: int, now: float) -> JobRow:
+        return JobRow(
+            id=id_,
+            name=spec.name,
+            tenant=submission.tenant,
+            user=submission.user,
+            spec=spec,
+            submitted_s=now,
+            total_steps=float(spec.total_steps),
+            acknowledged_total=float(spec.total_steps),
+            rates_family=job_type_of(spec, self._state.options.catalogue).name,
+            weight=spec.weight,
+            folder=folder_of(id_),
+            checkpoints=self._state.checkpoints,
+        )
 
     # --- the thread for when that is busy ----------------------------------------------------------
 
@@ -280,7 +286,7 @@ class SubmissionQueue:
                 break
             taken.append(self._waiting.popleft())
             keys.add(key)
-            left -= len(taken[-1].specs)
+            left -= taken[-1].jobs
         return taken
 
     def _is_known(self, key: str) -> bool:
@@ -301,7 +307,8 @@ def _commit_soon() -> None:
 
 def _ids_of_same(submission: Submission, rows: Sequence[JobRow]) -> list[int]:
     """Ids of the jobs of an earlier submission with its key. Raises ConflictError where they were others."""
-    if [row.spec for row in rows] != list(submission.specs):
+    submitted = [row.spec for row in rows if row.array in (-1, row.id)]  # one of each array
+    if submitted != list(submission.specs):
         key = submission.key.partition("/")[2]
         raise ConflictError(f"key: {key!r} was used before, for other jobs")
     return [row.id for row in rows]

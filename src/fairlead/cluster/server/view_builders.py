@@ -159,6 +159,7 @@ class ViewBuilder:
             or self._end(row)
             or self._obstacle(row)
             or self._directory(row)
+            or (self._admission.why_held(row) if waits else "")
             or (self._admission.why_waits(row) if waits else "")
             or (self._out_of_use(row) if waits and row.reason in _OLD_REASONS else "")
             or row.reason
@@ -179,7 +180,7 @@ class ViewBuilder:
     def _next_try(self, row: JobRow, reason: str) -> str:
         """After how many failures a job is tried again, when, and why it failed; "" = it did not fail, or
         waits for something else. reason: what is known besides."""
-        outside = self._admission.awaits_fitting_cluster(row.id)
+        outside = self._admission.is_outside(row.id)
         if row.retry_s is not None:
             left_s, why = row.retry_s - self._now(), reason.removeprefix("failed: ")
         elif row.failed and row.recent_failures and row.state != "paused" and not outside:

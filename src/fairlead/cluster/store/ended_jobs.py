@@ -79,7 +79,7 @@ def remove_jobs(store: Store, jobs: Sequence[EndedJob], wall_offset_s: float, cl
                     add_attempt(
                         usage, job.tenant, job.user, attempt, job.ended_s or 0.0, wall_offset_s
                     )
-        keep_usage(t, store.metas(META_PREFIX), usage)
+        keep_usage(t, dict(store.metas(META_PREFIX)), usage)
         counts = Counter(read_removed(store.meta(REMOVED))) + Counter(job.state for job in jobs)
         t.set_meta(REMOVED, write_removed(dict(counts)))
         t.set_meta("clock", clock)

@@ -79,6 +79,16 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     avoids: tuple[str, ...] = ()  # nodes that it is not placed on, as the core has been told
     folder: str = ""  # of its checkpoints, among those of all jobs; "" = named by its id alone
     checkpoints: str = ""  # the directory of that; "" = as an earlier version wrote it
+    deadline_noted: bool = False  # that it is past its deadline has been noted (``job_notices``)
+    held_s: float = 0.0  # from its submission until it waited for no other job any more
+    array: int = -1  # its array: the id of the first task, -1 = it is in none
+    array_index: int = 0  # of this task
+    array_count: int = 0  # tasks of the array; their ids follow each other
+
+    @property
+    def array_ids(self) -> range:
+        """Ids of all tasks of its array; none where it is in none."""
+        return range(self.array, self.array + self.array_count)
 
     @property
     def open(self) -> bool:

@@ -293,10 +293,19 @@ class Store:
         return found[0] if found else None
 
     def jobs(
-        self, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+        self,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = 1000,
+        below: int | None = None,
     ) -> list[JobRow]:
-        """Those behind id ``after`` in order of id. state: "" = all, "open" = not ended."""
+        """Those behind id ``after``, and before id ``below`` if it is given, in order of id. state: "" =
+        all, "open" = not ended."""
         where, values = ["id > ?"], [after]  # type: tuple[list[str], list[object]]
+        if below is not None:
+            where.append("id < ?")
+            values.append(below)
         if state == "open" or state in OPEN_STATES:
             where.append("open = 1")  # few beside those of the past: the index to go by
         if state not in ("", "open"):
@@ -372,6 +381,13 @@ class Store:
         rows = self._read(META, "WHERE key = ?", key)
         return rows[0][1] if rows else None
 
+    def metas(self, prefix: str, limit: int = -1) -> list[tuple[str, str]]:
+        """Key and value of what ``set_meta`` has set under keys that begin like this, in order of key. limit:
+        at most so many, -1 = all."""
+        where = "WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
+        behind = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        return [(key, value) for key, value, _ in self._read(META, where, prefix, behind, limit)]
+
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._reading, readable(self.path):
             return self._reader.execute(query, values).fetchall()
@@ -392,11 +408,6 @@ class Store:
             return [decoder.decode(row[-2]) for row in self._read(table, which, *values)]
         except UNREADABLE as problem:
             raise RunError(f"{self.path}: a row of {table.name} is not known ({problem})") from None
-
-    def metas(self, prefix: str) -> dict[str, str]:
-        """What ``set_meta`` has set, of the keys that begin like this."""
-        rows = self._read(META, "WHERE substr(key, 1, ?) = ?", len(prefix), prefix)
-        return {row[0]: row[1] for row in rows}
 
     # --- samples ---------------------------------------------------------------------------------
     def add_sample(self, sample: Sample) -> None:

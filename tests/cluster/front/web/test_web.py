@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from html.parser import HTMLParser
 
 import httpx
+import msgspec
 import pytest
 from tests.cluster.served import Served, served
 
@@ -378,6 +379,22 @@ def test_who_may_not_submit_for_a_tenant_is_told_so(cluster: Served, ann: str) -
         assert "only an admin may do this" in Form(found.text).alert
         del client.headers["Origin"]
         assert client.post("/submit", data=GOOD).status_code == 403
+
+
+def test_page_of_a_task_leads_to_those_of_its_array(cluster: Served) -> None:
+    task = msgspec.structs.replace(spec("sweep"), array="3-5%1", after=("any:0",))
+    with visitor(cluster, cluster.admin) as boss, cluster.client() as admin:
+        first, *_, last = admin.submit([task])
+        page = boss.get(f"/jobs/{last}").text
+        assert "task 5 of " in page
+        assert f'href="/jobs?array={first}"' in page
+        assert "any:0" in page
+        assert "waits for job 0 to end" in page
+        listed = boss.get(f"/jobs?array={first}").text
+        assert f"/jobs/{last}" in listed
+        assert "banana" not in listed
+        assert boss.get("/jobs?array=0").status_code == 404
+        admin.cancel_array(first)
 
 
 def test_parts_of_a_page_come_alone(cluster: Served) -> None:

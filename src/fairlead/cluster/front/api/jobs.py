@@ -47,6 +47,9 @@ Key = Annotated[
         description="The same key again gives the same ids and submits nothing.",
     ),
 ]
+Array = Annotated[
+    int | None, Query(ge=0, le=LARGEST_ID, description="Only the tasks of this array.")
+]
 Limit = Annotated[int, Query(ge=1, le=MAX_JOBS, description="At most so many jobs.")]
 After = Annotated[int, Query(ge=-1, le=LARGEST_ID, description="Only jobs with larger ids.")]
 State = Annotated[
@@ -79,6 +82,8 @@ def submit(
 ) -> Response:
     """Submit one job, or up to 1,000 in one list: all of them or none. Answered when that is durable.
 
+    An array is as many jobs as it has indices, whose ids are listed one by one: up to 10,000 in all.
+
     An admin may submit for another tenant.
     """
     specs: list[JobSpec] = given if isinstance(given, list) else [given]
@@ -89,25 +94,27 @@ def submit(
     return answer(Submitted(context.facade.submit(context.caller, specs, tenant, key)), 201)
 
 
-@router.get("", summary="List jobs", responses=answers(list[JobView]))
+@router.get("", summary="List jobs", responses=answers(list[JobView], 404))
 def jobs(
     context: Context,
     state: State = "",
     tenant: TenantQuery = "",
     after: After = -1,
     limit: Limit = 1_000,
+    array: Array = None,
 ) -> Response:
     """Jobs in order of their ids. For the next page give the last id as ``after``."""
-    return answer(context.facade.jobs(context.caller, state, tenant, after, limit))
+    return answer(context.facade.jobs(context.caller, state, tenant, after, limit, array))
 
 
-@router.get("/search", summary="Search jobs", responses=answers(FoundJobs))
+@router.get("/search", summary="Search jobs", responses=answers(FoundJobs, 404))
 def search(
     context: Context,
     search: Words = "",
     state: State = "",
     tenant: TenantQuery = "",
     user: Annotated[str, Query(pattern=r"^[A-Za-z0-9._-]{0,64}$", description="User.")] = "",
+    array: Array = None,
     sort: JobOrder = "id",
     descending: bool = False,
     offset: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0,
@@ -117,7 +124,7 @@ def search(
     many there are, by state too. A number may also be the id. Of jobs that have ended the newest 20,000 are
     searched."""
     query = JobQuery(
-        search=search, state=state, tenant=tenant, user=user,
+        search=search, state=state, tenant=tenant, user=user, array=array,
         sort=sort, descending=descending, offset=offset, limit=limit,
     )  # fmt: skip
     return answer(context.facade.find_jobs(context.caller, query))

@@ -45,6 +45,7 @@ def job_query(ask: PageRequest) -> JobQuery:
         state=one_of("state", ask.query.get("state", ""), LIST_STATES),
         tenant=ask.query.get("tenant", "") if ask.caller.role == "admin" else "",
         user=ask.caller.user if _is_mine(ask) else "",
+        array=None if ask.number("array", -1) < 0 else ask.number("array", -1),
         sort=order or "id",
         descending=sort.startswith("-") or not sort,  # the newest first
         offset=max(ask.number("from", 0), 0),
@@ -72,6 +73,7 @@ def _filter(query: JobQuery, ask: PageRequest) -> Section:
     fields = [
         tag("label", tag("span", "Search"), words, class_="search"),
         text_field("tenant", "Tenant", query.tenant) if ask.caller.role == "admin" else None,
+        text_field("array", "Array", "" if query.array is None else str(query.array)),
         tag("label", mine, " only mine", class_="check"),
         tag("input", type="hidden", name="state", value=query.state),
         tag("input", type="hidden", name="sort", value=ask.query.get("sort", "")),
@@ -115,6 +117,7 @@ def _where(query: JobQuery, mine: bool) -> dict[str, object]:
         "state": query.state,
         "tenant": query.tenant,
         "mine": 1 if mine else "",
+        "array": "" if query.array is None else query.array,
     }
 
 

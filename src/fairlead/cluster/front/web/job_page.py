@@ -106,7 +106,17 @@ def _facts(job: JobView, now_s: float) -> list[tuple[str, object]]:
         ),
         ("Steps per second, believed", _rates(job)),
         ("Deadline", _deadline(job, now_s)),
+        ("Array", _array(job)),
+        ("After", ", ".join(job.after) or DASH),
     ]
+
+
+def _array(job: JobView) -> object:
+    """Which task of which array a job is, with a link to all of them."""
+    if job.array is None:
+        return DASH
+    tasks = link(address("/jobs", array=job.array), f"array {job.array}")
+    return join(f"task {job.array_index} of ", tasks, f", which has {count(job.array_count or 0)}")
 
 
 def _deadline(job: JobView, now_s: float) -> str | Html:
