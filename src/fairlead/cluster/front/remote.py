@@ -13,9 +13,10 @@ from typing import Any, cast
 
 import msgspec
 
+from fairlead.cluster.front.caller_roles import check_admin
 from fairlead.cluster.front.committed_state import CommittedState
 from fairlead.cluster.front.errors import unpack
-from fairlead.cluster.front.facade import Facade, ForbiddenError
+from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.leases import LeaseTable
 from fairlead.cluster.front.logs import LogService
 from fairlead.cluster.front.messages import (
@@ -327,14 +328,14 @@ class RemoteFacade:
 
     def backup(self, caller: Caller) -> Iterator[bytes]:
         """All of the state as the last commit left it, piece by piece."""
-        _check_admin(caller)
+        check_admin(caller)
         return stream(self._directory)
 
     def audit(
         self, caller: Caller, wanted: AuditFilter, cursor: str = "", limit: int = 1000
     ) -> AuditPage:
         """A page of the audit log."""
-        _check_admin(caller)
+        check_admin(caller)
         with self._local.turn():
             return read_audit(self._directory, wanted, cursor, limit)
 
@@ -366,11 +367,6 @@ class RemoteFacade:
 
 
 _FRONT = Caller("front", "", "admin")
-
-
-def _check_admin(caller: Caller) -> None:
-    if caller.role != "admin":
-        raise ForbiddenError(f"user {caller.user!r}: only an admin may do this")
 
 
 def _aged(found: Any, age_s: float) -> Any:

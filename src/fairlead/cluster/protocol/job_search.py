@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
-from fairlead.cluster.protocol.api_models import JobState, JobView
+from fairlead.cluster.protocol.api_models import ENDED_STATES, JobState, JobView
 
 # What a list of jobs can be sorted by. place: node, then devices; left: time to the end at its present rate.
 JobOrder: TypeAlias = Literal[
@@ -38,3 +38,11 @@ class FoundJobs(msgspec.Struct, frozen=True, kw_only=True):
     found: int  # jobs in all that fit
     states: dict[str, int]  # state -> jobs that fit but for their state
     is_cut: bool = False  # older jobs, which have ended, were not searched
+
+
+def matches_state(state: JobState, requested: str) -> bool:
+    """Whether a job in this state is listed. requested: "" = all, "open" = not ended. In the database it may
+    be in the one before: what has ended in the round in force is written down when that is reported."""
+    if requested == "open":
+        return state not in ENDED_STATES
+    return requested in ("", state)

@@ -10,9 +10,9 @@ from typing import TypeVar, Unpack
 import numpy as np
 from prometheus_client.exposition import generate_latest
 
+from fairlead.cluster.front.caller_roles import check_admin, check_person
 from fairlead.cluster.front.facade import (
     ConflictError,
-    ForbiddenError,
     NotFoundError,
 )
 from fairlead.cluster.front.visible_jobs import existing, seen_by, task_ids
@@ -23,7 +23,6 @@ from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
     Explanation,
-    JobState,
     JobView,
     NodeView,
     ReloadAnswer,
@@ -32,6 +31,7 @@ from fairlead.cluster.protocol.api_models import (
     UserView,
     WhatIf,
 )
+from fairlead.cluster.protocol.job_search import matches_state
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Register, Welcome
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec, check_weight
@@ -139,19 +139,19 @@ class Service:
         self, caller: Caller, user: str, tenant: str, role: Role, lasts_s: float | None = None
     ) -> str:
         """Return the new token, which is not stored."""
-        _admin(caller)
+        check_admin(caller)
         return self.accounts.add(user, tenant, role, lasts_s)
 
     def remove_user(self, caller: Caller, user: str) -> None:
         """Refuse a user's token from now on; their jobs stay."""
-        _admin(caller)
+        check_admin(caller)
         if user == caller.user:
             raise ConfigError(f"user {user!r}: you cannot remove yourself")
         self.accounts.remove(user)
 
     def users(self, caller: Caller) -> list[UserView]:
         """Return all users."""
-        _admin(caller)
+        check_admin(caller)
         return self.accounts.views()
 
     # --- jobs ------------------------------------------------------------------------------------
@@ -160,9 +160,9 @@ class Service:
         self, caller: Caller, specs: list[JobSpec], tenant: str = "", key: str = ""
     ) -> list[int]:
         """Ids of the jobs, once they are durable."""
-        _person(caller)
+        check_person(caller)
         if tenant and tenant != caller.tenant:
-            _admin(caller)
+            check_admin(caller)
             check_name("tenant", tenant)
         for position, spec in enumerate(specs):
             where = f"{SPECS}[{position}]" if len(specs) > 1 else "job"
@@ -206,7 +206,7 @@ class Service:
 
     def cancel_array(self, caller: Caller, array: int) -> list[int]:
         """Stop all its tasks for good that have not ended, as one. Returns their ids."""
-        _person(caller)
+        check_person(caller)
         ids = task_ids(array, self._find(caller, array))
 
         def run() -> list[int]:
@@ -270,7 +270,7 @@ class Service:
 
     def _on_open(self, caller: Caller, job: int, do: Callable[[JobRow], _Result]) -> _Result:
         """Run an action on a job that has not ended."""
-        _person(caller)
+        check_person(caller)
         self._row(caller, job)
 
         def run() -> _Result:
@@ -304,7 +304,7 @@ class Service:
         listed = 0
         while True:
             rows = self.store.jobs(state, tenant, after, limit, below)
-            views = [job for job in self.viewer.jobs(rows) if _matches_state(job.state, state)]
+            views = [job for job in self.viewer.jobs(rows) if matches_state(job.state, state)]
             found |= {job.id: job for job in self.forecasting.with_deadlines(views)}
             listed += len(views)
             if len(rows) < limit or listed >= limit:
@@ -402,7 +402,7 @@ class Service:
         self._on_node(caller, node, lambda: membership.revoke(node))
 
     def _on_node(self, caller: Caller, node: str, do: Callable[[], _Result]) -> _Result:
-        _admin(caller)
+        check_admin(caller)
 
         def run() -> _Result:
             if node not in self.engine.state.fleet.nodes:
@@ -413,14 +413,14 @@ class Service:
 
     def set_policy(self, caller: Caller, policy: str) -> None:
         """From the next round on."""
-        _admin(caller)
+        check_admin(caller)
         options = self.engine.state.options
         registry.make(policy, seed=options.seed, profile=options.profile.name)
         self._change(lambda: self.engine.set_policy(policy))
 
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be; nothing is touched."""
-        _person(caller)
+        check_person(caller)
         for number, spec in enumerate(question.add_jobs):
             where = f"add_jobs[{number}]"
             check_spec(spec)
@@ -442,7 +442,7 @@ class Service:
 
     def reload(self, caller: Caller) -> ReloadAnswer:
         """Take over what the configuration file says now."""
-        _admin(caller)
+        check_admin(caller)
         if self._reload is None:
             raise ConflictError("this server reads no configuration file")
         return self._reload()
@@ -496,23 +496,5 @@ class Service:
         )
 
 
-def _matches_state(state: JobState, requested: str) -> bool:
-    """Whether a job in this state is listed. requested: "" = all, "open" = not ended. In the database it may
-    be in the one before: what has ended in the round in force is written down when that is reported."""
-    if requested == "open":
-        return state not in ENDED_STATES
-    return requested in ("", state)
-
-
 def _ignore(rows: list[UserRow] | list[NodeRow]) -> None:
     del rows
-
-
-def _admin(caller: Caller) -> None:
-    if caller.role != "admin":
-        raise ForbiddenError(f"user {caller.user!r}: only an admin may do this")
-
-
-def _person(caller: Caller) -> None:
-    if caller.role == "agent":
-        raise ForbiddenError(f"user {caller.user!r}: an agent's token is not one for people")
