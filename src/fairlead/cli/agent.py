@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from fairlead.cli.announcements import announce
 from fairlead.cli.config_files import read_config_file
 from fairlead.cli.inside_job import InsideJob
+from fairlead.cli.isolation_options import (
+    IsolationFile,
+    IsolationOptions,
+    check_token_file,
+    isolation_of,
+)
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.token_files import read_token
 from fairlead.cluster.agent.agent import Agent
@@ -32,7 +37,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _MODULES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*")
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _File(IsolationFile, forbid_unknown_fields=True):
     """``--config``: the options, by their names on the command line with _ for -."""
 
     server: str = ""
@@ -144,7 +149,7 @@ class NodeOptions:
 
 
 @takes_records
-def agent(options: NodeOptions) -> None:
+def agent(options: NodeOptions, isolation: IsolationOptions) -> None:
     """Hold the devices of this node and run the ranks of jobs on them.
 
     Runs until SIGTERM or Ctrl-C: jobs save and end. A second signal kills them.
@@ -152,10 +157,15 @@ def agent(options: NodeOptions) -> None:
     if options.stop:
         _stop(options)
         return
-    chosen = _agent_options(options)
+    chosen = _agent_options(options, isolation)
     check_outside_jobs("agent", options.inside_job)
     log_with_times(logging.INFO)
     announce(_description(chosen.node, chosen.devices))
+    if not chosen.isolation.run_as:
+        announce(
+            f"{chosen.isolation.runs_as}, this agent's own user: they can read its tokens, and each other's "
+            "files (--run-as)"
+        )
     try:
         asyncio.run(Agent(chosen).run())
     except RefusedError as problem:
@@ -173,12 +183,20 @@ def _stop(given: NodeOptions) -> None:
     print(f"node {name}: {'its agent has ended' if ended else f'no agent runs in {state}'}")
 
 
-def _agent_options(given: NodeOptions) -> AgentOptions:
+def _agent_options(given: NodeOptions, apart: IsolationOptions) -> AgentOptions:
     """The options of the command line; those it leaves out are as in the file of ``--config``. Raises
     ConfigError."""
     file = _File() if given.config is None else read_config_file(given.config, _File)
     address = _address(given.server or file.server)
     name = _name(given.node or file.node or socket.gethostname())
+    isolation = isolation_of(apart, file, name)
+    prefork = _modules(given.prefork or file.prefork)
+    if prefork and isolation.run_as:
+        raise ConfigError(
+            "--prefork: prepared processes are the agent's own, and jobs run as others (--run-as); leave one "
+            "of them out"
+        )
+    check_token_file(given.token_file or file.token_file, isolation)
     interval_s = file.health_interval if given.health_interval is None else given.health_interval
     return AgentOptions(
         server=address,
@@ -190,8 +208,9 @@ def _agent_options(given: NodeOptions) -> AgentOptions:
         token=_token(given.token_file or file.token_file),
         ca=Path(file.ca) if given.ca is None and file.ca else given.ca,
         host=given.host or file.host or _local_address(address),
-        prefork=_modules(given.prefork or file.prefork),
+        prefork=prefork,
         health=_health(given.health or file.health, interval_s),
+        isolation=isolation,
     )
 
 

@@ -23,6 +23,7 @@ from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.device_holders import DeviceHolders
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.devices import NodeDevices
+from fairlead.cluster.agent.job_folders import open_files
 from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.orphans import reap_orphans
 from fairlead.cluster.agent.prepared_processes import PreparedProcesses
@@ -51,7 +52,6 @@ from fairlead.cluster.agent.spawner_messages import (
 )
 from fairlead.cluster.agent.spawner_takeover import take_over
 from fairlead.cluster.agent.survivors import remove_record
-from fairlead.cluster.agent.untrusted_files import open_to_append
 from fairlead.cluster.agent.warden import WARDEN_SLACK_S, AttemptEnded, WardenLink
 from fairlead.cluster.agent.zygote import PLACEHOLDER, Zygote
 
@@ -221,7 +221,7 @@ class Spawner:
         for attempt in self._attempts.values():
             attempt.processes.terminate_rest()
             if attempt.ending.must_kill(now) and attempt.processes.leaders:
-                attempt.processes.kill()
+                attempt.kill()
                 attempt.ending.kill_s = now + 1.0  # once more: a group may have grown meanwhile
 
     def _expire_leases(self, slack_s: float, now: float) -> None:
@@ -274,11 +274,13 @@ class Spawner:
         if why := attempt.claim.take(self._storage):
             self._find_holders(attempt, why)
             return
+        attempt.make_group()
         attempt.record(self._storage)
         self._watch(attempt)
         logs: list[int] = []
         try:
-            logs.extend(open_to_append(Path(rank.log)) for rank in attempt.launch.ranks)
+            user = attempt.launch.user
+            logs.extend(open_files(rank.log, rank.stacks, user) for rank in attempt.launch.ranks)
             self._start_ranks(attempt, logs)
         finally:
             locks.release(logs)
@@ -435,7 +437,8 @@ class Spawner:
         if rank not in attempt.processes.unstarted:
             expired = attempt.ending.is_expired(at_s)
             end = Exited(job=job, attempt=number, rank=rank, code=code, expired=expired, at_s=at_s)
-            self._agent.send(msgspec.structs.replace(end, leaving=self._leaving))
+            end = msgspec.structs.replace(end, leaving=self._leaving, exceeded=attempt.exceeded)
+            self._agent.send(end)
         attempt.ending.gone_s = max(attempt.ending.gone_s, at_s)
         if attempt.processes.are_over:
             attempt.ending.dead_s = time.monotonic()
@@ -451,7 +454,7 @@ class Spawner:
         if late is not None and late.zygote is not None:
             self._drop_zygote(late.zygote)
         ended = [s for s in self._attempts.values() if s.ending.dead_s is not None]
-        if not ended or self._reap_orphans():
+        if any(attempt.kill_left() for attempt in ended) or not ended or self._reap_orphans():
             now = time.monotonic()
             for attempt in ended:
                 attempt.ending.gone_s = now
@@ -472,6 +475,7 @@ class Spawner:
         if attempt.claim.locks is not None:
             locks.forget_job(self._state / "locks", job)
             attempt.claim.unlock_devices(self._storage)
+        attempt.remove_group()
         for folder in self._storage.attempt_records:
             remove_record(folder, job, number)
         self._warden.send(AttemptEnded(job=job, attempt=number))
