@@ -191,10 +191,10 @@ def _agent_options(given: NodeOptions, apart: IsolationOptions) -> AgentOptions:
     name = _name(given.node or file.node or socket.gethostname())
     isolation = isolation_of(apart, file, name)
     prefork = _modules(given.prefork or file.prefork)
-    if prefork and isolation.run_as:
+    if prefork and (isolation.run_as or isolation.launch_with):
         raise ConfigError(
-            "--prefork: prepared processes are the agent's own, and jobs run as others (--run-as); leave one "
-            "of them out"
+            "--prefork: ranks that run as others (--run-as), or behind another command (--launch-with), are "
+            "not forked from the agent's prepared processes; leave one of them out"
         )
     check_token_file(given.token_file or file.token_file, isolation)
     interval_s = file.health_interval if given.health_interval is None else given.health_interval

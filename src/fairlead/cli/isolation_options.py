@@ -1,5 +1,8 @@
 """Options of an agent that keep jobs apart."""
 
+import os
+import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +13,7 @@ import typer
 from fairlead.cluster.agent.cgroups import DeviceLimits, NodeGroups
 from fairlead.cluster.agent.isolation import Isolation
 from fairlead.cluster.agent.os_users import DEFAULT, RunAs
+from fairlead.cluster.protocol.runtime import OWNER_PLACEHOLDERS, PLACEHOLDERS, container_error
 from fairlead.errors import ConfigError
 
 
@@ -25,6 +29,15 @@ class IsolationOptions:
             help="Run jobs as this OS user, or as those of a table by tenant and user, as "
             "tenant:apes=apes,user:ann=ann,default=nobody. The agent must be root's (default: as the agent's "
             "own user, so that jobs can read its token).",
+        ),
+    ] = None
+    launch_with: Annotated[
+        str | None,
+        typer.Option(
+            "--launch-with",
+            metavar="CMD",
+            help="Put this command before that of each rank, as 'apptainer exec --nv {options} IMAGE'; "
+            "placeholders as in a job's container, and {user}, {tenant} and {job}.",
         ),
     ] = None
     memory_per_device: Annotated[
@@ -59,6 +72,7 @@ class IsolationFile(msgspec.Struct, forbid_unknown_fields=True):
     """The same in the configuration file."""
 
     run_as: str | dict[str, str] = ""
+    launch_with: str | list[str] = ""
     memory_per_device: float | None = None
     cpus_per_device: float | None = None
     cgroup: str = ""
@@ -75,7 +89,23 @@ def isolation_of(given: IsolationOptions, file: IsolationFile, node: str) -> Iso
     base = given.cgroup or (Path(file.cgroup) if file.cgroup else None)
     if base is not None and not limits:
         raise ConfigError("--cgroup: needs --memory-per-device or --cpus-per-device")
-    return Isolation(table, NodeGroups(limits, node, base))
+    words = _words(file.launch_with if given.launch_with is None else given.launch_with)
+    return Isolation(table, words, NodeGroups(limits, node, base))
+
+
+def _words(given: str | list[str]) -> tuple[str, ...]:
+    """The words of --launch-with. Its program is looked for now: later a job's PATH would count."""
+    try:
+        words = shlex.split(given) if isinstance(given, str) else given
+    except ValueError as problem:
+        raise ConfigError(f"--launch-with: {problem} in {given!r}") from None
+    if not words:
+        return ()
+    if wrong := container_error(tuple(words), True, PLACEHOLDERS | OWNER_PLACEHOLDERS):
+        raise ConfigError(f"--launch-with: {wrong}")
+    if (program := shutil.which(words[0])) is None:
+        raise ConfigError(f"--launch-with: command not found: {words[0]!r}")
+    return (os.path.abspath(program), *words[1:])
 
 
 def _limit(option: str, given: float | None, in_file: float | None) -> float:

@@ -11,6 +11,7 @@ class Isolation:
     """As the operator of the node wants it."""
 
     run_as: RunAs = field(default_factory=RunAs)
+    launch_with: tuple[str, ...] = ()  # words before the command of each rank, with placeholders
     groups: NodeGroups = field(default_factory=lambda: NodeGroups(DeviceLimits(), ""))
 
     @property

@@ -15,6 +15,7 @@ from fairlead.cluster.agent.kept_checkpoints import missing
 from fairlead.cluster.agent.runtimes import (
     Mounts,
     agents_environment,
+    filled,
     run_in,
 )
 from fairlead.cluster.agent.script_imports import Script, find_script
@@ -156,7 +157,7 @@ def launch(
         for local, rank in enumerate(assignment.ranks)
     )
     order = _order(attempt, ranks)
-    if not assignment.prepare:
+    if not assignment.prepare or place.isolation.launch_with:
         return PreparedLaunch(order, None)
     first = ranks[0]
     last_access.note(f"the script in {first.cwd!r}")
@@ -197,7 +198,8 @@ def _rank(
         cwd=cwd,
         reports=str(failure.parent),
     )
-    base = agents_environment(assignment.runtime)
+    around = () if assignment.job == TRIAL_JOB else place.isolation.launch_with
+    base = agents_environment(assignment.runtime, around)
     variables = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, attempt, checkpoints)
     stacks = failure.with_suffix(".stacks")
     variables |= {"FAIRLEAD_FAILURE_FILE": str(failure), "FAIRLEAD_STACKS_FILE": str(stacks)}
@@ -209,9 +211,10 @@ def _rank(
     last_access.note(f"the environment of its command {assignment.command[0]!r}")
     try:
         argv, env = run_in(assignment.runtime, assignment.command, base, variables, mounts)
+        argv = (*filled(around, variables, mounts, _owner(assignment)), *argv)
     except ConfigError as problem:
         raise ConfigError(f"job {assignment.job}: {problem}") from None
-    prepared = assignment.prefork or assignment.prepare
+    prepared = (assignment.prefork or assignment.prepare) and not around
     last_access.note(f"working directory {cwd!r}", checkpoints=cwd == checkpoints)
     return RankLaunch(
         rank=rank.rank,
@@ -224,6 +227,11 @@ def _rank(
         forkable=prepared and can_fork(argv, env, cwd),
         neighbours=neighbours(argv, cwd) if assignment.prepare else None,
     )
+
+
+def _owner(assignment: Assignment) -> dict[str, str]:
+    """What the words of an operator may name of a job."""
+    return {"user": assignment.user, "tenant": assignment.tenant, "job": str(assignment.job)}
 
 
 def _python_path(client: str, others: str) -> str:

@@ -54,6 +54,7 @@ class MakeLaunch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     socket_path: str
     devices: NodeDevices
     client: str
+    launch_with: tuple[str, ...]
 
 
 class CheckDirectory(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -137,13 +138,18 @@ def launch_as_user(
         socket_path=place.socket_path,
         devices=place.devices,
         client=place.client,
+        launch_with=place.isolation.launch_with,
     )
     answer = _ask(request, limit_s, last_access)
     if isinstance(answer, Refused):
         raise answer.error
     if not isinstance(answer, Launch):
         raise ConfigError(f"job {assignment.job}: its start could not be prepared as {user.name!r}")
-    return PreparedLaunch(msgspec.structs.replace(answer, user=user), None)
+    # An operator's command may need such programs: the engines of containers have them.
+    no_new_privs = not place.isolation.launch_with
+    return PreparedLaunch(
+        msgspec.structs.replace(answer, user=user, no_new_privs=no_new_privs), None
+    )
 
 
 def _user_of(run_as: RunAs, assignment: Assignment) -> OsUser:
@@ -287,6 +293,7 @@ def _launch(request: MakeLaunch) -> Launch:
         socket_path=request.socket_path,
         devices=request.devices,
         client=request.client,
+        isolation=Isolation(launch_with=request.launch_with),
     )
     attempt = NodeAttempt(assignment, request.token, NodeLease(0.0), 0.0)
     attempt.addresses = GivenAddresses(progress_port=request.progress_port)
