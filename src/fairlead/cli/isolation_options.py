@@ -122,11 +122,14 @@ def check_token_file(path: Path | str | None, isolation: Isolation) -> None:
     """Raises ConfigError for a token that jobs which run as others could read."""
     if not path or not isolation.run_as:
         return
-    mode = Path(path).stat().st_mode
-    if mode & 0o077:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return  # whoever reads it says so
+    if found.st_mode & 0o077 or found.st_uid != 0:
         raise ConfigError(
-            f"--token-file {path}: others can read it, mode {mode & 0o777:03o}, and so can jobs that run as "
-            "they (--run-as): chmod 600"
+            f"--token-file {path}: others than root may read it (mode {found.st_mode & 0o777:03o}, owner "
+            f"{found.st_uid}), and so may jobs that run as others (--run-as): chown root, chmod 600"
         )
 
 

@@ -184,7 +184,7 @@ def test_jobs_reach_neither_the_agent_nor_each_other(folder: Path) -> None:
 
 
 TRAINS = """
-import os
+import os, time
 from fairlead.client.lease import Lease
 
 def save(path):
@@ -194,17 +194,19 @@ with Lease(load=lambda _: None, save=save, total_steps=10_000_000) as lease:
     while lease.next():
         if os.path.exists(os.environ["FAIL"]):
             raise ValueError("as it was told to")
+        while os.path.exists(os.environ["HANG"]):
+            time.sleep(0.1)
 """
 
 
 def test_a_job_with_a_lease_trains_saves_fails_and_is_stopped_as_its_user(folder: Path) -> None:
     async def play(server: Server, agent: RunningAgent) -> None:
         assert PYTHON is not None
-        fail = folder / "fail"
+        fail, hang = folder / "fail", folder / "hang"
         given: dict[str, Any] = {
             "command": (PYTHON, "-c", TRAINS),
             "tenant": "birds",
-            "env": {"FAIL": str(fail)},
+            "env": {"FAIL": str(fail), "HANG": str(hang)},
         }
         await server.order(job(1, **given))
         await server.until(lambda: server.statuses and server.statuses[1, 1].step > 0)
@@ -219,6 +221,15 @@ def test_a_job_with_a_lease_trains_saves_fails_and_is_stopped_as_its_user(folder
         ended = await server.until_state((1, 2), "ended")
         assert ended.failure is not None
         assert (ended.failure.kind, ended.failure.type) == ("exception", "ValueError")
+        fail.unlink()
+        await server.order(job(1, attempt=3, stall_timeout_s=1.0, **given))
+        begun = ended.step + 10
+        await server.until(lambda: (1, 3) in server.statuses and server.statuses[1, 3].step > begun)
+        hang.touch()
+        ended = await server.until_state((1, 3), "ended")
+        assert ended.failure is not None
+        assert ended.failure.kind == "stalled"
+        assert "<module>" in ended.failure.traceback, "it has written down where it stands"
 
     run(folder, play)
 
