@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,50 @@ def test_bad_options_are_named(
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["agent", "--simulated-devices", *arguments])
+    assert ended.value.code == 2
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as other users")
+@pytest.mark.parametrize(
+    ("lines", "more", "expected"),
+    [
+        ('run_as = "no-such-user"', [], "run_as: default: this node has no OS user 'no-such-user'"),
+        ('[run_as]\n"apes" = "nobody"', [], "--run-as: expected default, tenant:NAME or user:NAME"),
+        ('[run_as]\n"user:ann" = 7', [], "run_as"),
+        (
+            "",
+            ["--run-as", "user:ann=nobody,user:ann=daemon"],
+            "each key once, got 'user:ann=daemon'",
+        ),
+        ("", ["--run-as", "nobody", "--prefork", "json"], "--prefork: ranks that run as others"),
+        (
+            "",
+            ["--run-as", "nobody", "--token-file", "TOKEN"],
+            "others than root may read it (mode 644",
+        ),
+        (
+            "memory_per_device = -1.0",
+            [],
+            "--memory-per-device: must be from 0.01 to 1000000, got -1",
+        ),
+        (
+            'cgroup = "/sys/fs/cgroup"',
+            [],
+            "--cgroup: needs --memory-per-device or --cpus-per-device",
+        ),
+    ],
+)
+def test_what_is_wrong_with_how_jobs_are_kept_apart_is_named(
+    lines: str, more: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, token = tmp_path / "agent.toml", tmp_path / "token"
+    file.write_text(f'server = "a:1"\ndevices = "k80=1"\nsimulated_devices = true\n{lines}\n')
+    token.write_text("x")
+    token.chmod(0o644)
+    words = [str(token) if word == "TOKEN" else word for word in more]
+    with pytest.raises(SystemExit) as ended:
+        main(["agent", "--config", str(file), *words])
     assert ended.value.code == 2
     assert expected in capsys.readouterr().err
 

@@ -70,6 +70,9 @@ def test_old_state_is_said_to_be_old(capsys: pytest.CaptureFixture[str]) -> None
     )  # fmt: skip
     assert str(status_screen(status).renderables[0]) == OLD
     new = msgspec.structs.replace(status, age_s=None)
+    apart = msgspec.structs.replace(status, runs_as={"jobs run as fairlead": 1, "isolated": 2})
+    lines = list(map(str, status_screen(apart).renderables))
+    assert "nodes: isolated on 2, jobs run as fairlead on 1" in lines
     assert "answered" not in str(status_screen(new).renderables[0])
     lines = list(map(str, status_screen(new).renderables))
     assert any(line.startswith("round 3 of 1 min, ends in ") for line in lines)

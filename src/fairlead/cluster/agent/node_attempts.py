@@ -100,10 +100,10 @@ class NodeAttempts:
         ]
         return [f"job {attempt.key[0]} cannot start: {attempt.reason}" for attempt in waits]
 
-    def checkpoint_directories(self) -> set[Path]:
-        """Return the checkpoint directories that jobs named. They may be absent, or hang."""
-        named = {attempt.assignment.checkpoint_dir for attempt in self if not attempt.ended}
-        return {Path(name) for name in named if name}
+    def checkpoint_directories(self) -> dict[Path, Assignment]:
+        """Return the checkpoint directories of jobs, each with whose it is. They may be absent, or hang."""
+        assignments = [attempt.assignment for attempt in self if not attempt.ended]
+        return {Path(one.checkpoint_dir): one for one in assignments if one.checkpoint_dir}
 
     def note_directories(self, problems: Mapping[Path, str]) -> bool:
         """problems: of the directories that jobs save to. Returns whether there is news among them."""

@@ -61,6 +61,7 @@ class NodeReports:
             seen=self._memory.position,
             halted_runs=self._memory.halted_runs,
             ending=self._node.orders.leaving,
+            runs_as=options.isolation.runs_as,
         )
 
     @property

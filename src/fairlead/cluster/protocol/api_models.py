@@ -192,6 +192,9 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
         None  # seconds in this state; None = since before the server started
     )
     age_s: float | None = None  # of what is shown, where the scheduler does not answer; None = new
+    # "isolated": jobs run as others than the agent, by its table; "jobs run as USER": as the agent's user, so
+    # that they can read its files; "" = its agent has not told
+    runs_as: str = ""
 
 
 class ReloadAnswer(msgspec.Struct, frozen=True):
@@ -247,6 +250,11 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     cannot_save: int = 0  # jobs that hold devices, and have not saved since a save failed
     cannot_save_s: float | None = None  # for so long that is so of one of them
     n_past_deadline: int = 0  # jobs that have not ended and are past their deadlines
+    runs_as: dict[str, int] = {}  # ``NodeView.runs_as`` -> how many nodes
+
+
+# How ``runs_as`` begins where jobs run as the agent's own user: the user's name follows.
+AGENTS_USER = "jobs run as "
 
 
 def jobs_wait(count: int) -> str:

@@ -93,6 +93,7 @@ class Register(msgspec.Struct, frozen=True, kw_only=True):
         tuple[Name, ...], Meta(max_length=64)
     ] = ()  # run ids of servers that halted
     ending: bool = False  # as in ``NodeReport``
+    runs_as: Text = ""  # whom its jobs run as, in words; "" = not told
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -297,6 +298,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_rank: int = 0  # of this node among those of the attempt
     nodes: int = 1
     colocated: tuple[tuple[int, int], ...] = ()  # (job, attempt) that it shares its devices with
+    tenant: str = ""  # whose it is, and who has submitted it: nodes may run it as a user of theirs
+    user: str = ""
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -407,6 +407,8 @@ class Attempt:
             node_rank=list(self.nodes).index(node),
             nodes=len(self.nodes),
             colocated=self.colocated,
+            tenant=self.row.tenant,
+            user=self.row.user,
         )
 
 

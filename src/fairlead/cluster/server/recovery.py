@@ -73,7 +73,7 @@ def _load_nodes(state: ClusterState, lease_s: float) -> None:
         node = state.fleet.add(row.name, row.accelerator, row.devices, row.drained)
         node.leaving = row.name not in wanted
         node.host = row.host
-        node.simulated_devices = row.simulated_devices
+        node.simulated_devices, node.runs_as = row.simulated_devices, row.runs_as
         node.health.cordoned = row.cordoned
         node.agent.machine = row.machine
         node.agent.superseded = dict.fromkeys(row.superseded)

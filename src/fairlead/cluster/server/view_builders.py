@@ -309,6 +309,7 @@ class ViewBuilder:
             cannot_save=len(tally.unsaved_since),
             cannot_save_s=tally.unsaved_s(now),
             n_past_deadline=tally.past_deadline(now),
+            runs_as=dict(Counter(n.runs_as for n in state.fleet.nodes.values() if n.runs_as)),
         )
 
     def _held_devices(self, node: LiveNode) -> dict[int, tuple[int, ...]]:
@@ -385,6 +386,7 @@ class ViewBuilder:
             state=current.state,
             host=node.host,
             simulated_devices=node.simulated_devices,
+            runs_as=node.runs_as,
             last_seen_s=now - node.observed.seen if node.observed.seen else None,
             jobs=tuple(tuple(jobs) for jobs in holders),
             reason=current.reason or self._obstacles(node),

@@ -191,6 +191,7 @@ class NodeRow(msgspec.Struct, kw_only=True):
     devices: int
     host: str
     simulated_devices: bool = False
+    runs_as: str = ""  # whom jobs run as there, in words; "" = its agent has not told
     drained: bool = False
     incarnation: str = ""  # of the agent that registered last
     cordoned: str = ""  # why it is given no jobs though its agent is well; "" = it is given jobs

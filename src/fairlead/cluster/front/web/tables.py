@@ -273,7 +273,9 @@ def _node_row(node: NodeView) -> list[TableCell]:
         TableCell(name(node.name)),
         TableCell(kind),
         TableCell(_node_state(node)),
-        TableCell(name(node.host)),
+        TableCell(
+            join(name(node.host), tag("small", f" {node.runs_as}") if node.runs_as else None)
+        ),
         TableCell(duration(seen), "" if seen is None else f"{seen:.1f}"),
         TableCell(f"{allocated} of {node.devices}", allocated),
         TableCell(cells(node), allocated),
