@@ -260,3 +260,11 @@ def test_the_description_has_every_struct_and_its_bounds(cluster: Served) -> Non
             assert operation["description"], path
             assert "422" not in operation["responses"]
             assert bool(operation.get("security")) == (path != "/health"), (method, path)
+
+
+@pytest.mark.parametrize("day", ["0", "1e9", "2026-1-1", "2026-02-30", "x"])
+def test_a_day_is_written_as_one(cluster: Served, day: str) -> None:
+    found = ask(cluster, "GET", f"/v1/accounting?since={day}")
+    assert found.status_code == 400
+    assert found.json()["error"].startswith("since: ")
+    assert ask(cluster, "GET", "/v1/accounting?since=2026-01-31&by=day").status_code == 200

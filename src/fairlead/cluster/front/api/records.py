@@ -1,9 +1,11 @@
 """Endpoints of what is kept about the past: the audit log, and what was used."""
 
+import re
 from datetime import date
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
+from pydantic import BeforeValidator
 
 from fairlead.cluster.front.api.dependencies import Context, admin, answer
 from fairlead.cluster.front.api.schema import answers
@@ -11,6 +13,16 @@ from fairlead.cluster.protocol.accounting import UsageView, check_groupings
 from fairlead.cluster.protocol.audit import AuditFilter, AuditPage, audit_time
 
 router = APIRouter(prefix="/v1", tags=["records"])
+
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def _as_day(value: object) -> object:
+    """Numbers, which would be taken for seconds since 1970, are no days."""
+    if isinstance(value, str) and not _DAY.fullmatch(value):
+        raise ValueError("expected a day as 2026-01-31")
+    return value
+
 
 MAX_ENTRIES = 10_000  # in one answer
 LATEST_S = 2e11  # of the wall clock; later times have five digits in their years
@@ -33,7 +45,9 @@ Groupings = Annotated[
         description="Some of tenant, user, type, and one of day, week and month, with commas between them.",
     ),
 ]
-Day = Annotated[date | None, Query(description="A day (UTC), as 2026-01-31.")]
+Day = Annotated[
+    date | None, BeforeValidator(_as_day), Query(description="A day (UTC), as 2026-01-31.")
+]
 Limit = Annotated[int, Query(ge=1, le=MAX_ENTRIES, description="At most so many entries.")]
 
 
