@@ -59,7 +59,7 @@ class PendingConnections:
 
     def add(self, writer: asyncio.StreamWriter) -> bool:
         """Returns whether another one had to go for it."""
-        self._peers[writer] = peer_of(writer.get_extra_info("socket"))
+        self._peers[writer] = socket_owner(writer.get_extra_info("socket"))
         if len(self._peers) <= self._most:
             return False
         # Of the user who has most of them, so that one with many processes takes none from another.
@@ -88,7 +88,7 @@ def allowed() -> int:
     )
 
 
-def peer_of(peer: socket.socket) -> SocketOwner:
+def socket_owner(peer: socket.socket) -> SocketOwner:
     """Return the user and the process group of the process that connected; its process id for the group if
     it has ended, 0 if unknown."""
     found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)

@@ -348,6 +348,12 @@ def test_buttons_are_for_those_who_may_press_them() -> None:
     assert "Drain" not in tables.nodes_table([node()], Caller("ada", "vision", "user"))
 
 
+def test_a_node_shows_whom_its_jobs_run_as() -> None:
+    assert "isolated" not in tables.nodes_table([node()], ADMIN)
+    for said in ("isolated", "jobs run as fairlead"):
+        assert said in tables.nodes_table([node(runs_as=said)], ADMIN)
+
+
 def test_a_job_of_another_tenant_is_only_there() -> None:
     shown = tables.cells(node(jobs=((-1,), (7,))))
     assert re.findall(r'href="([^"]*)"', shown) == ["/jobs/7"]
