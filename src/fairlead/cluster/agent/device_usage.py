@@ -10,7 +10,7 @@ import pynvml
 from msgspec.structs import replace
 
 from fairlead.cluster.agent.devices import NodeDevices
-from fairlead.cluster.agent.launching import on_thread
+from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.protocol.messages import AttemptKey, AttemptStatus, DeviceUsage, Rank
 
 INTERVAL_S = 10.0  # between two measurements
