@@ -175,4 +175,28 @@ def test_jobs_stay_while_the_storage_of_their_checkpoints_is_away(
 def test_nothing_can_be_kept_for_longer_than_what_it_belongs_to(name: str) -> None:
     options = RuntimeOptions(keep_ended_jobs=3.0, **{name: 4.0})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')}: .*3 days.*got 4"):
-        live_options(None, "las", "default", 0, "builtin", 0, 30.0, 2.0, 30.0, runtime=options)
+        live_options(None, "las", "default", None, "builtin", 0, 30.0, 2.0, 30.0, runtime=options)
+
+
+def test_what_open_jobs_depend_on_stays_and_so_do_tasks_of_arrays(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        (parent,) = cancelled(cluster)
+        (alone,) = cancelled(cluster)
+        child = cluster.submit(after=(f"any:{parent}", f"any:{alone + 1}"))
+        tasks = cluster.service.submit(
+            ADMIN, [JobSpec(command=("x",), total_steps=9, rates={"v100": 1.0}, array="0-1")]
+        )
+        cluster.service.cancel(ADMIN, tasks[0])
+        cluster.submit()
+        cluster.service.retention.keep(RuntimeOptions(keep_ended_jobs=SOON))
+        cluster.until(lambda: is_gone(cluster, alone), "a job that nobody needs to leave")
+        assert not is_gone(cluster, parent)
+        assert not is_gone(cluster, tasks[0])
+        assert len(cluster.service.jobs(ADMIN, array=tasks[0])) == 2
+    with engine_nodes(tmp_path) as cluster:
+        assert cluster.job(child).reason == f"waits for job {alone + 1} to end"
+        for job in (child, tasks[1]):
+            cluster.service.cancel(ADMIN, job)
+        cluster.submit()
+        cluster.service.retention.keep(RuntimeOptions(keep_ended_jobs=SOON))
+        cluster.until(lambda: is_gone(cluster, parent) and is_gone(cluster, tasks[0]), "the rest")

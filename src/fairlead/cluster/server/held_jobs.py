@@ -2,14 +2,14 @@
 
 A held job has a row, and no other part of the server acts on it; the core hears of it once it is released.
 Nothing is written down of that. Whether a job is held follows from what is: from the rows of the jobs that it
-waits for, which are kept for good, and from what the core knows. So a server that is killed anywhere between
+waits for, which stay for as long (``needed``), and from what the core knows. So a server that is killed anywhere between
 the end of a job and the release of another finds the same when it starts again.
 """
 
 import itertools
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -109,6 +109,17 @@ class HeldJobs:
                 self.hold(row)
             elif row.open and limit_of(row):
                 self._group(row).taking_part.add(row.id)
+
+    def needed(self, rows: Sequence[JobRow]) -> set[int]:
+        """Return the jobs whose rows have to stay: those that open jobs depend on, and tasks of their arrays.
+        rows: open jobs."""
+        found: set[int] = set()
+        arrays = {row.array: row.array_ids for row in rows if row.array >= 0}
+        for ids in arrays.values():
+            found.update(ids)
+        for text in {text for row in rows for text in row.spec.after}:
+            found.update(self._jobs_of(parse_dependency(text)))
+        return found
 
     def look_again(self, row: JobRow) -> None:
         """A job that was held and paused is no longer paused."""

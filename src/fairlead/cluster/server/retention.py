@@ -130,6 +130,8 @@ class Retention:
             used = {job for job, _ in registry.dirty_attempts} | registry.dirty_jobs
             used |= registry.jobs.keys() | registry.live.keys()
             used |= set() if current is None else current.attempts.keys()
+            open_ = [row for row in registry.jobs.values() if row.open]
+            used |= self._loop.parts.jobs.admission.held.needed(open_)
             return ids - used
 
         try:
