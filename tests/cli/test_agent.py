@@ -50,7 +50,7 @@ def test_bad_options_are_named(
     ("lines", "more", "expected"),
     [
         ('run_as = "no-such-user"', [], "run_as: default: this node has no OS user 'no-such-user'"),
-        ('[run_as]\n"apes" = "nobody"', [], "--run-as: expected default, tenant:NAME or user:NAME"),
+        ('[run_as]\n"apes" = "nobody"', [], "run_as: expected default, tenant:NAME or user:NAME"),
         ('[run_as]\n"user:ann" = 7', [], "run_as"),
         (
             "",
@@ -66,12 +66,12 @@ def test_bad_options_are_named(
         (
             "memory_per_device = -1.0",
             [],
-            "--memory-per-device: must be from 0.01 to 1000000, got -1",
+            "memory_per_device: must be from 0.01 to 1000000, got -1",
         ),
         (
             'cgroup = "/sys/fs/cgroup"',
             [],
-            "--cgroup: needs --memory-per-device or --cpus-per-device",
+            "cgroup: needs --memory-per-device or --cpus-per-device",
         ),
     ],
 )
@@ -98,3 +98,23 @@ def test_an_unknown_key_of_the_file_is_named(
         main(["agent", "--config", str(file)])
     assert ended.value.code == 2
     assert "gpus" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('devices = "v100=0"', "agent.toml:3: devices: the number must be 1 to"),
+        ("health_interval = 1e9", "agent.toml:3: health_interval: must be from 0.1 to 86400 s"),
+        ("memory_per_device = -4.0", "agent.toml:3: memory_per_device: "),
+    ],
+)
+def test_a_value_of_the_file_that_cannot_be_used_is_named_with_its_line(
+    line: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "agent.toml"
+    devices = "" if line.startswith("devices") else 'devices = "v100=1"'
+    file.write_text(f'server = "127.0.0.1:1"\n{devices}\n{line}\n')
+    with pytest.raises(SystemExit) as ended:
+        main(["agent", "--simulated-devices", "--config", str(file)])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err

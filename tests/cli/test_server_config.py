@@ -55,6 +55,8 @@ prices = "v100=2.5"
 ignore_witness = ["a", "b"]
 open_metrics = true
 seed = 11
+webhook = "https://ops.example/hook"
+webhook_secret = "secret"
 """
 
 

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import socket
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ import typer
 
 from fairlead.cli.agent_group import fork_each
 from fairlead.cli.announcements import announce
-from fairlead.cli.config_files import read_config_file
+from fairlead.cli.config_files import naming_fields, read_config_file
 from fairlead.cli.inside_job import InsideJob
 from fairlead.cli.isolation_options import (
     IsolationFile,
@@ -158,7 +159,13 @@ def agent(options: NodeOptions, isolation: IsolationOptions) -> None:
     if options.stop:
         _stop(options)
         return
-    agents = _agent_options(options, isolation)
+    given = vars(options) | vars(isolation)
+    with (
+        nullcontext()
+        if options.config is None
+        else naming_fields(options.config, lambda name: given.get(name) in (None, False))
+    ):
+        agents = _agent_options(options, isolation)
     check_outside_jobs("agent", options.inside_job)
     log_with_times(logging.INFO)
     chosen = agents[0] if len(agents) == 1 else fork_each(agents)

@@ -252,14 +252,15 @@ def serve(
     given |= {"seed": seed, "ignore_witness": ignore_witness}
     with nullcontext() if file is None else file.naming_fields():
         options = _options(given)
-    for name, number in (("port", listen.port), ("agent-port", listen.agent_port)):
-        if not 0 <= number <= 65535:
-            raise ConfigError(f"--{name}: must be from 0 to 65535, got {number}")
+        for name, number in (("port", listen.port), ("agent-port", listen.agent_port)):
+            if not 0 <= number <= 65535:
+                raise ConfigError(f"--{name}: must be from 0 to 65535, got {number}")
+        tls = tls_of(listen.tls_cert, listen.tls_key)
     listening = Listening(
         host=listen.host,
         http_port=listen.port,
         agent_port=listen.agent_port,
-        tls=tls_of(listen.tls_cert, listen.tls_key),
+        tls=tls,
         open_metrics=open_metrics,
         new_tokens=new_tokens,
         audit=AuditLimits(file_bytes=record.audit_size << 20, files=record.audit_files),

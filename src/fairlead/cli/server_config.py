@@ -5,16 +5,16 @@ the file. The fields of the file are the options of the command: one that is add
 """
 
 import inspect
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 import typer
 
-from fairlead.cli.config_files import read_config_file
-from fairlead.errors import ConfigError, InputError
+from fairlead.cli.config_files import naming_fields, read_config_file
+from fairlead.errors import ConfigError
 from fairlead.model.toml_lines import naming_lines
 
 VARIABLES = "FAIRLEAD_SERVE_"  # what their names begin with
@@ -72,19 +72,13 @@ class ServerConfig:
             for param in self._options.values()
         }
 
-    @contextmanager
-    def naming_fields(self) -> Iterator[None]:
+    def naming_fields(self) -> AbstractContextManager[None]:
         """Errors of the block about an option whose value is the file's are said of its line there."""
-        try:
-            yield
-        except InputError as problem:
-            option, _, rest = str(problem).partition(": ")
-            name = option.removeprefix("--").replace("-", "_")
-            param = self._options.get(name)
-            if not rest or param is None or self._is_given_elsewhere(param.name):
-                raise
-            with naming_lines(self.path):
-                raise ConfigError(f"{self.path}: {name}: {rest}") from None
+        return naming_fields(self.path, self._is_from_file)
+
+    def _is_from_file(self, name: str) -> bool:
+        param = self._options.get(name)
+        return param is not None and not self._is_given_elsewhere(param.name)
 
     def field_names(self, parameters: Mapping[str, Any]) -> list[str]:
         """What these parameters are called in the file."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.cluster.agent.cluster import (
     RunningAgent,
@@ -179,6 +180,42 @@ def test_jobs_reach_neither_the_agent_nor_each_other(folder: Path) -> None:
         assert set(found["read"]) <= own
         assert str(theirs / "secret") in found["read"], "the same tenant has the same user"
         assert (found["signalled"], found["traced"]) == ([], [])
+
+    run(folder, play)
+
+
+SHOWS_THE_TAG_OF_ANOTHER = """
+import os, re, resource, sys
+text = open(f"/proc/{sys.argv[1]}/limits").read()
+tag = int(re.search(r"Max file locks +([0-9]+)", text)[1])
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        resource.setrlimit(10, (tag, resource.RLIM_INFINITY))
+        os.execve("/bin/sleep", ["sleep", "987"], {})
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_who_shows_the_tag_of_another_user_s_job_is_not_taken_for_it(folder: Path) -> None:
+    """It inherits the lock of a device, which the other job is then said to hold."""
+
+    async def play(server: Server, agent: RunningAgent) -> None:
+        assert PYTHON is not None
+        victim = plain(1, "sh", "-c", "echo pid $$; exec sleep 600")
+        await server.order(victim)
+        pid = (await server.until_output(1, "pid ")).split()[1]
+        script = (PYTHON, "-c", SHOWS_THE_TAG_OF_ANOTHER, pid)
+        second = (Rank(rank=0, devices=(1,)),)
+        thief = plain(2, *script, tenant="apes", ranks=second)
+        await server.order(victim, thief)
+        assert (await server.until_state((2, 1), "ended")).completed
+        left = [one for one in psutil.process_iter() if one.cmdline() == ["sleep", "987"]]
+        await server.order(victim, plain(3, "true", ranks=second))
+        assert (await server.until_state((3, 1), "ended")).completed
+        assert await gone(lambda: not any(one.is_running() for one in left))
+        assert server.statuses[1, 1].state == "running"
 
     run(folder, play)
 

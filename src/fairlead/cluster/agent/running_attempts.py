@@ -319,6 +319,15 @@ class SpawnedAttempt:
             at_s=at_s,
         )
 
+    def may_be_of(self, pid: int) -> bool:
+        """Whether a process with its tag may be its own: anybody can read the tag and show it, but not as
+        another user. Behind ``--launch-with`` an engine may have given its processes other users."""
+        user = self.launch.user
+        if user is None or not self.launch.no_new_privs:
+            return True
+        owner = proc.owner_of(pid)
+        return owner is None or owner.uid == user.uid
+
     def watched(self, storage: SpawnerStorage) -> Watched:
         """What there is, for the warden."""
         record = msgspec.structs.replace(
@@ -425,7 +434,8 @@ def owner_of(one: proc.Process, running: Sequence[SpawnedAttempt]) -> SpawnedAtt
     while above is not None and above.pid not in (0, 1, os.getpid()):
         tag, session = proc.tag_of(above.pid), above.session
         for attempt in running:
-            if session in attempt.processes.sessions or tag == attempt.tag:
+            has_tag = tag == attempt.tag and attempt.may_be_of(above.pid)
+            if session in attempt.processes.sessions or has_tag:
                 return attempt
         above = proc.process(above.parent)
     return None

@@ -2,8 +2,8 @@
 
 A held job has a row, and no other part of the server acts on it; the core hears of it once it is released.
 Nothing is written down of that. Whether a job is held follows from what is: from the rows of the jobs that it
-waits for, which stay for as long (``needed``), and from what the core knows. So a server that is killed anywhere between
-the end of a job and the release of another finds the same when it starts again.
+waits for, which stay for as long (``needed``), and from what the core knows. So a server that is killed
+anywhere between the end of a job and the release of another finds the same when it starts again.
 """
 
 import itertools
