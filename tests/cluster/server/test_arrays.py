@@ -116,7 +116,7 @@ def test_job_waits_for_all_tasks_of_an_array(tmp_path: Path) -> None:
         ids = submit_array(cluster, "1-3")
         after = cluster.submit(after=(f"ok:array:{ids[0]}",))
         left = list(ids)
-        assert cluster.job(after).reason == f"waits for jobs 3 of array {ids[0]} to complete"
+        assert cluster.job(after).reason == f"waits for 3 jobs of array {ids[0]} to complete"
         while left:
             assert not in_core(cluster, after)
             left.remove(complete_one(cluster, node, left))

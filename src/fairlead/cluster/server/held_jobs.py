@@ -248,11 +248,17 @@ def _awaited(condition: Condition, parents: Iterable[Dependency]) -> str:
     jobs = Counter(parent for parent in parents if parent.condition == condition)
     if not jobs:
         return ""
-    names = [
-        f"{tasks:,} of array {parent.job}" if parent.is_array else str(parent.job)
-        for parent, tasks in sorted(jobs.items(), key=lambda item: item[0].job)
+    single = [str(parent.job) for parent in sorted(jobs) if not parent.is_array]
+    listed = [f"job{'s' * (len(single) > 1)} {_few(single)}"] if single else []
+    arrays = [
+        f"{tasks:,} job{'s' * (tasks > 1)} of array {parent.job}"
+        for parent, tasks in sorted(jobs.items())
+        if parent.is_array
     ]
+    return f"{' and '.join([*listed, *([_few(arrays)] if arrays else [])])} to {CONDITION_WORDS[condition]}"
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first of them, and how many there are beside."""
     more = len(names) - NAMED
-    listed = ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
-    several = len(names) > 1 or max(jobs.values()) > 1
-    return f"job{'s' * several} {listed} to {CONDITION_WORDS[condition]}"
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
