@@ -1,7 +1,9 @@
 """Futures of jobs, without a server."""
 
 import concurrent.futures
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +58,16 @@ def test_server_has_to_be_named_and_to_answer(
         JobExecutor(directory=str(tmp_path)).submit(["true"])
     with pytest.raises(ConfigError, match=r"^submit: takes a function"):
         JobExecutor(directory=str(tmp_path)).submit("true")
+
+
+def test_jobs_import_what_is_beside_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "x" / ".." / "scripts"), *sys.path])
+    monkeypatch.setattr(sys, "executable", f"{tmp_path}/x/../python")
+    monkeypatch.setenv("PYTHONPATH", "/mine:/theirs")
+    executor = JobExecutor("http://127.0.0.1:1", "t", directory=tmp_path, env={"A": "1"})
+    fields = executor._fields
+    assert fields["python"] == str(tmp_path / "python")
+    assert fields["env"] == {"PYTHONPATH": f"{tmp_path}/scripts:/mine:/theirs", "A": "1"}
+    executor.shutdown()

@@ -9,7 +9,7 @@ import typer
 
 from fairlead.cli.server_options import JsonOption, asks_server
 from fairlead.cli.terminal_views import print_json, show, table
-from fairlead.cli.time_option import TIME_HELP, read_day
+from fairlead.cli.time_option import DAY_HELP, read_day
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.accounting import (
     PERIODS,
@@ -37,7 +37,7 @@ def accounting(
     ] = "tenant,type",
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="DAY", help=f"From that day on (UTC): {TIME_HELP}."),
+        typer.Option("--since", metavar="DAY", help=f"From that day on (UTC): {DAY_HELP}."),
     ] = None,
     until: Annotated[
         str | None, typer.Option("--until", metavar="DAY", help="Before that day; as --since.")

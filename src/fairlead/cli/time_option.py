@@ -3,10 +3,12 @@
 import re
 import time
 from datetime import UTC, date, datetime
+from datetime import time as time_of_day
 
 from fairlead.errors import ConfigError
 
 TIME_HELP = "a date or time in ISO 8601 (2026-01-31, 2026-01-31T12:00; UTC), or as 90m, 12h, 7d ago"
+DAY_HELP = "a day (2026-01-31; UTC), or as 7d ago"
 _AGO = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -14,9 +16,12 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 def read_day(text: str | None, option: str) -> date | None:
     """A day of UTC; None where nothing is given. Raises ConfigError."""
     seconds = read_time(text, option)
-    if seconds is None:
+    if text is None or seconds is None:
         return None
-    return datetime.fromtimestamp(seconds, UTC).date()
+    day = datetime.fromtimestamp(seconds, UTC)
+    if text[-1:] in ("s", "m", "h") or (text[-1:] != "d" and day.time() != time_of_day()):
+        raise ConfigError(f"{option}: expected {DAY_HELP}: accounts are kept by day, got {text!r}")
+    return day.date()
 
 
 def read_time(text: str | None, option: str) -> float | None:

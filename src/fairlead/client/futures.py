@@ -94,6 +94,12 @@ class _Group:
         self.ended_s: dict[int, float] = {}  # when it was first seen that a call's job has ended
 
 
+def _import_path() -> str:
+    """Where this program finds modules of its own: beside its script, and as PYTHONPATH says."""
+    found = [sys.path[0] if sys.path else "", *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return os.pathsep.join(dict.fromkeys(map(os.path.abspath, found)))
+
+
 class JobExecutor(concurrent.futures.Executor):
     """Calls functions in jobs. Its futures can be given to ``concurrent.futures.wait`` and
     ``as_completed``."""
@@ -115,7 +121,9 @@ class JobExecutor(concurrent.futures.Executor):
         self._requests = JobRequests(url, token, ca)
         self._directory = Path(os.path.abspath(directory))
         self._poll_s = poll_s
-        self._fields = {**_DEFAULTS, "python": sys.executable, "cwd": os.getcwd(), **fields}
+        python = os.path.abspath(sys.executable)
+        self._fields = {**_DEFAULTS, "python": python, "cwd": os.getcwd(), **fields}
+        self._fields["env"] = {"PYTHONPATH": _import_path(), **fields.get("env", {})}
         if any(fields.get(name) for name in ("venv", "conda", "container")):
             del self._fields["python"]
         if "retry_on" in fields:

@@ -198,6 +198,13 @@ os.wait()
 """
 
 
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:  # it has ended
+        return []
+
+
 def test_who_shows_the_tag_of_another_user_s_job_is_not_taken_for_it(folder: Path) -> None:
     """It inherits the lock of a device, which the other job is then said to hold."""
 
@@ -211,7 +218,7 @@ def test_who_shows_the_tag_of_another_user_s_job_is_not_taken_for_it(folder: Pat
         thief = plain(2, *script, tenant="apes", ranks=second)
         await server.order(victim, thief)
         assert (await server.until_state((2, 1), "ended")).completed
-        left = [one for one in psutil.process_iter() if one.cmdline() == ["sleep", "987"]]
+        left = [one for one in psutil.process_iter() if _words(one) == ["sleep", "987"]]
         await server.order(victim, plain(3, "true", ranks=second))
         assert (await server.until_state((3, 1), "ended")).completed
         assert await gone(lambda: not any(one.is_running() for one in left))
@@ -280,7 +287,7 @@ def test_who_is_not_in_the_table_is_refused_here(folder: Path) -> None:
             await server.order(plain(1, "id", tenant="birds", user="bob"))
             ended = await server.until_state((1, 1), "ended")
             assert ended.reason == (
-                "job 1: this node runs it as nobody: its table run_as has neither 'user:bob' nor "
+                "job 1: this node has no OS user for it: its table run_as has neither 'user:bob' nor "
                 "'tenant:birds' nor 'default'"
             )
             assert ended.failure is not None

@@ -168,7 +168,10 @@ class JobDirectories:
 
 def job_directory_problems(path: Path) -> list[str]:
     """Return what is wrong with a directory that a job saves to, and is not of its own making."""
-    return disk_problems(path, of_job=True) if path.is_dir() else []
+    try:
+        return disk_problems(path, of_job=True) if path.is_dir() else []
+    except PermissionError as problem:
+        return [f"{path}: {problem.strerror}"]
 
 
 class HealthChecks:

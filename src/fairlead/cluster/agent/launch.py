@@ -1,5 +1,6 @@
 """From an assignment to the ranks that the spawner shall start."""
 
+import contextlib
 import errno
 import os
 from dataclasses import dataclass, field
@@ -266,6 +267,15 @@ def is_of_agent(path: Path, state: Path, assignment: Assignment) -> bool:
     return Path(os.path.normpath(path)).is_relative_to(Path(os.path.abspath(state)))
 
 
+def _closed_folder(path: Path) -> str:
+    """The folder on the way there that does not let this user through, in brackets; "" = there is none."""
+    for one in reversed(path.parents):
+        with contextlib.suppress(OSError):
+            if one.exists() and not os.access(one, os.X_OK):
+                return f" ({one} does not let its user through: chmod o+x)"
+    return ""
+
+
 def directory_error(path: Path, problem: Exception) -> DirectoryError:
     """Return what kept a checkpoint directory from being made, as the server is told of it."""
     why, place = str(problem), ""
@@ -274,6 +284,7 @@ def directory_error(path: Path, problem: Exception) -> DirectoryError:
         in_the_way = problem.errno == errno.EEXIST  # a file has its name
         why = os.strerror(errno.ENOTDIR) if in_the_way else str(problem.strerror)
         place = place_of(problem, path)
+        why += _closed_folder(path) if problem.errno == errno.EACCES else ""
         if problem.errno in _PASSING_ERRORS:
             trouble = "out_of_order"
     return DirectoryError(directory_sentence(str(path), why), trouble, place)

@@ -52,7 +52,7 @@ class RunAs:
             if key in self.table:
                 return find_os_user(self.table[key], key)
         wanted = " nor ".join(map(repr, keys))
-        raise ConfigError(f"this node runs it as nobody: its table run_as has neither {wanted}")
+        raise ConfigError(f"this node has no OS user for it: its table run_as has neither {wanted}")
 
     @property
     def trial_user(self) -> OsUser:
