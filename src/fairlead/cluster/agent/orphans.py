@@ -11,9 +11,9 @@ from fairlead.cluster.agent.running_attempts import SpawnedAttempt
 
 def reap_orphans(
     living: Sequence[SpawnedAttempt], helpers: Iterable[int], tokens: Iterable[str]
-) -> bool:
+) -> list[int]:
     """Kill the children of this process that belong to no attempt. Orphans have become our children, so all
-    strays hang below these. Returns whether there were any.
+    strays hang below these. Returns their pids.
 
     living: attempts that have ranks; helpers: pids of the spawner's own processes; tokens: of further
     processes that are to live.
@@ -34,4 +34,4 @@ def reap_orphans(
     for pid in orphans:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)  # our child, not waited for: its pid is its own
-    return bool(orphans)
+    return orphans

@@ -449,16 +449,17 @@ class Spawner:
         if late is not None and late.zygote is not None:
             self._drop_zygote(late.zygote)
         ended = [s for s in self._attempts.values() if s.ending.dead_s is not None]
-        if any(attempt.kill_left() for attempt in ended) or not ended or self._reap_orphans():
-            now = time.monotonic()
-            for attempt in ended:
-                attempt.ending.gone_s = now
-            ended = [s for s in ended if now - (s.ending.dead_s or 0.0) > _KILL_TIMEOUT_S]
+        strays = self._reap_orphans() if ended else []
+        now = time.monotonic()
         for attempt in ended:
+            if attempt.kill_left() or any(map(attempt.may_be_of, strays)):
+                attempt.ending.gone_s = now
+                if now - (attempt.ending.dead_s or 0.0) <= _KILL_TIMEOUT_S:
+                    continue
             self._reap_attempt(attempt)
 
-    def _reap_orphans(self) -> bool:
-        """Returns whether there were any."""
+    def _reap_orphans(self) -> list[int]:
+        """Kill what belongs to no attempt. Returns the pids."""
         begun = [s for s in self._attempts.values() if s.claim.locks is not None]
         living = [s for s in begun if s.ending.dead_s is None]
         tokens = {PLACEHOLDER} if self._prepared.used else set()

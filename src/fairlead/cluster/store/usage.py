@@ -122,8 +122,9 @@ def add_attempt(
         return
     ordered_s = attempt.began_s if attempt.ordered_s is None else attempt.ordered_s
     end_s = now_s if attempt.ended_s is None else attempt.ended_s
-    begin = _ms(min(ordered_s + max(attempt.wait_s, 0.0), end_s) + offset_s)
-    end = max(_ms(end_s + offset_s), begin)
+    offset = _ms(offset_s)  # by itself: what an attempt is billed does not change with it
+    begin = _ms(min(ordered_s + max(attempt.wait_s, 0.0), end_s)) + offset
+    end = max(_ms(end_s) + offset, begin)
     devices, shared = len(attempt.devices), _ms(attempt.shared_device_s)
     first = True
     for day, used in _less_shared(list(_by_day(begin, end, devices)), shared):
