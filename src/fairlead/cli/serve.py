@@ -276,9 +276,12 @@ def serve(
         check_ready_fd(ready_fd)
     check_outside_jobs("serve", inside_job)
 
-    def before_compilation() -> None:
+    def check_free() -> None:
         _check_ports(listening)
         check_unused(state)
+
+    def before_compilation() -> None:
+        check_free()
         _say("compiling kernels, once after an installation: this takes minutes")
 
     ready = partial(_ready, ready_fd=ready_fd)
@@ -286,7 +289,7 @@ def serve(
     kernels = jit.modules_with_kernels()
     if not compile_in_background:
         compile_in_child(kernels, before_compilation)  # no solve and no round shall wait for it
-    with compiled_in_background(kernels) if compile_in_background else nullcontext():
+    with compiled_in_background(kernels, check_free) if compile_in_background else nullcontext():
         asyncio.run(run(state, options, listening, ready, partial(_say, "starting"), reread))
 
 

@@ -36,14 +36,19 @@ def compile_in_child(modules: Sequence[str], before: Callable[[], None] = lambda
 
 
 @contextmanager
-def compiled_in_background(modules: Sequence[str]) -> Iterator[None]:
+def compiled_in_background(
+    modules: Sequence[str], before: Callable[[], None] = lambda: None
+) -> Iterator[None]:
     """In the block, a child process compiles the kernels of these modules that are missing. Meanwhile they
-    are interpreted in this process and its other children (``jit.interpret_while``)."""
+    are interpreted in this process and its other children (``jit.interpret_while``).
+
+    before: called if something has to be compiled."""
     missing = _missing(modules)
     if not jit.needs_compilation():
         jit.prepare()  # where nothing can be kept
         yield
         return
+    before()
     jit.announce_all(missing, " in the background")
     with _compiler(modules, _BACKGROUND) as child:
         # A process of which nobody has taken the end would still count as living.
