@@ -219,6 +219,14 @@ def serve(
     open_metrics: Annotated[
         bool, typer.Option("--open-metrics", help="/metrics without a token.")
     ] = False,
+    compile_in_background: Annotated[
+        bool,
+        typer.Option(
+            "--compile-in-background",
+            help="Listen at once after an installation, and run kernels as Python until they are compiled: "
+            "for a few devices and jobs.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of policies that draw lots.")] = 0,
     config: ConfigOption = None,
     inside_job: InsideJob = False,
@@ -238,7 +246,7 @@ def serve(
     """
     from fairlead.cluster.agent.inside_job import check_outside_jobs
     from fairlead.cluster.readiness import check_ready_fd
-    from fairlead.cluster.server.kernel_compiler import compile_in_child
+    from fairlead.cluster.server.kernel_compiler import compile_in_child, compiled_in_background
     from fairlead.cluster.server.options import tls_of
     from fairlead.cluster.server.server import Listening
     from fairlead.cluster.server.server import serve as run
@@ -269,16 +277,21 @@ def serve(
         check_ready_fd(ready_fd)
     check_outside_jobs("serve", inside_job)
 
-    def before_compilation() -> None:
+    def check_free() -> None:
         _check_ports(listening)
         check_unused(state)
+
+    def before_compilation() -> None:
+        check_free()
         _say("compiling kernels, once after an installation: this takes minutes")
 
-    # No solve and no round shall wait for it.
-    compile_in_child(jit.modules_with_kernels(), before_compilation)
     ready = partial(_ready, ready_fd=ready_fd)
     reread = None if file is None else Rereader(file)
-    asyncio.run(run(state, options, listening, ready, partial(_say, "starting"), reread))
+    kernels = jit.modules_with_kernels()
+    if not compile_in_background:
+        compile_in_child(kernels, before_compilation)  # no solve and no round shall wait for it
+    with compiled_in_background(kernels, check_free) if compile_in_background else nullcontext():
+        asyncio.run(run(state, options, listening, ready, partial(_say, "starting"), reread))
 
 
 def _options(given: Mapping[str, Any]) -> "LiveOptions":

@@ -80,7 +80,9 @@ class LocalCluster:
             ports = ("--port", port, "--agent-port", agent_port)
         serve = ("serve", "--state", str(self.state), *pipe.arguments, *self.serve, *ports)
         server = self._run("server", serve, pipe.fds)
-        ready = pipe.wait(server, READY_S, _Once(lambda: self.output("server"), self.report))
+        tell_why = _Once(lambda: self.output("server"), self.report)
+        ready = pipe.wait(server, READY_S, tell_why)
+        tell_why()
         if ready is None:
             self._fail("server", READY_S)
         self.url, self.agent_address = ready.url, ready.agents
