@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,50 @@ def test_bad_options_are_named(
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as other users")
+@pytest.mark.parametrize(
+    ("lines", "more", "expected"),
+    [
+        ('run_as = "no-such-user"', [], "run_as: default: this node has no OS user 'no-such-user'"),
+        ('[run_as]\n"apes" = "nobody"', [], "run_as: expected default, tenant:NAME or user:NAME"),
+        ('[run_as]\n"user:ann" = 7', [], "run_as"),
+        (
+            "",
+            ["--run-as", "user:ann=nobody,user:ann=daemon"],
+            "each key once, got 'user:ann=daemon'",
+        ),
+        ("", ["--run-as", "nobody", "--prefork", "json"], "--prefork: ranks that run as others"),
+        (
+            "",
+            ["--run-as", "nobody", "--token-file", "TOKEN"],
+            "others than root may read it (mode 644",
+        ),
+        (
+            "memory_per_device = -1.0",
+            [],
+            "memory_per_device: must be from 0.01 to 1000000, got -1",
+        ),
+        (
+            'cgroup = "/sys/fs/cgroup"',
+            [],
+            "cgroup: needs --memory-per-device or --cpus-per-device",
+        ),
+    ],
+)
+def test_what_is_wrong_with_how_jobs_are_kept_apart_is_named(
+    lines: str, more: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, token = tmp_path / "agent.toml", tmp_path / "token"
+    file.write_text(f'server = "a:1"\ndevices = "k80=1"\nsimulated_devices = true\n{lines}\n')
+    token.write_text("x")
+    token.chmod(0o644)
+    words = [str(token) if word == "TOKEN" else word for word in more]
+    with pytest.raises(SystemExit) as ended:
+        main(["agent", "--config", str(file), *words])
+    assert ended.value.code == 2
+    assert expected in capsys.readouterr().err
+
+
 def test_an_unknown_key_of_the_file_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -53,3 +98,23 @@ def test_an_unknown_key_of_the_file_is_named(
         main(["agent", "--config", str(file)])
     assert ended.value.code == 2
     assert "gpus" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('devices = "v100=0"', "agent.toml:3: devices: the number must be 1 to"),
+        ("health_interval = 1e9", "agent.toml:3: health_interval: must be from 0.1 to 86400 s"),
+        ("memory_per_device = -4.0", "agent.toml:3: memory_per_device: "),
+    ],
+)
+def test_a_value_of_the_file_that_cannot_be_used_is_named_with_its_line(
+    line: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "agent.toml"
+    devices = "" if line.startswith("devices") else 'devices = "v100=1"'
+    file.write_text(f'server = "127.0.0.1:1"\n{devices}\n{line}\n')
+    with pytest.raises(SystemExit) as ended:
+        main(["agent", "--simulated-devices", "--config", str(file)])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err

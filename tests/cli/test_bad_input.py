@@ -309,3 +309,12 @@ def test_what_would_be_ignored_is_refused(
 ) -> None:
     assert message in refused(capsys, *arguments.format(tmp_path).split())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", ["90m", "2026-11-26T12:00", "12h"])
+def test_accounts_are_kept_by_day(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = refused(capsys, "accounting", "--since", given)
+    assert (
+        f"--since: expected a day (2026-01-31; UTC), or as 7d ago: accounts are kept by day, got '{given}'"
+        in told
+    )

@@ -126,6 +126,13 @@ def test_a_command_behind_dashes_keeps_its_own_options(
         (["--steps", "5", "--family", "no such family", "--", "true"], "no such family"),
         (["two.toml"], "two.toml: family: 'none' is not in"),
         (["job.toml", "two.toml"], "two.toml: family: 'none' is not in"),
+        (["job.toml", "--after", "99999999"], "--after: expected ok:JOB"),
+        (["job.toml", "--after", "ok:99999999"], "--after: job 99999999: there is none"),
+        (["job.toml", "--array", "9-1"], "--array: the range 9-1 ends before it begins"),
+        (
+            ["job.toml", "--array", "1", "--checkpoint-dir", "/c"],
+            "--checkpoint-dir and --array are",
+        ),
     ],
 )
 def test_what_cannot_be_submitted_gets_one_sentence(
@@ -190,6 +197,46 @@ def test_jobs_are_listed_steered_and_explained(capsys: pytest.CaptureFixture[str
     listed = json.loads(capsys.readouterr().out)
     assert int(job) in {one["id"] for one in listed}
     assert call("jobs", "--state", "asleep") == 2
+
+
+def test_jobs_that_wait_for_others(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = submitted(capsys, "job.toml"), submitted(capsys, "job.toml")
+    third = submitted(capsys, "job.toml", "--after", f"ok:{first},{second}", "--after", "any:0")
+    assert call("explain", str(third)) == 0
+    assert f"It waits for jobs {first}, {second} to complete" in capsys.readouterr().out
+    assert call("jobs", "--json") == 0
+    (view,) = [job for job in json.loads(capsys.readouterr().out) if job["id"] == third]
+    assert view["after"] == [f"ok:{first}", f"ok:{second}", "any:0"]
+    assert call("cancel", str(first)) == 0
+    assert call("submit", "job.toml", "--after", f"ok:{first}", "--wait") == 1
+    why = f"job {first}, on which it depends (ok), was cancelled"
+    assert f"dropped: {why}" in capsys.readouterr().err
+
+
+def test_an_array_is_submitted_listed_and_cancelled(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("submit", "job.toml", "--array", "1-3,7%2", "--json") == 0
+    ids = json.loads(capsys.readouterr().out)["ids"]
+    assert len(ids) == 4
+    assert call("submit", "job.toml", "job.toml", "--array", "0-1%1") == 0
+    caught = capsys.readouterr()
+    one, two = ids[3] + 1, ids[3] + 3
+    assert (
+        caught.out
+        == f"array {one}: jobs {one} to {one + 1}\narray {two}: jobs {two} to {two + 1}\n"
+    )
+    assert caught.err.count("waits") == 2  # one of each
+    assert call("cancel", f"array:{one}", f"array:{two}") == 0
+    capsys.readouterr()
+    assert call("jobs", "--array", str(ids[0])) == 0
+    listed = capsys.readouterr().out
+    assert f"waits for its turn: 2 of array {ids[0]} may run at once" in listed
+    assert "job[7]" in listed
+    assert call("cancel", str(ids[3]), f"array:{ids[0]}") == 0
+    assert capsys.readouterr().out == f"job {ids[3]} cancelled\narray {ids[0]} cancelled: 3 jobs\n"
+    assert call("jobs", "--array", str(ids[0])) == 0
+    assert capsys.readouterr().out == "no such jobs are open\n"
+    assert call("jobs", "--array", str(ids[1])) == 2
+    assert f"array {ids[1]}: there is none" in capsys.readouterr().err
 
 
 def test_jobs_are_listed_page_by_page(

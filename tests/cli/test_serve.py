@@ -53,7 +53,7 @@ def test_a_port_that_is_taken_is_told_before_kernels_are_compiled(
         raise AssertionError("compiles before it has looked")
 
     monkeypatch.setattr(jit, "needs_compilation", lambda: True)
-    monkeypatch.setattr(kernel_compiler, "_compile_in_child", compiles)
+    monkeypatch.setattr(kernel_compiler, "_compiler", compiles)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SystemExit) as ended:
@@ -88,7 +88,7 @@ def test_nothing_is_said_to_start_that_is_refused(
         raise AssertionError("compiles before it has looked")
 
     monkeypatch.setattr(jit, "needs_compilation", lambda: compiles)
-    monkeypatch.setattr(kernel_compiler, "_compile_in_child", compile_nothing)
+    monkeypatch.setattr(kernel_compiler, "_compiler", compile_nothing)
     state = tmp_path / "state"
     given = {"--port": "0", "--agent-port": "0", "--state": str(state)}
     with ExitStack() as stack:

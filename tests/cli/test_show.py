@@ -8,8 +8,8 @@ import pytest
 from rich.cells import cell_len
 from tests.cli.test_job_history import JOB
 
-from fairlead.cli.terminal_views import job_lines, show_age, status_screen
-from fairlead.cluster.protocol.api_models import JobView, StatusView
+from fairlead.cli.terminal_views import job_lines, node_table, show_age, status_screen
+from fairlead.cluster.protocol.api_models import JobView, NodeView, StatusView
 
 
 def cells(job: JobView) -> dict[str, str]:
@@ -70,6 +70,9 @@ def test_old_state_is_said_to_be_old(capsys: pytest.CaptureFixture[str]) -> None
     )  # fmt: skip
     assert str(status_screen(status).renderables[0]) == OLD
     new = msgspec.structs.replace(status, age_s=None)
+    apart = msgspec.structs.replace(status, runs_as={"jobs run as fairlead": 1, "isolated": 2})
+    lines = list(map(str, status_screen(apart).renderables))
+    assert "nodes: isolated on 2, jobs run as fairlead on 1" in lines
     assert "answered" not in str(status_screen(new).renderables[0])
     lines = list(map(str, status_screen(new).renderables))
     assert any(line.startswith("round 3 of 1 min, ends in ") for line in lines)
@@ -83,3 +86,13 @@ def test_deadlines_are_listed_where_there_are_any() -> None:
     due = msgspec.structs.replace(JOB, slo_s=99.0, deadline="past", deadline_left_s=-300.0)
     assert cells(due)["deadline"] == "late by 5 min"
     assert "deadline" not in cells(JOB)
+
+
+def test_nodes_show_whom_their_jobs_run_as() -> None:
+    node = NodeView(
+        name="n", accelerator="v100", devices=1, state="up", host="h", simulated_devices=True,
+        last_seen_s=1.0, jobs=((),), runs_as="jobs run as fairlead",
+    )  # fmt: skip
+    nodes = [node, msgspec.structs.replace(node, runs_as="isolated")]
+    column = next(one for one in node_table(nodes).columns if str(one.header) == "jobs run as")
+    assert list(map(str, column.cells)) == ["fairlead", "isolated"]

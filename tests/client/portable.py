@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -15,10 +16,14 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import fairlead
 import fairlead.client
+from fairlead.client import run_call
+from fairlead.client.call_files import CallFolder
+from fairlead.client.futures import JobExecutor
 from fairlead.client.messages import (
     Hello,
     Loaded,
@@ -155,12 +160,43 @@ def start_rank(folder: Path, rank: int, port: int, stop_at: int) -> int:
         os._exit(code)
 
 
+def raised(kind: type[Exception], do: Callable[[], object]) -> Exception:
+    """What a function raises, which has to be of this kind."""
+    try:
+        do()
+    except kind as problem:
+        return problem
+    raise AssertionError("nothing was raised")
+
+
+def calls(folder: Path) -> None:
+    """Functions called in jobs, but for the jobs."""
+    calls = CallFolder(folder / "calls")
+    calls.write_calls(json.dumps, [(([1, 2],), {"indent": None}), ((calls,), {})])
+    os.environ["FAIRLEAD_ATTEMPT"] = "2"
+    for index, code in enumerate((0, run_call.EXIT_RAISED)):
+        os.environ["FAIRLEAD_ARRAY_INDEX"] = str(index)
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+            assert run_call.main([str(calls.path)]) == code
+    good, bad = calls.read_result(0, 2), calls.read_result(1, 2)
+    assert good is not None
+    assert good.value() == "[1, 2]"
+    assert bad is not None
+    assert "json" in str(raised(TypeError, bad.value).__cause__)
+    refused = raised(ConfigError, lambda: calls.write_calls(main, []))
+    assert "defined in the script" in str(refused)
+    with JobExecutor("http://127.0.0.1:9", directory=folder) as executor:
+        assert executor.map_array(json.dumps, []) == []
+        assert list(executor.map(json.dumps, [])) == []
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     import_all()
     by_hand(folder / "by_hand")
     under_an_agent(folder / "agent")
     two_ranks(folder / "ranks")
+    calls(folder)
     print("ok")
 
 

@@ -24,8 +24,10 @@ from fairlead.cluster.protocol.messages import (
 )
 from fairlead.cluster.server.local_front import LocalFront
 from fairlead.cluster.server.options import live_options
+from fairlead.cluster.server.runtime_options import RuntimeOptions
 from fairlead.cluster.server.service import Service
 from fairlead.cluster.server.tenant_limits import NO_LIMITS, TenantLimits
+from fairlead.cluster.server.webhook import Webhook
 from fairlead.errors import StaleError
 
 ADMIN = Caller(user="admin", tenant="t", role="admin")
@@ -202,6 +204,7 @@ def engine_nodes(
     ignored_witnesses: tuple[str, ...] = (),
     cluster_file: Path | None = None,
     tenant_limits: TenantLimits = NO_LIMITS,
+    webhook: Webhook | None = None,
 ) -> Iterator[EngineNodes]:
     """The engine runs beside the block."""
     options = live_options(
@@ -217,7 +220,11 @@ def engine_nodes(
         early_round_end=early_round_end,
         checkpoints=checkpoints,
         ignored_witnesses=ignored_witnesses,
-        tenant_limits=tenant_limits,
+        runtime=RuntimeOptions(
+            tenant_jobs=tenant_limits.open_jobs,
+            tenant_jobs_per_minute=tenant_limits.jobs_per_minute,
+        ),
+        webhook=webhook,
     )
     service = Service(directory, options)
     cluster = EngineNodes(service)

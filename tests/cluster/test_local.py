@@ -1,6 +1,7 @@
 """A whole cluster on this machine, and the demonstration that runs on it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.call_command import call
 from tests.cluster.cluster import descendants, until
 
 from fairlead.cli.demo_screen import Screen, report
@@ -22,6 +24,7 @@ from fairlead.cluster.demo.jobs import (
 from fairlead.cluster.demo.run import play
 from fairlead.cluster.local import READY_S, LocalCluster
 from fairlead.errors import ConfigError, FairleadError
+from fairlead.model import jit
 from fairlead.model.jit import COMPILING
 
 UP = (sys.executable, "-m", "fairlead", "up")
@@ -52,6 +55,45 @@ def test_a_short_demonstration(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "3 jobs in" in message
     assert "ranking-1" in message
     assert descendants(tmp_path) == []
+
+
+def test_a_server_schedules_before_its_kernels_are_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fresh installation; interpreted kernels decide what compiled ones do."""
+    kept = tmp_path / "kept"
+    told: list[str] = []
+    serve = (*SERVE, "--policy", "fifo", "--compile-in-background")
+    cluster = LocalCluster(tmp_path, _nodes(), serve, report=told.append)
+    with monkeypatch.context() as installation:
+        installation.setenv("NUMBA_CACHE_DIR", str(kept))
+        installation.delenv(jit._NOTICE_SHOWN, raising=False)
+        try:
+            cluster.start()
+            (compiler,) = _compilers(cluster.processes["server"].pid)
+            os.kill(compiler, signal.SIGSTOP)  # it shall not be done before the jobs are
+            compiled = len(list(kept.rglob("*.nbi")))
+            with cluster.client() as client:
+                plan = ((0.0, VISION, 0.5), (0.0, RANKING, 0.5))
+                summary = play(client, tmp_path / "c", lambda *_: None, cluster.broken, plan)
+        finally:
+            cluster.stop()
+    (line,) = told
+    found = re.fullmatch(r"compiling (\d+) kernels in the background (.*) \.\.\.", line)
+    assert found
+    assert found[2] == COMPILING
+    assert compiled < int(found[1])
+    assert [job.state for job in summary.jobs] == ["completed"] * 2
+    assert call("replay", str(cluster.state)) == 0
+    assert "all commands are the same" in capsys.readouterr().out
+    assert descendants(tmp_path) == []
+
+
+def _compilers(server: int) -> list[int]:
+    """Process ids of those that compile for a server."""
+    children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    lines = {int(one): Path(f"/proc/{one}/cmdline").read_bytes() for one in children}
+    return [one for one, line in lines.items() if b"kernel_compiler" in line]
 
 
 def test_a_server_that_compiles_says_so_to_who_waits_for_it(

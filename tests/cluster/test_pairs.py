@@ -117,3 +117,30 @@ def test_jobs_get_shares_alone_where_the_program_with_pairs_has_no_answer_in_tim
             "It is in no pair: shares are without pairs, with them there was no answer within 30 s "
             "(tried again in" in cluster.service.explain(ADMIN, third).why_here
         )
+
+
+def test_what_a_pair_shares_is_billed_once(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path, policy="las_packed") as cluster:
+        node = cluster.node("one")
+        node.register()
+        first = cluster.submit(name="first", colocated_fraction=0.8)
+        cluster.until(lambda: node.jobs == {first})
+        second = cluster.submit(name="second", colocated_fractions={"first": 0.8})
+        cluster.until(lambda: node.jobs == {first, second})
+
+        def shared(store: Store) -> list[float]:
+            return [
+                sum(attempt.shared_device_s for attempt in store.attempts(job))
+                for job in (first, second)
+            ]
+
+        cluster.until(lambda: min(shared(cluster.service.store)) > 0, "the end of a round of both")
+        for job in (second, first):  # the second is never alone
+            cluster.service.cancel(ADMIN, job)
+        cluster.until(lambda: node.jobs == set())
+    with Store(tmp_path) as store:
+        of_first, of_second = shared(store)
+        assert of_first == pytest.approx(of_second), "each has had half"
+        row = store.job(second)
+        assert row is not None
+        assert row.device_s == pytest.approx(of_second), "it was in no round by itself"

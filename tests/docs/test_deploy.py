@@ -19,7 +19,7 @@ def _commands() -> list[tuple[str, list[str]]]:
     lines = [
         (unit.name, shlex.split(line))
         for unit in units
-        for line in re.findall(r"^Exec\w+=(.*)$", unit.read_text(), re.MULTILINE)
+        for line in re.findall(r"^Exec\w+=(.*/fairlead .*)$", unit.read_text(), re.MULTILINE)
     ]
     text = (DEPLOY / "container" / "Containerfile").read_text()
     started = re.findall(r"^CMD (.*)$", text, re.MULTILINE)
@@ -40,3 +40,13 @@ def test_the_agents_file_in_the_unit_has_its_fields() -> None:
     named = re.findall(r"^#   (\w+) = ", text, re.MULTILINE)
     assert "server" in named
     assert set(named) <= set(_File.__struct_fields__)
+
+
+def test_the_servers_file_in_the_unit_has_its_fields() -> None:
+    text = (DEPLOY / "systemd" / "fairlead-server.service").read_text()
+    (serve,) = (one for one in COMMANDS if one.name == "serve")
+    options = {text for parameter in serve.load().params for text in parameter.opts}
+    named = re.findall(r"^#   (\w+) = ", text, re.MULTILINE)
+    assert "host" in named
+    assert {f"--{name.replace('_', '-')}" for name in named} <= options
+    assert "ExecReload=/bin/kill -HUP $MAINPID" in text

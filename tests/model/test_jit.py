@@ -160,3 +160,48 @@ def test_all_modules_with_kernels_are_imported_without_any_extra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_kernel_is_interpreted_until_another_process_has_compiled_it(program: Path) -> None:
+    then = "import os, subprocess; jit.LOOK_AGAIN_S = 0.0; jit.interpret_while(os.getpid()); "
+    then += f"{FOUND}; assert jit.is_interpreting() and jit.loading_s == 0.0; "
+    then += "subprocess.run([sys.executable, sys.argv[0], 'jit.prepare()'], check=True); "
+    then += f"{FOUND}; assert jit.loading_s > 0.0"
+    said = stderr_of(program, then)
+    assert said == "fairlead: compiling 2 kernels (once per installation) ...\n"
+
+
+@pytest.mark.parametrize("compiler", ["", "jit.interpret_while(done.pid); "])
+def test_nothing_is_interpreted_where_nobody_compiles(program: Path, compiler: str) -> None:
+    """Nor once who has compiled has ended, finished or not."""
+    ended = "import subprocess; done = subprocess.Popen(['true']); done.wait(); "
+    then = f"{ended}{compiler}{FOUND}; assert jit.loading_s > 0.0 and not jit.is_interpreting()"
+    assert stderr_of(program, then) == ""
+
+
+def test_kernels_of_solvers_are_not_interpreted(program: Path) -> None:
+    then = "import os; jit.interpret_while(os.getpid()); "
+    then += "doubled.function.__module__ = 'fairlead.policies.solve.some'; "
+    then += "assert [one.is_interpretable() for one in (doubled, more)] == [False, True]; "
+    then += "assert [one.__name__ for one in jit.missing_kernels()] == ['more', 'doubled']; "
+    then += "assert doubled(3) == 6 and jit.loading_s > 0.0"
+    assert stderr_of(program, then) == ""
+
+
+def test_what_is_interpreted_has_the_types_of_what_is_compiled(tmp_path: Path) -> None:
+    kernels = tmp_path / "kernels.py"
+    kernels.write_text(
+        "import os, sys\nimport numpy as np\nfrom typing import NamedTuple\n"
+        "from fairlead.model import jit\n\n"
+        "class Pair(NamedTuple):\n    a: int\n    b: float\n\n"
+        '@jit.kernel("f8(i8[::1])")\ndef whole(x):\n    return x[0]\n\n'
+        '@jit.kernel("Tuple((i8, b1))(i8[::1])")\ndef both(x):\n    return x[0], x[0] > x[1]\n\n'
+        '@jit.kernel("Pair(i8[::1])")\ndef pair(x):\n    return Pair(x[0], x[1] / 2)\n\n'
+        "exec(sys.argv[1])\n"
+    )
+    found = "x = np.array([1, 2]); found = (whole(x), *both(x), *pair(x)); "
+    found += "assert found == (1.0, 1, False, 1, 1.0), found; "
+    found += "types = [type(one) for one in found]; "
+    found += "assert types == [float, int, bool, int, float], types; assert type(pair(x)) is Pair; "
+    for how in ("jit.interpret_while(os.getpid())", "jit.prepare()"):
+        stderr_of(kernels, f"{how}; {found} assert (jit.loading_s > 0) == ('prepare' in {how!r})")

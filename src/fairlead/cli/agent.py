@@ -5,17 +5,23 @@ import logging
 import os
 import re
 import socket
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from fairlead.cli.agent_group import fork_each
 from fairlead.cli.announcements import announce
-from fairlead.cli.config_files import read_config_file
+from fairlead.cli.config_files import naming_fields, read_config_file
 from fairlead.cli.inside_job import InsideJob
+from fairlead.cli.isolation_options import (
+    IsolationFile,
+    IsolationOptions,
+    check_token_file,
+    isolation_of,
+)
 from fairlead.cli.option_records import takes_records
 from fairlead.cli.token_files import read_token
 from fairlead.cluster.agent.agent import Agent
@@ -33,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _MODULES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)*")
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
+class _File(IsolationFile, forbid_unknown_fields=True):
     """``--config``: the options, by their names on the command line with _ for -."""
 
     server: str = ""
@@ -145,7 +151,7 @@ class NodeOptions:
 
 
 @takes_records
-def agent(options: NodeOptions) -> None:
+def agent(options: NodeOptions, isolation: IsolationOptions) -> None:
     """Hold the devices of this node and run the ranks of jobs on them.
 
     Runs until SIGTERM or Ctrl-C: jobs save and end. A second signal kills them.
@@ -153,11 +159,22 @@ def agent(options: NodeOptions) -> None:
     if options.stop:
         _stop(options)
         return
-    agents = _agent_options(options)
+    given = vars(options) | vars(isolation)
+    with (
+        nullcontext()
+        if options.config is None
+        else naming_fields(options.config, lambda name: given.get(name) in (None, False))
+    ):
+        agents = _agent_options(options, isolation)
     check_outside_jobs("agent", options.inside_job)
     log_with_times(logging.INFO)
     chosen = agents[0] if len(agents) == 1 else fork_each(agents)
     announce(_description(chosen.node, chosen.devices))
+    if not chosen.isolation.run_as:
+        announce(
+            f"{chosen.isolation.runs_as}, this agent's own user: they can read its tokens, and each other's "
+            "files (--run-as)"
+        )
     try:
         asyncio.run(Agent(chosen).run())
     except RefusedError as problem:
@@ -176,13 +193,21 @@ def _stop(given: NodeOptions) -> None:
     print(f"node {name}: {'its agent has ended' if ended else f'no agent runs in {state}'}")
 
 
-def _agent_options(given: NodeOptions) -> list[AgentOptions]:
+def _agent_options(given: NodeOptions, apart: IsolationOptions) -> list[AgentOptions]:
     """The options of the command line; those it leaves out are as in the file of ``--config``. Of a host with
     devices of several types, those of one agent per type: NODE-TYPE, with its state in DIR/TYPE. Raises
     ConfigError."""
     file = _File() if given.config is None else read_config_file(given.config, _File)
     address = _address(given.server or file.server)
     name = _name(given.node or file.node or socket.gethostname())
+    isolation = isolation_of(apart, file, name)
+    prefork = _modules(given.prefork or file.prefork)
+    if prefork and (isolation.run_as or isolation.launch_with):
+        raise ConfigError(
+            "--prefork: ranks that run as others (--run-as), or behind another command (--launch-with), are "
+            "not forked from the agent's prepared processes; leave one of them out"
+        )
+    check_token_file(given.token_file or file.token_file, isolation)
     interval_s = file.health_interval if given.health_interval is None else given.health_interval
     simulated = given.simulated_devices or file.simulated_devices
     specs = device_types(given.devices or file.devices, simulated)
@@ -194,21 +219,26 @@ def _agent_options(given: NodeOptions) -> list[AgentOptions]:
         token=_token(given.token_file or file.token_file),
         ca=Path(file.ca) if given.ca is None and file.ca else given.ca,
         host=given.host or file.host or _local_address(address),
-        prefork=_modules(given.prefork or file.prefork),
+        prefork=prefork,
         health=_health(given.health or file.health, interval_s),
+        isolation=isolation,
     )
     if len(specs) == 1:
         return [whole]
-    each = (find_devices(spec, simulated) for spec in specs)
-    return [
-        replace(
-            whole,
-            devices=devices,
-            node=_name(f"{name}-{devices.accelerator}"),
-            state=whole.state / devices.accelerator,
+    found = []
+    for spec in specs:
+        devices = find_devices(spec, simulated)
+        node = _name(f"{name}-{devices.accelerator}")
+        found.append(
+            replace(
+                whole,
+                devices=devices,
+                node=node,
+                state=whole.state / devices.accelerator,
+                isolation=isolation_of(apart, file, node),
+            )
         )
-        for devices in each
-    ]
+    return found
 
 
 def _description(name: str, found: NodeDevices) -> str:

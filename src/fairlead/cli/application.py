@@ -82,6 +82,21 @@ COMMANDS = (
     LazyCommand("backup", "backup:backup", "Write the state of a live cluster to one file."),
     LazyCommand("restore", "backup:restore", "Begin a live cluster from a backup."),
     LazyCommand("check", "backup:check", "Check that the state of a live cluster is whole."),
+    LazyCommand(
+        "reload",
+        "cluster:reload",
+        "Have the server read its configuration file again.",
+    ),
+    LazyCommand(
+        "accounting",
+        "accounting:accounting",
+        "Show device time and what it costs, by tenant, user, device type and period.",
+    ),
+    LazyCommand(
+        "audit",
+        "audit:audit",
+        "Print the audit log: who changed what, when and from where, and who was refused.",
+    ),
     LazyCommand("user", "cluster:user", "Add, remove and list users. For admins."),
 )
 

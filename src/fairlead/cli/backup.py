@@ -1,6 +1,7 @@
 """``fairlead backup``, ``restore`` and ``check``: the state of a live cluster, as files."""
 
 import os
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 
 from fairlead.cli.server_options import CaOption, connection
 from fairlead.cluster.store import backup as backups
+from fairlead.cluster.store.audit_log import NEVER_ROTATE, AuditLog, local_entry
 from fairlead.cluster.store.database import (
     DATABASE_ERRORS,
     reader,
@@ -24,7 +26,7 @@ from fairlead.cluster.store.verification import (
     unreadable,
     verify,
 )
-from fairlead.errors import ConfigError, RunError
+from fairlead.errors import ConfigError, RunError, StoreError
 
 # Databases in a state directory that a cluster can do without.
 DISPENSABLE_DATABASES = {
@@ -64,6 +66,7 @@ def backup(
     if len(paths) == 2:
         verified = backups.back_up(paths[0], out)
         backups.note(paths[0], verified.newest)
+        _note(paths[0], "backup", f"to {out.absolute()}")
     else:
         with connection(server, token_file, ca) as client:
             verified = backups.receive(client.backup(), out)
@@ -96,9 +99,11 @@ def restore(
     if len(paths) != (1 if accept_loss else 2):
         raise ConfigError("restore: expected BACKUP DIR, or --accept-loss DIR")
     if accept_loss:
-        verified = backups.accept_loss(paths[0])
+        verified, about = backups.accept_loss(paths[0]), "accepting loss"
     else:
         verified = backups.restore(paths[0], paths[1], replace=replace)
+        about = f"commit {verified.newest.number} of {paths[0].absolute()}"
+    _note(paths[-1], "restore", about)
     print(f"{paths[-1]}: {_content(verified)}; {_ends(verified)}")
     print("what was done since is lost; jobs go on from their newest checkpoints")
 
@@ -133,6 +138,14 @@ def check(
         if os.path.lexists(file) and not is_whole(file):
             print(f"{file}: is damaged; the next server sets it aside, and {then}", flush=True)
     check_lock(path)
+
+
+def _note(directory: Path, action: str, about: str) -> None:
+    """Write into the audit log what was done. A directory that may only be read can be backed up without."""
+    try:
+        AuditLog(directory, NEVER_ROTATE).append([local_entry(action, about)])
+    except StoreError as problem:
+        print(f"fairlead: not in the audit log: {problem}", file=sys.stderr)
 
 
 def _check(state: Path, found: MarkerContent | None) -> None:

@@ -116,6 +116,22 @@ def revoke_node(client: Client, node: NodeArgument) -> None:
     print(f"node {node}: its token is revoked")
 
 
+@asks_server
+def reload(client: Client, json: JsonOption = False) -> None:
+    """Have the server read its configuration file again. For admins.
+
+    Prints which options hold from now on, and which need a restart. Where something is wrong with the file
+    nothing changes.
+    """
+    answer = client.reload()
+    if json:
+        print_json(answer)
+        return
+    print(f"changed: {', '.join(answer.changed) or 'nothing'}")
+    if answer.needs_restart:
+        print(f"needs a restart: {', '.join(answer.needs_restart)}")
+
+
 @change.command("weight")
 @asks_server
 def set_weight(

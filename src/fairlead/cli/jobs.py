@@ -1,10 +1,11 @@
 """Commands about jobs: ``jobs``, ``logs``, ``cancel``, ``pause``, ``resume``, ``explain``."""
 
 import itertools
+import re
 import sys
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -48,6 +49,10 @@ def jobs(
     mine: Annotated[
         bool, typer.Option("--mine", help="Only those that you have submitted.")
     ] = False,
+    array: Annotated[
+        int | None,
+        typer.Option("--array", metavar="ID", min=0, help="Only the tasks of this array."),
+    ] = None,
     after: Annotated[
         int, typer.Option("--after", metavar="JOB", help="Only those with larger ids.")
     ] = -1,
@@ -73,14 +78,15 @@ def jobs(
     state = "" if every else state or "open"
     most = limit if limit is not None else 0 if json else LIMIT
     user = client.me().user if mine else ""
-    wanted = (job for job in client.all_jobs(state, tenant, after) if user in ("", job.user))
+    listed = client.all_jobs(state, tenant, after, array)
+    wanted = (job for job in listed if user in ("", job.user))
     found = list(itertools.islice(wanted, most or None))
     if json:
         print_json(found)
         return
     show_trouble(client.status())
     if not found:
-        such = "such " * bool(mine or tenant or after >= 0)
+        such = "such " * bool(mine or tenant or after >= 0 or array is not None)
         print(f"no {such}jobs are {state}" if state else f"no {such}jobs")
         return
     show_age(job.age_s for job in found)
@@ -126,10 +132,39 @@ def _print_log(client: Client, job: int, cursor: str, show: Callable[[str], str]
         sys.stdout.flush()
 
 
+class JobName(NamedTuple):
+    """What a command is given to name a job, or all tasks of an array."""
+
+    id: int
+    is_array: bool
+
+
+def _job_name(text: str) -> JobName:
+    found = re.fullmatch(r"(array:)?([0-9]{1,16})", text)
+    if found is None:
+        raise typer.BadParameter(f"expected the id of a job, or array:ID, got {text!r}")
+    return JobName(int(found[2]), bool(found[1]))
+
+
 @asks_server
-def cancel(client: Client, jobs: JobsArgument) -> None:
+def cancel(
+    client: Client,
+    jobs: Annotated[
+        list[JobName],
+        typer.Argument(
+            metavar="JOB...",
+            parser=_job_name,
+            help="Ids of jobs; array:ID: all tasks of an array that have not ended.",
+        ),
+    ],
+) -> None:
     """End jobs for good."""
-    each("job", jobs, client.cancel, "cancelled")
+    ids = [job.id for job in jobs if not job.is_array]
+    if ids:
+        each("job", ids, client.cancel, "cancelled")
+    for array in dict.fromkeys(job.id for job in jobs if job.is_array):
+        ended = client.cancel_array(array)
+        print(f"array {array} cancelled: {len(ended):,} jobs", flush=True)
 
 
 @asks_server

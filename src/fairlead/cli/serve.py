@@ -3,20 +3,25 @@
 import asyncio
 import socket
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 from fairlead.cli.announcements import announce
 from fairlead.cli.inside_job import InsideJob
 from fairlead.cli.option_records import takes_records
+from fairlead.cli.server_config import ConfigOption, ServerConfig
 from fairlead.errors import ConfigError
 from fairlead.model.limits import MAX_SEED
 
 if TYPE_CHECKING:
+    from fairlead.cluster.server.options import LiveOptions
+    from fairlead.cluster.server.runtime_options import RereadOptions
     from fairlead.cluster.server.server import Listening, Server
 
 
@@ -120,13 +125,87 @@ class LimitOptions:
     ] = 2_000
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions:
+    """What is recorded of the past, and how."""
+
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        typer.Option(help="What the server writes to its log (stderr)."),
+    ] = "warning"
+
+    prices: Annotated[
+        str,
+        typer.Option(
+            metavar="TYPE=DOLLARS,...",
+            help="Dollars per device-hour, by accelerator type: for `fairlead accounting`, and for policies "
+            "that weigh costs. Over those of --cluster.",
+        ),
+    ] = ""
+    keep_ended_jobs: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="DAYS",
+            help="Remove jobs that ended so long ago, with their attempts and output; accounting keeps sums. "
+            "0 = keep them for ever.",
+        ),
+    ] = 0.0
+    keep_logs: Annotated[
+        float,
+        typer.Option(min=0, metavar="DAYS", help="Likewise their output; 0 = as long as the jobs."),
+    ] = 0.0
+    keep_checkpoints: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            metavar="DAYS",
+            help="Likewise their checkpoints, of jobs that name no directory of their own; 0 = keep them for "
+            "ever.",
+        ),
+    ] = 0.0
+    audit_size: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=1 << 20,
+            metavar="MB",
+            help="Size of a file of the audit log, after which the next is begun.",
+        ),
+    ] = 64
+    audit_files: Annotated[
+        int, typer.Option(min=2, max=10_000, metavar="N", help="Files of it that are kept.")
+    ] = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookOptions:
+    """Who is told of what becomes of jobs."""
+
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Where notices of jobs are posted that end, fail or are late."
+        ),
+    ] = None
+    webhook_secret: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --webhook: what the notices are signed with (HMAC-SHA256)."
+        ),
+    ] = None
+
+
 @takes_records
 def serve(
+    context: typer.Context,
     state: Annotated[Path, typer.Option(help="Directory of the cluster's state; made if absent.")],
     scheduling: SchedulingOptions,
     listen: ListenOptions,
     timing: TimingOptions,
     limits: LimitOptions,
+    record: RecordOptions,
+    notices: WebhookOptions,
     ignore_witness: Annotated[
         list[str] | None,
         typer.Option(
@@ -140,7 +219,16 @@ def serve(
     open_metrics: Annotated[
         bool, typer.Option("--open-metrics", help="/metrics without a token.")
     ] = False,
+    compile_in_background: Annotated[
+        bool,
+        typer.Option(
+            "--compile-in-background",
+            help="Listen at once after an installation, and run kernels as Python until they are compiled: "
+            "for a few devices and jobs.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Of policies that draw lots.")] = 0,
+    config: ConfigOption = None,
     inside_job: InsideJob = False,
     ready_fd: Annotated[
         int | None,
@@ -158,54 +246,113 @@ def serve(
     """
     from fairlead.cluster.agent.inside_job import check_outside_jobs
     from fairlead.cluster.readiness import check_ready_fd
-    from fairlead.cluster.server.kernel_compiler import compile_in_child
-    from fairlead.cluster.server.options import live_options, tls_of
+    from fairlead.cluster.server.kernel_compiler import compile_in_child, compiled_in_background
+    from fairlead.cluster.server.options import tls_of
     from fairlead.cluster.server.server import Listening
     from fairlead.cluster.server.server import serve as run
-    from fairlead.cluster.server.tenant_limits import TenantLimits
+    from fairlead.cluster.store.audit_log import AuditLimits
     from fairlead.cluster.store.store import check_unused
     from fairlead.model import jit
 
-    options = live_options(
-        **asdict(scheduling),
-        seed=seed,
-        lease_s=timing.lease,
-        heartbeat_s=timing.heartbeat,
-        solve_limit_s=timing.solve_limit,
-        mtbf_h=timing.mtbf_hours,
-        restart_s=timing.restart_cost,
-        early_round_end=not timing.no_early_round_end,
-        checkpoints=timing.checkpoints,
-        estimator=timing.estimator,
-        ignored_witnesses=ignore_witness or (),
-        tenant_limits=TenantLimits(
-            open_jobs=limits.tenant_jobs, jobs_per_minute=limits.tenant_jobs_per_minute
-        ),
-    )
-    for name, number in (("port", listen.port), ("agent-port", listen.agent_port)):
-        if not 0 <= number <= 65535:
-            raise ConfigError(f"--{name}: must be from 0 to 65535, got {number}")
+    file = cast(ServerConfig | None, context.obj) if config is not None else None
+    records = (scheduling, timing, limits, record, notices)
+    given = {name: value for one in records for name, value in vars(one).items()}
+    given |= {"seed": seed, "ignore_witness": ignore_witness}
+    with nullcontext() if file is None else file.naming_fields():
+        options = _options(given)
+        for name, number in (("port", listen.port), ("agent-port", listen.agent_port)):
+            if not 0 <= number <= 65535:
+                raise ConfigError(f"--{name}: must be from 0 to 65535, got {number}")
+        tls = tls_of(listen.tls_cert, listen.tls_key)
     listening = Listening(
         host=listen.host,
         http_port=listen.port,
         agent_port=listen.agent_port,
-        tls=tls_of(listen.tls_cert, listen.tls_key),
+        tls=tls,
         open_metrics=open_metrics,
         new_tokens=new_tokens,
+        audit=AuditLimits(file_bytes=record.audit_size << 20, files=record.audit_files),
     )
     if ready_fd is not None:
         check_ready_fd(ready_fd)
     check_outside_jobs("serve", inside_job)
 
-    def before_compilation() -> None:
+    def check_free() -> None:
         _check_ports(listening)
         check_unused(state)
+
+    def before_compilation() -> None:
+        check_free()
         _say("compiling kernels, once after an installation: this takes minutes")
 
-    # No solve and no round shall wait for it.
-    compile_in_child(jit.modules_with_kernels(), before_compilation)
     ready = partial(_ready, ready_fd=ready_fd)
-    asyncio.run(run(state, options, listening, ready, partial(_say, "starting")))
+    reread = None if file is None else Rereader(file)
+    kernels = jit.modules_with_kernels()
+    if not compile_in_background:
+        compile_in_child(kernels, before_compilation)  # no solve and no round shall wait for it
+    with compiled_in_background(kernels, check_free) if compile_in_background else nullcontext():
+        asyncio.run(run(state, options, listening, ready, partial(_say, "starting"), reread))
+
+
+def _options(given: Mapping[str, Any]) -> "LiveOptions":
+    """The options of the server. given: values by the names of the command's parameters."""
+    from fairlead.cluster.server.options import check_prices, live_options
+    from fairlead.cluster.server.runtime_options import RuntimeOptions
+    from fairlead.cluster.server.webhook import read_webhook
+
+    cluster, checkpoints = given["cluster"], given["checkpoints"]
+    secret = given["webhook_secret"]
+    return live_options(
+        cluster=None if cluster is None else Path(cluster),
+        policy=given["policy"],
+        profile=given["profile"],
+        round_s=given["round_s"],
+        throughputs=given["throughputs"],
+        seed=given["seed"],
+        lease_s=given["lease"],
+        heartbeat_s=given["heartbeat"],
+        solve_limit_s=given["solve_limit"],
+        mtbf_h=given["mtbf_hours"],
+        restart_s=given["restart_cost"],
+        early_round_end=not given["no_early_round_end"],
+        checkpoints=None if checkpoints is None else Path(checkpoints),
+        estimator=given["estimator"],
+        ignored_witnesses=given["ignore_witness"] or (),
+        runtime=RuntimeOptions(
+            tenant_jobs=given["tenant_jobs"],
+            tenant_jobs_per_minute=given["tenant_jobs_per_minute"],
+            prices=check_prices(given["prices"]),
+            log_level=given["log_level"],
+            keep_ended_jobs=given["keep_ended_jobs"],
+            keep_logs=given["keep_logs"],
+            keep_checkpoints=given["keep_checkpoints"],
+        ),
+        webhook=read_webhook(given["webhook"], None if secret is None else Path(secret)),
+    )
+
+
+class Rereader:
+    """Reads the configuration file of a running server again."""
+
+    def __init__(self, file: ServerConfig) -> None:
+        self._file = file
+        self._at_start = file.values()
+
+    def __call__(self) -> "RereadOptions":
+        """What the file says now; all of it is checked as at a start. Raises InputError."""
+        from fairlead.cluster.server.runtime_options import RUNTIME_NAMES, RereadOptions
+
+        values = self._file.values()
+        with self._file.naming_fields():
+            options = _options(values)
+        others = {
+            name: value
+            for name, value in values.items()
+            if name not in RUNTIME_NAMES and value != self._at_start[name]
+        }
+        return RereadOptions(
+            runtime=options.runtime, needs_restart=tuple(self._file.field_names(others))
+        )
 
 
 def _say(words: str) -> None:

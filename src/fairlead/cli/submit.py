@@ -1,6 +1,7 @@
 """``fairlead submit``: jobs from files, or a command."""
 
 import contextlib
+import itertools
 import re
 import sys
 import time
@@ -24,6 +25,7 @@ from fairlead.cli.submit_options import (
 from fairlead.cli.terminal_views import print_json
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import ENDED_STATES, JobView
+from fairlead.cluster.protocol.arrays import parse_array
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import (
     SPECS,
@@ -78,10 +80,26 @@ def submit(
     if json:
         print_json({"ids": ids})
     else:
-        print("\n".join(f"job {job}" for job in ids), flush=True)
-    _report_waiting(client, ids[:MAX_REPORTED_WAITING])
+        print("\n".join(_accepted(specs, ids)), flush=True)
+    first_ids = [tasks[0] for tasks in _ids_of(specs, ids)]
+    _report_waiting(client, first_ids[:MAX_REPORTED_WAITING])
     if wait:
         _wait(client, ids)
+
+
+def _ids_of(specs: list[JobSpec], ids: list[int]) -> Iterator[list[int]]:
+    """Yield the ids of each of the specs: several for an array."""
+    rest = iter(ids)
+    for spec in specs:
+        tasks = len(parse_array(spec.array).indices) if spec.array else 1
+        yield list(itertools.islice(rest, tasks))
+
+
+def _accepted(specs: list[JobSpec], ids: list[int]) -> Iterator[str]:
+    """Yield a line for each job or array that was submitted."""
+    for spec, found in zip(specs, _ids_of(specs, ids), strict=True):
+        is_array, first = bool(spec.array), found[0]
+        yield f"array {first}: jobs {first} to {found[-1]}" if is_array else f"job {first}"
 
 
 @contextlib.contextmanager
@@ -146,7 +164,10 @@ def _report_waiting(client: Client, ids: list[int]) -> None:
         for job in ids:
             view = client.job(job)
             if view.state == "waiting" and view.reason:
-                print(f"fairlead: job {job} waits: {view.reason}", file=sys.stderr)
+                verb = "" if view.reason.startswith("waits") else "waits: "
+                print(f"fairlead: job {job} {verb}{view.reason}", file=sys.stderr)
+            elif view.state == "dropped":  # for a job that had failed already
+                print(f"fairlead: job {job} was dropped: {view.reason}", file=sys.stderr)
 
 
 def _wait(client: Client, ids: list[int]) -> None:

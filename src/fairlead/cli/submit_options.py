@@ -64,6 +64,24 @@ class WorkOptions:
     slo_s: Annotated[
         float | None, typer.Option("--deadline", metavar="SECONDS", help="To be done within.")
     ] = None
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--after",
+            metavar="ok:JOB|any:JOB",
+            help="Not before this job has completed (ok), or has ended in any way (any). Several: ok:12,13, "
+            "or repeated. ok:array:ID: every task of an array.",
+        ),
+    ] = None
+    array: Annotated[
+        str | None,
+        typer.Option(
+            "--array",
+            metavar="INDICES[%LIMIT]",
+            help="One job for each index, as 0-99%10 or 0-9:3,20,30: the variable FAIRLEAD_ARRAY_INDEX. "
+            "%LIMIT: so many of them at once.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +194,7 @@ def given_fields(
     added to those of its file. Raises ConfigError."""
     fields = asdict(work) | asdict(start) | asdict(failure)
     variables = _values("--env", fields.pop("env"), str, "SEED=1")
+    fields["after"] = _dependencies(work.after or ())
     fields["rates"] = _values("--rate", work.rates, float, "v100=10") or None
     fields["prefork"] = "auto" if fields.pop("auto_prefork") else start.prefork
     # Paths are those of the nodes: nothing here is touched, for it may hang, or be something else.
@@ -188,6 +207,18 @@ def given_fields(
     for name in ("retry_on", "no_retry_on"):
         fields[name] = tuple(fields[name]) if fields[name] else None
     return {name: value for name, value in fields.items() if value is not None}, variables
+
+
+def _dependencies(texts: Iterable[str]) -> tuple[str, ...] | None:
+    """What ``--after`` names, one by one: ``ok:12,13`` is ``ok:12`` and ``ok:13``. None = nothing."""
+    found: list[str] = []
+    for text in texts:
+        condition = ""
+        for part in text.split(","):
+            before, colon, job = part.rpartition(":")
+            condition = before if colon else condition
+            found.append(f"{condition}:{job}" if condition else part)
+    return tuple(found) or None
 
 
 def _words(option: str, text: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fairlead.cluster.protocol.api_models import (
+    AGENTS_USER,
     Comparison,
     ForecastSummary,
     JobView,
@@ -172,13 +173,14 @@ def node_table(nodes: Iterable[NodeView]) -> Table:
             f"{sum(map(bool, node.jobs))}/{node.devices}",
             " ".join("+".join(map(_job, jobs)) or "." for jobs in node.jobs),
             node.host,
+            node.runs_as.removeprefix(AGENTS_USER) or DASH,
             DASH if node.last_seen_s is None else f"{duration(node.last_seen_s)} ago",
             duration(node.state_since_s),
             node.reason,
         )
         for node in nodes
     ]
-    return table("node state type >held jobs_by_device host seen since why", rows)
+    return table("node state type >held jobs_by_device host jobs_run_as seen since why", rows)
 
 
 def _job(job: int) -> str:
@@ -206,6 +208,7 @@ def status_screen(status: StatusView) -> Group:
         "last backup: " + _backup(status.backup_age_s),
         "jobs: " + (", ".join(f"{n:,} {state}" for state, n in status.jobs.items()) or "none"),
         *([f"past their deadline: {late:,}"] if (late := status.n_past_deadline) else []),
+        *_runs_as(status),
     ]
     devices = [(name, *numbers) for name, numbers in status.devices.items()]
     tenants = [
@@ -228,6 +231,12 @@ def status_screen(status: StatusView) -> Group:
         table("type >devices >working >held", devices),
         table("tenant >jobs >running >done >devices >promised >received >lost >rho", tenants),
     )
+
+
+def _runs_as(status: StatusView) -> list[str]:
+    """Return on how many nodes jobs are kept apart from their agent, and on how many not."""
+    told = [f"{what} on {count:,}" for what, count in sorted(status.runs_as.items())]
+    return ["nodes: " + ", ".join(told)] if told else []
 
 
 def _backup(age_s: float | None) -> str:

@@ -1,6 +1,7 @@
 """``fairlead up``: a whole cluster on this machine, in the foreground."""
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -21,6 +22,7 @@ from fairlead.cluster.agent.inside_job import check_outside_jobs
 from fairlead.cluster.end_signals import end_signals, ignore_end_signals
 from fairlead.cluster.local import LocalCluster
 from fairlead.errors import ConfigError, FairleadError
+from fairlead.model import jit
 
 PORT = 8470
 PREFORK = "numpy,fairlead.client.iterator"
@@ -89,6 +91,7 @@ def up(
         "--policy",
         policy,
         *(() if round_s is None else ("--round", f"{round_s:g}")),
+        "--compile-in-background",
     )
     directory = (state or DEFAULT_DIRECTORY.expanduser()).absolute()
     host = socket.gethostname()
@@ -123,6 +126,7 @@ def _demo(state: Path | None, policy: str, round_s: float | None, port: int | No
     serve = (
         *("--port", str(port or 0), "--agent-port", "0", "--heartbeat", "0.3", "--lease", "5"),
         *("--policy", policy or POLICY, "--round", f"{ROUND_S if round_s is None else round_s:g}"),
+        "--compile-in-background",
     )
     with _directory(state) as directory:
         with _running(LocalCluster(directory, nodes, serve, report=_print_reason)) as cluster:
@@ -130,6 +134,7 @@ def _demo(state: Path | None, policy: str, round_s: float | None, port: int | No
             with cluster.client() as client, Screen() as screen:
                 summary = play(client, directory / "checkpoints", screen.watch, cluster.broken)
         report(summary)
+        jit.interpret_while(os.getpid())  # the server has gone, perhaps before all were compiled
         replay(cluster.state)
         if state is not None:
             print(f"journal: {cluster.state}/state.db\ncheck it: fairlead replay {cluster.state}")

@@ -14,6 +14,9 @@ FAIRLEAD_CHECKPOINT_DIR     where the job's checkpoints are
 FAIRLEAD_TOTAL_STEPS        steps of the whole job
 FAIRLEAD_ACCELERATOR        accelerator type of the devices
 FAIRLEAD_DEVICES            their indices on the node, ``0,1`` (CUDA_VISIBLE_DEVICES: those of all ranks here)
+FAIRLEAD_ARRAY_ID           of a task: its array, and which task of it this is; _COUNT: how many there are
+FAIRLEAD_ARRAY_INDEX
+FAIRLEAD_ARRAY_COUNT
 FAIRLEAD_BATCH              samples per step that the job uses now, where it has changed it before
 FAIRLEAD_ACCEPT_LOSS        1: the owner has this start begin with whatever checkpoints are there
 FAIRLEAD_FAILURE_FILE       where to leave the exception that the rank dies of

@@ -3,6 +3,7 @@
 import ssl
 import uuid
 from collections.abc import Iterator, Sequence
+from datetime import date
 from functools import cached_property
 from math import isfinite
 from types import TracebackType
@@ -13,18 +14,23 @@ import httpx
 import msgspec
 
 from fairlead.cluster.protocol.access import Role
+from fairlead.cluster.protocol.accounting import UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
+    DeviceUsageView,
     Explanation,
     JobView,
     LostWork,
     NodeView,
+    ReloadAnswer,
     Sample,
     StatusView,
     UserView,
     WhatIf,
 )
+from fairlead.cluster.protocol.audit import AuditPage
+from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
 from fairlead.errors import FairleadError, InputError, UnreachableError
@@ -80,7 +86,8 @@ class Client:
 
     # --- jobs ------------------------------------------------------------------------------------
     def submit(self, specs: Sequence[JobSpec], tenant: str = "", key: str = "") -> list[int]:
-        """Submit jobs. Returns their ids, in the order of ``specs``, once they are durable.
+        """Submit jobs. Returns their ids, in the order of ``specs`` and of the tasks of arrays, once they are
+        durable.
 
         tenant: for admins, who may submit for another. key: the same key again returns the same ids and
         submits nothing; "" = one of its own, so that a connection that breaks submits nothing twice. Raises
@@ -94,17 +101,35 @@ class Client:
         return found["ids"]
 
     def jobs(
-        self, state: str = "", tenant: str = "", after: int = -1, limit: int = PAGE
+        self,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = PAGE,
+        array: int | None = None,
     ) -> list[JobView]:
         """Return one page of jobs in order of id: at most ``limit`` with ids above ``after``. state: "" =
-        all, "open" = not ended, or one of the states; tenant: "" = all that the caller may see."""
+        all, "open" = not ended, or one of the states; tenant: "" = all that the caller may see; array: only
+        the tasks of this one."""
         ask = {"state": state, "tenant": tenant, "after": after, "limit": limit}
+        if array is not None:
+            ask["array"] = array
         return self._call("GET", "/v1/jobs", list[JobView], ask)
 
-    def all_jobs(self, state: str = "", tenant: str = "", after: int = -1) -> Iterator[JobView]:
-        """Yield all jobs in order of id, asked for page by page. state, tenant, after: as for ``jobs``."""
+    def find_jobs(self, query: JobQuery) -> FoundJobs:
+        """Return a page of the jobs that a query asks for, and how many there are in all."""
+        ask = msgspec.to_builtins(query)
+        ask["descending"] = "true" if query.descending else "false"
+        if query.array is None:
+            del ask["array"]
+        return self._call("GET", "/v1/jobs/search", FoundJobs, ask)
+
+    def all_jobs(
+        self, state: str = "", tenant: str = "", after: int = -1, array: int | None = None
+    ) -> Iterator[JobView]:
+        """Yield all jobs in order of id, asked for page by page. The arguments are those of ``jobs``."""
         while True:
-            page = self.jobs(state, tenant, after)
+            page = self.jobs(state, tenant, after, array=array)
             yield from page
             if len(page) < PAGE:
                 return
@@ -117,6 +142,10 @@ class Client:
     def attempts(self, job: int) -> list[AttemptView]:
         """Return every attempt of a job, oldest first."""
         return self._call("GET", f"/v1/jobs/{job:d}/attempts", list[AttemptView])
+
+    def usage(self, job: int) -> list[DeviceUsageView]:
+        """Return how busy the devices of a job were over time, by attempt and rank; [] = not known."""
+        return self._call("GET", f"/v1/jobs/{job:d}/usage", list[DeviceUsageView])
 
     def explain(self, job: int) -> Explanation:
         """Return where a job is and why, its attempts, and when it is forecast to end."""
@@ -132,6 +161,10 @@ class Client:
     def cancel(self, job: int) -> None:
         """End a job for good. One that has ended stays as it is."""
         self._call("POST", f"/v1/jobs/{job:d}/cancel")
+
+    def cancel_array(self, array: int) -> list[int]:
+        """End all tasks of an array for good that have not ended. Returns their ids."""
+        return self._call("POST", f"/v1/arrays/{array:d}/cancel", dict[str, list[int]])["ids"]
 
     def pause(self, job: int) -> list[str]:
         """Have a job save its state and leave its devices until it is resumed. Returns a sentence where it
@@ -185,6 +218,11 @@ class Client:
         """Decide by another policy, ``NAME[:ARG]``, from the next round on. For admins."""
         self._call("PUT", "/v1/policy", body={"policy": policy})
 
+    def reload(self) -> ReloadAnswer:
+        """Have the server take over what its configuration file says now. Raises InputError where something
+        is wrong with the file; then nothing changes. For admins."""
+        return self._call("POST", "/v1/reload", ReloadAnswer)
+
     def what_if(self, question: WhatIf) -> Comparison:
         """Return forecasts of the cluster as it is and with the changes of ``question``. Nothing changes."""
         return self._call("POST", "/v1/what-if", Comparison, body=question)
@@ -193,6 +231,33 @@ class Client:
         """Return samples of the cluster, one per round, from ``since_s`` (s since the cluster was first
         started) on, oldest first; older ones are thinned out."""
         return self._call("GET", "/v1/samples", list[Sample], {"since_s": since_s})
+
+    # --- records ---------------------------------------------------------------------------------
+    def audit(
+        self,
+        *,
+        user: str = "",
+        action: str = "",
+        since: float | None = None,
+        until: float | None = None,
+        cursor: str = "",
+        limit: int = PAGE,
+    ) -> AuditPage:
+        """Return a page of the audit log, oldest entry first: at most ``limit`` entries from the cursor on
+        ("" = from the oldest). since, until: seconds since 1970. For admins."""
+        ask = {"user": user, "action": action, "cursor": cursor, "limit": limit}
+        times = {"since": since, "until": until}
+        ask |= {name: at for name, at in times.items() if at is not None}
+        return self._call("GET", "/v1/audit", AuditPage, ask)
+
+    def accounting(
+        self, by: Sequence[str] = (), since: date | None = None, until: date | None = None
+    ) -> UsageView:
+        """Return device time and costs by groups: some of tenant, user, type, and one of day, week and month.
+        since, until: the first day, and the one after the last (UTC). To a user their tenant's."""
+        days = {"since": since, "until": until}
+        ask = {name: day.isoformat() for name, day in days.items() if day is not None}
+        return self._call("GET", "/v1/accounting", UsageView, {"by": ",".join(by), **ask})
 
     # --- people ----------------------------------------------------------------------------------
     def users(self) -> list[UserView]:

@@ -59,14 +59,7 @@ class LocalCluster:
     def start(self) -> None:
         """Start server and agents; returns when all nodes are up. Raises FairleadError with what a process
         said that did not come up."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        pipe = ReadyPipe()
-        serve = ("serve", "--state", str(self.state), *pipe.arguments, *self.serve)
-        server = self._run("server", serve, pipe.fds)
-        ready = pipe.wait(server, READY_S, _Once(lambda: self.output("server"), self.report))
-        if ready is None:
-            self._fail("server", READY_S)
-        self.url, self.agent_address = ready.url, ready.agents
+        self.start_server()
         for node, options in self.nodes.items():
             where = ("--server", self.agent_address, "--node", node)
             files = ("--state", str(self.directory / node))
@@ -75,6 +68,24 @@ class LocalCluster:
         with self.client() as client:
             for node in self.nodes:
                 self._await_node(client, node)
+
+    def start_server(self) -> None:
+        """Start the server, also after it has died: on the ports that it had then, unless ``serve`` has
+        others. Returns when it listens."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        pipe = ReadyPipe()
+        ports: tuple[str, ...] = ()
+        if self.url and not {"--port", "--agent-port"}.intersection(self.serve):
+            port, agent_port = (at.rpartition(":")[2] for at in (self.url, self.agent_address))
+            ports = ("--port", port, "--agent-port", agent_port)
+        serve = ("serve", "--state", str(self.state), *pipe.arguments, *self.serve, *ports)
+        server = self._run("server", serve, pipe.fds)
+        tell_why = _Once(lambda: self.output("server"), self.report)
+        ready = pipe.wait(server, READY_S, tell_why)
+        tell_why()
+        if ready is None:
+            self._fail("server", READY_S)
+        self.url, self.agent_address = ready.url, ready.agents
 
     def stop(self) -> None:
         """End the agents, which end their jobs, then the server. What hangs is killed."""

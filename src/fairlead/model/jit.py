@@ -1,6 +1,9 @@
 """Compiled loops. numba compiles a kernel when it is first called, for the types in its signature, or when
 ``prepare`` is, and keeps the machine code beside the module or, where that cannot be written, in the user's
-cache; where neither can be, it is compiled anew in each process. numba itself is imported no earlier."""
+cache; where neither can be, it is compiled anew in each process. numba itself is imported no earlier.
+
+While another process compiles (``interpret_while``) a kernel that is not kept yet runs as the Python function
+that it is, with the same results."""
 
 import os
 import sys
@@ -34,6 +37,11 @@ _lock = threading.RLock()
 _announced = True  # has somebody been told that code is compiled, or is nobody to be told?
 # Set once somebody has been told: processes that this one starts are of the same command.
 _NOTICE_SHOWN = "FAIRLEAD_TOLD_OF_COMPILING"
+# The process id of who compiles for this process and those that it starts.
+_COMPILER = "FAIRLEAD_COMPILER_PID"
+LOOK_AGAIN_S = 3.0  # between two looks whether an interpreted kernel has been compiled, and by whom
+# Solvers would take minutes, and NumPy's sums and powers are not to the bit those of compiled code.
+_ALWAYS_COMPILED = "fairlead.policies."
 
 
 class _Kernel:
@@ -52,13 +60,35 @@ class _Kernel:
         self._dispatcher: Any = None  # numba's, not compiled yet
         self._compiled: Any = None
         self._entry: Any = None  # what a call from Python goes to
+        self._looked_s = -LOOK_AGAIN_S  # monotonic; for machine code of another process
         update_wrapper(self, function)
         _kernels.append(self)
 
     def __call__(self, *args: Any) -> Any:
         if self._entry is None:
+            if _COMPILER in os.environ and self._is_interpreted():
+                return self._interpret(args)
             self.compiled()
         return self._entry(*args)
+
+    def is_interpretable(self) -> bool:
+        """Whether its Python function may stand in for its machine code."""
+        return not self.function.__module__.startswith(_ALWAYS_COMPILED) and self.is_cacheable()
+
+    def _is_interpreted(self) -> bool:
+        """Whether another process is to compile it, and has not yet, as of the last look."""
+        now = time.monotonic()
+        if now - self._looked_s >= LOOK_AGAIN_S:
+            if not self.is_interpretable() or self.is_cached() or not is_interpreting():
+                return False
+            self._looked_s = now
+        return True
+
+    def _interpret(self, args: tuple[Any, ...]) -> Any:
+        """Call the Python function; returns what the machine code would, of the same types."""
+        from fairlead.model.jit_records import as_compiled
+
+        return as_compiled(self.function(*args), self.signatures[0])
 
     @property
     def dispatcher(self) -> Any:
@@ -213,20 +243,52 @@ def announce() -> None:
     _announced = False
 
 
-def prepare(everything: bool = False) -> int:
-    """Compile those kernels of all modules that have been imported, or of all there are, that are not kept
-    from before; how many. A line on stderr says so beforehand, unless one has been said."""
-    global _announced
-    if everything:
-        for name in modules_with_kernels():
-            import_module(name)
-    missing = [one for one in _kernels if not one.is_cached()]
-    if missing:
-        _announced = True
-        _print_once(f"compiling {len(missing)} kernels")
+def prepare() -> int:
+    """Compile those kernels of all modules that have been imported that are not kept from before; how many.
+    A line on stderr says so beforehand, unless one has been said."""
+    missing = missing_kernels()
+    announce_all(len(missing))
     for one in missing:
         one.compiled()
     return len(missing)
+
+
+def missing_kernels() -> list["_Kernel"]:
+    """The kernels of imported modules that are not kept, nor compiled in this process: first those that a
+    server interprets meanwhile."""
+    missing = [one for one in _kernels if not one.is_cached()]
+    return sorted(missing, key=lambda one: not one.is_interpretable())
+
+
+def announce_all(missing: int, how: str = "") -> None:
+    """Say on stderr that so many kernels are compiled now, unless it has been said. how: more words."""
+    global _announced
+    if missing:
+        _announced = True
+        _print_once(f"compiling {missing} kernels{how}")
+
+
+def interpret_while(compiler: int) -> None:
+    """Interpret kernels that are not kept while a process lives that compiles them, here and in the processes
+    that this one starts from now on. What is not kept when it ends is compiled where it is called.
+
+    compiler: its process id."""
+    os.environ[_COMPILER] = str(compiler)
+
+
+def is_interpreting() -> bool:
+    """Whether kernels that are not kept are interpreted."""
+    compiler = os.environ.get(_COMPILER)
+    if compiler is None:
+        return False
+    try:
+        os.kill(int(compiler), 0)
+    except ProcessLookupError:
+        del os.environ[_COMPILER]
+        return False
+    except PermissionError:  # it is another user's, and lives
+        pass
+    return True
 
 
 def needs_compilation() -> bool:

@@ -28,6 +28,7 @@ Bools2: TypeAlias = Annotated[Bools, "b1[:,::1]"]
 Bytes1: TypeAlias = Annotated[NDArray[np.uint8], "u1[::1]"]
 
 _SCALARS = {int: "i8", float: "f8", bool: "b1"}
+_TYPES = {name: kind for kind, name in _SCALARS.items()}
 
 
 def doubled(column: Any) -> Any:
@@ -56,6 +57,22 @@ def _fields_of(record: Any) -> tuple[object, ...]:
     return tuple(
         (name, _fields_of(hint) if _is_record(hint) else repr(hint)) for name, hint in hints.items()
     )
+
+
+def as_compiled(found: Any, signature: str) -> Any:
+    """Return what a kernel of this signature returns where its Python function returned ``found``: no scalars
+    of NumPy, and a float where the signature says so."""
+    kind = _TYPES.get(signature.partition("(")[0].strip())
+    return _without_scalars(found) if kind is None else kind(found)
+
+
+def _without_scalars(found: Any) -> Any:
+    if isinstance(found, np.generic):
+        return found.item()
+    if isinstance(found, tuple):
+        values = [_without_scalars(one) for one in found]
+        return found._make(values) if _is_record(type(found)) else tuple(values)  # type: ignore[attr-defined]
+    return found
 
 
 def takes_records(signature: str, known: Mapping[str, Any]) -> bool:

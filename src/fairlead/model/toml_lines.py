@@ -26,11 +26,11 @@ def naming_lines(path: Path | None) -> Iterator[None]:
     except InputError as problem:
         if path is None or path.suffix == ".json":
             raise
-        text = str(problem)
-        told = _with_line(text, path)
-        if told == text:
-            raise
-        raise type(problem)(told) from None
+        try:
+            text = path.read_bytes().decode("utf-8-sig")
+        except (OSError, ValueError):
+            raise problem from None
+        raise type(problem)(with_line(str(problem), str(path), text)) from None
 
 
 def line_of(text: str, keys: Sequence[_Key]) -> int | None:
@@ -71,18 +71,18 @@ def _has(value: Any, keys: Sequence[_Key]) -> bool:
     return True
 
 
-def _with_line(sentence: str, path: Path) -> str:
-    """The sentence with the line of what it names; as it is where nothing of that is in the file."""
-    start = f"{path}: "
+def with_line(sentence: str, name: str, text: str) -> str:
+    """A sentence about a TOML text, ``NAME: FIELD: ...``, as ``NAME:LINE: FIELD: ...``; as it is where
+    nothing of what it names is in the text."""
+    start = f"{name}: "
     if not sentence.startswith(start):
         return sentence
     try:
-        text = path.read_bytes().decode("utf-8-sig")
         keys = _keys(sentence.removeprefix(start), tomllib.loads(text.replace("\r\n", "\n")))
-    except (OSError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         return sentence
     line = line_of(text, keys) if keys else None
-    return sentence if line is None else f"{path}:{line}: {sentence.removeprefix(start)}"
+    return sentence if line is None else f"{name}:{line}: {sentence.removeprefix(start)}"
 
 
 def _keys(sentence: str, table: Any) -> list[_Key]:

@@ -199,7 +199,7 @@ def _put_ends(arrays: _Ended, keys: Bytes1, out: Bytes1) -> int:
 @kernel("UniTuple(i8, 2)(u1[::1], i8, u1[::1], i8)", allocates=False)
 def _put_key(keys: Bytes1, start: int, out: Bytes1, at: int) -> tuple[int, int]:
     """Write the key that begins at keys[start]; the next places in out and in keys."""
-    length = 1 + (keys[start] & 31)
+    length = 1 + (int(keys[start]) & 31)
     for i in range(length):
         out[at + i] = keys[start + i]
     return at + length, start + length

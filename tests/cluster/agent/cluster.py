@@ -198,6 +198,7 @@ class RunningAgent:
     def __init__(self, server: Server, state: Path, *more: str) -> None:
         self.state = state
         token = state.with_name(f"{state.name}.token")
+        token.touch(mode=0o600)
         token.write_text(TOKEN + "\n")
         command = f"--server {server.address} --node n1 --state {state} --token-file {token}"
         self._arguments = [*command.split(), "--host", "127.0.0.1"]

@@ -14,7 +14,7 @@ from tests.cluster.agent import cluster as agents
 from tests.cluster.agent.cluster import RunningAgent, Server, cluster, job, plain
 from tests.cluster.agent.conftest import Play
 
-from fairlead.cluster.agent.launching import on_thread
+from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.protocol.messages import Rank
 
 SLEEP = ("sleep", "1000")

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ from fairlead.cluster.agent.health import (
     HealthChecks,
     HealthOptions,
     disk_problems,
+    job_directory_problems,
     memory_problems,
     try_start,
 )
@@ -150,7 +152,8 @@ def test_a_directory_of_a_job_that_hangs_is_told_of_that_job_alone(
     told: list[Mapping[Path, str]] = []
     checks = HealthChecks(
         HealthOptions("", 1.0), FAKE, lambda: {own}, list,
-        of_jobs=lambda: {own, dead}, on_job_directories=told.append,
+        of_jobs=lambda: {p: partial(job_directory_problems, p) for p in (own, dead)},
+        on_job_directories=told.append,
     )  # fmt: skip
 
     async def until(dead_answers: bool) -> None:

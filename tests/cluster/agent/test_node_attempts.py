@@ -85,7 +85,8 @@ def test_what_waits_for_the_node_is_told_sooner_than_what_waits_for_its_devices(
 def test_a_directory_is_news_once() -> None:
     one, other = start(1, checkpoint_dir="/a"), start(2, checkpoint_dir="/b")
     attempts = attempts_of(one, other)
-    assert attempts.checkpoint_directories() == {Path("/a"), Path("/b")}
+    named = {Path("/a"): one.assignment, Path("/b"): other.assignment}
+    assert attempts.checkpoint_directories() == named
     assert attempts.note_directories({Path("/a"): "no answer"})
     assert (one.directory_problem, other.directory_problem) == ("no answer", "")
     assert not attempts.note_directories({Path("/a"): "no answer"})

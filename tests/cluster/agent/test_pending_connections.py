@@ -22,7 +22,13 @@ from fairlead.client.messages import (
     RankFrames,
     frame,
 )
-from fairlead.cluster.agent.pending_connections import MAX_PENDING, allowed
+from fairlead.cluster.agent import pending_connections
+from fairlead.cluster.agent.pending_connections import (
+    MAX_PENDING,
+    PendingConnections,
+    SocketOwner,
+    allowed,
+)
 from fairlead.cluster.agent.rank_server import Key, RankConnections, RankServer
 
 WAIT_S = 180.0
@@ -99,6 +105,29 @@ def test_silent_connections_are_few_and_ranks_get_in(
         serve(tmp_path, scenario)
     assert caplog.text.count("on which nothing is said") == 1
     assert f"process group {os.getpgid(0)} holds" in caplog.text
+
+
+def test_who_has_most_connections_loses_one_however_many_processes_hold_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Writer:
+        def __init__(self, uid: int, group: int) -> None:
+            self.owner, self.transport, self.open = SocketOwner(uid, group), self, True
+
+        def get_extra_info(self, name: str) -> SocketOwner:
+            return self.owner
+
+        def abort(self) -> None:
+            self.open = False
+
+    monkeypatch.setattr(pending_connections, "socket_owner", lambda owner: owner)
+    pending = PendingConnections(4)
+    one = [Writer(1, 10), Writer(1, 10)]
+    many = [Writer(2, 20 + process) for process in range(8)]  # each of a process of its own
+    for writer in (*one, *many):
+        pending.add(writer)  # type: ignore[arg-type]
+    assert [writer.open for writer in one] == [True, True]
+    assert sum(writer.open for writer in many) == 2
 
 
 def test_a_first_message_is_short(tmp_path: Path) -> None:

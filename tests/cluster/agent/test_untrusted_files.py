@@ -230,6 +230,8 @@ def test_ids_of_jobs_that_cannot_be_are_nobodys(tmp_path: Path) -> None:
 
 # --- a real agent --------------------------------------------------------------------------------
 FAILURE, STACKS = "FAIRLEAD_FAILURE_FILE", "FAIRLEAD_STACKS_FILE"
+# ``where``: of a rank's output, beside which its report used to be
+_OUTPUT = f"import os,sys; where = os.environ['{FAILURE}'].replace('/reports/', '/logs/');"
 _FORGE = "import json,os,sys;open(os.environ['FAIRLEAD_FAILURE_FILE'],'w').write({!r});sys.exit(3)"
 
 
@@ -273,24 +275,32 @@ def _play(play: Play, scenario: Callable[[Server, RunningAgent], Awaitable[None]
         ),
         (
             912,
-            f"import os,sys; log = os.environ['{FAILURE}'][:-7] + 'log'; os.unlink(log);"
-            " os.mkfifo(log); sys.exit(3)",
+            f"{_OUTPUT} log = where[:-7] + 'log'; os.unlink(log); os.mkfifo(log); sys.exit(3)",
         ),
         (
             914,
-            f"import os,sys; log = os.environ['{FAILURE}'][:-11] + '2-0.log'; os.mkfifo(log);"
-            " sys.exit(3)",
+            f"{_OUTPUT} log = where[:-11] + '2-0.log'; os.mkfifo(log); sys.exit(3)",
         ),
         (
             916,
-            f"import os,sys; d = os.path.dirname(os.environ['{FAILURE}']); os.rename(d, d + 'x');"
+            f"{_OUTPUT} d = os.path.dirname(where); os.rename(d, d + 'x');"
             " os.mkfifo(d); sys.exit(3)",
         ),
         (
             918,
-            f"import os,sys; d = os.environ['{FAILURE}']\n"
+            f"{_OUTPUT} d = where\n"
             "for _ in range(2): d = os.path.dirname(d)\n"
             "os.rename(d, d + 'x'); os.mkfifo(d); sys.exit(3)",
+        ),
+        (
+            920,
+            f"import os,sys; d = os.path.dirname(os.environ['{FAILURE}']); os.rename(d, d + 'x');"
+            " os.mkfifo(d); sys.exit(3)",
+        ),
+        (
+            922,
+            f"import os,sys; d = os.path.dirname(os.path.dirname(os.environ['{FAILURE}']));"
+            " os.rename(d, d + 'x'); os.mkfifo(d); sys.exit(3)",
         ),
     ],
 )

@@ -18,6 +18,7 @@ from tests.cluster.cluster import (
 
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import JobView, NodeView, WhatIf
+from fairlead.cluster.protocol.job_search import JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.errors import FairleadError
 
@@ -126,7 +127,9 @@ def test_a_driver_that_stands_still_is_not_felt_by_leases(tmp_path: Path) -> Non
                 *client.nodes(),
                 *client.jobs(),
                 client.job(jobs.ids[0]),
+                *client.find_jobs(JobQuery(search="node", sort="progress")).jobs,
             ]
+            assert len(seen) == 6
             assert all(one.age_s is not None and one.age_s > 3.0 for one in seen)
             time.sleep(max(until_s - time.monotonic(), 0.0))
             assert client.nodes()[0].last_seen_s < LEASE_S  # type: ignore[operator]

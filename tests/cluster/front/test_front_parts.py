@@ -48,6 +48,7 @@ from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import AttemptStatus, NodeReport, WatchRequest
+from fairlead.cluster.store.audit_log import DEFAULT_LIMITS
 from fairlead.cluster.store.rows import JobRow, UserRow
 from fairlead.cluster.store.store import Store
 from fairlead.cluster.store.tokens import hash_token
@@ -497,7 +498,7 @@ def test_the_front_listens_once_it_knows_who_may_call(tmp_path: Path) -> None:
         configure = Configure(
             directory=str(tmp_path), host="127.0.0.1", agent_port=0, http_fd=http.detach(),
             tls_key="", tls_certificate="", open_metrics=False, lease_s=9.0, rate_bound=1e9,
-            heartbeat_s=1.0, policies=(),
+            heartbeat_s=1.0, policies=(), audit=DEFAULT_LIMITS,
         )  # fmt: skip
         front = Front(configure, link)
         starting = asyncio.get_running_loop().create_task(front.start())

@@ -55,7 +55,7 @@ def test_a_stranger_gets_health_and_nothing_else(cluster: Served) -> None:
         if path == "/health":
             continue
         for method in operations:
-            filled = path.format(job=0, name="n")
+            filled = path.format(job=0, array=0, name="n")
             for headers in ({}, {"Authorization": "Bearer fl_guess"}, {"Authorization": "Basic x"}):
                 found = httpx.request(method, cluster.url + filled, headers=headers, verify=False)
                 assert found.status_code == 401, (method, path)
@@ -260,3 +260,11 @@ def test_the_description_has_every_struct_and_its_bounds(cluster: Served) -> Non
             assert operation["description"], path
             assert "422" not in operation["responses"]
             assert bool(operation.get("security")) == (path != "/health"), (method, path)
+
+
+@pytest.mark.parametrize("day", ["0", "1e9", "2026-1-1", "2026-02-30", "x"])
+def test_a_day_is_written_as_one(cluster: Served, day: str) -> None:
+    found = ask(cluster, "GET", f"/v1/accounting?since={day}")
+    assert found.status_code == 400
+    assert found.json()["error"].startswith("since: ")
+    assert ask(cluster, "GET", "/v1/accounting?since=2026-01-31&by=day").status_code == 200

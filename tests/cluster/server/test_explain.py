@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.job_types import job_types
 
+from fairlead.cluster.front.recent_results import RecentResults
 from fairlead.cluster.protocol.api_models import AttemptView, JobView
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
@@ -28,7 +29,6 @@ from fairlead.cluster.server.fleet import Fleet
 from fairlead.cluster.server.hysteresis import PreemptionState
 from fairlead.cluster.server.job_registry import JobRegistry
 from fairlead.cluster.server.local_front import LocalFront
-from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.store.rows import AttemptRow, JobRow
 from fairlead.model.cluster import SlotType
 from fairlead.model.throughputs import Throughputs
@@ -48,7 +48,7 @@ class State:
         self.device_uses = RecentResults[DeviceUse](self.fleet.monotonic)
         self.policy, self.halted, self.commit_error = "las", "", ""
         self.scheduler = SimpleNamespace(data=SimpleNamespace(paused_jobs=set[int]()))
-        self.admission = SimpleNamespace(why_waits=lambda _: "")
+        self.admission = SimpleNamespace(why_waits=lambda _: "", why_held=lambda _: "")
         self.solves = SimpleNamespace(state="ok", began_s=None, without_pairs="")
         self.round = SimpleNamespace(end_s=self.now + 90.0, started_s=self.now - 10.0)
         self.options = SimpleNamespace(early_s=10.0)

@@ -18,6 +18,7 @@ from fairlead.cluster.server.front_supervisor import (
     FrontError,
     FrontSupervisor,
 )
+from fairlead.cluster.store.audit_log import DEFAULT_LIMITS
 from fairlead.cluster.store.store import Store
 
 WAIT_S = 60.0
@@ -46,6 +47,7 @@ def prepared(directory: Path) -> Iterator[tuple[FrontSupervisor, Configure]]:
                     rate_bound=0.0,
                     heartbeat_s=2.0,
                     policies=(),
+                    audit=DEFAULT_LIMITS,
                 ),
             )
         finally:

@@ -10,6 +10,7 @@ from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
 from fairlead.cluster.front.view_cache import STATUS_TIMEOUT_S, ViewCache
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
+    JobState,
     NodeView,
     StatusView,
     TenantView,
@@ -32,13 +33,18 @@ def test_counts_are_those_of_whoever_counts_anew() -> None:
             jobs.pop(number, None)
             tally.note_job(number, None)
             continue
-        state = rng.choice(["waiting", "running", "preempted", "paused"])
-        standing = rng.choice([state, "completed"])
+        state: JobState = rng.choice(["waiting", "running", "preempted", "paused"])
+        standing: JobState = rng.choice([state, "completed"])
         jobs[number] = CountedJob(
             rng.choice("ab"), state, standing, rng.random(), rng.randrange(1, 9)
         )
         tally.note_job(number, jobs[number])
     assert +tally.states == Counter(job.displayed_state for job in jobs.values())
+    assert tally.displayed == {
+        number: job.displayed_state
+        for number, job in jobs.items()
+        if job.displayed_state != job.state
+    }
     for name in "ab":
         mine = [job for job in jobs.values() if job.tenant == name]
         counted = tally.tenants[name]
@@ -114,8 +120,10 @@ def test_silent_nodes_are_seen_while_the_driver_stands_still() -> None:
         ("up", None),
         ("drained", None),
     ]
+    assert shown.failed_nodes(ADMIN) == []
     clock.now += 20.0
     seen["a"] = clock.now
+    assert [(n.name, n.state) for n in shown.failed_nodes(APE)] == [("b", "suspect")]
     a, b, c = shown.nodes(ADMIN)
     assert (a.state, a.age_s, a.last_seen_s) == ("up", 20.0, 0.0)
     assert (b.state, b.reason, b.state_since_s) == ("suspect", "silent for 21 s", 17.0)

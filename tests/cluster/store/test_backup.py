@@ -82,14 +82,14 @@ def test_a_backup_beside_a_running_server_is_one_commit_of_it(tmp_path: Path) ->
             assert restored.rows["jobs"] == jobs
 
 
-def test_a_backup_notes_its_age_and_leaves_nothing_else(tmp_path: Path) -> None:
+def test_a_backup_notes_its_age_and_its_author_and_leaves_nothing_else(tmp_path: Path) -> None:
     with Store(tmp_path / "state") as store:
         fill(store, range(3))
         assert last_backup(store.directory) is None
         before = {path.name for path in store.directory.iterdir()}
         assert call("backup", store.directory, tmp_path / "out.backup") == 0
         after = {path.name for path in store.directory.iterdir()}
-    assert after - before == {"last-backup.json"}
+    assert after - before == {"last-backup.json", "audit.jsonl"}
     last = last_backup(tmp_path / "state")
     assert last is not None
     assert abs(time.time() - last.time_s) < 600.0

@@ -3,15 +3,18 @@
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.client_files import offer_client
 from fairlead.cluster.agent.health import HealthChecks
 from fairlead.cluster.agent.inside_job import check_other_node
+from fairlead.cluster.agent.job_folders import open_state
 from fairlead.cluster.agent.launch import LaunchSite, logs_path
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.machine import AgentFiles, record_of
@@ -31,6 +34,7 @@ from fairlead.cluster.agent.start_trials import StartTrials
 from fairlead.cluster.agent.state_directory import StateLock, identity_of, make_again
 from fairlead.cluster.agent.stop_signals import StopSignals
 from fairlead.cluster.agent.untrusted_files import make_folder
+from fairlead.cluster.agent.user_rights import check_reach, problems_of_directory
 from fairlead.cluster.end_signals import EndSignals
 from fairlead.errors import ConfigError
 
@@ -69,7 +73,12 @@ class Agent:
             changed=self._pace.wake,
             ask=self._pace.ask,
         )
-        self._ranks = RankServer(options.state, self._node.rank_messages, connections)
+        self._ranks = RankServer(
+            options.state,
+            self._node.rank_messages,
+            connections,
+            for_all=bool(options.isolation.run_as),
+        )
         self._spawner_watch = SpawnerWatch(
             self._spawner,
             options.state,
@@ -82,19 +91,29 @@ class Agent:
             options.devices,
             self._folders,
             self._node.problems,
-            of_jobs=self._node.attempts.checkpoint_directories,
+            of_jobs=self._directories_of_jobs,
             on_job_directories=self._node.report_directories,
         )
         self._trials = StartTrials(options.state, self._node.rank_trial, self._pace.wake)
         self._signals = StopSignals(self._node.ending.kill_all)
         self._memory = PositionMemory(options.state)
 
+    def _directories_of_jobs(self) -> dict[Path, Callable[[], list[str]]]:
+        """Return the directories that jobs save to, each with its check."""
+        found = self._node.attempts.checkpoint_directories()
+        isolation = self._options.isolation
+        return {
+            path: partial(problems_of_directory, isolation, path, a) for path, a in found.items()
+        }
+
     def _folders(self) -> set[Path]:
         """Return the folders in which starts need space. Sets aside whatever is in place of the output's, as
         an attempt would, and makes folders again that somebody removed."""
         state, output = self._options.state, logs_path(self._options.state)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ConfigError):
             make_folder(output)
+            if self._options.isolation.run_as:
+                self._open_state()
         if self._record is None:
             return {state, output}
         with contextlib.suppress(
@@ -113,6 +132,12 @@ class Agent:
     async def _run(self) -> None:
         proc.check_subreaper()
         self._state_lock.take()
+        self._options.isolation.groups.open()  # before there is another process of this agent
+        if self._options.isolation.run_as:
+            os.umask(0o077)  # whatever is made from here on is the agent's alone
+            self._open_state()
+            for problem in check_reach(self._options.isolation, self._options.state):
+                _log.warning(problem)
         incarnation = f"{identity_of(self._options.state)}.{secrets.token_hex(8)}"
         record = record_of(self._options.node, self._options.server, incarnation)
         check_other_node(record, self._options.state)
@@ -123,6 +148,7 @@ class Agent:
             await self._spawner.start()
             if not await self._spawner_is_ready():
                 return
+            self._options.isolation.groups.remove_left()
             await self._ranks.open()
             await self._serve(record)
         finally:
@@ -131,6 +157,13 @@ class Agent:
             record.forget()
             locks.release([mine])
             self._state_lock.release()
+
+    def _open_state(self) -> None:
+        """Raises ConfigError."""
+        try:
+            open_state(self._options.state)
+        except OSError as problem:
+            raise ConfigError(f"--state {self._options.state}: {problem.strerror}") from None
 
     async def _spawner_is_ready(self) -> bool:
         """Wait until nothing is left of earlier agents. False: this one is to leave before that, and its
@@ -166,6 +199,7 @@ class Agent:
             socket_path=self._ranks.path,
             devices=options.devices,
             client=str(offer_client(options.state)),
+            isolation=options.isolation,
         )
         self._node.open(place, incarnation)
 
@@ -207,6 +241,7 @@ class Agent:
             _touch(record),
             self._memory.write_changes(),
             self._health.run(self._pace.wake),
+            self._health.usage.run(),
             self._spawner.listen(
                 self._node.spawner_events.handle, self._node.spawner_events.handle_loss
             ),

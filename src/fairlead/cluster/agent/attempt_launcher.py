@@ -4,18 +4,27 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from fairlead.cluster.agent.addresses import RankZeroAddress
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempts import NodeAttempt
-from fairlead.cluster.agent.launch import DirectoryError, LaunchSite
-from fairlead.cluster.agent.launching import prepare_launch
+from fairlead.cluster.agent.launch import (
+    DirectoryError,
+    LastAccess,
+    LaunchSite,
+    PreparedLaunch,
+    launch,
+    start_limit_s,
+)
+from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.script_imports import ScriptImports
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_messages import Prepare
+from fairlead.cluster.agent.user_rights import launch_as_user
 from fairlead.cluster.protocol.messages import DirectoryTrouble
 from fairlead.errors import ConfigError
 
@@ -57,7 +66,7 @@ class AttemptLauncher:
             master = attempt.addresses.here or RankZeroAddress.parse(
                 master_text, attempt.assignment.job
             )
-            found = await prepare_launch(self.place, attempt, master)
+            found = await _prepare(self.place, attempt, master)
         except ConfigError as problem:
             why = str(problem)
             if isinstance(problem, DirectoryError):
@@ -84,6 +93,26 @@ class AttemptLauncher:
             self._changed()
         elif attempt.lease.left_s(now) > 0.0:
             modules = self._imports.of(found.script)
-            order = msgspec.structs.replace(found.order, modules=modules)
+            devices = sum(len(rank.devices) for rank in found.order.ranks)
+            group = self.place.isolation.groups.of(*attempt.key, devices)
+            order = msgspec.structs.replace(found.order, modules=modules, group=group)
             attempt.launched = self._spawner.send(order)
             self._ending.send_deadline(attempt)
+
+
+async def _prepare(
+    place: LaunchSite, attempt: NodeAttempt, master: RankZeroAddress
+) -> PreparedLaunch:
+    """``launch``. Raises ConfigError, also where a path does not answer in time."""
+    last_access = LastAccess()
+    limit_s = start_limit_s(attempt.assignment)
+    try:
+        do = partial(launch, place, attempt, master, last_access)
+        if place.isolation.run_as:
+            do = partial(launch_as_user, place, attempt, master, last_access, limit_s)
+        return await on_thread(do, limit_s)
+    except TimeoutError:
+        why = f"{last_access.what}: no answer within {limit_s:g} s"
+        if last_access.checkpoints:
+            raise DirectoryError(why, "out_of_order") from None
+        raise ConfigError(why) from None

@@ -35,6 +35,7 @@ def offer_client(state: Path) -> Path:
         (partial / "fairlead").mkdir(parents=True)
         for name in CLIENT_FILES:
             _copy(source / name, partial / "fairlead" / name)
+        _let_all_read(partial)
         for old in state.glob("client-*"):
             shutil.rmtree(old)
         partial.rename(folder)
@@ -43,6 +44,12 @@ def offer_client(state: Path) -> Path:
         why = problem.strerror or problem.args[0][0][2]
         raise ConfigError(f"--state {state}: cannot be written: {why}") from None
     return folder
+
+
+def _let_all_read(folder: Path) -> None:
+    """Jobs may run as another user than the agent."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -14,14 +14,15 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from fairlead.cluster.agent.device_usage import UsageSampler
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.gpu_health import GpuHealth
-from fairlead.cluster.agent.launching import on_thread
+from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.agent.untrusted_files import write_anew
 from fairlead.cluster.protocol.messages import StartCheck
 
@@ -149,16 +150,14 @@ class JobDirectories:
     def __init__(self) -> None:
         self._watched: dict[Path, _Watched] = {}
 
-    def start(self, directories: Iterable[Path]) -> None:
-        """Begin to ask these; one that hangs is not asked again."""
-        directories = set(directories)
+    def start(self, directories: Mapping[Path, Callable[[], list[str]]]) -> None:
+        """Begin to ask these, each by its check; one that hangs is not asked again."""
         for path in [
             p for p, one in self._watched.items() if p not in directories and one.began is None
         ]:
             del self._watched[path]
-        for path in directories:
+        for path, check in directories.items():
             name = f"checkpoint directory {str(path)!r}"
-            check = partial(_job_directory_problems, path)
             self._watched.setdefault(path, _Watched(name, check)).start()
 
     def problems(self) -> dict[Path, str]:
@@ -167,8 +166,12 @@ class JobDirectories:
         return {path: problem for path, problem in found.items() if problem}
 
 
-def _job_directory_problems(path: Path) -> list[str]:
-    return disk_problems(path, of_job=True) if path.is_dir() else []
+def job_directory_problems(path: Path) -> list[str]:
+    """Return what is wrong with a directory that a job saves to, and is not of its own making."""
+    try:
+        return disk_problems(path, of_job=True) if path.is_dir() else []
+    except PermissionError as problem:
+        return [f"{path}: {problem.strerror}"]
 
 
 class HealthChecks:
@@ -181,13 +184,15 @@ class HealthChecks:
         directories: Callable[[], set[Path]],
         agent_problems: Callable[[], list[str]],
         *,
-        of_jobs: Callable[[], set[Path]] = set,
+        of_jobs: Callable[[], Mapping[Path, Callable[[], list[str]]]] = dict,
         on_job_directories: Callable[[Mapping[Path, str]], object] = dict,
     ) -> None:
-        """directories: of the agent; agent_problems: of the agent itself; of_jobs: directories of theirs;
+        """directories: of the agent; agent_problems: of the agent itself; of_jobs: directories of theirs,
+        and how each is checked;
         on_job_directories: called with what is wrong with these, which is no matter of the node."""
         self.report: HealthReport | None = None
         self.clock = ClockSkew()
+        self.usage = UsageSampler(devices)
         self._options = options
         self._agent_problems = agent_problems
         self._gpus = None if devices.simulated_devices else GpuHealth(devices.indices)

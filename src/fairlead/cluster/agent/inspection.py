@@ -1,6 +1,7 @@
 """Finding out where the ranks of an attempt stand: they write it down themselves, or py-spy looks at them."""
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairlead.cluster.agent.launching import on_thread
+from fairlead.cluster.agent import proc
+from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.agent.spawner_messages import Inspect, Inspected
 from fairlead.cluster.agent.stacks import RankStack, read_stack
 from fairlead.cluster.agent.untrusted_files import (
@@ -107,16 +109,22 @@ async def _dump(program: str, pid: int) -> str:
     """What py-spy says of a process; "" where it may not look, or takes too long."""
     command = (program, "dump", "--full-filenames", "--pid", str(pid))
     try:
-        out = await on_thread(partial(_output, command), 2 * PY_SPY_S)
+        out = await on_thread(partial(_output, command, pid), 2 * PY_SPY_S)
     except (OSError, subprocess.TimeoutExpired, TimeoutError):
         return ""
     return out[:MAX_STACKS_BYTES].decode(errors="replace")
 
 
-def _output(command: tuple[str, ...]) -> bytes:
-    """Raises OSError, TimeoutExpired. On a thread: see ``adopted``."""
+def _output(command: tuple[str, ...], pid: int) -> bytes:
+    """Its output. Root looks into a process of another user with that user's rights: what it finds there may
+    have been made to mislead it. Raises OSError, TimeoutExpired. On a thread: see ``adopted``."""
+    owner = proc.owner_of(pid)
+    other = owner if owner is not None and os.geteuid() == 0 != owner.uid else None
     done = subprocess.run(
         command,
+        user=None if other is None else other.uid,
+        group=None if other is None else other.gid,
+        extra_groups=None if other is None else [],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -128,7 +136,7 @@ def _output(command: tuple[str, ...]) -> bytes:
 
 def _read(file: Path, offset: int) -> str:
     try:
-        with opened(file) as descriptor:
+        with opened(file, of_folder=True) as descriptor:
             return read_from(descriptor, offset, MAX_STACKS_BYTES).decode(errors="replace")
     except OSError:
         return ""

@@ -1,8 +1,9 @@
 """From an assignment to the ranks that the spawner shall start."""
 
+import contextlib
 import errno
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairlead.client.storage import STORAGE_ERRORS, directory_sentence, place_of
@@ -10,10 +11,12 @@ from fairlead.cluster.agent.addresses import RankZeroAddress
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.checkpoint_root import enter
 from fairlead.cluster.agent.devices import NodeDevices
+from fairlead.cluster.agent.isolation import Isolation
 from fairlead.cluster.agent.kept_checkpoints import missing
 from fairlead.cluster.agent.runtimes import (
     Mounts,
     agents_environment,
+    filled,
     run_in,
 )
 from fairlead.cluster.agent.script_imports import Script, find_script
@@ -37,6 +40,7 @@ _PASSING_ERRORS = STORAGE_ERRORS | {
 }
 
 
+REPORTS = "reports"  # folder in the state directory
 TRIAL_JOB = 10**12  # the largest number that a rank may name, and no job's
 
 
@@ -68,6 +72,7 @@ class LaunchSite:
     socket_path: str
     devices: NodeDevices
     client: str  # directory that offers fairlead-client to ranks
+    isolation: Isolation = field(default_factory=Isolation)
 
 
 def check(assignment: Assignment, devices: NodeDevices) -> None:
@@ -96,9 +101,14 @@ def log_path(state: Path, job: int, attempt: int, rank: int) -> Path:
     return logs_path(state) / str(job) / f"{attempt}-{rank}.log"
 
 
+def reports_path(state: Path, job: int) -> Path:
+    """Return the folder in which ranks of a job leave what they say of themselves. It is theirs."""
+    return state / REPORTS / str(job)
+
+
 def failure_path(state: Path, job: int, attempt: int, rank: int) -> Path:
-    """Return the file, next to its output, in which a rank leaves the exception that ends it."""
-    return logs_path(state) / str(job) / f"{attempt}-{rank}.failure"
+    """Return the file in which a rank leaves the exception that ends it."""
+    return reports_path(state, job) / f"{attempt}-{rank}.failure"
 
 
 def progress_path(state: Path, job: int, attempt: int) -> Path:
@@ -119,6 +129,10 @@ class LastAccess:
     what: str = "its files"
     checkpoints: bool = False  # is it the checkpoint directory?
 
+    def note(self, what: str, *, checkpoints: bool = False) -> None:
+        """It is about to be touched."""
+        self.what, self.checkpoints = what, checkpoints
+
 
 @dataclass(frozen=True)
 class PreparedLaunch:
@@ -136,7 +150,7 @@ def start_limit_s(assignment: Assignment) -> float:
 def launch(
     place: LaunchSite, attempt: NodeAttempt, master: RankZeroAddress, last_access: LastAccess
 ) -> PreparedLaunch:
-    """The order to the spawner. It touches what the job has named, which may hang: see ``launching``. Raises
+    """The order to the spawner. It touches what the job has named, which may hang: see ``on_thread``. Raises
     DirectoryError where the checkpoint directory cannot be made."""
     assignment = attempt.assignment
     ranks = tuple(
@@ -144,11 +158,10 @@ def launch(
         for local, rank in enumerate(assignment.ranks)
     )
     order = _order(attempt, ranks)
-    if not assignment.prepare:
+    if not assignment.prepare or place.isolation.launch_with:
         return PreparedLaunch(order, None)
     first = ranks[0]
-    last_access.what = f"the script in {first.cwd!r}"
-    last_access.checkpoints = False
+    last_access.note(f"the script in {first.cwd!r}")
     script = find_script(first.argv, first.env, first.cwd, assignment.env)
     return PreparedLaunch(order, script)
 
@@ -186,7 +199,8 @@ def _rank(
         cwd=cwd,
         reports=str(failure.parent),
     )
-    base = agents_environment(assignment.runtime)
+    around = () if assignment.job == TRIAL_JOB else place.isolation.launch_with
+    base = agents_environment(assignment.runtime, around)
     variables = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, attempt, checkpoints)
     stacks = failure.with_suffix(".stacks")
     variables |= {"FAIRLEAD_FAILURE_FILE": str(failure), "FAIRLEAD_STACKS_FILE": str(stacks)}
@@ -195,15 +209,14 @@ def _rank(
     )
     variables |= _rendezvous(assignment, rank, local, master)
     variables["PYTHONPATH"] = _python_path(place.client, (base | variables).get("PYTHONPATH", ""))
-    last_access.what = f"the environment of its command {assignment.command[0]!r}"
-    last_access.checkpoints = False
+    last_access.note(f"the environment of its command {assignment.command[0]!r}")
     try:
         argv, env = run_in(assignment.runtime, assignment.command, base, variables, mounts)
+        argv = (*filled(around, variables, mounts, _owner(assignment)), *argv)
     except ConfigError as problem:
         raise ConfigError(f"job {assignment.job}: {problem}") from None
-    prepared = assignment.prefork or assignment.prepare
-    last_access.what = f"working directory {cwd!r}"
-    last_access.checkpoints = cwd == checkpoints
+    prepared = (assignment.prefork or assignment.prepare) and not around
+    last_access.note(f"working directory {cwd!r}", checkpoints=cwd == checkpoints)
     return RankLaunch(
         rank=rank.rank,
         argv=argv,
@@ -217,6 +230,11 @@ def _rank(
     )
 
 
+def _owner(assignment: Assignment) -> dict[str, str]:
+    """What the words of an operator may name of a job."""
+    return {"user": assignment.user, "tenant": assignment.tenant, "job": str(assignment.job)}
+
+
 def _python_path(client: str, others: str) -> str:
     """The agent's own client first: it speaks the agent's protocol, whatever else is installed."""
     return f"{client}{os.pathsep}{others}" if others else client
@@ -224,8 +242,7 @@ def _python_path(client: str, others: str) -> str:
 
 def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess) -> Path:
     path = checkpoint_path(state, assignment)
-    last_access.what = f"checkpoint directory {str(path)!r}"
-    last_access.checkpoints = True
+    last_access.note(f"checkpoint directory {str(path)!r}", checkpoints=True)
     try:
         root = Path(assignment.checkpoint_root)
         if assignment.checkpoint_root and (away := enter(root, known=assignment.root_is_known)):
@@ -238,7 +255,7 @@ def _checkpoint_dir(state: Path, assignment: Assignment, last_access: LastAccess
             _check_not_away(path, assignment)
         path.mkdir(parents=not assignment.checkpoint_root, exist_ok=True)
     except (OSError, ValueError, RecursionError) as problem:  # it calls itself for each folder
-        raise _directory_error(path, problem) from None
+        raise directory_error(path, problem) from None
     return path
 
 
@@ -250,13 +267,24 @@ def is_of_agent(path: Path, state: Path, assignment: Assignment) -> bool:
     return Path(os.path.normpath(path)).is_relative_to(Path(os.path.abspath(state)))
 
 
-def _directory_error(path: Path, problem: Exception) -> DirectoryError:
+def _closed_folder(path: Path) -> str:
+    """The folder on the way there that does not let this user through, in brackets; "" = there is none."""
+    for one in reversed(path.parents):
+        with contextlib.suppress(OSError):
+            if one.exists() and not os.access(one, os.X_OK):
+                return f" ({one} does not let its user through: chmod o+x)"
+    return ""
+
+
+def directory_error(path: Path, problem: Exception) -> DirectoryError:
+    """Return what kept a checkpoint directory from being made, as the server is told of it."""
     why, place = str(problem), ""
     trouble: DirectoryTrouble = "wrong_path"
     if isinstance(problem, OSError):
         in_the_way = problem.errno == errno.EEXIST  # a file has its name
         why = os.strerror(errno.ENOTDIR) if in_the_way else str(problem.strerror)
         place = place_of(problem, path)
+        why += _closed_folder(path) if problem.errno == errno.EACCES else ""
         if problem.errno in _PASSING_ERRORS:
             trouble = "out_of_order"
     return DirectoryError(directory_sentence(str(path), why), trouble, place)

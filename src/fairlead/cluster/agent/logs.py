@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.cluster.agent.launch import log_path, logs_path
+from fairlead.cluster.agent.launch import REPORTS, failure_path, log_path, logs_path
 from fairlead.cluster.agent.server_client import AgentClient, RefusedError
 from fairlead.cluster.agent.untrusted_files import (
     opened,
@@ -104,6 +104,7 @@ class Logs:
                     > _ORPHAN_RETENTION_S
                 ):
                     shutil.rmtree(job, ignore_errors=True)
+                    shutil.rmtree(self._state / REPORTS / job.name, ignore_errors=True)
 
     def inherit(self) -> None:
         """Tell also what earlier agents left untold. To be called when none of their ranks lives."""
@@ -146,10 +147,18 @@ class Logs:
             if log.forgotten is not None and now - log.forgotten > RETENTION_S:
                 del self._logs[key]
                 with contextlib.suppress(OSError):
-                    log.path.unlink(missing_ok=True)
-                    for suffix in (".failure", ".stacks", ".progress", _BEGIN):
-                        log.path.with_suffix(suffix).unlink(missing_ok=True)
-                    log.path.parent.rmdir()
+                    self._remove(log)
+
+    def _remove(self, log: _RankLog) -> None:
+        """Remove the files of a rank, and the folders of its job once they are empty. Raises OSError."""
+        log.path.unlink(missing_ok=True)
+        log.path.with_suffix(_BEGIN).unlink(missing_ok=True)
+        failure = failure_path(self._state, log.job, log.attempt, log.rank)
+        with contextlib.suppress(OSError):  # the folder is the job's
+            for suffix in (".failure", ".stacks", ".progress"):
+                failure.with_suffix(suffix).unlink(missing_ok=True)
+        log.path.parent.rmdir()
+        shutil.rmtree(failure.parent, ignore_errors=True)
 
     def tail(self, job: int, attempt: int, rank: int) -> tuple[str, str]:
         """(the end of the output, why it cannot be read): one of them is ""."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.report_limits import SendableCheck
-from fairlead.cluster.protocol.messages import Assignment, AttemptStatus
+from fairlead.cluster.protocol.messages import Assignment, AttemptKey, AttemptStatus, Rank
 
 _MAX_START_WAIT_S = 300.0  # an attempt that cannot begin for so long says something about the node
 _OBSTRUCTED_S = 10.0  # the same where it is known to be the node: a moment may pass
@@ -85,6 +85,10 @@ class NodeAttempts:
         now = time.monotonic()
         return self.sendable(attempt.status(now) for attempt in self)
 
+    def running_ranks(self) -> dict[AttemptKey, tuple[Rank, ...]]:
+        """The ranks here of those that run."""
+        return {one.key: one.assignment.ranks for one in self if one.state == "running"}
+
     def obstructed(self, now: float) -> list[str]:
         """A sentence for each that has been unable to begin for long."""
         waits = [
@@ -96,10 +100,10 @@ class NodeAttempts:
         ]
         return [f"job {attempt.key[0]} cannot start: {attempt.reason}" for attempt in waits]
 
-    def checkpoint_directories(self) -> set[Path]:
-        """Return the checkpoint directories that jobs named. They may be absent, or hang."""
-        named = {attempt.assignment.checkpoint_dir for attempt in self if not attempt.ended}
-        return {Path(name) for name in named if name}
+    def checkpoint_directories(self) -> dict[Path, Assignment]:
+        """Return the checkpoint directories of jobs, each with whose it is. They may be absent, or hang."""
+        assignments = [attempt.assignment for attempt in self if not attempt.ended]
+        return {Path(one.checkpoint_dir): one for one in assignments if one.checkpoint_dir}
 
     def note_directories(self, problems: Mapping[Path, str]) -> bool:
         """problems: of the directories that jobs save to. Returns whether there is news among them."""

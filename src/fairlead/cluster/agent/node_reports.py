@@ -61,6 +61,7 @@ class NodeReports:
             seen=self._memory.position,
             halted_runs=self._memory.halted_runs,
             ending=self._node.orders.leaving,
+            runs_as=options.isolation.runs_as,
         )
 
     @property
@@ -75,13 +76,14 @@ class NodeReports:
         """All that the node holds, and how it is."""
         self._seq += 1
         self._told_ends = self._ended()
+        attempts = self._node.attempts
         health, spawner_problem = self._health.report or HealthReport(), self._spawner_watch.problem
         problems = [*filter(None, [spawner_problem]), *health.problems]
         return NodeReport(
             node=self._options.node,
             incarnation=self.incarnation,
             seq=self._seq,
-            holds=self._node.attempts.statuses(),
+            holds=self._health.usage.add_news(attempts.statuses(), attempts.running_ranks),
             orders_seq=self._node.orders.seq,
             problems=tuple(map(one_line, problems[:_MAX_REPORTED])),
             dead=health.dead,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.health import HealthOptions
+from fairlead.cluster.agent.isolation import Isolation
 
 
 @dataclass(frozen=True)
@@ -20,3 +21,4 @@ class AgentOptions:
     host: str = "127.0.0.1"  # where ranks of other nodes reach this one's
     prefork: str = ""  # modules, comma-separated
     health: HealthOptions = field(default_factory=HealthOptions)
+    isolation: Isolation = field(default_factory=Isolation)

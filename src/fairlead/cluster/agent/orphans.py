@@ -11,25 +11,27 @@ from fairlead.cluster.agent.running_attempts import SpawnedAttempt
 
 def reap_orphans(
     living: Sequence[SpawnedAttempt], helpers: Iterable[int], tokens: Iterable[str]
-) -> bool:
+) -> list[int]:
     """Kill the children of this process that belong to no attempt. Orphans have become our children, so all
-    strays hang below these. Returns whether there were any.
+    strays hang below these. Returns their pids.
 
     living: attempts that have ranks; helpers: pids of the spawner's own processes; tokens: of further
     processes that are to live.
     """
     spared = {pid for attempt in living for pid in attempt.processes.leaders} | set(helpers)
     sessions = {session for attempt in living for session in attempt.processes.sessions}
-    known = {proc.token_tag(attempt.launch.token) for attempt in living}
-    known |= {proc.token_tag(token) for token in tokens}
+    attempts = {attempt.tag: attempt for attempt in living}
+    known = {proc.token_tag(token) for token in tokens}
     orphans = []
     for pid in proc.children():
         found = None if pid in spared else proc.process(pid)
         if found is None or found.state in "ZX" or found.session in sessions:
             continue
-        if proc.tag_of(pid) not in known:
+        tag = proc.tag_of(pid)
+        attempt = attempts.get(tag)
+        if tag not in known and (attempt is None or not attempt.may_be_of(pid)):
             orphans.append(pid)
     for pid in orphans:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)  # our child, not waited for: its pid is its own
-    return bool(orphans)
+    return orphans

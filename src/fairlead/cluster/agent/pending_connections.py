@@ -9,12 +9,20 @@ import socket
 import struct
 import time
 from collections import Counter
+from typing import NamedTuple
 
 MAX_PENDING = 64  # at once
 _PART = 8  # of the descriptors that this process may open, at most one in so many
 _WARN_INTERVAL_S = 60.0  # between two complaints
 _CREDENTIALS = struct.Struct("3i")  # pid, user, group
 _log = logging.getLogger(__name__)
+
+
+class SocketOwner(NamedTuple):
+    """Who has connected."""
+
+    uid: int
+    group: int  # of processes
 
 
 class ThrottledWarning:
@@ -43,20 +51,23 @@ class PendingConnections:
     def __init__(self, most: int | None = None) -> None:
         """most: connections; None = 64, or less where this process may open few files."""
         self._most = allowed() if most is None else most
-        self._groups: dict[asyncio.StreamWriter, int] = {}  # oldest first -> process group
+        self._peers: dict[asyncio.StreamWriter, SocketOwner] = {}  # oldest first
         self._warn = ThrottledWarning()
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self._peers)
 
     def add(self, writer: asyncio.StreamWriter) -> bool:
         """Returns whether another one had to go for it."""
-        self._groups[writer] = process_group(writer.get_extra_info("socket"))
-        if len(self._groups) <= self._most:
+        self._peers[writer] = socket_owner(writer.get_extra_info("socket"))
+        if len(self._peers) <= self._most:
             return False
-        group, connections = Counter(self._groups.values()).most_common(1)[0]
-        oldest = next(one for one, of in self._groups.items() if of == group)
-        del self._groups[oldest]
+        # Of the user who has most of them, so that one with many processes takes none from another.
+        user, _ = Counter(peer.uid for peer in self._peers.values()).most_common(1)[0]
+        mine = [peer.group for peer in self._peers.values() if peer.uid == user]
+        group, connections = Counter(mine).most_common(1)[0]
+        oldest = next(one for one, of in self._peers.items() if of == SocketOwner(user, group))
+        del self._peers[oldest]
         oldest.transport.abort()
         self._warn(
             f"process group {group} holds {connections} connections to this agent on which nothing is said; "
@@ -66,7 +77,7 @@ class PendingConnections:
 
     def discard(self, writer: asyncio.StreamWriter) -> None:
         """Drop a connection that has identified itself, or has gone."""
-        self._groups.pop(writer, None)
+        self._peers.pop(writer, None)
 
 
 def allowed() -> int:
@@ -77,12 +88,12 @@ def allowed() -> int:
     )
 
 
-def process_group(peer: socket.socket) -> int:
-    """Return the process group of the process that connected; its process id if it has ended, 0 if
-    unknown."""
+def socket_owner(peer: socket.socket) -> SocketOwner:
+    """Return the user and the process group of the process that connected; its process id for the group if
+    it has ended, 0 if unknown."""
     found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid = int(_CREDENTIALS.unpack(found)[0])
+    pid, uid, _ = map(int, _CREDENTIALS.unpack(found))
     try:
-        return os.getpgid(pid) if pid > 0 else 0
+        return SocketOwner(uid, os.getpgid(pid) if pid > 0 else 0)
     except OSError:
-        return pid
+        return SocketOwner(uid, pid)

@@ -6,7 +6,7 @@ Nobody waits for it: it says on a pipe how far it is, and the pipe closes when i
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from fairlead.cluster.agent.proc import TOKEN, tag_process
@@ -55,9 +55,11 @@ def fork_rank(
     output: int,
     keep: Sequence[int],
     limit_s: float,
+    prepare: Callable[[], object] = bool,
 ) -> PendingExec:
     """Fork a process that becomes the leader of a session and executes a program, without waiting for that.
-    For processes with one thread. output: its stdout and stderr; keep: descriptors that it inherits.
+    For processes with one thread. output: its stdout and stderr; keep: descriptors that it inherits;
+    prepare: called in it before it touches anything that the caller has not named, may raise OSError.
     Raises OSError."""
     ours, theirs = os.pipe()
     # Handlers of this process must not run in the other one.
@@ -65,7 +67,7 @@ def fork_rank(
     try:
         pid = os.fork()
         if pid == 0:
-            _become(argv, env, cwd, (output, *keep, theirs), before)
+            _become(argv, env, cwd, (output, *keep, theirs), before, prepare)
     except OSError:
         os.close(ours)
         raise
@@ -83,6 +85,7 @@ def _become(
     cwd: str,
     descriptors: Sequence[int],
     mask: set[int | signal.Signals],
+    prepare: Callable[[], object],
 ) -> NoReturn:
     """descriptors: the output, those to be kept, the pipe."""
     output, *keep, pipe = descriptors
@@ -96,6 +99,8 @@ def _become(
         for number in _RESET:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        where = f"the user of {argv[0]!r} cannot be set"
+        prepare()
         where = f"working directory {cwd!r}"
         os.chdir(cwd)
         os.write(pipe, _INSIDE)

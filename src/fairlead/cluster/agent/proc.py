@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from fairlead.errors import ConfigError
 from fairlead.model.child_signals import prctl
@@ -42,6 +43,13 @@ class Process:
     state: str = field(compare=False)  # "Z" = ended, not waited for
 
 
+class ProcessOwner(NamedTuple):
+    """The real user and group of a process."""
+
+    uid: int
+    gid: int
+
+
 def process(pid: int) -> Process | None:
     """Return the process with this pid; None if there is none."""
     try:
@@ -50,6 +58,16 @@ def process(pid: int) -> Process | None:
         return None
     after = text[text.rindex(")") + 2 :].split()  # the name before may contain anything
     return Process(pid, int(after[19]), int(after[3]), int(after[1]), after[0])
+
+
+def owner_of(pid: int) -> ProcessOwner | None:
+    """Return whose the process is; None if there is none."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except OSError:
+        return None
+    lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    return ProcessOwner(int(lines["Uid"].split()[0]), int(lines["Gid"].split()[0]))
 
 
 def processes() -> Iterator[Process]:

@@ -108,7 +108,7 @@ class ProgressFile:
             if seen == self._seen:
                 return ""
             self._seen = seen
-            return read_end(self._path, MAX_BYTES).decode(errors="replace")
+            return read_end(self._path, MAX_BYTES, of_folder=True).decode(errors="replace")
         except FileNotFoundError:
             return ""
         except NotRegularError as problem:

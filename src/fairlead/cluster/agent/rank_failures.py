@@ -95,7 +95,9 @@ class FailureReport(msgspec.Struct, frozen=True):
 def read_report(path: Path) -> FailureReport | None:
     """Return the failure report of the process; None if it left none, or none that can be used."""
     try:
-        return msgspec.json.decode(read_regular(path, LARGEST_REPORT), type=FailureReport)
+        return msgspec.json.decode(
+            read_regular(path, LARGEST_REPORT, of_folder=True), type=FailureReport
+        )
     except FileNotFoundError:
         return None
     except OSError as problem:
@@ -116,12 +118,13 @@ def exit_failure(
     checkpoints: str = "",
     memory_ran_out: bool = False,
     output_lost: str = "",
+    exceeded: str = "",
 ) -> Failure:
     """How a rank ended that should not have.
 
     output: the end of what it printed. checkpoints: their directory. memory_ran_out: the kernel has ended
     processes of this node for want of memory since the start. output_lost: why what it printed cannot be
-    read.
+    read. exceeded: the limit that the kernel has ended processes of the attempt for.
     """
     if report is None and code > 0:
         report = _printed_report(output)
@@ -142,7 +145,9 @@ def exit_failure(
     line = line or (_client_line(output) if code in CLIENT_CODES else "")
     if output_lost:
         line = f"its output cannot be read: {output_lost}"
-    if code == -signal.SIGKILL and memory_ran_out:
+    if code == -signal.SIGKILL and exceeded:
+        line = exceeded
+    elif code == -signal.SIGKILL and memory_ran_out:
         line = f"out of memory? {line}".strip()
     return Failure(
         kind="signal" if code < 0 else "exit",

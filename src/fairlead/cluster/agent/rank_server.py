@@ -105,9 +105,18 @@ class RankConnections:
 class RankServer:
     """``open`` it before the first rank starts."""
 
-    def __init__(self, state: Path, handler: RankHandler, connections: RankConnections) -> None:
-        """state: of the agent; connections: where those of ranks that were admitted are kept."""
+    def __init__(
+        self,
+        state: Path,
+        handler: RankHandler,
+        connections: RankConnections,
+        *,
+        for_all: bool = False,
+    ) -> None:
+        """state: of the agent; connections: where those of ranks that were admitted are kept; for_all:
+        processes of other users may connect, too: the token of the job decides."""
         self._state = state
+        self._for_all = for_all
         self._handler = handler
         self._connections = connections
         self._listening: socket.socket | None = None
@@ -124,6 +133,7 @@ class RankServer:
         path = self._state / "agent.sock"
         if len(os.fsencode(path)) > _PATH_BYTES:
             self._short = Path(tempfile.mkdtemp(prefix="fairlead-", dir="/tmp"))
+            self._short.chmod(0o711 if self._for_all else 0o700)
             path = self._short / "agent.sock"
         self.path = str(path)
         self._listen_at(path)
@@ -149,7 +159,7 @@ class RankServer:
         if path.is_dir() and not path.is_symlink():  # a job's doing
             move_out_of_the_way(path)
         path.unlink(missing_ok=True)
-        before = os.umask(0o177)
+        before = os.umask(0o111 if self._for_all else 0o177)
         try:
             self._listening = _listen(path)
         finally:

@@ -12,10 +12,10 @@ from fairlead.cluster.agent.addresses import assign_addresses
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempt_launcher import AttemptLauncher
 from fairlead.cluster.agent.attempts import NodeAttempt
-from fairlead.cluster.agent.launch import TRIAL_JOB, logs_path
-from fairlead.cluster.agent.launching import on_thread
+from fairlead.cluster.agent.launch import TRIAL_JOB, logs_path, reports_path
 from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.node_attempts import NodeAttempts
+from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.agent.order_follower import NodeIdentity
 from fairlead.cluster.agent.survivors import make_token
 from fairlead.cluster.protocol.messages import Assignment, Rank, StartCheck
@@ -104,7 +104,12 @@ class RankTrial:
 
     async def _clean(self, folder: Path) -> None:
         """What it has left may be on a disk that hangs."""
-        for path in (folder, logs_path(self._state) / str(TRIAL_JOB)):
+        left = (
+            folder,
+            logs_path(self._state) / str(TRIAL_JOB),
+            reports_path(self._state, TRIAL_JOB),
+        )
+        for path in left:
             try:
                 await on_thread(partial(shutil.rmtree, path, ignore_errors=True), _REMOVE_S)
             except TimeoutError:

@@ -12,8 +12,9 @@ import msgspec
 
 from fairlead.cluster.agent import locks, proc, termination
 from fairlead.cluster.agent.device_locks import DeviceLocks
+from fairlead.cluster.agent.os_users import become
 from fairlead.cluster.agent.pending_exec import PendingExec, fork_rank
-from fairlead.cluster.agent.spawner_messages import EndAttempt, Launch, RankLaunch
+from fairlead.cluster.agent.spawner_messages import EndAttempt, Exited, Launch, RankLaunch
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,
     boot_id,
@@ -262,6 +263,34 @@ class SpawnedAttempt:
         yield from self.processes.forking.values()
         yield from (pending_exec.until_s for pending_exec in self.processes.pending_exec.values())
 
+    def make_group(self) -> None:
+        """Make the group that limits what it may use, if it has one. Raises OSError."""
+        if self.launch.group is not None:
+            self.launch.group.make()
+
+    def remove_group(self) -> None:
+        """Remove the group, in which nothing is left."""
+        if self.launch.group is not None:
+            self.launch.group.remove()
+
+    def kill(self) -> None:
+        """SIGKILL to all that is known to be its, and all that is in its group."""
+        self.processes.kill()
+        if self.launch.group is not None:
+            self.launch.group.kill()
+
+    @property
+    def exceeded(self) -> str:
+        """Return the limit that the kernel has ended its processes for, in half a sentence; "" = none."""
+        return "" if self.launch.group is None else self.launch.group.exceeded
+
+    def kill_left(self) -> bool:
+        """Kill what its ranks, which have ended, have left in its group. Returns whether there was any."""
+        if self.launch.group is None or not self.launch.group.is_populated:
+            return False
+        self.launch.group.kill()
+        return True
+
     def order_to_end(self, kill_after_s: float) -> EndAttempt:
         """Return the order to end that the agent would give: SIGTERM now, SIGKILL later. Ranks whose loop is
         over come to their end meanwhile; those of unmanaged jobs have none."""
@@ -273,6 +302,31 @@ class SpawnedAttempt:
             kill_after_s=kill_after_s,
             spares_finished=True,
         )
+
+    def exited(self, pid: int, rank: int, code: int, at_s: float, *, leaving: bool) -> Exited:
+        """Return what is told of the end of a rank. pid: of its leader; leaving: whether the spawner does."""
+        job, attempt = self.key
+        by_warden = self.ending.is_expired_for_warden(at_s)
+        return Exited(
+            job=job,
+            attempt=attempt,
+            rank=rank,
+            code=code,
+            expired=self.ending.is_expired(at_s),
+            leaving=leaving,
+            terminated=by_warden or pid in self.processes.terminated,
+            exceeded=self.exceeded,
+            at_s=at_s,
+        )
+
+    def may_be_of(self, pid: int) -> bool:
+        """Whether a process with its tag may be its own: anybody can read the tag and show it, but not as
+        another user. Behind ``--launch-with`` an engine may have given its processes other users."""
+        user = self.launch.user
+        if user is None or not self.launch.no_new_privs:
+            return True
+        owner = proc.owner_of(pid)
+        return owner is None or owner.uid == user.uid
 
     def watched(self, storage: SpawnerStorage) -> Watched:
         """What there is, for the warden."""
@@ -317,12 +371,20 @@ class SpawnedAttempt:
                 output=log,
                 keep=self.claim.locks_of(rank, storage),
                 limit_s=self.launch.start_limit_s,
+                prepare=self._prepare,
             )
         except OSError as problem:
             text = f"{rank.argv[0]!r} cannot be started: {problem.strerror}"
             raise NotStartedError(f"rank {rank.rank}: {text}") from None
         self.processes.pending_exec[rank.rank] = pending_exec
         self.set_pid(rank.rank, pending_exec.pid)
+
+    def _prepare(self) -> None:
+        """In the process of a rank, before it touches anything of its job. Raises OSError."""
+        if self.launch.group is not None:
+            self.launch.group.enter()
+        if self.launch.user is not None:
+            become(self.launch.user, no_new_privs=self.launch.no_new_privs)
 
     def set_pid(self, rank: int, pid: int) -> None:
         """The rank is this process, the leader of its session."""
@@ -352,7 +414,13 @@ class SpawnedAttempt:
             return False
         job, attempt = self.key
         request = Fork(
-            job=job, attempt=attempt, rank=rank.rank, argv=rank.argv, env=rank.env, cwd=rank.cwd
+            job=job,
+            attempt=attempt,
+            rank=rank.rank,
+            argv=rank.argv,
+            env=rank.env,
+            cwd=rank.cwd,
+            group=self.launch.group,
         )
         if not zygote.fork(request, [log, *self.claim.locks_of(rank, storage)]):
             return False
@@ -366,7 +434,8 @@ def owner_of(one: proc.Process, running: Sequence[SpawnedAttempt]) -> SpawnedAtt
     while above is not None and above.pid not in (0, 1, os.getpid()):
         tag, session = proc.tag_of(above.pid), above.session
         for attempt in running:
-            if session in attempt.processes.sessions or tag == attempt.tag:
+            has_tag = tag == attempt.tag and attempt.may_be_of(above.pid)
+            if session in attempt.processes.sessions or has_tag:
                 return attempt
         above = proc.process(above.parent)
     return None
@@ -375,7 +444,7 @@ def owner_of(one: proc.Process, running: Sequence[SpawnedAttempt]) -> SpawnedAtt
 def _listener(path: str) -> tuple[int, int]:
     """(pid, signal) of the process that writes its stacks to a file, (0, 0) = there is none."""
     try:
-        line, _, _ = read_regular(Path(path), 64).partition(b"\n")
+        line, _, _ = read_regular(Path(path), 64, of_folder=True).partition(b"\n")
         pid, number = map(int, line.decode("ascii").split())
     except (OSError, ValueError):
         return 0, 0

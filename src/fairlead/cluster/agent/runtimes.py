@@ -1,14 +1,18 @@
 """How a command is run in the environment that a job names: an interpreter, a venv, conda, a container."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from types import MappingProxyType
 
 from fairlead.cluster.agent.environment import base_environment
 from fairlead.cluster.agent.untrusted_files import read_linked
 from fairlead.cluster.protocol.runtime import (
+    ENGINES,
     OPTIONS,
+    OWNER_PLACEHOLDERS,
     PLACEHOLDER,
     Runtime,
 )
@@ -21,6 +25,7 @@ _OWN_VARIABLES = frozenset(
 _HOST_ONLY = frozenset(
     {"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"}
 )  # nor these inside a container
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 _MAX_LIST_BYTES = 1 << 20  # bytes of conda's list of environments
 _ROOTS = ("miniforge3", "mambaforge", "miniconda3", "anaconda3")  # of conda, below the home
 
@@ -36,16 +41,18 @@ class Mounts:
     reports: str = ""  # the directory for what the rank says of its end, or of where it stands
 
 
-def agents_environment(runtime: Runtime) -> dict[str, str]:
-    """What a job gets of the agent's own variables."""
+def agents_environment(runtime: Runtime, around: tuple[str, ...] = ()) -> dict[str, str]:
+    """What a job gets of the agent's own variables. around: words that its operator puts before its
+    command."""
     env = base_environment()
-    if runtime == Runtime():
+    contained = bool(runtime.container) or is_engine(around)
+    if runtime == Runtime() and not contained:
         return env
     variables = [f"{env[name]}/bin" for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if name in env]
     path = [
         entry for entry in env.get("PATH", os.defpath).split(os.pathsep) if entry not in variables
     ]
-    hidden = _OWN_VARIABLES | _HOST_ONLY if runtime.container else _OWN_VARIABLES
+    hidden = _OWN_VARIABLES | _HOST_ONLY if contained else _OWN_VARIABLES
     visible = {name: value for name, value in env.items() if name not in hidden}
     return visible | {"PATH": os.pathsep.join(path)}
 
@@ -64,7 +71,7 @@ def run_in(
     """
     env = {**base, **variables}
     if runtime.container:
-        return (*_container(runtime.container, variables, mounts), *command), env
+        return (*filled(runtime.container, variables, mounts), *command), env
     interpreter, more = _environment(runtime)
     if not interpreter:
         return command, env
@@ -127,15 +134,34 @@ def _conda_candidates(name: str) -> Iterator[Path]:
 
 
 # --- containers -----------------------------------------------------------------------------------
-def _container(
-    template: tuple[str, ...], variables: Iterable[str], mounts: Mounts
+def is_engine(template: tuple[str, ...]) -> bool:
+    """Whether a command runs another in a container."""
+    return bool(template) and PurePath(template[0]).name in ENGINES
+
+
+def filled(
+    template: tuple[str, ...],
+    variables: Iterable[str],
+    mounts: Mounts,
+    owner: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[str]:
-    engine = PurePath(template[0]).name
+    """The words of a command with what its placeholders stand for. owner: whose job it is, for an operator's
+    command. Raises ConfigError for a name that could mislead it."""
     for word in template:
         if word == OPTIONS:
-            yield from _options(engine, variables, mounts)
+            yield from _options(PurePath(template[0]).name, variables, mounts)
         else:
-            yield PLACEHOLDER.sub(lambda found: str(getattr(mounts, found[1])), word)
+            yield PLACEHOLDER.sub(lambda found: _value(found[1], mounts, owner), word)
+
+
+def _value(name: str, mounts: Mounts, owner: Mapping[str, str]) -> str:
+    if name not in OWNER_PLACEHOLDERS:
+        return str(getattr(mounts, name))
+    if not _PLAIN_NAME.fullmatch(owner[name]):  # it may be part of a path, or look like an option
+        raise ConfigError(
+            f"launch_with: {{{name}}} is {owner[name]!r} here, which is no plain name"
+        )
+    return owner[name]
 
 
 def _options(engine: str, variables: Iterable[str], mounts: Mounts) -> list[str]:

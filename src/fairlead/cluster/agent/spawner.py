@@ -23,6 +23,7 @@ from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.device_holders import DeviceHolders
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.devices import NodeDevices
+from fairlead.cluster.agent.job_folders import open_files
 from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.orphans import reap_orphans
 from fairlead.cluster.agent.prepared_processes import PreparedProcesses
@@ -36,7 +37,6 @@ from fairlead.cluster.agent.running_attempts import (
 from fairlead.cluster.agent.spawner_messages import (
     AgentSocket,
     EndAttempt,
-    Exited,
     Failed,
     Gone,
     Inspect,
@@ -51,7 +51,6 @@ from fairlead.cluster.agent.spawner_messages import (
 )
 from fairlead.cluster.agent.spawner_takeover import take_over
 from fairlead.cluster.agent.survivors import remove_record
-from fairlead.cluster.agent.untrusted_files import open_to_append
 from fairlead.cluster.agent.warden import WARDEN_SLACK_S, AttemptEnded, WardenLink
 from fairlead.cluster.agent.zygote import PLACEHOLDER, Zygote
 
@@ -221,7 +220,7 @@ class Spawner:
         for attempt in self._attempts.values():
             attempt.processes.terminate_rest()
             if attempt.ending.must_kill(now) and attempt.processes.leaders:
-                attempt.processes.kill()
+                attempt.kill()
                 attempt.ending.kill_s = now + 1.0  # once more: a group may have grown meanwhile
 
     def _expire_leases(self, slack_s: float, now: float) -> None:
@@ -274,11 +273,13 @@ class Spawner:
         if why := attempt.claim.take(self._storage):
             self._find_holders(attempt, why)
             return
+        attempt.make_group()
         attempt.record(self._storage)
         self._watch(attempt)
         logs: list[int] = []
         try:
-            logs.extend(open_to_append(Path(rank.log)) for rank in attempt.launch.ranks)
+            user = attempt.launch.user
+            logs.extend(open_files(rank.log, rank.stacks, user) for rank in attempt.launch.ranks)
             self._start_ranks(attempt, logs)
         finally:
             locks.release(logs)
@@ -430,16 +431,9 @@ class Spawner:
     def _reaped(self, attempt: SpawnedAttempt, pid: int, code: int) -> None:
         rank = attempt.processes.leaders.pop(pid)
         self._handle_pending_exec(attempt, rank)  # first: it may say why
-        job, number = attempt.key
         at_s = self._warden.exit_s(attempt.processes.key_of(pid))
         if rank not in attempt.processes.unstarted:
-            expired = attempt.ending.is_expired(at_s)
-            by_warden = attempt.ending.is_expired_for_warden(at_s)
-            end = Exited(job=job, attempt=number, rank=rank, code=code, expired=expired, at_s=at_s)
-            terminated = by_warden or pid in attempt.processes.terminated
-            self._agent.send(
-                msgspec.structs.replace(end, leaving=self._leaving, terminated=terminated)
-            )
+            self._agent.send(attempt.exited(pid, rank, code, at_s, leaving=self._leaving))
         attempt.ending.gone_s = max(attempt.ending.gone_s, at_s)
         if attempt.processes.are_over:
             attempt.ending.dead_s = time.monotonic()
@@ -455,16 +449,17 @@ class Spawner:
         if late is not None and late.zygote is not None:
             self._drop_zygote(late.zygote)
         ended = [s for s in self._attempts.values() if s.ending.dead_s is not None]
-        if not ended or self._reap_orphans():
-            now = time.monotonic()
-            for attempt in ended:
-                attempt.ending.gone_s = now
-            ended = [s for s in ended if now - (s.ending.dead_s or 0.0) > _KILL_TIMEOUT_S]
+        strays = self._reap_orphans() if ended else []
+        now = time.monotonic()
         for attempt in ended:
+            if attempt.kill_left() or any(map(attempt.may_be_of, strays)):
+                attempt.ending.gone_s = now
+                if now - (attempt.ending.dead_s or 0.0) <= _KILL_TIMEOUT_S:
+                    continue
             self._reap_attempt(attempt)
 
-    def _reap_orphans(self) -> bool:
-        """Returns whether there were any."""
+    def _reap_orphans(self) -> list[int]:
+        """Kill what belongs to no attempt. Returns the pids."""
         begun = [s for s in self._attempts.values() if s.claim.locks is not None]
         living = [s for s in begun if s.ending.dead_s is None]
         tokens = {PLACEHOLDER} if self._prepared.used else set()
@@ -476,6 +471,7 @@ class Spawner:
         if attempt.claim.locks is not None:
             locks.forget_job(self._state / "locks", job)
             attempt.claim.unlock_devices(self._storage)
+        attempt.remove_group()
         for folder in self._storage.attempt_records:
             remove_record(folder, job, number)
         self._warden.send(AttemptEnded(job=job, attempt=number))

@@ -130,7 +130,7 @@ class SpawnerEvents:
         if attempt.may_report_progress:
             self._progress.poll_last(attempt, now)
         attempt.note_termination(end.code, terminated=end.terminated)
-        failure = self._failure(attempt, end.rank, end.code)
+        failure = self._failure(attempt, end)
         if attempt.exited(end.rank, end.code, failure, now):
             self._ending.end(attempt, terminate=attempt.assignment.unmanaged)
 
@@ -139,8 +139,9 @@ class SpawnerEvents:
         not be ended: for example a container of a daemon whose command was killed. It may not go on."""
         self._ranks.send(attempt.key, RankRefused(reason="this attempt of the job is over"))
 
-    def _failure(self, attempt: NodeAttempt, rank: int, code: int) -> Failure | None:
+    def _failure(self, attempt: NodeAttempt, end: Exited) -> Failure | None:
         """How a rank ended, None: well."""
+        rank, code = end.rank, end.code
         if not code:
             return None
         report = read_report(failure_path(self._state, *attempt.key, rank))
@@ -154,6 +155,7 @@ class SpawnerEvents:
             checkpoints=str(checkpoint_path(self._state, attempt.assignment)),
             memory_ran_out=attempt.exits.memory_ran_out,
             output_lost=lost,
+            exceeded=end.exceeded,
         )
 
     # --- its death -------------------------------------------------------------------------------

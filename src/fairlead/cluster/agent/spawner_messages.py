@@ -8,6 +8,8 @@ from typing import TypeAlias
 import msgspec
 
 from fairlead.client.messages import HEADER
+from fairlead.cluster.agent.cgroups import AttemptGroup
+from fairlead.cluster.agent.os_users import OsUser
 
 MAX_MESSAGE_BYTES = 1 << 26  # bytes of a message: an environment may be long
 
@@ -40,6 +42,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     prefork: bool = False  # from the process that the node's operator named
     start_limit_s: float = 60.0  # from fork to exec: its working directory may hang
     modules: str = ""  # comma-separated: from a process that has imported these, if there is one
+    user: OsUser | None = None  # whom the ranks run as; None = the agent's own user
+    group: AttemptGroup | None = None  # that limits what they may use; None = nothing does
+    no_new_privs: bool = True  # programs with the setuid bit get such ranks nothing more
 
 
 class EndAttempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -129,6 +134,7 @@ class Exited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     expired: bool = False  # after the spawner has ended it, or was to, at the end of its lease
     leaving: bool = False  # after the spawner has told it to end, for it leaves itself
     terminated: bool = False  # after a SIGTERM, which it may have ended for
+    exceeded: str = ""  # the limit that the kernel has ended it for, in half a sentence; "" = none
     at_s: float  # monotonic time
 
 

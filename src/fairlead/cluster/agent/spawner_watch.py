@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from fairlead.cluster.agent.launching import on_thread
+from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.agent.spawner_link import STANDS_STILL_S, SpawnerLink
 from fairlead.cluster.agent.survivors import find_survivors, read_records
 

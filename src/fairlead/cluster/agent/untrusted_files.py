@@ -24,12 +24,15 @@ class NotRegularError(OSError):
         super().__init__(errno.EINVAL, "is not a regular file", str(path))
 
 
-def open_regular(path: Path, access: int = os.O_RDONLY) -> int:
+def open_regular(path: Path, access: int = os.O_RDONLY, *, of_folder: bool = False) -> int:
     """A descriptor of a regular file of our user. Raises NotRegularError, OSError.
 
     access: flags of ``open``. What is to be written to must have no other name: that could be anybody's.
+    of_folder: the file must belong to whoever its folder belongs to, a job's user for example, and not to us
+    if that is another: it could be another name of any file of ours.
     """
     with _folder(path) as folder:
+        owner = os.fstat(folder).st_uid if of_folder else os.geteuid()
         try:
             descriptor = os.open(path.name, access | _OPEN_FLAGS, 0o600, dir_fd=folder)
         except OSError as problem:
@@ -38,16 +41,17 @@ def open_regular(path: Path, access: int = os.O_RDONLY) -> int:
                 raise NotRegularError(path) from None
             raise
     found = os.fstat(descriptor)
-    mine = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    mine = stat.S_ISREG(found.st_mode) and found.st_uid == owner
     if mine and (access & os.O_ACCMODE == os.O_RDONLY or found.st_nlink == 1):
         return descriptor
     os.close(descriptor)
     raise NotRegularError(path)
 
 
-def read_regular(path: Path, most: int) -> bytes:
-    """The first bytes of a regular file, at most so many. Raises NotRegularError, OSError."""
-    with opened(path) as descriptor:
+def read_regular(path: Path, most: int, *, of_folder: bool = False) -> bytes:
+    """The first bytes of a regular file, at most so many: see ``open_regular``. Raises NotRegularError,
+    OSError."""
+    with opened(path, of_folder=of_folder) as descriptor:
         return read_from(descriptor, 0, most)
 
 
@@ -63,9 +67,10 @@ def read_linked(path: Path, most: int) -> bytes:
         os.close(descriptor)
 
 
-def read_end(path: Path, most: int) -> bytes:
-    """The last bytes of a regular file, at most so many. Raises NotRegularError, OSError."""
-    with opened(path) as descriptor:
+def read_end(path: Path, most: int, *, of_folder: bool = False) -> bytes:
+    """The last bytes of a regular file, at most so many: see ``open_regular``. Raises NotRegularError,
+    OSError."""
+    with opened(path, of_folder=of_folder) as descriptor:
         return read_from(descriptor, max(0, os.fstat(descriptor).st_size - most), most)
 
 
@@ -78,9 +83,9 @@ def size_of(path: Path) -> int:
 
 
 @contextlib.contextmanager
-def opened(path: Path, access: int = os.O_RDONLY) -> Iterator[int]:
+def opened(path: Path, access: int = os.O_RDONLY, *, of_folder: bool = False) -> Iterator[int]:
     """``open_regular``, closed afterwards."""
-    descriptor = open_regular(path, access)
+    descriptor = open_regular(path, access, of_folder=of_folder)
     try:
         yield descriptor
     finally:

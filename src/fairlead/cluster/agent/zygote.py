@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.cluster.agent.cgroups import AttemptGroup
 from fairlead.cluster.agent.proc import TOKEN, show_token, tag_process
 
 PLACEHOLDER = (
@@ -43,6 +44,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]  # python ... script.py args | python ... -m module args
     env: dict[str, str]
     cwd: str
+    group: AttemptGroup | None = None  # that it is to be in
 
 
 class Forked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -273,6 +275,8 @@ def _serve(peer: socket.socket) -> Fork | None:
 
 def _become(request: Fork, descriptors: list[int], peer: socket.socket) -> None:
     os.setsid()
+    if request.group is not None:
+        request.group.enter()
     show_token(PLACEHOLDER, request.env[TOKEN])
     tag_process(request.env[TOKEN])
     null = os.open(os.devnull, os.O_RDONLY)

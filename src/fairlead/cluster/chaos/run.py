@@ -21,8 +21,9 @@ from fairlead.cluster.chaos.disk import command_of, footprint
 from fairlead.cluster.chaos.fault_kinds import FAULTS
 from fairlead.cluster.chaos.faults import Fault
 from fairlead.cluster.chaos.workload import JobLoad
+from fairlead.cluster.server.kernel_compiler import compile_in_child
 from fairlead.errors import CheckError, FairleadError
-from fairlead.model.jit import prepare
+from fairlead.model.jit import modules_with_kernels
 
 PER_CLUSTER = 20  # trials, before all is checked and a new cluster begins
 HELPER_EXIT_S = 10.0  # for helpers of a process that has ended to notice it
@@ -69,7 +70,7 @@ def run_trials(
     """Inject faults into clusters so many times. kinds: of KINDS; keep: folder for what is left where
     something is wrong (None: it is removed); say: told of each trial; lease_s: of the clusters."""
     outcome = TrialSummary()
-    prepare(everything=True)  # a server that compiles them is not one that hangs
+    compile_in_child(modules_with_kernels())  # a server that compiles them is not one that hangs
     number = 0
     while number < trials and not outcome.violations:
         count = min(PER_CLUSTER, trials - number)

@@ -2,21 +2,25 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from fairlead.cluster.front.facade import NotFoundError
+from fairlead.cluster.front.job_list_index import IdsFound, JobListIndex
 from fairlead.cluster.front.leases import LeaseTable
+from fairlead.cluster.front.visible_jobs import existing, seen_by, task_ids
+from fairlead.cluster.front.visible_tenants import may_see
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Explanation,
+    JobState,
     JobView,
     Sample,
 )
 from fairlead.cluster.protocol.deadlines import deadline_sentence
+from fairlead.cluster.protocol.job_search import JobQuery
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.protocol.node_states import silence_s
 from fairlead.cluster.store.database import readable, reader
@@ -46,21 +50,48 @@ class CommittedState:
         self._table = table
         self._now_s = now_s
         self._lock = threading.Lock()
+        self._index = JobListIndex(self._steps_now, now_s)
 
     def jobs(
-        self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+        self,
+        caller: Caller,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = 1000,
+        array: int | None = None,
     ) -> list[JobView]:
         """Return the jobs as the facade does; believed rates are not known here."""
         if caller.role != "admin":
             if tenant not in ("", caller.tenant):
                 return []
             tenant = caller.tenant
-        store = self._reading()
+        ids = None if array is None else task_ids(array, self._find(caller, array))
+        after = after if ids is None else max(after, ids.start - 1)
+        below = None if ids is None else ids.stop
+        return self._views(self._reading().jobs(state, tenant, after, limit, below))
+
+    def jobs_of(self, caller: Caller, ids: list[int]) -> list[JobView]:
+        """Those of these jobs that there are and that the caller may see, in order of id."""
+        rows = self._reading().jobs_of(ids)
+        return self._views([row for row in rows if may_see(caller, row.tenant)])
+
+    def _views(self, rows: list[JobRow]) -> list[JobView]:
         live: dict[int, list[AttemptRow]] = {}
-        for attempt in store.open_attempts():
+        for attempt in self._reading().open_attempts():
             live.setdefault(attempt.job, []).append(attempt)
-        rows = store.jobs(state, tenant, after, limit)
         return [self._view(row, live.get(row.id, [])) for row in rows]
+
+    def find(self, caller: Caller, query: JobQuery, displayed: Mapping[int, JobState]) -> IdsFound:
+        """Return the ids of the jobs that a query asks for. displayed: state of those that the driver does
+        not show as their rows say."""
+        if caller.role != "admin":
+            if query.tenant not in ("", caller.tenant):
+                return IdsFound([], 0, {}, False)
+            query = msgspec.structs.replace(query, tenant=caller.tenant)
+        if query.array is not None:
+            task_ids(query.array, self._find(caller, query.array))
+        return self._index.find(self._reading(), query, displayed)
 
     def job(self, caller: Caller, job: int) -> JobView:
         """One job."""
@@ -126,10 +157,10 @@ class CommittedState:
         return self._store
 
     def _row(self, caller: Caller, job: int) -> JobRow:
-        row = self._reading().job(job) if 0 <= job < 1 << 62 else None
-        if row is None or (caller.role != "admin" and row.tenant != caller.tenant):
-            raise NotFoundError(f"job {job}: there is none")
-        return row
+        return existing(job, self._find(caller, job))
+
+    def _find(self, caller: Caller, job: int) -> JobRow | None:
+        return seen_by(caller, self._reading().job(job) if 0 <= job < 1 << 62 else None)
 
     def _view(self, row: JobRow, live: list[AttemptRow]) -> JobView:
         attempt = next((one for one in reversed(live) if one.ordered), None)
@@ -174,6 +205,11 @@ class CommittedState:
         runs = status.state == "running"
         age_s = min(self._age_s(attempt), silence_s(self._table.heartbeat_s)) if runs else 0.0
         return row.by_time(attempt.from_step, attempt.rate, status.ran_s + age_s)
+
+    def _steps_now(self, row: JobRow, attempt: AttemptRow) -> float:
+        """Steps of a job that has devices, done by now as far as the front knows."""
+        status = self._status(attempt)
+        return row.steps if status is None else self._steps(row, attempt, status)
 
     def _age_s(self, attempt: AttemptRow) -> float:
         """Seconds since the first node of an attempt was heard of."""

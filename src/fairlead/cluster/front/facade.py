@@ -7,26 +7,32 @@ cannot be done, ``NotFoundError`` for a job or node that is not there or that th
 """
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Protocol
 
 from fairlead.cluster.protocol.access import Caller, Role
+from fairlead.cluster.protocol.accounting import Grouping, UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
+    DeviceUsageView,
     Explanation,
     JobView,
     NodeView,
+    ReloadAnswer,
     Sample,
     StatusView,
     UserView,
     WhatIf,
 )
+from fairlead.cluster.protocol.audit import AuditFilter, AuditPage
+from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.errors import InputError
 
 
 class NotFoundError(InputError):
-    """There is no such job, node or user, as far as the caller may know."""
+    """There is no such job, array, node or user, as far as the caller may know."""
 
 
 class ForbiddenError(InputError):
@@ -76,6 +82,9 @@ class Facade(Protocol):
     def cancel(self, caller: Caller, job: int) -> None:
         """End a job for good; one that has ended stays as it is."""
 
+    def cancel_array(self, caller: Caller, array: int) -> list[int]:
+        """End all tasks of an array for good that have not ended. Returns their ids."""
+
     def pause(self, caller: Caller, job: int) -> list[str]:
         """Have a job save, stop, and wait until it is resumed. Returns a sentence where it cannot save, and
         loses work."""
@@ -88,16 +97,32 @@ class Facade(Protocol):
         """Give a job another weight, from the next round on."""
 
     def jobs(
-        self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+        self,
+        caller: Caller,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = 1000,
+        array: int | None = None,
     ) -> list[JobView]:
         """Return at most ``limit`` jobs in order of id, those above ``after``. state: "" = all, "open" = not
-        ended; tenant: "" = all that the caller may see."""
+        ended; tenant: "" = all that the caller may see; array: only the tasks of this one, None = all."""
+
+    def find_jobs(self, caller: Caller, query: JobQuery) -> FoundJobs:
+        """Return the jobs that the caller may see and ``query`` asks for. Of jobs that have ended only the
+        newest are searched."""
+
+    def jobs_of(self, caller: Caller, ids: list[int]) -> list[JobView]:
+        """Return those of these jobs that there are and that the caller may see, in order of id."""
 
     def job(self, caller: Caller, job: int) -> JobView:
         """Return a job as it is now."""
 
     def attempts(self, caller: Caller, job: int) -> list[AttemptView]:
         """Return the attempts of a job, oldest first."""
+
+    def usage(self, caller: Caller, job: int) -> list[DeviceUsageView]:
+        """Return how busy the devices of a job were, by attempt and rank, as far as that is known."""
 
     def explain(self, caller: Caller, job: int) -> Explanation:
         """Return where a job is and why, its attempts, and when it is forecast to end."""
@@ -114,6 +139,9 @@ class Facade(Protocol):
 
     def nodes(self, caller: Caller) -> list[NodeView]:
         """Return all nodes."""
+
+    def failed_nodes(self, caller: Caller) -> list[NodeView]:
+        """Return the nodes that are silent, lost or unhealthy."""
 
     def drain(self, caller: Caller, node: str) -> list[str]:
         """Take a node out of service: its jobs save and move, and none comes to it. Returns a sentence for
@@ -135,8 +163,28 @@ class Facade(Protocol):
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
         """Return forecasts of the cluster as it is and with the changes of ``question``. Nothing changes."""
 
+    def reload(self, caller: Caller) -> ReloadAnswer:
+        """Take over what the server's configuration file says now, as far as that can change while it runs.
+        Where something is wrong with the file nothing changes."""
+
     def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]:
         """Return samples of the cluster, one per round, from ``since_s`` (the cluster's time) on."""
 
     def backup(self, caller: Caller) -> Iterator[bytes]:
         """Yield a backup of the cluster's state, made now, in chunks of bytes."""
+
+    def audit(
+        self, caller: Caller, wanted: AuditFilter, cursor: str = "", limit: int = 1000
+    ) -> AuditPage:
+        """Return at most ``limit`` entries of the audit log, oldest first, from the cursor on ("" = from the
+        oldest that is kept)."""
+
+    def accounting(
+        self,
+        caller: Caller,
+        by: tuple[Grouping, ...] = (),
+        since: date | None = None,
+        until: date | None = None,
+    ) -> UsageView:
+        """Return the device time that was billed, and what it costs, by groups: to a user their tenant's, to
+        an admin all. since, until: the first day, and the one after the last."""

@@ -12,8 +12,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 import fairlead
 from fairlead.cluster.front.api import (
+    arrays,
     cluster,
     jobs,
+    records,
     users,
 )
 from fairlead.cluster.front.api.bodies import Health
@@ -64,6 +66,8 @@ def create_app(
         jobs.router,
         cluster.router,
         users.router,
+        records.router,
+        arrays.router,
         _server(app, registries, more_metrics, open_metrics),
     ):
         app.include_router(router)

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from fairlead.cluster.front.facade import NotFoundError
+from fairlead.cluster.front.visible_tenants import may_see
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.messages import AttemptKey, LogChunk, LogOffset
 from fairlead.cluster.store.database import readable, reader
@@ -71,10 +72,14 @@ class LogService:
 
     def read(self, caller: Caller, job: int, cursor: str, limit: int) -> tuple[str, str]:
         """Output behind the cursor, and the next cursor."""
-        tenant = self._tenant(job)
-        if tenant is None or (caller.role != "admin" and tenant != caller.tenant):
-            raise NotFoundError(f"job {job}: there is none")
+        self.check_visible(caller, job)
         return self._store.read(job, cursor, min(limit, 1 << 20))
+
+    def check_visible(self, caller: Caller, job: int) -> None:
+        """Raises NotFoundError where there is no such job that the caller may see."""
+        tenant = self._tenant(job)
+        if tenant is None or not may_see(caller, tenant):
+            raise NotFoundError(f"job {job}: there is none")
 
     def _tenant(self, job: int) -> str | None:
         """Whose job it is; None = there is none."""

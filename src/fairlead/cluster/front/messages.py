@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from fairlead.cluster.protocol.api_models import NodeView, StatusView
+from fairlead.cluster.protocol.api_models import JobState, NodeView, StatusView
 from fairlead.cluster.protocol.messages import StartCheck, StorePosition
+from fairlead.cluster.store.audit_log import AuditLimits
 from fairlead.cluster.store.rows import NodeRow, UserRow
 
 _HEADER = struct.Struct("!I")  # length of a frame
@@ -54,6 +55,7 @@ class Configure(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     rate_bound: float
     heartbeat_s: float
     policies: tuple[str, ...]  # names of all that there are
+    audit: AuditLimits
 
     @property
     def key(self) -> str:
@@ -143,6 +145,7 @@ class PublishedStatus(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
     status: StatusView
     at: float  # monotonic seconds
+    displayed: dict[int, JobState] = {}  # open jobs that are not shown as their rows say
 
     @property
     def key(self) -> str:
@@ -187,6 +190,18 @@ class SchedulingHalted(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         return "halted"
 
 
+class PublishedSettings(msgspec.Struct, tag=True, frozen=True, kw_only=True):
+    """What of the server's options can change while it runs, and is the front's business."""
+
+    prices: dict[str, float]  # $ per device-hour, by type
+    log_level: str
+
+    @property
+    def key(self) -> str:
+        """The newest."""
+        return "settings"
+
+
 class CallProblem(msgspec.Struct, frozen=True, kw_only=True):
     """An error: the names of its class and of those above it, most particular first, and its sentence."""
 
@@ -229,6 +244,7 @@ ToFront: TypeAlias = (
     | PublishedNodeView
     | PublishedPosition
     | SchedulingHalted
+    | PublishedSettings
 )
 
 # --- from the front to the driver --------------------------------------------------------------------

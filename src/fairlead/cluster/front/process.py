@@ -10,11 +10,15 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from fairlead.cluster.front.audit import AuditTrail, audited
+from fairlead.cluster.front.audit_writer import AuditWriter
 from fairlead.cluster.front.broken_requests import BrokenRequests
 from fairlead.cluster.front.http_app import create_app
 from fairlead.cluster.front.leases import LeaseTable
@@ -32,6 +36,7 @@ from fairlead.cluster.front.messages import (
     PublishedNodeView,
     PublishedOrders,
     PublishedPosition,
+    PublishedSettings,
     PublishedStatus,
     Reported,
     SchedulingHalted,
@@ -63,6 +68,7 @@ from fairlead.cluster.protocol.messages import (
     WatchRequest,
     Welcome,
 )
+from fairlead.cluster.store.audit_log import AuditLog
 from fairlead.errors import FairleadError
 
 SWITCH_S = (
@@ -231,7 +237,15 @@ class Front:
         self._facade = RemoteFacade(self._calls, self._logs, Path(configure.directory), self._table)
         self._counters = FrontCounters()
         self._table.followed_s = self._counters.orders_seconds.observe
-        self._agents = AgentServer(self, configure.host, configure.agent_port, _tls_of(configure))
+        writer = AuditWriter(AuditLog(Path(configure.directory), configure.audit))
+        self._trail = AuditTrail(self._make_app(writer), writer)
+        self._agents = AgentServer(
+            self,
+            configure.host,
+            configure.agent_port,
+            _tls_of(configure),
+            audit=self._trail.note_agent,
+        )
         self._knows_users = asyncio.Event()
         self._ended = asyncio.Event()
 
@@ -250,8 +264,8 @@ class Front:
         sock.listen(_WAITING)  # which uvicorn has set to what it accepts at once
         self._link.send(FrontListening(agent_port=self._agents.port))
 
-    def _make_http(self) -> uvicorn.Server:
-        configure, facade = self._configure, facade_of(self._facade)
+    def _make_app(self, writer: AuditWriter) -> ASGIApp:
+        configure, facade = self._configure, audited(facade_of(self._facade), writer)
         app = create_app(
             facade,
             self._counters,
@@ -259,11 +273,18 @@ class Front:
             open_metrics=configure.open_metrics,
         )
         add_pages(app, facade, configure.policies)
+        trusted = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1")  # uvicorn's own default
+        # the types of uvicorn and Starlette say the same in other words
+        return cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, app), trusted_hosts=trusted))
+
+    def _make_http(self) -> uvicorn.Server:
+        configure = self._configure
         logging.getLogger("uvicorn.error").addFilter(BrokenRequests())
         return _Uvicorn(
             uvicorn.Config(
-                app,
+                self._trail,
                 http=TimedH11Protocol,
+                proxy_headers=False,  # within ``self._trail``
                 backlog=_ACCEPTED_AT_ONCE,
                 log_level="error",
                 access_log=False,
@@ -282,6 +303,7 @@ class Front:
         self._http.should_exit = True
         await self._serving
         await self._agents.stop(0.5)
+        self._trail.writer.close()
         self._logs.close()
 
     async def _tick(self) -> None:
@@ -289,6 +311,7 @@ class Front:
             await asyncio.sleep(TICK_S)
             self._table.poll()
             self._pushing.tick()
+            self._trail.tick()
 
     def take(self, message: Any) -> None:
         """What the driver says."""
@@ -322,6 +345,9 @@ class Front:
                 tokens.set_users(message.rows)
                 tokens.set_key(message.node_key)
                 self._knows_users.set()
+            case PublishedSettings():
+                self._facade.prices = message.prices
+                logging.getLogger().setLevel(message.log_level.upper())
             case StopFront():
                 self._ended.set()
 
@@ -360,6 +386,7 @@ class Front:
         """What a node holds; its orders."""
         began = time.perf_counter()
         orders = self._table.report(message)
+        self._facade.usage_history.note(message.node, message.holds)
         if (node := self._table.nodes.get(message.node)) is not None:
             self._pushing.reported(node)
         self._counters.lease_renewals.inc(len(orders.leases))

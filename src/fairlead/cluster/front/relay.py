@@ -23,9 +23,22 @@ from fairlead.errors import ConfigError, FairleadError
 
 _log = logging.getLogger(__name__)
 THREADS = 64  # calls that wait for the driver at once
-LOCAL = frozenset(("authenticate", "log", "backup"))  # of the facade: answered by the front itself
+# Of the facade: answered by the front itself
+LOCAL = frozenset(
+    ("authenticate", "log", "backup", "audit", "accounting", "find_jobs", "failed_nodes", "usage")
+)
 READ_CALLS = frozenset(  # answered without the driver's thread
-    ("job", "jobs", "attempts", "explain", "what_if", "status", "samples", "metrics_text")
+    (
+        "job",
+        "jobs",
+        "jobs_of",
+        "attempts",
+        "explain",
+        "what_if",
+        "status",
+        "samples",
+        "metrics_text",
+    )
 )
 REGISTER = "register"  # a call of an agent, whose answer comes as a future
 

@@ -6,15 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from datetime import date
 from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
+from fairlead.cluster.front.caller_roles import check_admin
 from fairlead.cluster.front.committed_state import CommittedState
 from fairlead.cluster.front.errors import unpack
-from fairlead.cluster.front.facade import Facade, ForbiddenError
+from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.leases import LeaseTable
 from fairlead.cluster.front.logs import LogService
 from fairlead.cluster.front.messages import (
@@ -24,12 +26,15 @@ from fairlead.cluster.front.messages import (
 from fairlead.cluster.front.rate_limiter import RateLimiter
 from fairlead.cluster.front.relay import encode_arguments, signature
 from fairlead.cluster.front.time_share import TimeShare
+from fairlead.cluster.front.usage_history import UsageHistory
 from fairlead.cluster.front.view_cache import ViewCache
 from fairlead.cluster.front.visible_tenants import without_others
 from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.accounting import Grouping, UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
+    DeviceUsageView,
     Explanation,
     JobView,
     NodeView,
@@ -37,10 +42,15 @@ from fairlead.cluster.protocol.api_models import (
     StatusView,
     WhatIf,
 )
+from fairlead.cluster.protocol.audit import AuditFilter, AuditPage
+from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.node_states import suspect_after_s
+from fairlead.cluster.store.audit_log import read_audit
 from fairlead.cluster.store.backup import backup_age_s, stream
+from fairlead.cluster.store.store import NAME
 from fairlead.cluster.store.tokens import TokenTable
+from fairlead.cluster.store.usage import read_usage, usage_view
 from fairlead.errors import StoreError
 
 LIMIT_S = 40.0  # of an answer: longer than the driver itself waits for the disk
@@ -160,6 +170,8 @@ class RemoteFacade:
         self._local = TimeShare()  # for what is answered here of the driver's questions
         self._logs = logs
         self._driver_metrics = ""
+        self.prices: dict[str, float] = {}  # $ per device-hour, by type
+        self.usage_history = UsageHistory(time.monotonic)
         self.tokens = TokenTable()
 
     def authenticate(self, token: str) -> Caller | None:
@@ -171,6 +183,11 @@ class RemoteFacade:
     ) -> tuple[str, str]:
         """Output behind the cursor, and the next cursor."""
         return self._logs.read(caller, job, cursor, limit)
+
+    def usage(self, caller: Caller, job: int) -> list[DeviceUsageView]:
+        """How busy the devices of a job were, by attempt and rank."""
+        self._logs.check_visible(caller, job)
+        return self.usage_history.of(job, self._now_s())
 
     # --- what is shown without asking the driver ---------------------------------------------------
 
@@ -186,6 +203,10 @@ class RemoteFacade:
         """All nodes."""
         return self.shown.nodes(caller)
 
+    def failed_nodes(self, caller: Caller) -> list[NodeView]:
+        """Return the nodes that have failed."""
+        return self.shown.failed_nodes(caller)
+
     def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]:
         """Over time. To a user, tenants other than their own are ``others``."""
         samples = self._committed.samples(since_s)
@@ -196,11 +217,30 @@ class RemoteFacade:
     # --- what the driver knows better than the last commit -----------------------------------------
 
     def jobs(
-        self, caller: Caller, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+        self,
+        caller: Caller,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = 1000,
+        array: int | None = None,
     ) -> list[JobView]:
         """Return the jobs in order of id."""
-        jobs: list[JobView] = self._best("jobs", caller, state, tenant, after, limit)
+        jobs: list[JobView] = self._best("jobs", caller, state, tenant, after, limit, array=array)
         return jobs
+
+    def find_jobs(self, caller: Caller, query: JobQuery) -> FoundJobs:
+        """Return the jobs that a query asks for. Which these are is found here, so that the driver is asked
+        for no more than are shown."""
+        found = self._committed.find(caller, query, self.shown.displayed_states)
+        jobs: list[JobView] = self._best("jobs_of", caller, found.ids) if found.ids else []
+        views = {job.id: job for job in jobs}
+        return FoundJobs(
+            jobs=[views[job] for job in found.ids if job in views],
+            found=found.found,
+            states=found.states,
+            is_cut=found.is_cut,
+        )
 
     def job(self, caller: Caller, job: int) -> JobView:
         """One job."""
@@ -244,20 +284,20 @@ class RemoteFacade:
         del waited_s
         return self.shown.age_s > SILENT_S
 
-    def _best(self, method: str, *given: Any) -> Any:
+    def _best(self, method: str, *given: Any, **named: Any) -> Any:
         """Return the driver's answer, or that of the last commit if the driver does not answer soon."""
         self._yield_now()
         if not self.shown.is_stale:
             with contextlib.suppress(StoreError):
-                return self._ask_promptly(method, *given)
+                return self._ask_promptly(method, *given, **named)
         with self._local.turn():
-            return _aged(getattr(self._committed, method)(*given), self.shown.age_s)
+            return _aged(getattr(self._committed, method)(*given, **named), self.shown.age_s)
 
-    def _ask_promptly(self, method: str, *given: Any) -> Any:
+    def _ask_promptly(self, method: str, *given: Any, **named: Any) -> Any:
         """Return the driver's answer. Raises StoreError if it does not answer promptly and may be stuck, or
         does not answer soon."""
         return self._calls.call(
-            method, *given, limit_s=COMMITTED_TIMEOUT_S, hopeless=self._may_stand_still
+            method, *given, limit_s=COMMITTED_TIMEOUT_S, hopeless=self._may_stand_still, **named
         )
 
     def _yield_now(self) -> None:
@@ -288,9 +328,29 @@ class RemoteFacade:
 
     def backup(self, caller: Caller) -> Iterator[bytes]:
         """All of the state as the last commit left it, piece by piece."""
-        if caller.role != "admin":
-            raise ForbiddenError(f"user {caller.user!r}: only an admin may do this")
+        check_admin(caller)
         return stream(self._directory)
+
+    def audit(
+        self, caller: Caller, wanted: AuditFilter, cursor: str = "", limit: int = 1000
+    ) -> AuditPage:
+        """A page of the audit log."""
+        check_admin(caller)
+        with self._local.turn():
+            return read_audit(self._directory, wanted, cursor, limit)
+
+    def accounting(
+        self,
+        caller: Caller,
+        by: tuple[Grouping, ...] = (),
+        since: date | None = None,
+        until: date | None = None,
+    ) -> UsageView:
+        """Device time by groups, as the last commit left it."""
+        with self._local.turn():
+            usage = read_usage(self._directory / NAME, time.time())
+        tenant = None if caller.role == "admin" else caller.tenant
+        return usage_view(usage, by, self.prices, since=since, until=until, tenant=tenant)
 
     def driver_metrics(self) -> str:
         """What the driver counts; where it does not answer at once, as it was last known."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from fairlead.cluster.front.audit import AgentCall, AuditAgent
 from fairlead.cluster.front.facade import InvalidTokenError
 from fairlead.cluster.front.messages import PublishedOrders
 from fairlead.cluster.front.request_timeout import HANDSHAKE_TIMEOUT_S
@@ -98,12 +99,15 @@ class AgentServer:
         port: int = 0,
         tls: Tls | None = None,
         largest: int = MAX_MESSAGE_BYTES,
+        audit: AuditAgent | None = None,
     ) -> None:
-        """port: 0 = any that is free, see ``port`` after the start. largest: bytes of a message."""
+        """port: 0 = any that is free, see ``port`` after the start. largest: bytes of a message. audit: is
+        told of enrolments, before they are answered, and of calls that are refused for lack of rights."""
         self.handler = handler
         self.host, self.port = host, port
         self.tls = tls
         self.largest = largest
+        self._audit = audit
         self._server: grpc.aio.Server | None = None
 
     @property
@@ -158,12 +162,18 @@ class AgentServer:
         decoder = msgspec.msgpack.Decoder(kind)
 
         async def call(data: bytes, context: _Context) -> bytes:
+            caller = message = None
             try:
                 caller = self._admit(context)
                 message = decode(decoder, data)
-                return msgspec.msgpack.encode(await handle(message, caller))
+                encoded = msgspec.msgpack.encode(await handle(message, caller))
+                if _enrols(message, caller):
+                    await self._note(context, caller, message)
+                return encoded
             except Exception as problem:
                 refusal = _refusal(problem)
+            if refusal[0] in _NO_RIGHTS or _enrols(message, caller):
+                await self._note_refusal(context, caller, message or kind, refusal[1])
             return await _abort(context, refusal)
 
         return call
@@ -183,6 +193,8 @@ class AgentServer:
 
     async def _watch(self, data: bytes, context: _Context) -> AsyncIterator[bytes]:
         decoder = msgspec.msgpack.Decoder(WatchRequest)
+        caller: Caller | None = None
+        message: Any = WatchRequest
         try:
             caller, message = self._admit(context), decode(decoder, data)
             self._check_enrolled(message.node, caller)
@@ -193,7 +205,36 @@ class AgentServer:
             return
         except Exception as problem:
             refusal = _refusal(problem)
+        if refusal[0] in _NO_RIGHTS:
+            await self._note_refusal(context, caller, message, refusal[1])
         await _abort(context, refusal)
+
+    async def _note(
+        self, context: _Context, caller: Caller | None, message: Any, refusal: str = ""
+    ) -> None:
+        """Have a call written into the audit log. message: what was called with, or its class."""
+        if self._audit is None:
+            return
+        kind = message if isinstance(message, type) else type(message)
+        _, token = _token(context)
+        call = AgentCall(
+            method=_METHODS[kind],
+            node=getattr(message, "node", "") if kind is not message else "",
+            caller=caller or self.handler.authenticate(token),
+            token=token,
+            peer=context.peer(),
+            refusal=refusal,
+        )
+        await self._audit(call)
+
+    async def _note_refusal(
+        self, context: _Context, caller: Caller | None, message: Any, refusal: str
+    ) -> None:
+        """Have a refusal written into the audit log; it stands whatever becomes of that."""
+        try:
+            await self._note(context, caller, message, refusal)
+        except Exception:
+            _log.exception("a refusal could not be written into the audit log")
 
     def _check_enrolled(self, node: str, caller: Caller) -> None:
         _check_own(node, caller)
@@ -202,14 +243,26 @@ class AgentServer:
 
     def _admit(self, context: _Context) -> Caller:
         """Return who calls. Only agents, and admins, may."""
-        given = dict(context.invocation_metadata() or ()).get("authorization", "")
-        scheme, _, token = given.partition(" ") if isinstance(given, str) else ("", "", "")
+        scheme, token = _token(context)
         caller = self.handler.authenticate(token) if scheme.lower() == "bearer" else None
         if caller is None:
             raise InvalidTokenError("no valid token came with the call")
         if caller.role == "user":
             raise _NotAllowedError(f"the token of user {caller.user!r} is not one for agents")
         return caller
+
+
+def _token(context: _Context) -> tuple[str, str]:
+    """The scheme and the token of a call; "" where there is none."""
+    given = dict(context.invocation_metadata() or ()).get("authorization", "")
+    scheme, _, token = given.partition(" ") if isinstance(given, str) else ("", "", "")
+    return scheme, token
+
+
+def _enrols(message: Any, caller: Caller | None) -> bool:
+    """Whether a call asks for a token of a node."""
+    enrols = caller is not None and caller.token_kind == "enrolment"
+    return isinstance(message, Register) and enrols
 
 
 def _check_own(node: str, caller: Caller) -> None:
@@ -235,6 +288,13 @@ _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (StaleError, grpc.StatusCode.ABORTED),
     (InputError, grpc.StatusCode.INVALID_ARGUMENT),
 )
+_NO_RIGHTS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+_METHODS: dict[type[Any], str] = {
+    Register: "Register",
+    NodeReport: "Report",
+    LogChunk: "Log",
+    WatchRequest: "Watch",
+}
 
 
 async def _abort(context: _Context, refusal: tuple[grpc.StatusCode, str]) -> NoReturn:

@@ -2,14 +2,15 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
 from fairlead.cluster.front.visible_tenants import storage_trouble_for, tenants_for
 from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.protocol.api_models import NodeView, StatusView
+from fairlead.cluster.protocol.api_models import JobState, NodeView, StatusView
+from fairlead.cluster.protocol.node_states import FAILED_STATES
 
 STATUS_TIMEOUT_S = 3.0  # a driver that has not published its status for so long does not answer now
 
@@ -74,9 +75,20 @@ class ViewCache:
             age_s=self.status_age_s,
         )
 
+    @property
+    def displayed_states(self) -> Mapping[int, JobState]:
+        """State of the open jobs that are not shown as their rows say."""
+        return {} if self._status is None else self._status.displayed
+
     def nodes(self, caller: Caller) -> list[NodeView]:
         """All nodes; to a user, jobs of other tenants are -1."""
         return [self._node(node, caller) for _, node in sorted(self._nodes.copy().items())]
+
+    def failed_nodes(self, caller: Caller) -> list[NodeView]:
+        """Those of all nodes that have failed. Cheap where few have, unless the driver stands still."""
+        shown = sorted(self._nodes.copy().items())
+        suspicious = [node for _, node in shown if self.is_stale or _has_failed(node.view)]
+        return [view for node in suspicious if _has_failed(view := self._node(node, caller))]
 
     def _node(self, shown: PublishedNodeView, caller: Caller) -> NodeView:
         view = shown.view
@@ -108,3 +120,7 @@ class ViewCache:
             reason=f"silent for {silent_s:.0f} s",
             state_since_s=silent_s - self._timeout_s(),
         )
+
+
+def _has_failed(view: NodeView | None) -> bool:
+    return view is not None and view.state in FAILED_STATES

@@ -8,6 +8,11 @@ from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import Sample, TenantView, jobs_wait
 
 
+def may_see(caller: Caller, tenant: str) -> bool:
+    """Whether the caller may see the jobs of a tenant: an admin all, a user those of their own."""
+    return caller.role == "admin" or caller.tenant == tenant
+
+
 def tenants_for(caller: Caller, views: Sequence[TenantView]) -> tuple[TenantView, ...]:
     """Return the tenants that the caller may see."""
     if caller.role == "admin":

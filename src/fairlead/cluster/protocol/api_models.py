@@ -129,6 +129,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     deadline_left_s: float | None = None
     # what its newest attempt began from, where that is not what it had kept: "began at step ..."
     origin: str = ""
+    after: tuple[str, ...] = ()  # jobs that had or have to end first: "ok:12", "any:array:57"
+    array: int | None = None  # its array: the id of the first task; None = it is in none
+    array_index: int | None = None  # of this task
+    array_count: int | None = None  # tasks of the array; their ids follow each other
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +192,16 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
         None  # seconds in this state; None = since before the server started
     )
     age_s: float | None = None  # of what is shown, where the scheduler does not answer; None = new
+    # "isolated": jobs run as others than the agent, by its table; "jobs run as USER": as the agent's user, so
+    # that they can read its files; "" = its agent has not told
+    runs_as: str = ""
+
+
+class ReloadAnswer(msgspec.Struct, frozen=True):
+    """What a configuration file that was read again has changed. Options by their names in the file."""
+
+    changed: list[str]  # options that hold from now on
+    needs_restart: list[str]  # options that are others than at the start, and do not hold
 
 
 class TenantView(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,6 +250,11 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     cannot_save: int = 0  # jobs that hold devices, and have not saved since a save failed
     cannot_save_s: float | None = None  # for so long that is so of one of them
     n_past_deadline: int = 0  # jobs that have not ended and are past their deadlines
+    runs_as: dict[str, int] = {}  # ``NodeView.runs_as`` -> how many nodes
+
+
+# How ``runs_as`` begins where jobs run as the agent's own user: the user's name follows.
+AGENTS_USER = "jobs run as "
 
 
 def jobs_wait(count: int) -> str:
@@ -266,6 +285,21 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     waiting: int
     share: dict[str, float]  # tenant -> part of the devices held
+
+
+class DeviceUsageView(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy and how full a device of a job was over time, in points of equal length."""
+
+    attempt: int
+    rank: int
+    node: str
+    device: int  # of the node
+    start_s: float  # of the first point; cluster's time
+    width_s: float  # of each
+    # part of the time in which the device computed, None = not known; so are points without a report
+    busy: tuple[float | None, ...]
+    memory_bytes: tuple[int | None, ...]  # the most that was in use
+    memory_total_bytes: int
 
 
 class LostWork(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,6 +61,8 @@ class JobSpec(
     start_timeout_s: float | None = None  # to the first step; None = by what is usual, 0 = none
     stall_timeout_s: float | None = None  # without a step; the same
     on_stall: Literal["restart", "report"] = "restart"
+    after: tuple[str, ...] = ()  # jobs that it waits for: "ok:12", "any:12" (``dependencies``)
+    array: str = ""  # one job for each of these indices: "0-99%10" (``arrays``)
 
     @property
     def starts_over(self) -> bool:

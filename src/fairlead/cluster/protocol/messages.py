@@ -93,6 +93,7 @@ class Register(msgspec.Struct, frozen=True, kw_only=True):
         tuple[Name, ...], Meta(max_length=64)
     ] = ()  # run ids of servers that halted
     ending: bool = False  # as in ``NodeReport``
+    runs_as: Text = ""  # whom its jobs run as, in words; "" = not told
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +149,18 @@ class SpawnerDeath(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ]  # whose ranks may have run there then
 
 
+class DeviceUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How busy and how full a device was as its agent measured it. Of a device that several jobs share it is
+    that of all of them."""
+
+    rank: Count = 0  # of the job, that has the device
+    device: Count = 0  # of the node
+    # part of the time just past in which it computed; -1 = not known
+    busy: Annotated[float, Meta(ge=-1, le=1)] = -1.0
+    memory_bytes: Count = 0  # in use
+    memory_total_bytes: Count = 0
+
+
 class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a node knows of one attempt of a job: its ranks there. Kept until the orders say ``forget``."""
 
@@ -200,6 +213,8 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stall: Text = ""  # it makes no progress: since when, and where its ranks stand
     stacks: Traceback = ""  # of those ranks
     spawner_death: SpawnerDeath | None = None  # that it ended with
+    # of its ranks' devices here, once after each measurement; () = nothing new, or not known
+    usage: Annotated[tuple[DeviceUsage, ...], Meta(max_length=65536)] = ()
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -283,6 +298,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_rank: int = 0  # of this node among those of the attempt
     nodes: int = 1
     colocated: tuple[tuple[int, int], ...] = ()  # (job, attempt) that it shares its devices with
+    tenant: str = ""  # whose it is, and who has submitted it: nodes may run it as a user of theirs
+    user: str = ""
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -14,6 +14,8 @@ NodeState: TypeAlias = Literal[
 ]
 SUSPECT_AFTER_S = 1.0  # silence that raises no suspicion, however short heartbeats are
 NODE_STATES: tuple[NodeState, ...] = get_args(NodeState)
+FAILED = "failed"  # what the states are called together of a node that is out of order, against all wishes
+FAILED_STATES: frozenset[NodeState] = frozenset(("suspect", "unhealthy", "lost"))
 
 
 def silence_s(heartbeat_s: float) -> float:

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from fairlead.cluster.protocol.arrays import parse_array
+from fairlead.cluster.protocol.dependencies import MAX_DEPENDENCIES, parse_dependency
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.progress_url import parse_progress_url
 from fairlead.cluster.protocol.runtime import (
@@ -78,22 +80,30 @@ def read_spec(path: str | Path) -> JobSpec:
 
 def _read_spec(path: Path) -> JobSpec:
     content = _content(path)
+    if isinstance(content, dict):
+        content.setdefault("name", path.stem)
+    return make_spec(content, str(path))
+
+
+def make_spec(content: Any, where: str, *, strict: bool = True) -> JobSpec:
+    """A job from its fields as a file has them, checked; InputError says ``WHERE: FIELD: what is wrong``.
+    ``command`` and ``container`` may be one string. strict: False = numbers may come as text."""
     if not isinstance(content, dict):
-        raise InputError(f"{path}: expected a table of fields, got {shown(content)}")
+        raise InputError(f"{where}: expected a table of fields, got {shown(content)}")
+    content = dict(content)
     for name in ("command", "container"):
         given = content.get(name, [])
         if isinstance(given, str):
-            content[name] = _words(str(path), name, given)
+            content[name] = _words(where, name, given)
         elif not isinstance(given, list):
             raise InputError(
-                f"{path}: {name}: expected one string or a list of words, got {shown(given)}"
+                f"{where}: {name}: expected one string or a list of words, got {shown(given)}"
             )
-    content.setdefault("name", path.stem)
     try:
-        spec = msgspec.convert(content, JobSpec)
+        spec = msgspec.convert(content, JobSpec, strict=strict)
     except msgspec.ValidationError as problem:
-        raise InputError(f"{path}: {describe_error(problem, content)}") from None
-    check_spec(spec, str(path))
+        raise InputError(f"{where}: {describe_error(problem, content)}") from None
+    check_spec(spec, where)
     return spec
 
 
@@ -114,6 +124,8 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
         what = f"must be a directory of this job's own, got {shown(spec.checkpoint_dir)}"
         raise InputError(f"{where}: checkpoint_dir: {what}")
     _check_failing(where, spec)
+    _check_after(where, spec.after)
+    _check_array(where, spec)
     _check_rates(where, spec.rates)
     _check_colocated(where, spec)
     _check_env(where, spec.env)
@@ -322,6 +334,29 @@ def _check_failing(where: str, spec: JobSpec) -> None:
     if spec.retry_on and spec.no_retry_on:
         raise InputError(
             f"{where}: no_retry_on: cannot be combined with retry_on, give one of them"
+        )
+
+
+def _check_after(where: str, after: tuple[str, ...]) -> None:
+    if len(after) > MAX_DEPENDENCIES:
+        raise InputError(f"{where}: after: at most {MAX_DEPENDENCIES:,} jobs, got {len(after):,}")
+    for text in after:
+        try:
+            parse_dependency(text)
+        except ValueError as problem:
+            raise InputError(f"{where}: after: {problem}, got {shown(text)}") from None
+
+
+def _check_array(where: str, spec: JobSpec) -> None:
+    if not spec.array:
+        return
+    try:
+        parse_array(spec.array)
+    except ValueError as problem:
+        raise InputError(f"{where}: array: {problem}, got {shown(spec.array)}") from None
+    if spec.checkpoint_dir:
+        raise InputError(
+            f"{where}: checkpoint_dir and array are both given; each task has a directory of its own"
         )
 
 

@@ -10,6 +10,7 @@ ENGINES = frozenset({"apptainer", "singularity", "docker", "podman"})
 DAEMON_ENGINES = frozenset({"docker"})  # their containers are no children of the command
 OPTIONS = "{options}"
 PLACEHOLDERS = frozenset({"options", "client", "checkpoints", "socket", "cwd"})
+OWNER_PLACEHOLDERS = frozenset({"user", "tenant", "job"})  # in an operator's command besides
 PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 CONDA_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
@@ -29,12 +30,14 @@ def named(runtime: Runtime) -> list[str]:
     return [name for name in runtime.__struct_fields__ if getattr(runtime, name)]
 
 
-def container_error(words: tuple[str, ...], unmanaged: bool) -> str:
+def container_error(
+    words: tuple[str, ...], unmanaged: bool, placeholders: frozenset[str] = PLACEHOLDERS
+) -> str:
     """What is wrong with a container command, in half a sentence; "" = nothing."""
     engine = PurePath(words[0]).name
     for name in (name for word in words for name in PLACEHOLDER.findall(word)):
-        if name not in PLACEHOLDERS:
-            known = ", ".join(f"{{{one}}}" for one in sorted(PLACEHOLDERS))
+        if name not in placeholders:
+            known = ", ".join(f"{{{one}}}" for one in sorted(placeholders))
             return f"{{{name}}} is none of {known}"
     if any(OPTIONS in word and word != OPTIONS for word in words):
         return f"{OPTIONS} must be a word of its own"

@@ -1,13 +1,16 @@
-"""Which jobs the core knows, and under which rates: those that fit the cluster, as kinds of its table."""
+"""Which jobs the core knows, and under which rates: those that wait for no other job and fit the cluster, as
+kinds of its table."""
 
 import logging
 from collections.abc import Mapping
 
 import numpy as np
 
+from fairlead.cluster.protocol.api_models import JobState
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import colocates
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.held_jobs import HeldJobs
 from fairlead.cluster.server.node_condition import usable
 from fairlead.cluster.server.pair_rules import label_of, labels_named, learned_pairs
 from fairlead.cluster.server.pinned_jobs import PinnedJobs
@@ -31,6 +34,7 @@ from fairlead.model.pair_rates import LearnedPairs
 from fairlead.scheduler.setup import Setup
 
 _log = logging.getLogger(__name__)
+MIN_SLO_S = 1e-3  # of a job that is late before it takes part
 _NO_PLACE = "no node, or nodes together, with"
 
 
@@ -39,21 +43,30 @@ class Admission:
 
     def __init__(self, state: ClusterState, pinned: PinnedJobs, retry_waits: RetryWaits) -> None:
         self._state = state
+        self.held = HeldJobs(state)
         self._retry_waits = retry_waits
         self._pinned = pinned
-        self.unplaced: set[int] = set()  # jobs that fit nowhere, and that the core does not know
+        # Open jobs that the core does not know: they are held, or fit nowhere
+        self.unplaced: set[int] = set()
         self.unfit: set[int] = set()  # jobs that fit nowhere any more; the core holds them aside
         self.learning: set[JobType] = set()  # kinds that the core is about to be told of
         self._learning_classes: dict[str, None] = {}  # the same of classes of pairs
 
-    def awaits_fitting_cluster(self, job: int) -> bool:
-        """Whether the job waits for a cluster that it fits."""
+    def is_outside(self, job: int) -> bool:
+        """Whether the job takes no part in rounds, as it waits for other jobs or for a cluster that it
+        fits."""
         return job in self.unplaced or job in self.unfit
 
     def why_waits(self, row: JobRow) -> str:
         """Why a job waits for a cluster that it fits; "" = it does not. Of now, whatever its row says: other
         reasons are written there too."""
-        return no_place(row, self._state.setup) if self.awaits_fitting_cluster(row.id) else ""
+        if not self.is_outside(row.id) or self.held.has(row):
+            return ""
+        return no_place(row, self._state.setup)
+
+    def why_held(self, row: JobRow) -> str:
+        """Which other jobs a job waits for, from a verb on; "" = for none."""
+        return self.held.reason(row)
 
     def has_capacity(self) -> bool:
         """Whether a waiting job could run on devices that no job of the round holds."""
@@ -80,7 +93,7 @@ class Admission:
         lost = row.state in ON_DEVICES and over is not None and not over.completed
         if row.retry_s is not None or not (lost or row.state in ("waiting", "preempted")):
             return False
-        return not self.awaits_fitting_cluster(row.id) and not self._pinned.has(row.id)
+        return not self.is_outside(row.id) and not self._pinned.has(row.id)
 
     def _free(self) -> dict[str, int]:
         """Accelerator type -> devices of nodes in use, less those of jobs of the round that go on."""
@@ -110,6 +123,8 @@ class Admission:
         for job, row in sorted(self._state.registry.jobs.items()):
             if not row.open or row.state == "paused" or self._pinned.has(job):
                 continue
+            if self.held.has(row):
+                continue
             good = fits(self.rates(row), row.spec, self._state.setup.cluster)
             if job in self.unplaced and good:
                 joining.append(row)
@@ -126,7 +141,7 @@ class Admission:
                 self._state.emit(JobsPaused(now, np.array([job]), True))
             elif not good and row.reason.startswith(_NO_PLACE):  # the cluster has other types now
                 row.reason = no_place(row, self._state.setup)
-        self.admit(joining, now)
+        self._join(joining, now)
 
     def release_forgotten(self, now: float) -> None:
         """Have the core let go of jobs that it holds back although nothing asks for that any more. Whoever
@@ -150,6 +165,32 @@ class Admission:
         return job not in self._pinned.nodes and job not in self._retry_waits.waiting
 
     def admit(self, rows: list[JobRow], now: float) -> None:
+        """Take over jobs that are new. Those that wait for others are held."""
+        self.unplaced.update(row.id for row in rows)
+        self._join([row for row in rows if not self.held.hold(row)], now)
+
+    def settle(self) -> bool:
+        """Do what follows for held jobs from the ends of others. Returns whether there was anything."""
+        found = False
+        while any(decided := self.held.decide()):
+            found, now = True, self._state.now_s()
+            for row, why in decided.failed:
+                self.end_outside(row, "dropped", why)
+            for row in decided.released:
+                row.held_s = now - row.submitted_s
+                self._state.registry.dirty_jobs.add(row.id)
+            self._state.capacity_changed = True
+            self._join([row for row in decided.released if row.state != "paused"], now)
+        return found
+
+    def end_outside(self, row: JobRow, ended: JobState, reason: str) -> None:
+        """End a job that the core does not know."""
+        self.unplaced.discard(row.id)
+        row.state, row.ended_s, row.reason = ended, self._state.now_s(), reason
+        self._state.close_job(row)
+        self._state.count_ended([ended])  # the core, which counts all others, never knew it
+
+    def _join(self, rows: list[JobRow], now: float) -> None:
         """Hand jobs to the core, if they fit the cluster; else they wait for one that they fit."""
         fitting = []
         for row in rows:
@@ -157,7 +198,6 @@ class Admission:
                 self.rates(row), row.spec, self._state.setup.cluster
             ):
                 row.reason = no_place(row, self._state.setup)
-                self.unplaced.add(row.id)
                 continue
             self.unplaced.discard(row.id)
             row.reason = ""
@@ -265,7 +305,8 @@ def job_of(row: JobRow) -> Job:
         total_steps=row.total_steps,
         weight=row.weight,
         tenant=row.tenant,
-        slo_s=spec.slo_s,
+        # Of what its owner gave it, its wait for other jobs is over when the core hears of it.
+        slo_s=None if spec.slo_s is None else max(spec.slo_s - row.held_s, MIN_SLO_S),
     )
 
 

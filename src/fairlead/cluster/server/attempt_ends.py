@@ -163,6 +163,7 @@ class AttemptEnds:
             RoundOutcome.LOST if lost else RoundOutcome.FAILED if failure else RoundOutcome.RAN
         )
         current.ended[row.id] = EndedAttempt(now, outcome, attempt.completed())
+        self._state.registry.ended.append(row.id)
         row.steps, row.counted_s = keeps, now
         self._state.capacity_changed = True
         self._state.registry.dirty_jobs.add(row.id)
@@ -197,10 +198,12 @@ class AttemptEnds:
         registry.drop(following)
         if current is not None and current.attempts.get(row.id) is following:
             current.ended[row.id] = outcome
+            registry.ended.append(row.id)
 
     def _measure_fairness(self, row: JobRow, now: float) -> None:
         """Finish-time fairness of a job that is about to complete: its JCT over the time that its steps
-        would have taken with its part of the cluster to itself (Gavel's rho)."""
+        would have taken with its part of the cluster to itself (Gavel's rho). Its wait for other jobs counts
+        in neither."""
         core = self._state.scheduler
         if core is None or JobId(row.id) not in core.data.ledger:
             return
@@ -211,7 +214,7 @@ class AttemptEnds:
                 at
             ]
         if isolated_s > 0:
-            row.rho = float((now - row.submitted_s) / isolated_s)
+            row.rho = float((now - row.submitted_s - row.held_s) / isolated_s)
 
 
 def _take_over_total(attempt: Attempt) -> None:

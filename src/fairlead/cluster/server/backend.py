@@ -58,11 +58,13 @@ class LiveBackend:
         starter: RoundStarter,
         solves: SolveQueue,
         precedence: Yielder,
+        settle: Callable[[], bool],
         commit: Callable[[], None],
         is_interrupted: Callable[[], bool],
     ) -> None:
-        """precedence: over questions, while a round is reported and published; commit: makes durable what was
-        handled, then publishes it; is_interrupted: whether whoever drives wants to take over."""
+        """precedence: over questions, while a round is reported and published; settle: does what follows for
+        jobs that wait for others, returns whether there was anything; commit: makes durable what was handled,
+        then publishes it; is_interrupted: whether whoever drives wants to take over."""
         self._state = state
         self._inbox = inbox
         self._intake = intake
@@ -70,6 +72,7 @@ class LiveBackend:
         self._starter = starter
         self._solves = solves
         self._precedence = precedence
+        self._settle = settle
         self._commit = commit
         self._is_interrupted = is_interrupted
         self._frozen = False  # what came before the cluster was halted has been handled
@@ -88,7 +91,8 @@ class LiveBackend:
             self._precedence.give_back()
             if self._is_interrupted():
                 return None
-            self._collect()
+            if not self._settle():
+                self._collect()
 
     def perform(self, command: Command) -> None:
         """Make a command so, from the next commit on."""

@@ -59,6 +59,7 @@ class ClusterState:
     known_roots: set[str] = field(default_factory=set)  # such directories that jobs have used
     order_origin: str = ""  # first part of the ids of orders: see ``protocol.messages.OrderId``
     ended_counts: dict[str, int] = field(default_factory=dict)  # state -> jobs that ended in it
+    note_end: Callable[[JobRow], None] = lambda _: None  # told of each job that ends
     # The journal:
     commit_error: str = ""  # why nothing can be made durable just now
     halted: str = ""  # why nothing is scheduled, accepted or ended any more by this server
@@ -115,6 +116,8 @@ class ClusterState:
         ended_s, deadline_s = row.ended_s, row.deadline_s
         if ended_s is not None and deadline_s is not None:
             self.counters.deadlines_missed.inc(missed(row.state, deadline_s - ended_s))
+        self.registry.ended.append(row.id)
+        self.note_end(row)
         self.registry.close(row.id)
 
     def count_ended(self, states: Collection[str]) -> None:

@@ -13,6 +13,7 @@ from fairlead.cluster.server.commit_log import CommitLog
 from fairlead.cluster.server.core_renewal import CoreRenewal
 from fairlead.cluster.server.estimator_session import EstimatorSession
 from fairlead.cluster.server.inbox import Inbox
+from fairlead.cluster.server.job_notices import JobNotices
 from fairlead.cluster.server.job_pinning import JobPinning
 from fairlead.cluster.server.membership import Membership
 from fairlead.cluster.server.node_recovery import NodeRecovery
@@ -52,6 +53,7 @@ class AttemptParts:
     costs: RestartCostsOfJobs
     steps: StepAccounting
     orders: AttemptOrders
+    notices: JobNotices | None
     ends: AttemptEnds
     intake: ReportIntake
 
@@ -140,6 +142,7 @@ def collaborators(
         starter=starter,
         solves=solves,
         precedence=precedence,
+        settle=jobs.admission.settle,
         commit=commits.commit,
         is_interrupted=is_interrupted,
     )
@@ -186,12 +189,20 @@ def _attempt_parts(state: ClusterState, jobs: JobParts, service: NodeService) ->
     starts, costs = MeasuredStarts(state), RestartCostsOfJobs(state, retries.storage.reasons)
     steps = StepAccounting(state, admission.learn_batch)
     orders = AttemptOrders(state, steps=steps, rates=admission, listener=retries)
-    ends = AttemptEnds(state, steps=steps, orders=orders, listeners=(starts, retries))
+    notices = None if state.options.webhook is None else JobNotices(state)
+    listeners = (starts, retries) if notices is None else (starts, retries, notices)
+    ends = AttemptEnds(state, steps=steps, orders=orders, listeners=listeners)
     intake = ReportIntake(
         state, steps=steps, orders=orders, ends=ends, training=retries, obstacles=service
     )
     return AttemptParts(
-        starts=starts, costs=costs, steps=steps, orders=orders, ends=ends, intake=intake
+        starts=starts,
+        costs=costs,
+        steps=steps,
+        orders=orders,
+        notices=notices,
+        ends=ends,
+        intake=intake,
     )
 
 

@@ -21,6 +21,7 @@ MAX_LISTED_JOBS = 50  # jobs of a comparison that are named
 WAITS = "waits for devices that the cluster does not have"
 _PLURALS = (
     ("waits for devices", "wait for devices"),
+    ("waits for other", "wait for other"),
     ("waits for it ", "waits for them "),
     ("it can", "they can"),
     ("is paused", "are paused"),
@@ -74,6 +75,7 @@ class AbsentJobs:
     """Open jobs that take no part, as it is and as it would be."""
 
     paused: frozenset[int]
+    held: frozenset[int]  # they wait for other jobs
     now: frozenset[int]  # without devices that they could run on
     then: frozenset[int]
     rows: Mapping[int, JobRow]  # of those without devices now
@@ -94,6 +96,7 @@ class AbsentJobs:
             (self.then - self.now, "would have no devices then that it can run on"),
             (self.now & self.then, f"{WAITS}: no end is forecast"),
             (self.paused, "is paused: no end is forecast"),
+            (self.held, "waits for other jobs to end: no end is forecast"),
         )
         return tuple(_sentence(visible, jobs, words) for jobs, words in found if jobs)
 

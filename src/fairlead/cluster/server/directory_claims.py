@@ -24,6 +24,20 @@ class DirectoryClaims:
         self._has_ended = has_ended
         self._rows: dict[str, JobRow] = {}  # by path, in one way of writing it
         self._prune_at = _ENOUGH
+        self._condemned: set[str] = set()  # directories that are being removed
+
+    def condemn(self, path: str) -> bool:
+        """Have no job name a directory that is about to be removed, nor one in it, nor one that it is in.
+        Returns whether it may be removed: no job that has not ended names such a directory."""
+        path = _normal(path)
+        if any(row.open and _overlap(path, claimed) for claimed, row in self._rows.items()):
+            return False
+        self._condemned.add(path)
+        return True
+
+    def release(self, path: str) -> None:
+        """It is removed, or stays."""
+        self._condemned.discard(_normal(path))
 
     def check(
         self, specs: Sequence[JobSpec], tenant: str, root: str, state: str | os.PathLike[str]
@@ -43,6 +57,11 @@ class DirectoryClaims:
                 raise InputError(
                     f"{where}: checkpoint_dir: {spec.checkpoint_dir!r} is in the server's state directory; "
                     "name another one, or none"
+                )
+            if any(_overlap(path, condemned) for condemned in self._condemned):
+                raise ConflictError(
+                    f"{where}: checkpoint_dir: {spec.checkpoint_dir!r} is being removed (serve "
+                    "--keep-checkpoints); name another one, or try again later"
                 )
             if root and path == _normal(root):
                 problem = "all jobs that name none"
@@ -97,6 +116,11 @@ def _is_of_server(path: str, state: str, root: str) -> bool:
 
 def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one of two directories is the other, or in it."""
+    return _is_within(one, other) or _is_within(other, one)
 
 
 def _normal(path: str) -> str:

@@ -81,6 +81,9 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
             yield f"It is placed off {', '.join(row.avoids)} if it can be."
         return
     row = source.state.registry.jobs.get(job.id)
+    if row is not None and (why := source.admission.why_held(row)):
+        yield f"It {why}."
+        return
     if row is not None and (why := source.admission.why_waits(row)):
         yield f"It waits: there is {why}."
         yield from _remains(source, job)

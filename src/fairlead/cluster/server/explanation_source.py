@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from fairlead.cluster.front.recent_results import RecentResults
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempt_statuses import steps_took_s
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.server.cluster_state import ClusterState
-from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.restart_costs import RestartCostsOfJobs
 from fairlead.cluster.server.silence import silence
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator

@@ -213,6 +213,7 @@ class Fleet:
             node.agent.machine = message.machine
             node.accelerator, node.devices = message.accelerator, message.devices
             node.host, node.simulated_devices = message.host, message.simulated_devices
+            node.runs_as = message.runs_as
             node.agent.incarnation, node.agent.ending = message.incarnation, message.ending
             node.agent.registration += 1
             node.observed.seq = node.observed.followed = -1

@@ -20,6 +20,7 @@ from fairlead.cluster.forecasting.forecaster import (
     JobForecast,
 )
 from fairlead.cluster.front.facade import ConflictError
+from fairlead.cluster.front.recent_results import RecentResults
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     ENDED_STATES,
@@ -54,6 +55,7 @@ from fairlead.cluster.server.forecast_input import (
     measured_table,
 )
 from fairlead.cluster.server.forecast_obstacles import forecast_obstacles, is_rate_unknown
+from fairlead.cluster.server.held_jobs import is_held_at_first
 from fairlead.cluster.server.least_times import least_s, least_times, newest_rate, rates_in
 from fairlead.cluster.server.live_progress import steps_by_now
 from fairlead.cluster.server.question_queue import QuestionQueue
@@ -69,7 +71,6 @@ from fairlead.cluster.server.rates import (
     with_job_types_of,
     with_pairs_of,
 )
-from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.server_loop import ServerLoop
 from fairlead.cluster.store.job_views import story
 from fairlead.cluster.store.rows import JobRow
@@ -114,7 +115,8 @@ class Forecasting:
         """Take up what is known of earlier jobs and forecasts; before the driver starts."""
         store = self._state.store
         for row in store.jobs(after=store.last_job() - HISTORY, limit=HISTORY):
-            self._loop.recent.submitted(row.submitted_s, [job_of(row)])
+            if not is_held_at_first(row):
+                self._loop.recent.submitted(row.submitted_s, [job_of(row)])
         self._outcomes.open()
         self._loop.listen_to_ends(self.forecaster.track_record.ended)
         self.forecaster.start()
@@ -180,7 +182,7 @@ class Forecasting:
     def _has_forecast(self, job: JobView, no_end: NoEnd) -> bool:
         """Whether the end of a job can be forecast. no_end: what stands against it."""
         takes_part = job.state in ("running", "waiting", "preempted") and not no_end
-        waits = self._loop.parts.jobs.admission.awaits_fitting_cluster(job.id)
+        waits = self._loop.parts.jobs.admission.is_outside(job.id)
         return takes_part and not self._state.halted and not waits
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
@@ -252,23 +254,23 @@ class Forecasting:
         rows = [row for row in self._state.registry.jobs.copy().values() if self._is_open(row)]
         paused = frozenset(row.id for row in rows if row.state == "paused")
         admission = self._loop.parts.jobs.admission
+        held = frozenset(row.id for row in rows if row.id not in paused and admission.held.has(row))
+        rows = [row for row in rows if row.id not in held]
         without = {
             row.id: row
             for row in rows
             if row.id not in paused and not fits(rates_in(setup, row), row.spec, setup.cluster)
         }
-        now = {
-            row.id: row
-            for row in rows
-            if row.id not in paused and admission.awaits_fitting_cluster(row.id)
-        }
-        return AbsentJobs(paused=paused, now=frozenset(now), then=frozenset(without), rows=now)
+        now = {row.id: row for row in rows if row.id not in paused and admission.is_outside(row.id)}
+        return AbsentJobs(
+            paused=paused, held=held, now=frozenset(now), then=frozenset(without), rows=now
+        )
 
     def _no_end(self, unknown: Collection[int], absent: AbsentJobs) -> dict[int, NoEnd]:
         """Open jobs of which no end is forecast, though they take part, and why; as ``explain`` says.
         unknown: those that the forecast has left out, for their rates were not known."""
         shown = self._loop.parts.view_parts.builder.displayed_state
-        outside = absent.paused | (absent.now & absent.then)
+        outside = absent.paused | absent.held | (absent.now & absent.then)
         found: dict[int, NoEnd] = {}
         for row in sorted(self._state.registry.jobs.copy().values(), key=lambda row: row.id):
             state = shown(row)
@@ -367,7 +369,7 @@ class Forecasting:
         rows = [row for row in state.registry.jobs.values() if row.open and row.state != "paused"]
         pinned, outside = (
             self._loop.parts.jobs.pinned,
-            self._loop.parts.jobs.admission.awaits_fitting_cluster,
+            self._loop.parts.jobs.admission.is_outside,
         )
         return {
             row.id: 0.0 if row.retry_s is None else max(row.retry_s - now_s, 0.0)

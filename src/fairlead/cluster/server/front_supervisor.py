@@ -23,6 +23,7 @@ from fairlead.cluster.front.messages import (
     NodeRenewal,
     PublishedNodeView,
     PublishedPosition,
+    PublishedSettings,
     PublishedStatus,
     Reported,
     SchedulingHalted,
@@ -47,6 +48,7 @@ _RESENT_MESSAGES = (
     PublishedNodeView,
     PublishedPosition,
     SchedulingHalted,
+    PublishedSettings,
 )
 _log = logging.getLogger(__name__)
 

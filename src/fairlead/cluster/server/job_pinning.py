@@ -125,11 +125,7 @@ class JobPinning:
 
     def _is_in_core(self, row: JobRow) -> bool:
         """Whether the core knows the job and decides when it runs."""
-        return (
-            row.open
-            and row.state != "paused"
-            and not self._admission.awaits_fitting_cluster(row.id)
-        )
+        return row.open and row.state != "paused" and not self._admission.is_outside(row.id)
 
     def _waits(self, row: JobRow) -> bool:
         """Whether the core keeps the job paused until its next retry."""

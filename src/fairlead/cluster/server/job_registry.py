@@ -45,6 +45,7 @@ class JobRegistry:
     trained: dict[int, Training] = field(default_factory=dict)  # open job -> its last attempt's
     tenants: dict[str, TenantTotals] = field(default_factory=dict)
     tenants_changed: bool = False
+    ended: list[int] = field(default_factory=list)  # jobs of which ``held_jobs`` has not heard yet
 
     def totals_of(self, tenant: str) -> TenantTotals:
         """What a tenant has had so far, to be changed."""

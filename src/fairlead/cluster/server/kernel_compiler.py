@@ -1,44 +1,103 @@
-"""Kernels compiled by a process of their own: whoever compiles keeps half a gigabyte of memory for good."""
+"""Kernels compiled by processes of their own: whoever compiles keeps half a gigabyte of memory for good."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 
 from fairlead.model import jit
 from fairlead.model.child_signals import end_with_parent, interrupts_blocked
 
+# From which end a process takes the kernels that are missing; the third one leaves the processors to others.
+_FORWARDS, _BACKWARDS, _BACKGROUND = "forwards", "backwards", "background"
+_NICENESS = 19
+_REPORT_S = 10.0  # between two lines of progress
 
-def compile_in_child(modules: Sequence[str], before: Callable[[], None] = lambda: None) -> None:
-    """Compile the kernels of these modules like ``jit.prepare``, in a child process if kernels that are
-    missing can be cached; the child ends with this process. before: called if something has to be compiled,
-    which takes minutes."""
-    for name in modules:
-        import_module(name)
+
+def compile_in_child(modules: Sequence[str], before: Callable[[], None] = lambda: None) -> int:
+    """Compile the kernels of these modules like ``jit.prepare``, in child processes if kernels that are
+    missing can be cached; the children end with this process. before: called if something has to be compiled,
+    which takes minutes. Returns how many were missing."""
+    missing = _missing(modules)
     if jit.needs_compilation():
         before()
-        _compile_in_child(modules)
+        jit.announce_all(missing)
+        # They meet in the middle.
+        ends = (_FORWARDS, _BACKWARDS)[: min(missing, len(os.sched_getaffinity(0)))]
+        with ExitStack() as stack:
+            for child in [stack.enter_context(_compiler(modules, end)) for end in ends]:
+                child.wait()
     jit.prepare()  # where nothing can be kept
+    return missing
 
 
-def _compile_in_child(modules: Sequence[str]) -> None:
-    command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), *modules]
+@contextmanager
+def compiled_in_background(
+    modules: Sequence[str], before: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """In the block, a child process compiles the kernels of these modules that are missing. Meanwhile they
+    are interpreted in this process and its other children (``jit.interpret_while``).
+
+    before: called if something has to be compiled."""
+    missing = _missing(modules)
+    if not jit.needs_compilation():
+        jit.prepare()  # where nothing can be kept
+        yield
+        return
+    before()
+    jit.announce_all(missing, " in the background")
+    with _compiler(modules, _BACKGROUND) as child:
+        # A process of which nobody has taken the end would still count as living.
+        threading.Thread(target=child.wait, name="kernels", daemon=True).start()
+        jit.interpret_while(child.pid)
+        yield
+
+
+def _missing(modules: Sequence[str]) -> int:
+    for name in modules:
+        import_module(name)
+    return len(jit.missing_kernels())
+
+
+@contextmanager
+def _compiler(modules: Sequence[str], end: str) -> "Iterator[subprocess.Popen[bytes]]":
+    """Run a process that compiles; it is ended after the block."""
+    command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), end, *modules]
     with interrupts_blocked():
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     try:
-        child.wait()
+        yield child
     finally:
         child.kill()
         child.wait()
 
 
 def main() -> None:
-    """Arguments: the process id of who started this, and names of modules."""
+    """Arguments: the process id of who started this, from which end to compile, and names of modules."""
     end_with_parent(int(sys.argv[1]))
-    for name in sys.argv[2:]:
+    end, modules = sys.argv[2], sys.argv[3:]
+    if end == _BACKGROUND:
+        os.nice(_NICENESS)
+    for name in modules:
         import_module(name)
-    jit.prepare()
+    missing = jit.missing_kernels()
+    if end == _BACKWARDS:
+        missing.reverse()
+    reported = time.monotonic()
+    for number, one in enumerate(missing):
+        if end == _BACKGROUND and time.monotonic() - reported >= _REPORT_S:
+            reported = time.monotonic()
+            print(
+                f"compiling kernels in the background: {number} of {len(missing)}",
+                file=sys.stderr,
+                flush=True,
+            )
+        if not one.is_cached():  # nor by another process meanwhile
+            one.compiled()
 
 
 if __name__ == "__main__":

@@ -214,6 +214,7 @@ class LiveNode:
     devices: int
     host: str = ""
     simulated_devices: bool = False
+    runs_as: str = ""  # whom jobs run as there, in words; "" = its agent has not told
     drained: bool = False
     leaving: bool = False  # no longer in the cluster file: it is removed once nothing runs there
     lost: bool = False

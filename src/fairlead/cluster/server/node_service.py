@@ -27,6 +27,7 @@ class NodeService:
             devices=node.devices,
             host=node.host,
             simulated_devices=node.simulated_devices,
+            runs_as=node.runs_as,
             drained=node.drained,
             incarnation=node.agent.newest,
             cordoned=node.health.cordoned,

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairlead.cluster.front.transport import Tls
-from fairlead.cluster.server.tenant_limits import NO_LIMITS, TenantLimits
+from fairlead.cluster.protocol.read_job_spec import ACCELERATOR
+from fairlead.cluster.server.runtime_options import DEFAULT_RUNTIME, RuntimeOptions
+from fairlead.cluster.server.webhook import Webhook
 from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import ConfigError
 from fairlead.estimation.registry import check_spec
@@ -13,10 +15,16 @@ from fairlead.model.cluster import Node
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
 from fairlead.scheduler.mechanism.settings import PROFILES, MechanismSettings
-from fairlead.simulator.traces.cluster_files import DEFAULT_PRICES, parse_cluster
+from fairlead.simulator.traces.cluster_files import (
+    DEFAULT_PRICES,
+    parse_cluster,
+    parse_prices,
+    stated_prices,
+)
 from fairlead.simulator.traces.throughput_tables import read_throughputs
 
 DEFAULT_POLICY = "max_min_fairness_perf"  # of a new cluster: LAS with regard to types
+MAX_PRICE = 1e6  # $ per device-hour
 EARLY = 36  # a round may end after this part of it, where devices are free and jobs wait
 
 
@@ -42,7 +50,8 @@ class LiveOptions:
     segment_records: int = 20_000
     keep_segments: int = 2
     ignored_witnesses: frozenset[str] = frozenset()  # nodes that may know of a later state
-    tenant_limits: TenantLimits = NO_LIMITS
+    runtime: RuntimeOptions = DEFAULT_RUNTIME  # at the start
+    webhook: Webhook | None = None  # None: nobody is sent notices
 
 
 def live_options(
@@ -61,7 +70,8 @@ def live_options(
     checkpoints: Path | None = None,
     estimator: str = "oracle",
     ignored_witnesses: Collection[str] = (),
-    tenant_limits: TenantLimits = NO_LIMITS,
+    runtime: RuntimeOptions = DEFAULT_RUNTIME,
+    webhook: Webhook | None = None,
 ) -> LiveOptions:
     """Raises InputError with the option and its value. policy: "" = the one that the cluster had;
     round_s: None = that of the profile; restart_s: 0 = it will be measured; early_round_end: whether a round
@@ -83,15 +93,18 @@ def live_options(
     _check("mtbf-hours", mtbf_h, 1 / 3600, 1e5, "hours")
     _check("restart-cost", restart_s, 0.0, 86_400.0)
     check_spec(estimator)
+    _check_retention(runtime)
     for name in ignored_witnesses:
         check_name("--ignore-witness", name)
     named = None if cluster is None else parse_cluster(str(cluster))
+    stated = {} if cluster is None else stated_prices(cluster)
+    stated |= runtime.prices
     return LiveOptions(
         policy=policy,
         profile=chosen,
         catalogue=read_throughputs(throughputs),
         nodes=None if named is None else named.nodes,
-        prices=dict(DEFAULT_PRICES if named is None else named.prices),
+        prices={**(DEFAULT_PRICES if named is None else named.prices), **stated},
         seed=seed,
         lease_s=lease_s,
         heartbeat_s=heartbeat_s,
@@ -101,9 +114,33 @@ def live_options(
         early_s=chosen.round_s / EARLY if early_round_end else float("inf"),
         estimator=estimator,
         ignored_witnesses=frozenset(ignored_witnesses),
-        tenant_limits=tenant_limits,
+        runtime=replace(runtime, prices=stated),
+        webhook=webhook,
         checkpoints="" if checkpoints is None else str(checkpoints.absolute()),
     )
+
+
+def _check_retention(runtime: RuntimeOptions) -> None:
+    """Nobody knows what belongs to a job that has left."""
+    for name in ("keep_logs", "keep_checkpoints"):
+        days = getattr(runtime, name)
+        if days > runtime.keep_ended_jobs > 0:
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"{option}: must be at most as long as --keep-ended-jobs ({runtime.keep_ended_jobs:g} days), "
+                f"got {days:g}"
+            )
+
+
+def check_prices(text: str) -> dict[str, float]:
+    """The prices of ``--prices``; "" = none. Raises ConfigError."""
+    prices = parse_prices(text) if text else {}
+    for name, price in prices.items():
+        if not ACCELERATOR.fullmatch(name):
+            raise ConfigError(f"--prices: {name[:40]!r} is no accelerator type")
+        if not 0 <= price <= MAX_PRICE:
+            raise ConfigError(f"--prices: {name}: must be from 0 to {MAX_PRICE:g}, got {price:g}")
+    return prices
 
 
 def _check(name: str, value: float, least: float, most: float, unit: str = "seconds") -> None:

@@ -88,7 +88,11 @@ class PublishedViews:
         """The cluster in one screen, as it is now."""
         self._published_s = self._state.fleet.monotonic()
         status = self._viewer.status(ADMIN, self.tally)
-        self._send_to_front(PublishedStatus(status=status, at=self._published_s))
+        self._send_to_front(
+            PublishedStatus(
+                status=status, at=self._published_s, displayed=dict(self.tally.displayed)
+            )
+        )
 
     def _counted(self, job: int) -> CountedJob | None:
         row = self._state.registry.jobs.get(job)

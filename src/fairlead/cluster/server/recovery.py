@@ -47,6 +47,10 @@ def recover(state: ClusterState, parts: Collaborators) -> None:
     _load_grants(state, lease_s)
     _load_round(state, parts)
     continue_numbering(state, parts.attempts.ends, lease_s)
+    if parts.attempts.notices is not None:
+        parts.attempts.notices.recover()
+    admission = parts.jobs.admission
+    admission.held.recover(registry.jobs.values(), admission.unplaced)
     parts.nodes.rollback.begin(run)
     _await_nodes(state, parts, lease_s)
     state.rebuild_due = True
@@ -69,7 +73,7 @@ def _load_nodes(state: ClusterState, lease_s: float) -> None:
         node = state.fleet.add(row.name, row.accelerator, row.devices, row.drained)
         node.leaving = row.name not in wanted
         node.host = row.host
-        node.simulated_devices = row.simulated_devices
+        node.simulated_devices, node.runs_as = row.simulated_devices, row.runs_as
         node.health.cordoned = row.cordoned
         node.agent.machine = row.machine
         node.agent.superseded = dict.fromkeys(row.superseded)

@@ -33,7 +33,8 @@ def resume(engine: ServerLoop, row: JobRow, accepted_by: str) -> None:
     row.state, row.reason = row.off_devices, ""
     engine.state.capacity_changed = True
     now = engine.state.now_s()
-    if not admission.awaits_fitting_cluster(row.id):
+    if not admission.is_outside(row.id):
         engine.state.emit(JobsPaused(now, np.array([row.id]), False))
+    admission.held.look_again(row)
     if engine.state.setup is not None:
         admission.refit(now)

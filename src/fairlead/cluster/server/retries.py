@@ -446,7 +446,7 @@ class Retries:
         pinned = (
             row.id in self._pinned.nodes
         )  # one that was let go the core has held since for this
-        if was_held and not (pinned or self._admission.awaits_fitting_cluster(row.id)):
+        if was_held and not (pinned or self._admission.is_outside(row.id)):
             now = self._state.now_s()
             self._state.emit(JobsPaused(now, np.array([row.id]), False))
 

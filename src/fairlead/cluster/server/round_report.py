@@ -46,6 +46,10 @@ class RoundReporter:
             device_s = max(lasted_s, 0.0) * row.spec.scale_factor / len(members)
             row.device_s += device_s
             self._state.registry.totals_of(row.tenant).device_s += device_s
+            if len(members) > 1:
+                record = current.attempts[job].record
+                record.shared_device_s += device_s * (len(members) - 1)
+                self._state.registry.dirty_attempts[current.attempts[job].key] = record
 
 
 def _starting_s(current: LiveRound, job: int, over_s: float) -> float:

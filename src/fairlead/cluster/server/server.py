@@ -11,13 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.cluster.end_signals import EndSignals
-from fairlead.cluster.front.messages import Configure, EnrolledNodes, UserList
+from fairlead.cluster.front.messages import Configure, EnrolledNodes, PublishedSettings, UserList
 from fairlead.cluster.front.relay import CallService
 from fairlead.cluster.front.transport import Tls
 from fairlead.cluster.log_lines import log_with_times
 from fairlead.cluster.server.front_supervisor import FrontSupervisor
+from fairlead.cluster.server.notice_source import ServiceNotices
 from fairlead.cluster.server.options import LiveOptions
+from fairlead.cluster.server.runtime_options import Reread, RuntimeOptions, set_log_level
+from fairlead.cluster.server.runtime_reload import RuntimeReload
 from fairlead.cluster.server.service import Service
+from fairlead.cluster.server.webhook import WebhookSender
+from fairlead.cluster.store.audit_log import DEFAULT_LIMITS, AuditLimits, AuditLog, local_entry
 from fairlead.cluster.store.rows import NodeRow, UserRow
 from fairlead.cluster.store.tokens import read_node_key
 from fairlead.errors import ConfigError
@@ -41,12 +46,21 @@ class Listening:
     tls: Tls | None = None
     open_metrics: bool = False
     new_tokens: bool = False
+    audit: AuditLimits = DEFAULT_LIMITS
 
 
 class Server:
     """A running server, on the event loop that it was started on."""
 
-    def __init__(self, directory: Path, options: LiveOptions, listening: Listening) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        options: LiveOptions,
+        listening: Listening,
+        reread: Reread | None = None,
+    ) -> None:
+        """reread: reads the configuration file again, None = there is none."""
+        self.runtime = RuntimeReload(directory, options.runtime, reread, self._take_over)
         self.service = Service(
             directory,
             options,
@@ -54,6 +68,7 @@ class Server:
             nodes_known=self._send_nodes,
             send_to_front=self._send_to_front,
             failed=self._fail_soon,
+            reload=self.runtime.reload,
         )
         self.listening = listening
         self.directory = directory
@@ -63,6 +78,7 @@ class Server:
         self.front = FrontSupervisor(
             directory, self.service.engine.state.fleet, self.call_service.take
         )
+        self.webhook = _sender(self.service)
         self.url = ""
         self.agent_address = ""
         self.new_tokens: dict[str, str] = {}  # user -> token, of the very first start
@@ -88,18 +104,29 @@ class Server:
         except BaseException:
             await self._stop_front()
             raise
+        self.runtime.apply()
         try:
             # Before the front listens: whoever comes with one of them is known.
-            self.new_tokens = await loop.run_in_executor(
-                None, service.accounts.first_tokens, where.new_tokens
-            )
+            self.new_tokens = await loop.run_in_executor(None, self._first_tokens)
             port = await asyncio.wrap_future(self.front.begin(self._configure(self._http)))
+            if self.webhook is not None:
+                self.webhook.start()
         except BaseException:
             await self.stop()
             raise
         scheme = "https" if where.tls else "http"
         self.url = f"{scheme}://{_address(where.host, self._http.getsockname()[1])}"
         self.agent_address = _address(where.host, port)
+
+    def _first_tokens(self) -> dict[str, str]:
+        """The tokens that nobody has yet, which the audit log then tells of: it is whoever started the server
+        that gets them."""
+        tokens = self.service.accounts.first_tokens(self.listening.new_tokens)
+        log = AuditLog(self.directory, self.listening.audit)
+        entries = [local_entry("add_user", f"user {user}") for user in tokens]
+        if entries:
+            log.append(entries)
+        return tokens
 
     def _configure(self, http: socket.socket) -> Configure:
         where, options = self.listening, self.service.engine.state.options
@@ -115,7 +142,14 @@ class Server:
             rate_bound=options.rate_bound,
             heartbeat_s=options.heartbeat_s,
             policies=tuple(entry.name for entry in registry.describe()),
+            audit=where.audit,
         )
+
+    def _take_over(self, runtime: RuntimeOptions) -> None:
+        """These options hold from now on."""
+        set_log_level(runtime.log_level)
+        self.service.take_over(runtime)
+        self.front.send(PublishedSettings(prices=runtime.prices, log_level=runtime.log_level))
 
     def _send_to_front(self, message: object) -> None:
         self.front.send(message)  # type: ignore[arg-type]
@@ -139,7 +173,10 @@ class Server:
     async def stop(self) -> None:
         """Stop listening, commit, and let go of the state directory. Jobs go on under their agents."""
         await self._stop_front()
-        await asyncio.get_running_loop().run_in_executor(None, self.service.stop)
+        loop = asyncio.get_running_loop()
+        if self.webhook is not None:
+            await loop.run_in_executor(None, self.webhook.close)
+        await loop.run_in_executor(None, self.service.stop)
         self.call_service.close()
 
     async def _stop_front(self) -> None:
@@ -148,19 +185,33 @@ class Server:
             self._http.close()
 
 
+def _sender(service: Service) -> WebhookSender | None:
+    webhook, notices = (
+        service.engine.state.options.webhook,
+        service.engine.parts.attempts.notices,
+    )
+    if webhook is None or notices is None:
+        return None
+    return WebhookSender(webhook, ServiceNotices(service, notices))
+
+
 async def serve(
     directory: Path,
     options: LiveOptions,
     listening: Listening,
     ready: Callable[[Server], None],
     accepted: Callable[[], None] = lambda: None,
+    reread: Reread | None = None,
 ) -> None:
     """Run a server until SIGTERM, SIGINT or SIGHUP, or until it cannot go on (that problem is raised).
-    accepted: as of ``Server.start``."""
+    accepted: as of ``Server.start``. reread: reads its configuration file again, which SIGHUP asks for then;
+    None = there is none."""
     log_with_times(logging.WARNING)
     sys.setswitchinterval(SWITCH_S)
-    server = Server(directory, options, listening)
+    server = Server(directory, options, listening, reread)
     with EndSignals(server.ended.set):
+        if reread is not None:
+            server.runtime.heed_hangup(asyncio.get_running_loop())
         await server.start(accepted)
         freeze_garbage()
         try:

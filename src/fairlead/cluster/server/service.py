@@ -10,35 +10,47 @@ from typing import TypeVar, Unpack
 import numpy as np
 from prometheus_client.exposition import generate_latest
 
+from fairlead.cluster.front.caller_roles import check_admin, check_person
 from fairlead.cluster.front.facade import (
     ConflictError,
-    ForbiddenError,
     NotFoundError,
 )
-from fairlead.cluster.front.visible_tenants import without_others
+from fairlead.cluster.front.visible_jobs import existing, seen_by, task_ids
+from fairlead.cluster.front.visible_tenants import may_see, without_others
 from fairlead.cluster.protocol.access import Caller, Role, TokenKind
 from fairlead.cluster.protocol.api_models import (
     ENDED_STATES,
     AttemptView,
     Comparison,
     Explanation,
-    JobState,
     JobView,
     NodeView,
+    ReloadAnswer,
     Sample,
     StatusView,
     UserView,
     WhatIf,
 )
+from fairlead.cluster.protocol.job_search import matches_state
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Register, Welcome
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec, check_weight
 from fairlead.cluster.server.admission import job_of
+from fairlead.cluster.server.array_tasks import count_tasks
 from fairlead.cluster.server.forecasting import Forecasting
+from fairlead.cluster.server.held_jobs import is_held_at_first
 from fairlead.cluster.server.lost_work import lost_work
 from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.resumption import resume
+from fairlead.cluster.server.retention import Retention
+from fairlead.cluster.server.runtime_options import RuntimeOptions
 from fairlead.cluster.server.server_loop import LoopArguments, ServerLoop
+from fairlead.cluster.server.submission_checks import (
+    check_count,
+    check_dependencies,
+    check_rates_known,
+    check_single,
+)
 from fairlead.cluster.server.submissions import Submission, SubmissionQueue
 from fairlead.cluster.server.tenant_limits import TenantAdmission
 from fairlead.cluster.server.user_accounts import UserAccounts
@@ -59,7 +71,6 @@ from fairlead.model.events import (
     JobsReweighted,
 )
 from fairlead.model.job import JobId
-from fairlead.model.job_type import JobType
 from fairlead.policies import registry
 
 _Result = TypeVar("_Result")
@@ -77,10 +88,12 @@ class Service:
         *,
         users_changed: Callable[[list[UserRow]], None] | None = None,
         nodes_known: Callable[[list[NodeRow]], None] | None = None,
+        reload: Callable[[], ReloadAnswer] | None = None,
         **loop: Unpack[LoopArguments],
     ) -> None:
         """users_changed: told of all users, whenever one comes or goes; nodes_known: told of the nodes that
-        there are at the start; loop: further arguments of ``ServerLoop``."""
+        there are at the start; reload: takes over what the configuration file says now; loop: further
+        arguments of ``ServerLoop``."""
         self.store = Store(directory, options.keep_segments)
         self.engine = ServerLoop(self.store, options, **loop)
         self.counters = self.engine.state.counters
@@ -94,11 +107,13 @@ class Service:
             has_ended=lambda row: self.viewer.displayed_state(row) in ENDED_STATES,
         )
         self.engine.parts.commits.join(self.submissions)
-        self._tenants = TenantAdmission(options.tenant_limits, self._open_jobs)
+        self._tenants = TenantAdmission(options.runtime.tenant_limits, self._open_jobs)
         self.accounts = UserAccounts(
             self.engine, changed=users_changed or _ignore, await_durable=self._durable
         )
         self._nodes_known = nodes_known or _ignore
+        self._reload = reload
+        self.retention = Retention(self.engine, self.submissions, directory)
 
     def start(self, opened: Callable[[], None] = lambda: None) -> None:
         """Open the state directory, recover what is in it, and drive. opened: called when it is ours."""
@@ -112,6 +127,7 @@ class Service:
 
     def stop(self) -> None:
         """Commit, and let go of the state directory."""
+        self.retention.close()
         self.submissions.close()
         self.engine.stop()
         self.forecasting.close()
@@ -123,19 +139,19 @@ class Service:
         self, caller: Caller, user: str, tenant: str, role: Role, lasts_s: float | None = None
     ) -> str:
         """Return the new token, which is not stored."""
-        _admin(caller)
+        check_admin(caller)
         return self.accounts.add(user, tenant, role, lasts_s)
 
     def remove_user(self, caller: Caller, user: str) -> None:
         """Refuse a user's token from now on; their jobs stay."""
-        _admin(caller)
+        check_admin(caller)
         if user == caller.user:
             raise ConfigError(f"user {user!r}: you cannot remove yourself")
         self.accounts.remove(user)
 
     def users(self, caller: Caller) -> list[UserView]:
         """Return all users."""
-        _admin(caller)
+        check_admin(caller)
         return self.accounts.views()
 
     # --- jobs ------------------------------------------------------------------------------------
@@ -144,22 +160,25 @@ class Service:
         self, caller: Caller, specs: list[JobSpec], tenant: str = "", key: str = ""
     ) -> list[int]:
         """Ids of the jobs, once they are durable."""
-        _person(caller)
+        check_person(caller)
         if tenant and tenant != caller.tenant:
-            _admin(caller)
+            check_admin(caller)
             check_name("tenant", tenant)
         for position, spec in enumerate(specs):
             where = f"{SPECS}[{position}]" if len(specs) > 1 else "job"
             check_spec(spec, where)
-            _check_kind(where, spec, self.engine)
+            check_rates_known(where, spec, self.engine.state.options.catalogue)
+            check_dependencies(where, spec, partial(self._find, caller))
+        n_jobs = sum(map(count_tasks, specs))
+        check_count(n_jobs)
         owner = tenant or caller.tenant or "default"
         mark = f"{caller.user}/{key}" if key else ""
         known = bool(mark) and self.store.key(mark) is not None  # it is asked again
         if caller.role != "admin" and not known:
-            self._tenants.check(owner, len(specs))
+            self._tenants.check(owner, n_jobs)
         submission = Submission(user=caller.user, tenant=owner, specs=specs, key=mark)
         ids = self.submissions.submit(submission)
-        self._tenants.follow(owner, len(specs), ids)
+        self._tenants.follow(owner, n_jobs, ids)
         return self._durable(ids, partial(self.submissions.withdraw, submission))
 
     def _open_jobs(self, tenant: str) -> int:
@@ -176,7 +195,8 @@ class Service:
             engine.state.registry.dirty_jobs.add(row.id)
         self.counters.submissions.inc(len(rows))
         engine.state.capacity_changed = True
-        engine.recent.submitted(now, [job_of(row) for row in rows])
+        arrivals = [job_of(row) for row in rows if not is_held_at_first(row)]
+        engine.recent.submitted(now, arrivals)
         self.forecasting.forecaster.outdate()
         engine.parts.jobs.admission.admit(rows, now)
 
@@ -184,16 +204,31 @@ class Service:
         """Stop it for good. A job that has ended stays as it is."""
         self._on_open(caller, job, self._cancel)
 
+    def cancel_array(self, caller: Caller, array: int) -> list[int]:
+        """Stop all its tasks for good that have not ended, as one. Returns their ids."""
+        check_person(caller)
+        ids = task_ids(array, self._find(caller, array))
+
+        def run() -> list[int]:
+            rows = self.engine.state.registry.jobs
+            found = [rows[job] for job in ids if job in rows and self._is_open(rows[job])]
+            for row in found:
+                self._cancel(row)
+            self.forecasting.forecaster.outdate()
+            return [row.id for row in found]
+
+        return self._change(run)
+
+    def _is_open(self, row: JobRow) -> bool:
+        """Whether a job has not ended. In its row it has only once its round is reported: it stands as it is
+        shown."""
+        return row.open and self.viewer.displayed_state(row) not in ENDED_STATES
+
     def _cancel(self, row: JobRow) -> None:
         engine, now = self.engine, self.engine.state.now_s()
         engine.parts.jobs.admission.unfit.discard(row.id)
         if row.id in engine.parts.jobs.admission.unplaced:
-            engine.parts.jobs.admission.unplaced.discard(row.id)
-            row.state, row.ended_s, row.reason = "cancelled", now, ""
-            engine.state.close_job(row)
-            engine.state.count_ended(
-                [row.state]
-            )  # the core, which counts all others, never knew it
+            engine.parts.jobs.admission.end_outside(row, "cancelled", "")
             return
         engine.state.emit(JobsCancelled(now, (JobId(row.id),)))
 
@@ -210,7 +245,7 @@ class Service:
         row.state, row.reason = "paused", "paused by its owner"
         engine.state.registry.dirty_jobs.add(row.id)
         self.forecasting.forecaster.track_record.interrupted(row.id)
-        if not engine.parts.jobs.admission.awaits_fitting_cluster(row.id):
+        if not engine.parts.jobs.admission.is_outside(row.id):
             now = engine.state.now_s()
             engine.state.emit(JobsPaused(now, np.array([row.id]), True))
         return lost
@@ -235,16 +270,12 @@ class Service:
 
     def _on_open(self, caller: Caller, job: int, do: Callable[[JobRow], _Result]) -> _Result:
         """Run an action on a job that has not ended."""
-        _person(caller)
+        check_person(caller)
         self._row(caller, job)
 
         def run() -> _Result:
             row = self.engine.state.registry.jobs.get(job)
-            # In its row it has ended only once its round is reported: it stands as it is shown.
-            shown = (
-                None if row is None else self.engine.parts.view_parts.builder.displayed_state(row)
-            )
-            if row is None or not row.open or shown in ENDED_STATES:
+            if row is None or not self._is_open(row):
                 raise ConflictError(f"job {job}: has ended already")
             result = do(row)
             self.forecasting.forecaster.outdate()
@@ -259,41 +290,55 @@ class Service:
         tenant: str = "",
         after: int = -1,
         limit: int = 1000,
+        array: int | None = None,
     ) -> list[JobView]:
         """Return the jobs in order of id."""
         if caller.role != "admin":
             if tenant not in ("", caller.tenant):
                 return []
             tenant = caller.tenant
-        found = {job.id: job for job in self._ended_in_round(state, tenant, after)}
+        ids = None if array is None else task_ids(array, self._find(caller, array))
+        after = after if ids is None else max(after, ids.start - 1)
+        below = None if ids is None else ids.stop
+        found = {job.id: job for job in self._ended_in_round(state, tenant, after, below)}
         listed = 0
         while True:
-            rows = self.store.jobs(state, tenant, after, limit)
-            views = [job for job in self.viewer.jobs(rows) if _matches_state(job.state, state)]
+            rows = self.store.jobs(state, tenant, after, limit, below)
+            views = [job for job in self.viewer.jobs(rows) if matches_state(job.state, state)]
             found |= {job.id: job for job in self.forecasting.with_deadlines(views)}
             listed += len(views)
             if len(rows) < limit or listed >= limit:
                 return [job for _, job in sorted(found.items())][:limit]
             after = rows[-1].id
 
-    def _ended_in_round(self, state: str, tenant: str, after: int) -> list[JobView]:
-        """Jobs behind id ``after`` that have ended like this in the round in force."""
+    def jobs_of(self, caller: Caller, ids: list[int]) -> list[JobView]:
+        """Those of these jobs that there are and that the caller may see, in order of id."""
+        rows = [row for row in self.store.jobs_of(ids) if may_see(caller, row.tenant)]
+        return self.forecasting.with_deadlines(self.viewer.jobs(rows))
+
+    def _ended_in_round(
+        self, state: str, tenant: str, after: int, below: int | None
+    ) -> list[JobView]:
+        """Jobs of ids between these that have ended like this in the round in force."""
         if state not in ENDED_STATES:
             return []
         rows = [
             row
             for row in self.engine.state.registry.jobs.copy().values()
             if row.open and row.id > after and tenant in ("", row.tenant)
+            if below is None or row.id < below
         ]
         return self.viewer.jobs([row for row in rows if self.viewer.displayed_state(row) == state])
 
     def _row(self, caller: Caller, job: int) -> JobRow:
+        return existing(job, self._find(caller, job))
+
+    def _find(self, caller: Caller, job: int) -> JobRow | None:
+        """A job that the caller may see; None = there is none, as far as they may know."""
         row = self.engine.state.registry.jobs.get(job) or (
             self.store.job(job) if 0 <= job < 1 << 62 else None
         )
-        if row is None or (caller.role != "admin" and row.tenant != caller.tenant):
-            raise NotFoundError(f"job {job}: there is none")
-        return row
+        return seen_by(caller, row)
 
     def job(self, caller: Caller, job: int) -> JobView:
         """One job."""
@@ -357,7 +402,7 @@ class Service:
         self._on_node(caller, node, lambda: membership.revoke(node))
 
     def _on_node(self, caller: Caller, node: str, do: Callable[[], _Result]) -> _Result:
-        _admin(caller)
+        check_admin(caller)
 
         def run() -> _Result:
             if node not in self.engine.state.fleet.nodes:
@@ -368,17 +413,19 @@ class Service:
 
     def set_policy(self, caller: Caller, policy: str) -> None:
         """From the next round on."""
-        _admin(caller)
+        check_admin(caller)
         options = self.engine.state.options
         registry.make(policy, seed=options.seed, profile=options.profile.name)
         self._change(lambda: self.engine.set_policy(policy))
 
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
         """What would be; nothing is touched."""
-        _person(caller)
+        check_person(caller)
         for number, spec in enumerate(question.add_jobs):
+            where = f"add_jobs[{number}]"
             check_spec(spec)
-            _check_kind(f"add_jobs[{number}]", spec, self.engine)
+            check_rates_known(where, spec, self.engine.state.options.catalogue)
+            check_single(where, spec)
         return self.forecasting.compare(caller, question)
 
     def samples(self, caller: Caller, since_s: float = 0.0) -> list[Sample]:
@@ -387,6 +434,18 @@ class Service:
         if caller.role == "admin":
             return samples
         return [without_others(sample, caller.tenant) for sample in samples]
+
+    def take_over(self, options: RuntimeOptions) -> None:
+        """These options hold from now on."""
+        self._tenants.limits = options.tenant_limits
+        self.retention.keep(options)
+
+    def reload(self, caller: Caller) -> ReloadAnswer:
+        """Take over what the configuration file says now."""
+        check_admin(caller)
+        if self._reload is None:
+            raise ConflictError("this server reads no configuration file")
+        return self._reload()
 
     # --- agents ----------------------------------------------------------------------------------
 
@@ -437,40 +496,5 @@ class Service:
         )
 
 
-def _matches_state(state: JobState, requested: str) -> bool:
-    """Whether a job in this state is listed. requested: "" = all, "open" = not ended. In the database it may
-    be in the one before: what has ended in the round in force is written down when that is reported."""
-    if requested == "open":
-        return state not in ENDED_STATES
-    return requested in ("", state)
-
-
 def _ignore(rows: list[UserRow] | list[NodeRow]) -> None:
     del rows
-
-
-def _admin(caller: Caller) -> None:
-    if caller.role != "admin":
-        raise ForbiddenError(f"user {caller.user!r}: only an admin may do this")
-
-
-def _person(caller: Caller) -> None:
-    if caller.role == "agent":
-        raise ForbiddenError(f"user {caller.user!r}: an agent's token is not one for people")
-
-
-def _check_kind(where: str, spec: JobSpec, engine: ServerLoop) -> None:
-    """A family that nothing is known of, and that brings no rates, is a slip of the pen."""
-    catalogue = engine.state.options.catalogue
-    stated = JobType.parse(spec.family, spec.scale_factor)
-    if not spec.family or spec.rates or catalogue.row(stated) is not None:
-        return
-    if spec.family in catalogue.families:
-        raise ConfigError(
-            f"{where}: family: {spec.family!r} has no rates at scale factor {spec.scale_factor}; "
-            "give `rates`, or measure them with `fairlead measure`"
-        )
-    raise ConfigError(
-        f"{where}: family: {spec.family!r} is not in the throughput table; give `rates`, leave `family` out, "
-        "or measure them with `fairlead measure`"
-    )

@@ -54,7 +54,8 @@ def main(fd: int, parent: int) -> None:
     end_with_parent(parent)  # whose thread that started this lives as long as the server
     os.nice(NICENESS)  # on a full core leases are renewed first
     os.dup2(2, 1)  # what a policy prints is no answer to anybody
-    jit.prepare()  # where no compiled kernels can be kept; else the server has seen to it
+    if not jit.is_interpreting():  # then a solve compiles what it needs
+        jit.prepare()  # where no compiled kernels can be kept; else the server has seen to it
     planners = _Planners()
     with Connection(fd) as socket:
         socket.send(READY)

@@ -8,7 +8,6 @@ this module's own writes them by themselves.
 """
 
 import logging
-import secrets
 import threading
 import time
 from collections import deque
@@ -20,6 +19,7 @@ from typing import Any
 
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.array_tasks import count_tasks, folder_of, tasks_of
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.directory_claims import DirectoryClaims
 from fairlead.cluster.server.inbox import Inbox
@@ -45,6 +45,11 @@ class Submission:
     key: str  # of this user's submission; the same again submits nothing. "" = none
     ids: "Future[list[int]]" = field(default_factory=Future)  # once they are durable
     asked_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def jobs(self) -> int:
+        """How many there are: an array is as many as it has tasks."""
+        return sum(map(count_tasks, self.specs))
 
 
 @dataclass(slots=True)
@@ -117,6 +122,17 @@ class SubmissionQueue:
             self._waiting.remove(submission)
             return True
 
+    def condemn(self, directory: str) -> bool:
+        """Have no new job name a directory of checkpoints that is about to be removed, until ``release``.
+        Returns whether it may be: no open job names it."""
+        with self._turn:
+            return self._claims.condemn(directory)
+
+    def release(self, directory: str) -> None:
+        """It is removed, or stays."""
+        with self._turn:
+            self._claims.release(directory)
+
     # --- the driver's thread -----------------------------------------------------------------------
 
     def collect(self) -> bool:
@@ -154,9 +170,9 @@ class SubmissionQueue:
 
     def _enter(self, submission: Submission) -> None:
         joined, key = self._joined, submission.key
-        durable = self._durable_jobs(key)
+        durable = self._durable_ids(submission)
         if durable is not None:
-            submission.ids.set_result(_ids_of_same(submission, durable))
+            submission.ids.set_result(durable)
             return
         rows = joined.keys.get(key) if key else None
         if rows is not None:
@@ -170,14 +186,16 @@ class SubmissionQueue:
         if key:
             joined.keys[key] = rows
 
-    def _durable_jobs(self, key: str) -> list[JobRow] | None:
-        """The jobs of an earlier submission with this key; None = there was none."""
-        state = self._state
+    def _durable_ids(self, submission: Submission) -> list[int] | None:
+        """The ids of an earlier submission with this key; None = there was none. Raises ConflictError where
+        its jobs were others, as far as they have not left the store."""
+        state, key = self._state, submission.key
         ids = state.store.key(key) if key else None
         if ids is None:
             return None
         rows = [state.registry.jobs.get(id_) or state.store.job(id_) for id_ in ids]
-        return [row for row in rows if row is not None]
+        known = [row for row in rows if row is not None]
+        return ids if len(known) < len(ids) else _ids_of_same(submission, known)
 
     def _rows(self, submission: Submission) -> list[JobRow]:
         """New jobs, of the next ids. Raises ConflictError where one would save to another's directory,
@@ -186,28 +204,29 @@ class SubmissionQueue:
         self._claims.check(
             submission.specs, submission.tenant, state.checkpoints, state.store.directory
         )
-        first = state.next_job
-        state.next_job += len(submission.specs)
-        now = state.now_s()
-        rows = [
-            JobRow(
-                id=first + number,
-                name=spec.name,
-                tenant=submission.tenant,
-                user=submission.user,
-                spec=spec,
-                submitted_s=now,
-                total_steps=float(spec.total_steps),
-                acknowledged_total=float(spec.total_steps),
-                rates_family=job_type_of(spec, state.options.catalogue).name,
-                weight=spec.weight,
-                folder=f"{first + number}-{secrets.token_hex(4)}",
-                checkpoints=state.checkpoints,
-            )
-            for number, spec in enumerate(submission.specs)
-        ]
+        now, rows = state.now_s(), list[JobRow]()
+        for spec in submission.specs:
+            first = self._row(submission, spec, state.next_job + len(rows), now)
+            rows += tasks_of(first) if spec.array else [first]
+        state.next_job += len(rows)
         self._claims.add(rows)
         return rows
+
+    def _row(self, submission: Submission, spec: JobSpec, id_: int, now: float) -> JobRow:
+        return JobRow(
+            id=id_,
+            name=spec.name,
+            tenant=submission.tenant,
+            user=submission.user,
+            spec=spec,
+            submitted_s=now,
+            total_steps=float(spec.total_steps),
+            acknowledged_total=float(spec.total_steps),
+            rates_family=job_type_of(spec, self._state.options.catalogue).name,
+            weight=spec.weight,
+            folder=folder_of(id_),
+            checkpoints=self._state.checkpoints,
+        )
 
     # --- the thread for when that is busy ----------------------------------------------------------
 
@@ -267,7 +286,7 @@ class SubmissionQueue:
                 break
             taken.append(self._waiting.popleft())
             keys.add(key)
-            left -= len(taken[-1].specs)
+            left -= taken[-1].jobs
         return taken
 
     def _is_known(self, key: str) -> bool:
@@ -288,7 +307,8 @@ def _commit_soon() -> None:
 
 def _ids_of_same(submission: Submission, rows: Sequence[JobRow]) -> list[int]:
     """Ids of the jobs of an earlier submission with its key. Raises ConflictError where they were others."""
-    if [row.spec for row in rows] != list(submission.specs):
+    submitted = [row.spec for row in rows if row.array in (-1, row.id)]  # one of each array
+    if submitted != list(submission.specs):
         key = submission.key.partition("/")[2]
         raise ConflictError(f"key: {key!r} was used before, for other jobs")
     return [row.id for row in rows]

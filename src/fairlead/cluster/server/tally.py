@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fairlead.cluster.protocol.api_models import JobState
 from fairlead.cluster.store.rows import ON_DEVICES
 
 
@@ -12,7 +13,7 @@ class CountedJob(NamedTuple):
 
     tenant: str
     state: str  # of its row
-    displayed_state: str  # as it is shown: what has ended in the round in force has ended
+    displayed_state: JobState  # as it is shown: what has ended in the round in force has ended
     weight: float
     devices: int
     unsaved_s: float | None = None  # it runs, and has not saved since then, when a save failed
@@ -55,6 +56,7 @@ class Tally:
         self.ended: dict[str, int] = {}  # state -> jobs, of the moment of ``states``
         self.tenants: dict[str, TenantTally] = {}
         self.unsaved_since: dict[int, float] = {}  # job that runs -> when its last save failed
+        self.displayed: dict[int, JobState] = {}  # open jobs not shown as their rows say
         self._jobs: dict[int, CountedJob] = {}
         self._deadlines: dict[int, float] = {}  # job -> cluster's time
         self._nodes: dict[str, CountedNode] = {}
@@ -68,6 +70,9 @@ class Tally:
         self.unsaved_since.pop(number, None)
         if job is not None and job.unsaved_s is not None:
             self.unsaved_since[number] = job.unsaved_s
+        self.displayed.pop(number, None)
+        if job is not None and job.displayed_state != job.state:
+            self.displayed[number] = job.displayed_state
         if before is not None:
             del self._jobs[number]
             self._deadlines.pop(number, None)

@@ -33,7 +33,7 @@ class TenantAdmission:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """open_jobs: how many jobs of a tenant are known not to have ended."""
-        self._limits = limits
+        self.limits = limits  # may be replaced at any time
         self._open_jobs = open_jobs
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class TenantAdmission:
     def check(self, tenant: str, jobs: int) -> None:
         """Raises ConflictError where the tenant would have too many open jobs, TooManyError where it
         submits too many in too short a time."""
-        most = self._limits.open_jobs
+        most = self.limits.open_jobs
         with self._lock:
             present = self._open_jobs(tenant) + self._on_their_way[tenant]
             if most and present + jobs > most:
@@ -65,7 +65,7 @@ class TenantAdmission:
         ids.add_done_callback(arrived)
 
     def _spend(self, tenant: str, jobs: int) -> None:
-        most = self._limits.jobs_per_minute
+        most = self.limits.jobs_per_minute
         if not most:
             return
         now = self._monotonic()

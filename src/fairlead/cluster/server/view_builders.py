@@ -7,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 import fairlead
+from fairlead.cluster.front.recent_results import RecentResults
 from fairlead.cluster.front.visible_tenants import storage_trouble_for, tenants_for
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
@@ -34,7 +35,6 @@ from fairlead.cluster.server.live_progress import latest_status, steps_by_now, u
 from fairlead.cluster.server.loaded_checkpoint import describe_accepted_loss
 from fairlead.cluster.server.node_condition import NodeCondition, condition, lacking_nodes, usable
 from fairlead.cluster.server.rates import rate_is_known
-from fairlead.cluster.server.recent_results import RecentResults
 from fairlead.cluster.server.round_usage import RoundUsage
 from fairlead.cluster.server.save_failures import last_save_failed
 from fairlead.cluster.server.silence import silence, silence_of_stopping
@@ -159,6 +159,7 @@ class ViewBuilder:
             or self._end(row)
             or self._obstacle(row)
             or self._directory(row)
+            or (self._admission.why_held(row) if waits else "")
             or (self._admission.why_waits(row) if waits else "")
             or (self._out_of_use(row) if waits and row.reason in _OLD_REASONS else "")
             or row.reason
@@ -179,7 +180,7 @@ class ViewBuilder:
     def _next_try(self, row: JobRow, reason: str) -> str:
         """After how many failures a job is tried again, when, and why it failed; "" = it did not fail, or
         waits for something else. reason: what is known besides."""
-        outside = self._admission.awaits_fitting_cluster(row.id)
+        outside = self._admission.is_outside(row.id)
         if row.retry_s is not None:
             left_s, why = row.retry_s - self._now(), reason.removeprefix("failed: ")
         elif row.failed and row.recent_failures and row.state != "paused" and not outside:
@@ -308,6 +309,7 @@ class ViewBuilder:
             cannot_save=len(tally.unsaved_since),
             cannot_save_s=tally.unsaved_s(now),
             n_past_deadline=tally.past_deadline(now),
+            runs_as=dict(Counter(n.runs_as for n in state.fleet.nodes.values() if n.runs_as)),
         )
 
     def _held_devices(self, node: LiveNode) -> dict[int, tuple[int, ...]]:
@@ -384,6 +386,7 @@ class ViewBuilder:
             state=current.state,
             host=node.host,
             simulated_devices=node.simulated_devices,
+            runs_as=node.runs_as,
             last_seen_s=now - node.observed.seen if node.observed.seen else None,
             jobs=tuple(tuple(jobs) for jobs in holders),
             reason=current.reason or self._obstacles(node),

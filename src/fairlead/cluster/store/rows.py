@@ -79,6 +79,16 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     avoids: tuple[str, ...] = ()  # nodes that it is not placed on, as the core has been told
     folder: str = ""  # of its checkpoints, among those of all jobs; "" = named by its id alone
     checkpoints: str = ""  # the directory of that; "" = as an earlier version wrote it
+    deadline_noted: bool = False  # that it is past its deadline has been noted (``job_notices``)
+    held_s: float = 0.0  # from its submission until it waited for no other job any more
+    array: int = -1  # its array: the id of the first task, -1 = it is in none
+    array_index: int = 0  # of this task
+    array_count: int = 0  # tasks of the array; their ids follow each other
+
+    @property
+    def array_ids(self) -> range:
+        """Ids of all tasks of its array; none where it is in none."""
+        return range(self.array, self.array + self.array_count)
 
     @property
     def open(self) -> bool:
@@ -163,6 +173,9 @@ class AttemptRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     order_id: str = ""  # of its order: see ``protocol.messages.OrderId``
     loss_accepted: str = ""  # who has it begin with whatever checkpoints there are
     origin: str = ""  # what it began from, where that is not what its job had kept
+    shared_device_s: float = (
+        0.0  # of its device-seconds, what the other jobs of packed pairs have had
+    )
 
     @property
     def since_s(self) -> float:
@@ -178,6 +191,7 @@ class NodeRow(msgspec.Struct, kw_only=True):
     devices: int
     host: str
     simulated_devices: bool = False
+    runs_as: str = ""  # whom jobs run as there, in words; "" = its agent has not told
     drained: bool = False
     incarnation: str = ""  # of the agent that registered last
     cordoned: str = ""  # why it is given no jobs though its agent is well; "" = it is given jobs

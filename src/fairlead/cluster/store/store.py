@@ -11,12 +11,14 @@ of setup and state), so older ones are deleted, all but a few, and the file does
 """
 
 import fcntl
+import json
 import logging
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,6 +45,7 @@ from fairlead.cluster.store.marker import (
     Marker,
     MarkerContent,
 )
+from fairlead.cluster.store.removed import REMOVED, read_removed
 from fairlead.cluster.store.replaced import OwnFiles
 from fairlead.cluster.store.rows import (
     OPEN_STATES,
@@ -290,10 +293,19 @@ class Store:
         return found[0] if found else None
 
     def jobs(
-        self, state: str = "", tenant: str = "", after: int = -1, limit: int = 1000
+        self,
+        state: str = "",
+        tenant: str = "",
+        after: int = -1,
+        limit: int = 1000,
+        below: int | None = None,
     ) -> list[JobRow]:
-        """Those behind id ``after`` in order of id. state: "" = all, "open" = not ended."""
+        """Those behind id ``after``, and before id ``below`` if it is given, in order of id. state: "" =
+        all, "open" = not ended."""
         where, values = ["id > ?"], [after]  # type: tuple[list[str], list[object]]
+        if below is not None:
+            where.append("id < ?")
+            values.append(below)
         if state == "open" or state in OPEN_STATES:
             where.append("open = 1")  # few beside those of the past: the index to go by
         if state not in ("", "open"):
@@ -305,15 +317,29 @@ class Store:
         query = f"WHERE {' AND '.join(where)} ORDER BY id LIMIT ?"
         return self._decoded(JobRow, JOBS, query, *values, limit)
 
+    def jobs_of(self, ids: Iterable[int]) -> list[JobRow]:
+        """Those of these ids that there are, in order of id."""
+        which = "WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
+        return self._decoded(JobRow, JOBS, which, json.dumps(list(ids)))
+
+    def newest_ended_jobs(self, limit: int) -> list[JobRow]:
+        """Return at most ``limit`` jobs that have ended, those with the largest ids first."""
+        return self._decoded(JobRow, JOBS, "WHERE open = 0 ORDER BY id DESC LIMIT ?", limit)
+
+    def open_job_sums(self) -> dict[int, bytes]:
+        """Job that has not ended -> checksum of its row, which changes when the row does."""
+        return dict(self._rows("SELECT id, sum FROM jobs WHERE open = 1"))
+
     def last_job(self) -> int:
         """The largest id that was ever given to a job; -1 = none."""
         last: int | None = self._rows("SELECT max(id) FROM jobs")[0][0]
         return -1 if last is None else last
 
     def ended(self) -> dict[str, int]:
-        """State -> how many jobs have ended in it."""
+        """State -> how many jobs have ended in it, with those that were removed since."""
         query = "SELECT state, count(*) FROM jobs WHERE open = 0 GROUP BY state"
-        return dict(self._rows(query))
+        removed = read_removed(self.meta(REMOVED))
+        return dict(Counter(dict(self._rows(query))) + Counter(removed))
 
     def records(self) -> int:
         """How many records the journal ever had."""
@@ -327,6 +353,15 @@ class Store:
     def open_attempts(self) -> list[AttemptRow]:
         """The starts that have not ended, in order of job and start."""
         return self._decoded(AttemptRow, ATTEMPTS, "WHERE open = 1 ORDER BY job, attempt")
+
+    def open_attempt_keys(self) -> list[tuple[int, int]]:
+        """Job and number of the attempts that have not ended, in this order."""
+        return self._rows("SELECT job, attempt FROM attempts WHERE open = 1 ORDER BY job, attempt")
+
+    def attempts_of(self, keys: Iterable[tuple[int, int]]) -> list[AttemptRow]:
+        """Those of these jobs and numbers that there are."""
+        which = "WHERE (job, attempt) IN (SELECT value->>0, value->>1 FROM json_each(?))"
+        return self._decoded(AttemptRow, ATTEMPTS, which, json.dumps(list(keys)))
 
     def nodes(self) -> list[NodeRow]:
         """Return the nodes in order of name."""
@@ -345,6 +380,13 @@ class Store:
         """What ``set_meta`` has set."""
         rows = self._read(META, "WHERE key = ?", key)
         return rows[0][1] if rows else None
+
+    def metas(self, prefix: str, limit: int = -1) -> list[tuple[str, str]]:
+        """Key and value of what ``set_meta`` has set under keys that begin like this, in order of key. limit:
+        at most so many, -1 = all."""
+        where = "WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
+        behind = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        return [(key, value) for key, value, _ in self._read(META, where, prefix, behind, limit)]
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._reading, readable(self.path):

@@ -80,6 +80,12 @@ class Transaction:
             [(row.job, row.attempt, int(row.ended_s is None), _encode(row)) for row in rows],
         )
 
+    def delete_jobs(self, ids: Sequence[int]) -> None:
+        """Delete jobs with their attempts; nothing happens for those that are not there."""
+        for id_ in ids:
+            self._delete(ATTEMPTS, "job = ?", id_)
+            self._delete(JOBS, "id = ?", id_)
+
     def put_node(self, row: NodeRow) -> None:
         """Insert or replace."""
         self._put(NODES, row.name, _encode(row))

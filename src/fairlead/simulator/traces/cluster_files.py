@@ -72,6 +72,12 @@ def parse_prices(text: str) -> dict[str, float]:
     return prices
 
 
+def stated_prices(path: Path) -> dict[str, float]:
+    """The prices that a TOML file of nodes states, without defaults, in $ per device-hour."""
+    with naming_lines(path):
+        return _read_toml(path)[1]
+
+
 def _is_file(spec: str) -> bool:
     if "=" in spec or ":" in spec:
         return False

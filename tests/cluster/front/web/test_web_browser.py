@@ -1,6 +1,8 @@
 """The pages in a real browser, on a real cluster."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -11,6 +13,7 @@ from selenium.common.exceptions import (
     TimeoutException,
 )
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 from tests.cluster.browser import (
@@ -28,6 +31,8 @@ pytestmark = pytest.mark.browser
 HOSTILE = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
 LOOP = ("sh", "-c", "while true; do echo '<b>step</b>'; sleep 0.2; done")
 TIMEOUT_S = 180
+PAGES = ("/", "/jobs", "/jobs/0", "/nodes", "/what-if", "/submit")
+AXE = "FAIRLEAD_AXE"  # names the file axe.min.js, of the npm package axe-core: it is no part of this project
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +202,59 @@ def test_a_node_is_drained_and_used_again(driver: webdriver.Chrome, cluster: Run
     calm(driver, cluster)
 
 
+def test_a_node_that_is_lost_is_said_on_every_page_until_it_is_back(
+    driver: webdriver.Chrome, cluster: Running
+) -> None:
+    cluster.add_agent("frail", "k80=1")
+    with cluster.client() as client:
+        until(lambda: any(node.name == "frail" for node in client.nodes()), what="the node frail")
+        driver.get(f"{cluster.url}/what-if")
+        found(driver, "#alerts[hidden]")
+        cluster.kill("frail")
+        wait_for_text(driver, "#alerts", "frail is lost")
+        assert not driver.find_elements(By.CSS_SELECTOR, "#alerts[hidden]")
+        for page in PAGES:
+            driver.get(cluster.url + page)
+            told = text(driver, "#alerts li")
+            assert told.startswith("frail is lost since "), page
+            assert " UTC (" in told
+            assert "): silent for " in told
+        press(driver, "#alerts a")
+        WebDriverWait(driver, TIMEOUT_S).until(lambda c: "name=frail" in c.current_url)
+        rows = driver.find_elements(By.CSS_SELECTOR, "#nodes-table tbody tr")
+        assert [row.text.split()[0] for row in rows] == ["frail"]
+        cluster.add_agent("frail", "k80=1")
+        WebDriverWait(driver, TIMEOUT_S).until(
+            lambda c: c.find_elements(By.CSS_SELECTOR, "#alerts[hidden]")
+        )
+        client.drain("frail")
+    calm(driver, cluster)
+
+
+def test_jobs_are_searched_while_somebody_types(driver: webdriver.Chrome, cluster: Running) -> None:
+    submit(cluster, "needle in a haystack")
+    submit(cluster, "straw in a haystack")
+    driver.get(f"{cluster.url}/jobs")
+    rows = "#jobs-table tbody tr"
+    found(driver, "input[name=search]").send_keys("HAYSTACK")
+    wait_for_text(driver, "[data-told]", "1 to 2 of 2")
+    assert "search=HAYSTACK" in driver.current_url
+    assert driver.execute_script("return document.activeElement.name") == "search"
+    wait_for_text(driver, "#told", "1 to 2 of 2")  # for those who listen
+    assert "straw" in text(driver, rows)
+    by_name = found(driver, "#sort-name")
+    by_name.send_keys(Keys.ENTER)
+    wait_for_text(driver, rows, "needle")
+    assert found(driver, "th[aria-sort]").get_attribute("aria-sort") == "ascending"
+    assert driver.execute_script("return document.activeElement.id") == "sort-name"
+    found(driver, "input[name=search]").send_keys(" needle")
+    wait_for_text(driver, "[data-told]", "1 to 1 of 1")
+    assert "sort=name" in driver.current_url
+    driver.back()
+    wait_for_text(driver, "[data-told]", "1 to 2 of 2")
+    calm(driver, cluster)
+
+
 def test_a_question_is_answered(driver: webdriver.Chrome, cluster: Running) -> None:
     driver.get(f"{cluster.url}/what-if")
     found(driver, "input[name=add_nodes]").send_keys("v100=4")
@@ -210,7 +268,7 @@ def test_a_question_is_answered(driver: webdriver.Chrome, cluster: Running) -> N
 def test_pages_fit_the_screen_in_light_and_dark(
     driver: webdriver.Chrome, cluster: Running, width: int
 ) -> None:
-    for page in ("/", "/jobs", "/jobs/0", "/nodes", "/what-if"):
+    for page in PAGES:
         for dark in (False, True):
             look(driver, dark=dark, width=width)
             driver.get(cluster.url + page)
@@ -219,6 +277,58 @@ def test_pages_fit_the_screen_in_light_and_dark(
             paper = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
             assert (paper == "rgb(255, 255, 255)") != dark
     look(driver)
+    calm(driver, cluster)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_axe_finds_nothing_to_complain_of(
+    driver: webdriver.Chrome, cluster: Running, width: int
+) -> None:
+    if not os.environ.get(AXE):
+        pytest.skip(f"axe-core is not here: npm install axe-core, and name its axe.min.js in {AXE}")
+    axe = Path(os.environ[AXE]).read_text("utf-8")
+    submit_late(cluster)
+    for page in PAGES:
+        for dark in (False, True):
+            look(driver, dark=dark, width=width)
+            driver.get(cluster.url + page)
+            driver.execute_script(axe)
+            ask = "axe.run().then((found) => arguments[0](found.violations))"
+            found_ = driver.execute_async_script(ask)
+            told = [(one["id"], [node["html"] for node in one["nodes"]]) for one in found_]
+            assert told == [], (page, width, dark)
+    look(driver)
+    calm(driver, cluster)
+
+
+def submit_late(cluster: Running) -> None:
+    """A job that misses its deadline, so that there is one in the lists."""
+    late = JobSpec(command=LOOP, total_steps=3600, unmanaged=True, name="late", slo_s=1.0)
+    with cluster.client() as client:
+        (job,) = client.submit([late])
+        until(lambda: client.job(job).deadline == "past", what="a missed deadline")
+
+
+def test_a_job_is_submitted_by_the_keyboard_alone(
+    driver: webdriver.Chrome, cluster: Running
+) -> None:
+    driver.get(f"{cluster.url}/submit")
+    found(driver, "input[name=command]").send_keys("sleep 'x")
+    steps = found(driver, "input[name=total_steps]")
+    steps.send_keys("5", Keys.ENTER)
+    wait_for_text(driver, "[role=alert]", "No closing quotation")
+    (refused,) = complaints(driver)
+    assert "status of 400" in refused
+    wrong = driver.switch_to.active_element
+    assert wrong.get_attribute("name") == "command"
+    assert wrong.get_attribute("value") == "sleep 'x"
+    wrong.send_keys("'", Keys.TAB)
+    assert driver.switch_to.active_element.get_attribute("name") == "total_steps"
+    driver.switch_to.active_element.send_keys(Keys.ENTER)
+    WebDriverWait(driver, TIMEOUT_S).until(
+        lambda c: urlsplit(c.current_url).path.startswith("/jobs/")
+    )
+    wait_for_text(driver, "#facts", "admin")
     calm(driver, cluster)
 
 
@@ -237,7 +347,7 @@ def all_named(chrome: webdriver.Chrome) -> bool:
 
 def test_every_control_has_a_name(driver: webdriver.Chrome, cluster: Running) -> None:
     """As a screen reader would say it: the names that the browser computes."""
-    for page in ("/", "/jobs", "/jobs/0", "/nodes", "/what-if"):
+    for page in PAGES:
         driver.get(cluster.url + page)
         # Anew where the page has just put newer copies in their place.
         WebDriverWait(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fairlead.analysis.report.markup import tag
 from fairlead.cluster.front.web import (
+    alerts,
     charts,
     overview,
     tables,
@@ -29,10 +30,12 @@ from fairlead.cluster.front.web.layout import (
 )
 from fairlead.cluster.front.web.login import safe_target
 from fairlead.cluster.front.web.markup import address, strip_escapes
+from fairlead.cluster.front.web.usage_section import usage_section
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
+    DeviceUsageView,
     Explanation,
     ForecastSummary,
     JobView,
@@ -104,6 +107,14 @@ class Elements(HTMLParser):
         self.text += data
 
 
+def device_usage(rank: int = 0, **fields: object) -> DeviceUsageView:
+    known: dict[str, object] = {
+        "attempt": 2, "rank": rank, "node": "a", "device": rank, "start_s": 60.0, "width_s": 10.0,
+        "busy": (0.5, None, 1.0), "memory_bytes": (1 << 30, None, 3 << 30), "memory_total_bytes": 16 << 30,
+    }  # fmt: skip
+    return msgspec.convert(known | fields, DeviceUsageView)
+
+
 def everything(words: str) -> str:
     """All that is drawn of a cluster in which all that somebody chose is these words."""
     job = msgspec.structs.replace(
@@ -131,7 +142,7 @@ def everything(words: str) -> str:
         overview.summary(status), overview.queue([job], 1), overview.pictures(status, samples, "hour"),
         overview.by_tenant(status), overview.devices(places), jobpage.facts(job, ADMIN, 100.0),
         jobpage.attempts_section(job, [attempt], 100.0), jobpage.attempt_history(story, 100.0),
-        jobpage.log_section(job, words, words),
+        jobpage.log_section(job, words, words), usage_section([device_usage(node=words)], 100.0),
         whatif.answer(answer), Section("nodes", "Nodes", tables.nodes_table(places, ADMIN)),
         Section("grid", "Grid", charts.occupancy(places)),
     ]  # fmt: skip
@@ -210,6 +221,28 @@ def test_devices_over_time_are_means_of_groups_of_rounds() -> None:
     assert heights[1] == heights[2]  # every group holds as many full rounds as empty ones
 
 
+def test_the_devices_of_the_newest_attempt_are_drawn_and_told() -> None:
+    section = usage_section(
+        [device_usage(attempt=1, node="old"), *(device_usage(i) for i in range(20))], 100.0
+    )
+    shown = Elements(section.body)
+    assert not section.hidden
+    assert "old" not in shown.text
+    assert "The first 16 of 20 devices are drawn." in shown.text
+    assert "100 %75 %3.0 GiB (19 %)3.0 GiB (19 %)" in shown.text  # busy now, on average; memory
+    pictures = re.findall(r"<svg[^>]*role=.*?</svg>", section.body, re.DOTALL)
+    assert len(pictures) == 2
+    for picture in pictures:
+        root = ElementTree.fromstring(picture)
+        paths = root.findall(".//{*}path[@fill='none']")
+        assert len(paths) == 16
+        assert paths[0].get("d", "").count("M") == 2  # a gap where nothing was told
+        assert not re.search(r"\b(nan|inf)\b", picture)
+    assert usage_section([], 100.0).hidden
+    unknown = usage_section([device_usage(busy=(None,), memory_bytes=(1,))], 100.0)
+    assert "--0.0 GiB (0 %)" in Elements(unknown.body).text
+
+
 def test_a_timeline_shows_each_start_and_its_costs() -> None:
     runs = msgspec.structs.replace(ATTEMPT, attempt=2, began_s=45.0, ended_s=None, why="", node="b")
     picture = charts.timeline([ATTEMPT, runs], 10.0, 60.0)
@@ -234,6 +267,27 @@ def test_a_policy_breaks_between_its_words() -> None:
     assert "max_<wbr>min_<wbr>&lt;b&gt;" in overview.summary(status).body
 
 
+@pytest.mark.parametrize(
+    ("deadline", "left_s", "words", "tone"),
+    [("past", -34.0, "late by 34 s", "bad"), ("missed", -180.0, "missed by 3 min", "bad"),
+     ("missed", 60.0, "missed", "bad"), ("out of reach", 60.0, "in 1 min: cannot be met", "bad"),
+     ("at risk", 60.0, "in 1 min: at risk", "warn"), ("met", 5.0, "met", "good"),
+     ("forecast met", 60.0, "in 1 min", ""), ("withdrawn", 60.0, "-", "")],
+)  # fmt: skip
+def test_a_deadline_in_danger_is_marked_by_words_and_colour(
+    deadline: str, left_s: float, words: str, tone: str
+) -> None:
+    job = msgspec.structs.replace(JOB, deadline=deadline, deadline_left_s=left_s, slo_s=100.0)
+    mark = tag("p", tables.deadline_mark(job))
+    assert Elements(mark).text.removeprefix("⚠ ") == words
+    assert re.findall(r'class="state (\w+)"', mark) == ([tone] if tone else [])
+    assert ("⚠" in mark) == (tone in ("bad", "warn"))
+    assert mark.removeprefix("<p>").removesuffix("</p>") in tables.jobs_table([job])
+    facts = jobpage.facts(job, ADMIN, 100.0)
+    assert words == "-" or words in Elements(facts.body).text
+    assert ("deadline: " in (facts.tools or "")) == (deadline in ("past", "missed"))
+
+
 def test_old_state_is_said_to_be_old() -> None:
     words = "The scheduler has not answered for 21 s: this is the state before that."
     status = msgspec.structs.replace(STATUS, age_s=21.0)
@@ -250,6 +304,23 @@ def test_a_halted_cluster_is_said_in_a_banner() -> None:
     assert "banner bad" in body
     assert "&lt;b&gt; is an older copy" in body
     assert "Halted" not in overview.summary(STATUS).body
+
+
+def test_nodes_that_have_failed_are_said_with_reason_and_since_when() -> None:
+    lost = node(4, state="lost", reason="silent for <b>", state_since_s=190.0)
+    section = alerts.alerts([lost, node(5, state="unhealthy")], live=True)
+    assert (section.title, section.live, section.hidden) == ("2 nodes have failed", "fast", False)
+    shown = Elements(section.body)
+    assert re.search(
+        r"n4 is lost since \d{4}-\d\d-\d\d [\d:]{8} UTC \(3 min 10 s\): silent for <b>", shown.text
+    )
+    assert "n5 is unhealthy since before the server was started" in shown.text
+    assert 'href="/nodes?name=n4"' in section.body
+    assert "b" not in shown.names
+    many = alerts.alerts([node(i, state="lost") for i in range(30)], live=False)
+    assert 'href="/nodes?state=failed">and 25 more<' in many.body
+    assert many.live == ""
+    assert alerts.alerts([], live=True).hidden
 
 
 def test_a_failed_solve_is_said_in_a_banner() -> None:
@@ -275,6 +346,12 @@ def test_buttons_are_for_those_who_may_press_them() -> None:
     assert buttons(Caller("eve", "speech", "user")) == []
     assert "Drain" in tables.nodes_table([node()], ADMIN)
     assert "Drain" not in tables.nodes_table([node()], Caller("ada", "vision", "user"))
+
+
+def test_a_node_shows_whom_its_jobs_run_as() -> None:
+    assert "isolated" not in tables.nodes_table([node()], ADMIN)
+    for said in ("isolated", "jobs run as fairlead"):
+        assert said in tables.nodes_table([node(runs_as=said)], ADMIN)
 
 
 def test_a_job_of_another_tenant_is_only_there() -> None:

@@ -24,6 +24,12 @@ class Submitted(msgspec.Struct, frozen=True):
     ids: list[int]  # in the order of the specs
 
 
+class Cancelled(msgspec.Struct, frozen=True):
+    """The jobs are ended for good."""
+
+    ids: list[int]
+
+
 class LogPart(msgspec.Struct, frozen=True):
     """A piece of a job's output."""
 

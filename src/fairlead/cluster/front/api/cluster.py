@@ -20,6 +20,7 @@ from fairlead.cluster.protocol.api_models import (
     Comparison,
     LostWork,
     NodeView,
+    ReloadAnswer,
     Sample,
     StatusView,
     UserView,
@@ -127,6 +128,18 @@ def set_policy(
         raise InputError("policy: must not be empty")
     context.facade.set_policy(context.caller, change.policy)
     return Response(status_code=204)
+
+
+@router.post(
+    "/reload",
+    summary="Read the configuration again",
+    dependencies=_changes,
+    responses=answers(ReloadAnswer, 409),
+)
+def reload(context: Context) -> Response:
+    """Take over what the server's configuration file says now, as far as that can change while it runs, and
+    say what needs a restart. Where something is wrong with the file nothing changes. For admins."""
+    return answer(context.facade.reload(context.caller))
 
 
 @router.post(

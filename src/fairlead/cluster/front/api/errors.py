@@ -48,8 +48,13 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
+def status_of(error: Exception) -> int:
+    """The HTTP status of a FairleadError."""
+    return next(status for kind, status in _STATUS if isinstance(error, kind))
+
+
 async def _on_purpose(_request: Request, error: Exception) -> Response:
-    status = next(status for kind, status in _STATUS if isinstance(error, kind))
+    status = status_of(error)
     return problem(status, str(error), {"Retry-After": "5"} if status in (429, 503) else None)
 
 

@@ -22,11 +22,13 @@ from fairlead.cluster.front.api.params import (
 from fairlead.cluster.front.api.schema import answers, no_content, takes
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
+    DeviceUsageView,
     Explanation,
     JobState,
     JobView,
     LostWork,
 )
+from fairlead.cluster.protocol.job_search import MAX_SEARCH, FoundJobs, JobOrder, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import check_spec, check_weight
 from fairlead.errors import InputError
@@ -35,6 +37,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 MAX_SPECS = 1_000  # in one request
 MAX_JOBS = 10_000  # in one answer
+MAX_FOUND = 1_000  # jobs in one answer to a search
 MAX_LOG = 1 << 20  # bytes in one answer
 Key = Annotated[
     str,
@@ -44,12 +47,16 @@ Key = Annotated[
         description="The same key again gives the same ids and submits nothing.",
     ),
 ]
+Array = Annotated[
+    int | None, Query(ge=0, le=LARGEST_ID, description="Only the tasks of this array.")
+]
 Limit = Annotated[int, Query(ge=1, le=MAX_JOBS, description="At most so many jobs.")]
 After = Annotated[int, Query(ge=-1, le=LARGEST_ID, description="Only jobs with larger ids.")]
 State = Annotated[
     Literal["", "open"] | JobState,
     Query(description="Only jobs in this state. open: not ended; empty: all."),
 ]
+Words = Annotated[str, Query(max_length=MAX_SEARCH, description="Words that all occur.")]
 Cursor = Annotated[
     str,
     Query(pattern=r"^[!-~]{0,1024}$", description="From the answer before; empty: from the start."),
@@ -75,6 +82,8 @@ def submit(
 ) -> Response:
     """Submit one job, or up to 1,000 in one list: all of them or none. Answered when that is durable.
 
+    An array is as many jobs as it has indices, whose ids are listed one by one: up to 10,000 in all.
+
     An admin may submit for another tenant.
     """
     specs: list[JobSpec] = given if isinstance(given, list) else [given]
@@ -85,16 +94,40 @@ def submit(
     return answer(Submitted(context.facade.submit(context.caller, specs, tenant, key)), 201)
 
 
-@router.get("", summary="List jobs", responses=answers(list[JobView]))
+@router.get("", summary="List jobs", responses=answers(list[JobView], 404))
 def jobs(
     context: Context,
     state: State = "",
     tenant: TenantQuery = "",
     after: After = -1,
     limit: Limit = 1_000,
+    array: Array = None,
 ) -> Response:
     """Jobs in order of their ids. For the next page give the last id as ``after``."""
-    return answer(context.facade.jobs(context.caller, state, tenant, after, limit))
+    return answer(context.facade.jobs(context.caller, state, tenant, after, limit, array))
+
+
+@router.get("/search", summary="Search jobs", responses=answers(FoundJobs, 404))
+def search(
+    context: Context,
+    search: Words = "",
+    state: State = "",
+    tenant: TenantQuery = "",
+    user: Annotated[str, Query(pattern=r"^[A-Za-z0-9._-]{0,64}$", description="User.")] = "",
+    array: Array = None,
+    sort: JobOrder = "id",
+    descending: bool = False,
+    offset: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_FOUND, description="At most so many jobs.")] = 100,
+) -> Response:
+    """Jobs whose name, user, tenant, family, accelerator type, node or reason has all the words, and how
+    many there are, by state too. A number may also be the id. Of jobs that have ended the newest 20,000 are
+    searched."""
+    query = JobQuery(
+        search=search, state=state, tenant=tenant, user=user, array=array,
+        sort=sort, descending=descending, offset=offset, limit=limit,
+    )  # fmt: skip
+    return answer(context.facade.find_jobs(context.caller, query))
 
 
 @router.get("/{job}", summary="Show a job", responses=answers(JobView, 404))
@@ -109,6 +142,15 @@ def one(context: Context, job: JobPath) -> Response:
 def attempts(context: Context, job: JobPath) -> Response:
     """Every attempt of a job: where, how long, why it ended, and what it cost."""
     return answer(context.facade.attempts(context.caller, job))
+
+
+@router.get(
+    "/{job}/usage", summary="Show its devices", responses=answers(list[DeviceUsageView], 404)
+)
+def usage(context: Context, job: JobPath) -> Response:
+    """How busy and how full the devices of a job were over time, by attempt and rank. Empty where agents do
+    not know (no NVML); it begins anew when the server is started."""
+    return answer(context.facade.usage(context.caller, job))
 
 
 @router.get("/{job}/explain", summary="Explain a job", responses=answers(Explanation, 404))

@@ -9,25 +9,35 @@ from fastapi.openapi.utils import get_openapi
 import fairlead
 from fairlead.cluster.front.api import bodies as models
 from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.accounting import UsageView
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
     Comparison,
+    DeviceUsageView,
     Explanation,
     JobView,
     LostWork,
     NodeView,
+    ReloadAnswer,
     Sample,
     StatusView,
     WhatIf,
 )
+from fairlead.cluster.protocol.audit import AuditPage
+from fairlead.cluster.protocol.job_search import FoundJobs
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import BOUNDS
 
 _REF = "#/components/schemas/{name}"
 _STRUCTS = (
+    ReloadAnswer,
+    UsageView,
+    AuditPage,
     Caller,
     Comparison,
+    DeviceUsageView,
     Explanation,
+    FoundJobs,
     JobSpec,
     JobView,
     LostWork,
@@ -54,6 +64,7 @@ TAGS = [
     {"name": "jobs", "description": "Submit, watch and steer jobs."},
     {"name": "cluster", "description": "The cluster as a whole, its nodes and its policy."},
     {"name": "users", "description": "Who may use the cluster. For admins."},
+    {"name": "records", "description": "What is kept about the past."},
     {"name": "server", "description": "The server itself."},
 ]
 _REFUSALS = {

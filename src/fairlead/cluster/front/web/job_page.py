@@ -19,6 +19,7 @@ from fairlead.cluster.front.web.layout import (
 )
 from fairlead.cluster.front.web.markup import address, count, link, name, strip_escapes
 from fairlead.cluster.front.web.page_request import PageRequest
+from fairlead.cluster.front.web.usage_section import usage_section
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     ENDED_STATES,
@@ -27,7 +28,6 @@ from fairlead.cluster.protocol.api_models import (
     Explanation,
     JobView,
 )
-from fairlead.cluster.protocol.deadlines import deadline_cell
 from fairlead.errors import FairleadError
 from fairlead.model.duration_text import DASH, ago, duration
 
@@ -52,6 +52,8 @@ def job_page(forecasts: Forecasts, facade: Facade, ask: PageRequest) -> Page:
     if ask.wants(FAST):
         attempts = facade.attempts(ask.caller, job.id)
         sections += [attempts_section(job, attempts, now_s), *tracebacks(attempts)]
+    if ask.wants(SLOW):
+        sections.append(usage_section(facade.usage(ask.caller, job.id), now_s))
     if ask.wants(""):
         sections.append(log_section(job, *tail(facade, ask.caller, job.id)))
     title = f"Job {job.id}" + (f" {job.name}" if job.name else "")
@@ -63,7 +65,10 @@ def facts(job: JobView, caller: Caller, now_s: float) -> Section:
     reason = tag("p", job.reason) if job.reason else None
     explanation = tag("dl", *(_fact(*fact) for fact in _facts(job, now_s)), class_="facts")
     title = f"Job {job.id}: {job.name or job.family or 'without a name'}"
-    tools = join(tables.state(job.state), tag("div", *_buttons(job, caller), class_="actions"))
+    late = job.deadline in ("past", "missed")
+    mark = join("deadline: ", tables.deadline_mark(job)) if late else None
+    buttons = tag("div", *_buttons(job, caller), class_="actions")
+    tools = join(tables.state(job.state), tag("span", mark) if late else None, buttons)
     body = join(old_state([job.age_s]), reason, tables.progress(job), explanation)
     return Section("facts", title, body, FAST, tools=tools)
 
@@ -101,17 +106,27 @@ def _facts(job: JobView, now_s: float) -> list[tuple[str, object]]:
         ),
         ("Steps per second, believed", _rates(job)),
         ("Deadline", _deadline(job, now_s)),
+        ("Array", _array(job)),
+        ("After", ", ".join(job.after) or DASH),
     ]
 
 
-def _deadline(job: JobView, now_s: float) -> str:
+def _array(job: JobView) -> object:
+    """Which task of which array a job is, with a link to all of them."""
+    if job.array is None:
+        return DASH
+    tasks = link(address("/jobs", array=job.array), f"array {job.array}")
+    return join(f"task {job.array_index} of ", tasks, f", which has {count(job.array_count or 0)}")
+
+
+def _deadline(job: JobView, now_s: float) -> str | Html:
     """The deadline as a time, and how the job stands to it."""
     if job.slo_s is None:
         return DASH
     at = time.gmtime(time.time() + job.submitted_s + job.slo_s - now_s)
-    standing = deadline_cell(job)
-    more = f": {standing}" if standing != DASH else ""
-    return f"{time.strftime('%Y-%m-%d %H:%M:%S', at)} UTC{more}"
+    standing = tables.deadline_mark(job)
+    more = join(": ", standing) if standing != DASH else None
+    return join(f"{time.strftime('%Y-%m-%d %H:%M:%S', at)} UTC", more)
 
 
 def _rates(job: JobView) -> str:

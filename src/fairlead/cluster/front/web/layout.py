@@ -13,7 +13,13 @@ from fairlead.model.duration_text import duration
 
 FAST, SLOW = "fast", "slow"
 REFRESH_S = {FAST: 2, SLOW: 10}  # how often a browser asks for the sections of each kind again
-_NAVIGATION = (("/", "Cluster"), ("/jobs", "Jobs"), ("/nodes", "Nodes"), ("/what-if", "What if"))
+_NAVIGATION = (
+    ("/", "Cluster"),
+    ("/jobs", "Jobs"),
+    ("/nodes", "Nodes"),
+    ("/what-if", "What if"),
+    ("/submit", "Submit"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,7 @@ class Section:
     live: str = ""  # FAST or SLOW: fetched again and again; "" = stays as it is
     wide: bool = True
     tools: Html | None = None  # beside the heading
+    hidden: bool = False  # there is nothing to show; it may come
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class Page:
     sections: Sequence[Section]
     status: int = 200
     here: str = ""  # the address in the navigation
+    moved_to: str = ""  # where the browser goes instead; "" = it shows this page
 
 
 def document(page: Page, caller: Caller | None, nonce: str) -> str:
@@ -70,8 +78,8 @@ def columns(*children: Child) -> Html:
 
 
 def figure(title: str, *children: Child) -> Html:
-    """A picture with its heading."""
-    return tag("figure", tag("h3", title), *children)
+    """A picture with its heading; where it is wider than the screen it scrolls, with the keyboard too."""
+    return tag("figure", tag("h3", title), *children, tabindex="0", aria_label=title)
 
 
 def note(*children: Child) -> Html:
@@ -107,7 +115,8 @@ def problem(status: int, title: str, words: str) -> Page:
 
 
 def _frame(page: Page, caller: Caller | None) -> list[Html]:
-    main = tag("main", *map(_section, page.sections), id="main", tabindex="-1")
+    title = tag("h1", page.title, class_="visually-hidden")  # for those who go by headings
+    main = tag("main", title, *map(_section, page.sections), id="main", tabindex="-1")
     if caller is None:
         return [main]
     skip = link("#main", "Skip to the content", class_="skip")
@@ -122,6 +131,7 @@ def _section(section: Section) -> Html:
         section.body,
         id=section.id,
         data_live=section.live or None,
+        hidden=section.hidden,
         class_="wide" if section.wide else None,
     )
 

@@ -1,7 +1,6 @@
-"""The pages of all jobs and of all nodes."""
+"""The page of all nodes, and what it has in common with that of all jobs."""
 
 from collections.abc import Iterable, Sequence
-from typing import get_args
 
 from fairlead.analysis.report.markup import Html, join, tag
 from fairlead.analysis.report.metric_catalogue import counted
@@ -16,54 +15,33 @@ from fairlead.cluster.front.web.layout import (
 )
 from fairlead.cluster.front.web.markup import address, link
 from fairlead.cluster.front.web.page_request import PageRequest
-from fairlead.cluster.protocol.api_models import JobState, NodeView
-from fairlead.cluster.protocol.node_states import NODE_STATES
+from fairlead.cluster.protocol.api_models import NodeView
+from fairlead.cluster.protocol.node_states import FAILED, FAILED_STATES, NODE_STATES
 from fairlead.errors import InputError
 
-JOBS, NODES = 100, 100  # a page
-_JOB_STATES = ("open", *get_args(JobState))
-
-
-def jobs_page(facade: Facade, ask: PageRequest) -> Page:
-    """The page at ``/jobs``: those after ``after``, by state and tenant."""
-    state, tenant = (
-        _one_of("state", ask.query.get("state", ""), _JOB_STATES),
-        ask.query.get("tenant", ""),
-    )
-    after = ask.number("after", -1)
-    found = facade.jobs(ask.caller, state, tenant, after, JOBS + 1)
-    shown = found[:JOBS]
-    fields = [choice("state", "State", _JOB_STATES, state)]
-    if ask.caller.role == "admin":
-        fields.append(text_field("tenant", "Tenant", tenant))
-    turns = []
-    if after >= 0:
-        turns.append(link(address("/jobs", state=state, tenant=tenant), "First page"))
-    if len(found) > JOBS:
-        further = address("/jobs", state=state, tenant=tenant, after=shown[-1].id)
-        turns.append(link(further, "Next page", rel="next"))
-    old = old_state(job.age_s for job in shown)
-    table = join(old, tables.jobs_table(shown, none="No job fits this filter."), _pages(turns))
-    return _listed("Jobs", "/jobs", fields, table, ask)
+NODES = 100  # a page
+_STATES = (FAILED, *NODE_STATES)
 
 
 def nodes_page(facade: Facade, ask: PageRequest) -> Page:
     """The page at ``/nodes``, by state and accelerator type."""
-    state = _one_of("state", ask.query.get("state", ""), NODE_STATES)
-    accelerator = ask.query.get("type", "")
+    state = one_of("state", ask.query.get("state", ""), _STATES)
+    accelerator, part = ask.query.get("type", ""), ask.query.get("name", "").strip()
     every = facade.nodes(ask.caller)
-    fits = [n for n in every if state in ("", n.state) and accelerator in ("", n.accelerator)]
+    fits = [n for n in every if _is_in(n, state) and accelerator in ("", n.accelerator)]
+    fits = [n for n in fits if part.lower() in n.name.lower()]
     first = max(ask.number("from", 0), 0)
     accelerators = sorted({node.accelerator for node in every})
     fields = [
-        choice("state", "State", NODE_STATES, state),
+        text_field("name", "Name", part),
+        choice("state", "State", _STATES, state),
         choice("type", "Type", accelerators, accelerator),
     ]
     table = join(
         old_state(node.age_s for node in every),
         note(_counted(every, fits)),
         tables.nodes_table(fits[first : first + NODES], ask.caller),
-        _pages(_turns(first, len(fits), state, accelerator)),
+        pages(_turns(first, len(fits), {"name": part, "state": state, "type": accelerator})),
     )
     return _listed("Nodes", "/nodes", fields, table, ask)
 
@@ -85,20 +63,26 @@ def _counted(every: Sequence[NodeView], fits: Sequence[NodeView]) -> str:
     return f"{shown}; {allocated:,} of {counted(devices, 'device')} held."
 
 
-def _turns(first: int, several: int, state: str, accelerator: str) -> list[Html]:
+def _is_in(node: NodeView, state: str) -> bool:
+    return state in ("", node.state) or (state == FAILED and node.state in FAILED_STATES)
+
+
+def _turns(first: int, several: int, where: dict[str, str]) -> list[Html]:
     turns = []
     for start, words in ((first - NODES, "Previous page"), (first + NODES, "Next page")):
         if -NODES < start < several:
-            where = {"state": state, "type": accelerator, "from": max(start, 0)}
-            turns.append(link(address("/nodes", **where), words))
+            href = address("/nodes", **where, **{"from": max(start, 0)})
+            turns.append(link(href, words))
     return turns
 
 
-def _pages(turns: Sequence[Html]) -> Html | None:
+def pages(turns: Sequence[Html]) -> Html | None:
+    """Links to further pages of a list."""
     return tag("nav", *turns, class_="pages", aria_label="Further pages") if turns else None
 
 
-def _one_of(field: str, word: str, known: Sequence[str]) -> str:
+def one_of(field: str, word: str, known: Sequence[str]) -> str:
+    """The word, or none; InputError for one that is not known."""
     if word and word not in known:
         raise InputError(f"{field}: {word[:40]!r} is not one of {', '.join(known)}")
     return word

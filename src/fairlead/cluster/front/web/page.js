@@ -80,16 +80,61 @@
   }
 
   async function refresh(kind) {
-    const url = new URL(location.href);
+    const asked = location.href;
+    const url = new URL(asked);
     url.hash = "";
     url.searchParams.set("part", kind);
     const text = await (await get(url)).text();
+    if (location.href !== asked) return true; // another list is wanted by now
     const parsed = new DOMParser().parseFromString(text, "text/html");
     for (const fresh of parsed.querySelectorAll("section[data-live]")) {
       const old = document.getElementById(fresh.id);
       if (old) replace(old, document.adoptNode(fresh));
     }
     return parsed.querySelector("[data-later]") !== null; // not ready: ask again soon
+  }
+
+  // A list that is searched, sorted and turned by the server: its address changes, and the part that shows it.
+  const filter = document.querySelector("form[data-filter]");
+  async function show(address, remember) {
+    history[remember ? "pushState" : "replaceState"](null, "", address);
+    try {
+      await refresh("fast");
+      const told = document.getElementById("told");
+      if (told) told.textContent = document.querySelector("[data-told]")?.textContent ?? "";
+    } catch {
+      location.reload(); // says what is wrong
+    }
+  }
+
+  function fill(everything) {
+    const asked = new URL(location.href).searchParams;
+    for (const field of filter.elements) {
+      if (field.type === "checkbox") field.checked = asked.has(field.name);
+      else if (field.name && (everything || field !== document.activeElement)) field.value = asked.get(field.name) ?? "";
+    }
+  }
+
+  if (filter) {
+    let typing = 0;
+    const search = () => {
+      clearTimeout(typing);
+      const url = new URL(filter.action);
+      for (const [name, value] of new FormData(filter)) if (value) url.searchParams.set(name, value);
+      if (url.href !== location.href) show(url, false);
+    };
+    filter.addEventListener("input", () => {
+      clearTimeout(typing);
+      typing = setTimeout(search, 50);
+    });
+    filter.addEventListener("submit", (event) => { event.preventDefault(); search(); });
+    document.addEventListener("click", (event) => {
+      const turn = event.target.closest?.("a[data-list]");
+      if (!turn || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+      event.preventDefault();
+      show(turn.href, true).then(() => fill(false));
+    });
+    addEventListener("popstate", () => show(location.href, false).then(() => fill(true)));
   }
 
   const LONGEST = 200000; // characters of a log that a page keeps

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 from urllib.parse import parse_qsl, quote
@@ -18,7 +19,9 @@ from fairlead.cluster.front.facade import (
     NotFoundError,
 )
 from fairlead.cluster.front.web import session
+from fairlead.cluster.front.web.alerts import alerts
 from fairlead.cluster.front.web.forecasts import Forecasts
+from fairlead.cluster.front.web.job_list import jobs_page
 from fairlead.cluster.front.web.job_page import CHUNK_BYTES, job_page
 from fairlead.cluster.front.web.layout import (
     FAST,
@@ -30,11 +33,12 @@ from fairlead.cluster.front.web.layout import (
     policy,
     problem,
 )
-from fairlead.cluster.front.web.lists import jobs_page, nodes_page
+from fairlead.cluster.front.web.lists import nodes_page
 from fairlead.cluster.front.web.login import login_page, safe_target
 from fairlead.cluster.front.web.markup import strip_escapes
 from fairlead.cluster.front.web.overview import overview
 from fairlead.cluster.front.web.page_request import PageRequest
+from fairlead.cluster.front.web.submit_page import submit_page
 from fairlead.cluster.front.web.what_if import what_if_page
 from fairlead.cluster.protocol.access import Caller
 from fairlead.errors import FairleadError, InputError
@@ -59,9 +63,10 @@ def add_pages(app: FastAPI, facade: Facade, policies: Sequence[str] = ()) -> Non
         "/jobs/{job}": partial(job_page, forecasts),
         "/nodes": nodes_page,
         "/what-if": partial(what_if_page, forecasts, policies),
+        "/submit": submit_page,
     }
     for path, show in pages.items():
-        methods = ["GET", "POST"] if path == "/what-if" else ["GET"]
+        methods = ["GET", "POST"] if path in ("/what-if", "/submit") else ["GET"]
         app.add_route(path, context.showing(show), methods, include_in_schema=False)
     app.add_route("/jobs/{job}/tail", context.tail, ["GET"], include_in_schema=False)
     for path, change in CHANGES.items():
@@ -88,6 +93,8 @@ class PageRoutes:
             if request.method == "POST" and not session.same_origin(request):
                 return _foreign()
             page = await self._page(show, request, caller)
+            if page.moved_to:
+                return _headed(RedirectResponse(page.moved_to, SEE_OTHER))
             if request.query_params.get("part") in (FAST, SLOW):
                 return _headed(HTMLResponse(fragments(page), page.status))
             return _whole(page, caller)
@@ -107,7 +114,7 @@ class PageRoutes:
                 ask = await _page_request(request, caller)
                 target = await run_in_threadpool(change, self.facade, ask)
             except FairleadError as refused:
-                return _whole(_refusal(refused), caller)
+                return _whole(await self._with_alerts(_refusal(refused), caller), caller)
             return _headed(RedirectResponse(target, SEE_OTHER))
 
         return answer
@@ -177,9 +184,17 @@ class PageRoutes:
     async def _page(self, show: Show, request: Request, caller: Caller) -> Page:
         try:
             ask = await _page_request(request, caller)
-            return await run_in_threadpool(show, self.facade, ask)
+            page = await run_in_threadpool(show, self.facade, ask)
         except FairleadError as refused:
-            return _refusal(refused)
+            return await self._with_alerts(_refusal(refused), caller)
+        return await self._with_alerts(page, caller) if ask.wants(FAST) else page
+
+    async def _with_alerts(self, page: Page, caller: Caller) -> Page:
+        """The page, below what is said on top of all of them. Only one that can be had again by its address
+        goes on asking for that."""
+        failed = await run_in_threadpool(self.facade.failed_nodes, caller)
+        section = alerts(failed, live=bool(page.here))
+        return replace(page, sections=[section, *page.sections])
 
 
 def _cancel(facade: Facade, ask: PageRequest) -> str:

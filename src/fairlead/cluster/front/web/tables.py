@@ -1,6 +1,6 @@
 """Tables of jobs, nodes, tenants and starts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from fairlead.analysis.report.markup import Child, Html, join, tag
@@ -13,6 +13,7 @@ from fairlead.cluster.front.web.markup import count, link, name, percent
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import (
     AttemptView,
+    DeadlineState,
     JobView,
     NodeView,
     TenantView,
@@ -26,6 +27,10 @@ STATES = {
     "paused": "warn", "completed": "quiet", "dropped": "bad", "killed": "bad", "cancelled": "quiet",
     "up": "good", "drained": "warn", "lost": "bad", "never seen": "quiet", "offline": "quiet",
     "suspect": "warn", "unhealthy": "bad",
+}  # fmt: skip
+_DEADLINE_TONES: dict[DeadlineState, str] = {
+    "past": "bad", "missed": "bad", "out of reach": "bad", "forecast late": "warn", "at risk": "warn",
+    "met": "good",
 }  # fmt: skip
 
 
@@ -47,6 +52,18 @@ class TableColumn:
     kind: str = ""
     about: str = ""
     less: bool = False  # left out on a narrow screen
+    sort: str = ""  # what the server calls the order by this column; "" = it cannot sort by it
+
+
+@dataclass(frozen=True, slots=True)
+class TableOrder:
+    """How the server has sorted a table of which it shows a part."""
+
+    sort: str  # of the column
+    descending: bool
+    address: Callable[
+        [str], str
+    ]  # of the same list in another order: a column's, "-" before it = descending
 
 
 def table(
@@ -56,8 +73,8 @@ def table(
     rows: Iterable[Sequence[TableCell]],
     foot: Html | None = None,
 ) -> Html:
-    """A table that sorts by its headings."""
-    head = tag("tr", *map(_head, heads))
+    """A table that sorts by its headings, in the browser."""
+    head = tag("tr", *(_head(column, None) for column in heads))
     body = (tag("tr", *map(_cell, heads, row)) for row in rows)
     inner = (
         tag("caption", caption, class_="visually-hidden"),
@@ -68,9 +85,51 @@ def table(
     return scroll(caption, tag("table", *inner, class_="sortable", id=id_))
 
 
-def _head(column: TableColumn) -> Html:
-    press = tag("button", column.title, type="button", title=column.about or None)
-    return tag("th", press, scope="col", class_=_class(column.kind, column))
+def card_table(
+    id_: str,
+    caption: str,
+    heads: Sequence[TableColumn],
+    rows: Iterable[Sequence[TableCell]],
+    order: TableOrder | None = None,
+) -> Html:
+    """A table as ``table`` makes it, whose rows are cards on a narrow screen. There the style makes other
+    boxes of its elements, so it names their roles."""
+    head = tag("tr", *(_head(column, order, role="columnheader") for column in heads), role="row")
+    body = (tag("tr", *map(_labelled_cell, heads, row), role="row") for row in rows)
+    inner = (
+        tag("caption", caption, class_="visually-hidden"),
+        tag("thead", head, role="rowgroup"),
+        tag("tbody", *body, role="rowgroup"),
+    )
+    classes = "cards-if-narrow" + " sortable" * (order is None)
+    return scroll(caption, tag("table", *inner, class_=classes, id=id_, role="table"))
+
+
+def _head(column: TableColumn, order: TableOrder | None, role: str | None = None) -> Html:
+    about, kind = column.about or None, _class(column.kind, column)
+    if order is None or not column.sort:
+        press = tag("button", column.title, type="button", title=about)
+        return tag("th", column.title if order else press, scope="col", class_=kind, role=role)
+    chosen = column.sort == order.sort
+    further = order.address("-" * (chosen and not order.descending) + column.sort)
+    id_ = f"sort-{column.sort}"
+    press = link(further, column.title, id=id_, title=about, data_list=True)
+    way = "descending" if order.descending else "ascending"
+    sorted_ = way if chosen else None
+    return tag("th", press, scope="col", class_=kind, aria_sort=sorted_, role=role)
+
+
+def _labelled_cell(column: TableColumn, cell: TableCell) -> Html:
+    """A cell that says what it is where its row is a card."""
+    label = None if cell.shown in ("", DASH) else column.title
+    return tag(
+        "td",
+        cell.shown,
+        data_v=cell.value,
+        data_label=label,
+        class_=_class(cell.kind or column.kind, column),
+        role="cell",
+    )
 
 
 def _cell(column: TableColumn, cell: TableCell) -> Html:
@@ -123,32 +182,49 @@ def progress(job: JobView) -> Html:
 
 
 _JOB_COLUMNS = (
-    TableColumn("Job", "n"),
-    TableColumn("Name", "name"),
-    TableColumn("Tenant", "tight", less=True),
-    TableColumn("State", "tight"),
-    TableColumn("Runs on", "tight", less=True),
-    TableColumn("Progress", "n", "by the part of its steps that is done"),
-    TableColumn("Left", "n", "if it keeps the devices that it has"),
-    TableColumn("Why", "why", less=True),
+    TableColumn("Job", "n", sort="id"),
+    TableColumn("Name", "name", sort="name"),
+    TableColumn("Tenant", "tight", less=True, sort="tenant"),
+    TableColumn("State", "tight", sort="state"),
+    TableColumn("Runs on", "tight", less=True, sort="place"),
+    TableColumn("Progress", "n", "by the part of its steps that is done", sort="progress"),
+    TableColumn("Left", "n", "if it keeps the devices that it has", sort="left"),
+    TableColumn("Why", "why", less=True, sort="reason"),
 )
+_DEADLINE = TableColumn("Deadline", "tight", sort="deadline")
 
 
-def jobs_table(jobs: Sequence[JobView], id_: str = "jobs-table", none: str = "No jobs.") -> Html:
-    """Jobs, one a row."""
+def jobs_table(
+    jobs: Sequence[JobView],
+    id_: str = "jobs-table",
+    none: str = "No jobs.",
+    order: TableOrder | None = None,
+) -> Html:
+    """Jobs, one a row. order: in which the server has sorted them, None = the browser shall."""
     if not jobs:
         return note(none)
-    if all(job.deadline_left_s is None for job in jobs):
-        return table(id_, "Jobs", _JOB_COLUMNS, map(_job_row, jobs))
+    sorted_by_deadline = order is not None and order.sort == _DEADLINE.sort
+    if all(job.deadline_left_s is None for job in jobs) and not sorted_by_deadline:
+        return card_table(id_, "Jobs", _JOB_COLUMNS, map(_job_row, jobs), order=order)
     *columns, last = _JOB_COLUMNS
-    heads = (*columns, TableColumn("Deadline", "tight"), last)
-    return table(id_, "Jobs", heads, map(_job_row_with_deadline, jobs))
+    heads = (*columns, _DEADLINE, last)
+    return card_table(id_, "Jobs", heads, map(_job_row_with_deadline, jobs), order=order)
 
 
 def _job_row_with_deadline(job: JobView) -> list[TableCell]:
     *cells_, last = _job_row(job)
     left = job.deadline_left_s
-    return [*cells_, TableCell(deadline_cell(job), "" if left is None else f"{left:.0f}"), last]
+    return [*cells_, TableCell(deadline_mark(job), "" if left is None else f"{left:.0f}"), last]
+
+
+def deadline_mark(job: JobView) -> Html | str:
+    """How a job stands to its deadline: in words, and those of a deadline in danger in a colour too."""
+    words = deadline_cell(job)
+    tone = _DEADLINE_TONES.get(job.deadline)
+    if tone is None or words == DASH:
+        return words
+    sign = tag("span", "⚠ ", aria_hidden="true") if tone != "good" else None
+    return tag("span", sign, words, class_=f"state {tone}")
 
 
 def _job_row(job: JobView) -> list[TableCell]:
@@ -197,7 +273,9 @@ def _node_row(node: NodeView) -> list[TableCell]:
         TableCell(name(node.name)),
         TableCell(kind),
         TableCell(_node_state(node)),
-        TableCell(name(node.host)),
+        TableCell(
+            join(name(node.host), tag("small", f" {node.runs_as}") if node.runs_as else None)
+        ),
         TableCell(duration(seen), "" if seen is None else f"{seen:.1f}"),
         TableCell(f"{allocated} of {node.devices}", allocated),
         TableCell(cells(node), allocated),

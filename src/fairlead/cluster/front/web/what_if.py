@@ -1,11 +1,8 @@
 """The page that asks what would be if."""
 
 import re
-import shlex
 from collections.abc import Sequence
 from typing import Any
-
-import msgspec
 
 from fairlead.analysis.report.markup import Html, join, tag
 from fairlead.cluster.front.facade import Facade
@@ -27,11 +24,7 @@ from fairlead.cluster.protocol.api_models import (
     WhatIf,
 )
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.read_job_spec import (
-    ACCELERATOR,
-    check_spec,
-    describe_error,
-)
+from fairlead.cluster.protocol.read_job_spec import ACCELERATOR, make_spec
 from fairlead.errors import InputError
 from fairlead.model.duration_text import DASH, duration
 from fairlead.model.toml import parse_toml
@@ -75,20 +68,7 @@ def _jobs(text: str) -> tuple[JobSpec, ...]:
     tables_ = content.get("jobs", [content])
     if not isinstance(tables_, list):
         raise InputError("job: [[jobs]] has two brackets on each side")
-    return tuple(_job(fields, f"job {i}") for i, fields in enumerate(tables_, 1))
-
-
-def _job(fields: Any, where: str) -> JobSpec:
-    try:
-        if isinstance(fields, dict) and isinstance(fields.get("command"), str):
-            fields = fields | {"command": shlex.split(fields["command"])}
-        spec = msgspec.convert(fields, JobSpec)
-    except msgspec.ValidationError as problem:
-        raise InputError(f"{where}: {describe_error(problem, fields)}") from None
-    except ValueError as problem:
-        raise InputError(f"{where}: command: {problem}") from None
-    check_spec(spec, where)
-    return spec
+    return tuple(make_spec(fields, f"job {i}") for i, fields in enumerate(tables_, 1))
 
 
 def _nodes(text: str) -> dict[str, int]:

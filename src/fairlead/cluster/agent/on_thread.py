@@ -5,37 +5,9 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
-from fairlead.cluster.agent.addresses import RankZeroAddress
-from fairlead.cluster.agent.attempts import NodeAttempt
-from fairlead.cluster.agent.launch import (
-    DirectoryError,
-    LastAccess,
-    LaunchSite,
-    PreparedLaunch,
-    launch,
-    start_limit_s,
-)
-from fairlead.errors import ConfigError
-
 _Result = TypeVar("_Result")
-
-
-async def prepare_launch(
-    place: LaunchSite, attempt: NodeAttempt, master: RankZeroAddress
-) -> PreparedLaunch:
-    """``launch``. Raises ConfigError, also where a path does not answer in time."""
-    last_access = LastAccess()
-    limit_s = start_limit_s(attempt.assignment)
-    try:
-        return await on_thread(partial(launch, place, attempt, master, last_access), limit_s)
-    except TimeoutError:
-        why = f"{last_access.what}: no answer within {limit_s:g} s"
-        if last_access.checkpoints:
-            raise DirectoryError(why, "out_of_order") from None
-        raise ConfigError(why) from None
 
 
 async def on_thread(do: Callable[[], _Result], limit_s: float) -> _Result:

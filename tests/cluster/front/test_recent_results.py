@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-from fairlead.cluster.server.recent_results import MAX_AGE_S, MAX_RESULTS, PART, RecentResults
+from fairlead.cluster.front.recent_results import MAX_AGE_S, MAX_RESULTS, PART, RecentResults
 
 
 class Counting:

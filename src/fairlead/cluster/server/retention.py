@@ -1,0 +1,219 @@
+"""Removes what has been kept for long enough of jobs that have ended: checkpoints, output, rows.
+
+A thread goes through the ended jobs, some at a time. Of each job its checkpoints go first, then its output,
+then its row and those of its attempts, in one transaction with the sums that accounting keeps of them. So
+whatever it is killed at, what is left is still known, and is found again in the next turn. What is removed is
+written into the audit log before.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fairlead.cluster.protocol.audit import SERVER_USER, AuditEntry, audit_time, jobs_text
+from fairlead.cluster.server.runtime_options import RuntimeOptions
+from fairlead.cluster.server.server_loop import ServerLoop
+from fairlead.cluster.server.submissions import SubmissionQueue
+from fairlead.cluster.store.audit_log import NEVER_ROTATE, AuditLog
+from fairlead.cluster.store.ended_jobs import (
+    EndedJob,
+    ended_jobs,
+    has_folder,
+    remove_folder,
+    remove_jobs,
+)
+from fairlead.errors import StoreError
+
+DAY_S = 86_400.0
+BATCH = 100  # jobs that are looked at, and removed, at once
+PAUSE_S = 0.2  # between two batches
+TURN_S = 600.0  # from the end of a turn through all ended jobs to the next, at most
+MIN_TURN_S = 1.0  # and at least
+PART = 0.25  # of the shortest time that anything is kept
+CHECK_S = 30.0  # for the driver's thread to say which jobs it has done with
+LOGS = "logs"  # below the state directory
+_log = logging.getLogger(__name__)
+
+
+class Retention:
+    """Works on a thread of its own, once something is to be removed."""
+
+    def __init__(self, loop: ServerLoop, submissions: SubmissionQueue, directory: Path) -> None:
+        """directory: of the cluster's state."""
+        self._loop = loop
+        self._submissions = submissions
+        self._directory = directory
+        self._options = RuntimeOptions()
+        self._audit = AuditLog(directory, NEVER_ROTATE)
+        self._news = threading.Event()
+        self._closed = threading.Event()
+        self._troubles: set[str] = set()  # that have been told
+        self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
+
+    def keep(self, options: RuntimeOptions) -> None:
+        """These options hold from now on."""
+        self._options = options
+        self._news.set()
+        if _removes(options) and not self._thread.is_alive() and not self._closed.is_set():
+            self._thread.start()
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Begin with nothing more. Storage that hangs is not waited for."""
+        self._closed.set()
+        self._news.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._news.clear()
+            try:
+                self._turn()
+            except StoreError as problem:
+                self._tell(str(problem))
+            except Exception:
+                _log.exception("what has been kept for long enough could not be removed")
+            self._news.wait(self._interval_s())
+
+    def _interval_s(self) -> float:
+        """Seconds from the end of a turn to the next: a part of the shortest time that anything is kept."""
+        options = self._options
+        kept = (options.keep_ended_jobs, options.keep_logs, options.keep_checkpoints)
+        shortest_s = min((days * DAY_S for days in kept if days), default=TURN_S)
+        return min(TURN_S, max(shortest_s * PART, MIN_TURN_S))
+
+    def _turn(self) -> None:
+        """Go through all jobs that have ended."""
+        after = -1
+        while _removes(self._options):
+            jobs = ended_jobs(self._loop.state.store.path, after, BATCH)
+            if not jobs:
+                return
+            after = jobs[-1].id
+            self.remove_due(jobs)
+            if self._closed.wait(PAUSE_S):
+                return
+
+    def remove_due(self, jobs: Sequence[EndedJob]) -> None:
+        """Remove what has been kept for long enough of these jobs. Raises StoreError."""
+        state, options = self._loop.state, self._options
+        if state.halted or state.commit_error:
+            return
+        now_s = state.now_s()
+
+        def due(days: float) -> list[EndedJob]:
+            until_s = now_s - days * DAY_S if days else float("-inf")
+            return [job for job in jobs if job.ended_s is not None and job.ended_s <= until_s]
+
+        checkpoints, rows = due(options.keep_checkpoints), due(options.keep_ended_jobs)
+        outputs = due(options.keep_logs or options.keep_ended_jobs)
+        over = self._over({job.id for job in (*checkpoints, *outputs, *rows)})
+        left = self._remove_folders(
+            "checkpoints", [job for job in checkpoints if job.id in over], _checkpoints_of
+        )
+        left |= self._remove_folders(
+            "logs", [job for job in outputs if job.id in over], self._output_of
+        )
+        self._remove_rows([job for job in rows if job.id in over - left])
+
+    def _over(self, ids: set[int]) -> set[int]:
+        """Those of these jobs that the driver's thread has done with: it writes of them no more, and looks
+        for them no more when a server is started."""
+        if not ids:
+            return set()
+        state = self._loop.state
+
+        def find() -> set[int]:
+            registry, current = state.registry, state.round
+            used = {job for job, _ in registry.dirty_attempts} | registry.dirty_jobs
+            used |= registry.jobs.keys() | registry.live.keys()
+            used |= set() if current is None else current.attempts.keys()
+            open_ = [row for row in registry.jobs.values() if row.open]
+            used |= self._loop.parts.jobs.admission.held.needed(open_)
+            return ids - used
+
+        try:
+            return self._loop.call(find).result(CHECK_S)
+        except TimeoutError:
+            raise StoreError("retention: the scheduler has too much to do now") from None
+
+    def _remove_folders(
+        self,
+        what: str,
+        jobs: Sequence[EndedJob],
+        place_of: Callable[[EndedJob], tuple[Path, str] | None],
+    ) -> set[int]:
+        """Remove a folder of each of these jobs, where there is one. place_of: the directory that it is in,
+        and its name. Returns the jobs of which something may be left."""
+        left, found = set[int](), list[tuple[EndedJob, Path, str]]()
+        for job in jobs:
+            if (place := place_of(job)) is None:
+                continue
+            try:
+                if has_folder(*place):
+                    found.append((job, *place))
+            except OSError as problem:
+                left.add(job.id)
+                self._tell(f"{place[0]}: cannot be read ({problem.strerror})")
+        self._note(f"remove {what}", [job for job, _, _ in found])
+        for job, parent, name in found:
+            if self._closed.is_set() or not self._remove_folder(parent, name):
+                left.add(job.id)
+        return left
+
+    def _remove_folder(self, parent: Path, name: str) -> bool:
+        """Remove a folder that no open job has named. Returns whether it is gone."""
+        path = str(parent / name)
+        if not self._submissions.condemn(path):
+            self._tell(f"{path}: stays, for a job that has not ended names it")
+            return False
+        try:
+            remove_folder(parent, name)
+        except OSError as problem:
+            self._tell(f"{path}: cannot be removed ({problem.strerror or problem})")
+            return False
+        finally:
+            self._submissions.release(path)
+        return True
+
+    def _output_of(self, job: EndedJob) -> tuple[Path, str] | None:
+        folder = self._directory / LOGS
+        return (folder, str(job.id)) if folder.is_dir() else None
+
+    def _remove_rows(self, jobs: Sequence[EndedJob]) -> None:
+        if jobs and not self._closed.is_set():
+            self._note("remove jobs", jobs)
+            state = self._loop.state
+            offset_s = time.time() - state.now_s()
+            remove_jobs(state.store, jobs, offset_s, state.clock.to_meta())
+
+    def _note(self, action: str, jobs: Sequence[EndedJob]) -> None:
+        """Write into the audit log what is about to be removed. Raises StoreError: then nothing is."""
+        if jobs:
+            entry = AuditEntry(
+                time=audit_time(time.time()),
+                user=SERVER_USER,
+                source="local",
+                action=action.replace(" ", "_"),
+                object=jobs_text([job.id for job in jobs]),
+                outcome="accepted",
+            )
+            self._audit.append([entry])
+
+    def _tell(self, trouble: str) -> None:
+        """Say once what is wrong."""
+        if trouble not in self._troubles:
+            self._troubles.add(trouble)
+            _log.warning("retention: %s", trouble)
+
+
+def _removes(options: RuntimeOptions) -> bool:
+    """Whether anything is to be removed at all."""
+    return bool(options.keep_ended_jobs or options.keep_logs or options.keep_checkpoints)
+
+
+def _checkpoints_of(job: EndedJob) -> tuple[Path, str] | None:
+    path = Path(job.own_checkpoints)
+    return (path.parent, path.name) if job.own_checkpoints else None
