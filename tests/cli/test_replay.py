@@ -1,10 +1,15 @@
 """``fairlead replay``: 1 says that the commands differ, 2 that there is nothing to compare."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.call_command import call
+
+from fairlead.model import jit
 
 GIVEN = ["--generate", "gavel,jobs=5,interarrival=1500", "--cluster", "v100=3,p100=3,k80=3"]
 
@@ -61,3 +66,18 @@ def test_the_runs_of_a_comparison_are_named(capsys: pytest.CaptureFixture[str]) 
     Path("empty").mkdir()
     assert call("replay", "empty") == 2
     assert "empty/journal: cannot read the journal" in capsys.readouterr().err
+
+
+def test_what_interpreted_kernels_have_decided_compiled_ones_decide(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = (sys.executable, "-m", "fairlead", "simulate", *GIVEN, "--policy", "fifo")
+    environment = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": str(tmp_path / "kept"),
+        jit._COMPILER: str(os.getpid()),
+    }
+    subprocess.run((*command, "--out", "run"), env=environment, check=True, timeout=300)
+    assert list(Path("kept").rglob("*.nbi")) == []  # nothing was compiled
+    assert call("replay", "run") == 0
+    assert "all commands are the same" in capsys.readouterr().out

@@ -57,6 +57,7 @@ open_metrics = true
 seed = 11
 webhook = "https://ops.example/hook"
 webhook_secret = "secret"
+compile_in_background = true
 """
 
 

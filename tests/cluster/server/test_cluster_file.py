@@ -120,15 +120,13 @@ def test_a_node_of_another_make_ends_its_jobs_before_they_run_again(
 ) -> None:
     """The agent of before is refused, and ends; until its leases are over its jobs begin nowhere else."""
     state = tmp_path / "state"
-    with engine_nodes(
-        state, cluster_file=cluster_file(tmp_path, a=1, b=2), lease_s=LONG_S
-    ) as cluster:
+    with engine_nodes(state, cluster_file=cluster_file(tmp_path, a=1, b=2), lease_s=8.0) as cluster:
         nodes, jobs = running(cluster, 1, 2)
         on_b = nodes[1].jobs
     path = cluster_file(tmp_path, a=1, b=1 if kind == "fewer devices" else 2)
     if kind == "another type":
         path.write_text(path.read_text().replace("v100", "k80", 2).replace("k80", "v100", 1))
-    with engine_nodes(state, cluster_file=path, lease_s=4.0) as cluster:
+    with engine_nodes(state, cluster_file=path, lease_s=8.0) as cluster:
         joined(cluster, nodes[0])
         with pytest.raises(ConfigError, match="node 'b': the cluster file says"):
             joined(cluster, nodes[1])

@@ -13,6 +13,10 @@ from fairlead.model import jit
 @jit.kernel("i8(i8)")
 def doubled(n):
     return 2 * n
+
+@jit.kernel("i8(i8)")
+def tripled(n):
+    return 3 * n
 """
 PROGRAM = """
 from fairlead.model import jit
@@ -20,8 +24,8 @@ from fairlead.cluster.server.kernel_compiler import compile_in_child
 
 compile_in_child(["some_kernels"])
 print(jit.loading_s > 0)
-from some_kernels import doubled
-assert doubled(3) == 6
+from some_kernels import doubled, tripled
+assert doubled(3) == 6 and tripled(3) == 9
 """
 
 
@@ -49,7 +53,7 @@ def compiled_here(folder: Path, kept: Path) -> tuple[bool, str]:
 def test_another_process_compiles_what_is_not_kept(tmp_path: Path) -> None:
     here, message = compiled_here(tmp_path, tmp_path / "kept")
     assert not here
-    assert message == "fairlead: compiling 1 kernels (once per installation) ...\n"
+    assert message == "fairlead: compiling 2 kernels (once per installation) ...\n"
     assert compiled_here(tmp_path, tmp_path / "kept") == (False, "")
 
 
@@ -59,7 +63,7 @@ def test_where_nothing_can_be_kept_whoever_needs_it_compiles(tmp_path: Path) -> 
     (tmp_path / "__pycache__").write_text("")
     here, message = compiled_here(tmp_path, kept)
     assert here
-    assert message == "fairlead: compiling 1 kernels (once per installation) ...\n"
+    assert message == "fairlead: compiling 2 kernels (once per installation) ...\n"
 
 
 def test_it_ends_where_whoever_wanted_it_has_ended() -> None:
@@ -68,6 +72,7 @@ def test_it_ends_where_whoever_wanted_it_has_ended() -> None:
         "-m",
         "fairlead.cluster.server.kernel_compiler",
         "1",
+        "forwards",
         "no.such.module",
     ]
     assert subprocess.run(command, timeout=300).returncode == 0

@@ -200,3 +200,13 @@ def test_what_open_jobs_depend_on_stays_and_so_do_tasks_of_arrays(tmp_path: Path
         cluster.submit()
         cluster.service.retention.keep(RuntimeOptions(keep_ended_jobs=SOON))
         cluster.until(lambda: is_gone(cluster, parent) and is_gone(cluster, tasks[0]), "the rest")
+
+
+def test_a_job_that_names_a_folder_above_stops_nothing(tmp_path: Path) -> None:
+    with engine_nodes(tmp_path) as cluster:
+        (job,) = cancelled(cluster)
+        made = folders(cluster, job)
+        cluster.submit(checkpoint_dir=str(tmp_path.parent))
+        cluster.service.retention.keep(RuntimeOptions(keep_ended_jobs=SOON, keep_checkpoints=SOON))
+        cluster.until(lambda: is_gone(cluster, job), "the job to leave")
+        assert not any(folder.exists() for folder in made)

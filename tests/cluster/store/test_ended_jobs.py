@@ -1,19 +1,19 @@
 """Jobs that leave the store: what they were billed stays, and nothing else is touched."""
 
-import os
 import random
 from pathlib import Path
 
 import pytest
 from tests.cluster.store.test_usage import ORIGIN, PRICES, SPEC, a_month, attempt, fill, job
+from tests.deep_folder import make_deep
 
+from fairlead.cluster.folder_removal import remove_folder
 from fairlead.cluster.protocol.accounting import Grouping
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.store.ended_jobs import (
     EndedJob,
     ended_jobs,
     has_folder,
-    remove_folder,
     remove_jobs,
 )
 from fairlead.cluster.store.rows import JobRow
@@ -149,16 +149,6 @@ def test_storage_that_is_away_is_not_taken_for_empty(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_very_deep_is_removed(tmp_path: Path) -> None:
-    """By descriptors: its path is too long for any call."""
-    (tmp_path / "7-a").mkdir()
-    (tmp_path / "kept").write_text("x")
-    level = os.open(tmp_path / "7-a", os.O_RDONLY)
-    for _ in range(3_000):
-        os.mkdir("d", dir_fd=level)
-        os.symlink(tmp_path / "kept", "link", dir_fd=level)
-        below = os.open("d", os.O_RDONLY, dir_fd=level)
-        os.close(level)
-        level = below
-    os.close(level)
+    make_deep(tmp_path / "7-a")
     remove_folder(tmp_path, "7-a")
-    assert [one.name for one in tmp_path.iterdir()] == ["kept"]
+    assert list(tmp_path.iterdir()) == []

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import re
-import shutil
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from fairlead.cluster.agent.untrusted_files import (
     size_of,
     write_anew,
 )
+from fairlead.cluster.folder_removal import remove_folder
 from fairlead.cluster.protocol.messages import Assignment, LogChunk
 
 CHUNK = 1 << 18  # bytes told at once
@@ -103,8 +104,8 @@ class Logs:
                     time.time() - max(f.stat().st_mtime for f in (job, *job.iterdir()))
                     > _ORPHAN_RETENTION_S
                 ):
-                    shutil.rmtree(job, ignore_errors=True)
-                    shutil.rmtree(self._state / REPORTS / job.name, ignore_errors=True)
+                    _discard(job)
+                    _discard(self._state / REPORTS / job.name)
 
     def inherit(self) -> None:
         """Tell also what earlier agents left untold. To be called when none of their ranks lives."""
@@ -158,7 +159,7 @@ class Logs:
             for suffix in (".failure", ".stacks", ".progress"):
                 failure.with_suffix(suffix).unlink(missing_ok=True)
         log.path.parent.rmdir()
-        shutil.rmtree(failure.parent, ignore_errors=True)
+        _discard(failure.parent)
 
     def tail(self, job: int, attempt: int, rank: int) -> tuple[str, str]:
         """(the end of the output, why it cannot be read): one of them is ""."""
@@ -214,3 +215,13 @@ def _begin_of(path: Path) -> int:
     except (OSError, ValueError):  # it was not cut
         return 0
     return begin if 0 <= begin <= _MAX_OUTPUT else 0
+
+
+def _discard(folder: Path) -> None:
+    """Remove a folder that may be a job's, on a thread: there may be very much in it."""
+
+    def remove() -> None:
+        with contextlib.suppress(OSError):
+            remove_folder(folder.parent, folder.name)
+
+    threading.Thread(target=remove, name="discard", daemon=True).start()

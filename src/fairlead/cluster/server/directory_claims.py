@@ -28,9 +28,9 @@ class DirectoryClaims:
 
     def condemn(self, path: str) -> bool:
         """Have no job name a directory that is about to be removed, nor one in it, nor one that it is in.
-        Returns whether it may be removed: no job that has not ended names such a directory."""
+        Returns whether it may be removed: no job that has not ended names it, or one in it."""
         path = _normal(path)
-        if any(row.open and _overlap(path, claimed) for claimed, row in self._rows.items()):
+        if any(row.open and _is_within(claimed, path) for claimed, row in self._rows.items()):
             return False
         self._condemned.add(path)
         return True

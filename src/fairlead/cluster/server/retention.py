@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fairlead.cluster.folder_removal import remove_folder
 from fairlead.cluster.protocol.audit import SERVER_USER, AuditEntry, audit_time, jobs_text
 from fairlead.cluster.server.runtime_options import RuntimeOptions
 from fairlead.cluster.server.server_loop import ServerLoop
@@ -21,7 +22,6 @@ from fairlead.cluster.store.ended_jobs import (
     EndedJob,
     ended_jobs,
     has_folder,
-    remove_folder,
     remove_jobs,
 )
 from fairlead.errors import StoreError

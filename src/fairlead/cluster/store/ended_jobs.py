@@ -3,11 +3,9 @@
 import os
 import re
 import sqlite3
-import stat
-import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -106,47 +104,3 @@ def has_folder(parent: str | Path, name: str) -> bool:
         return True
     finally:
         os.close(descriptor)
-
-
-def remove_folder(parent: str | Path, name: str) -> None:
-    """Remove a directory with all that is in it, however deep; no link is followed, neither in it nor in its
-    place. Raises OSError; then a part of it may be left, all of it still in that directory."""
-    with _directory(parent) as above:
-        with _directory(name, above) as top:
-            while _remove_level(top):
-                pass
-        os.rmdir(name, dir_fd=above)
-
-
-def _remove_level(top: int) -> bool:
-    """Remove what a directory holds, after the directories in these have been moved up into it: a job may
-    have made more levels than there are descriptors. Returns whether there was anything."""
-    names = os.listdir(top)
-    for name in names:
-        if not _is_directory(name, top):
-            os.unlink(name, dir_fd=top)
-            continue
-        with _directory(name, top) as inner:
-            for below in os.listdir(inner):
-                if _is_directory(below, inner):
-                    os.rename(below, uuid.uuid4().hex, src_dir_fd=inner, dst_dir_fd=top)
-                else:
-                    os.unlink(below, dir_fd=inner)
-        os.rmdir(name, dir_fd=top)
-    return bool(names)
-
-
-@contextmanager
-def _directory(path: str | Path, above: int | None = None) -> Iterator[int]:
-    """A descriptor of a directory that is no link; one within another is named as seen from there."""
-    kept = 0 if above is None else os.O_NOFOLLOW
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | kept
-    descriptor = os.open(path, flags, dir_fd=above)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _is_directory(name: str, above: int) -> bool:
-    return stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
