@@ -15,7 +15,7 @@ from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.front.web.tables import left_s
 from fairlead.cluster.front.web.what_if import answer
 from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.protocol.api_models import WhatIf
+from fairlead.cluster.protocol.api_models import Comparison, WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.store.failures import Backoff
@@ -198,6 +198,14 @@ def test_a_job_that_loses_its_devices_and_would_have_them_again_is_part_of_what_
         assert (found.now.n_without_devices, found.then.n_without_devices) == (1, 0)
 
 
+def _exact(cluster: EngineNodes, question: WhatIf) -> Comparison:
+    """An answer round by round: pairs have no part in coarse ones, which a busy machine gives."""
+    found = compared(cluster, question)
+    while found.forecast_kind != "exact":
+        found = compared(cluster, question)
+    return found
+
+
 def test_under_a_policy_that_packs_jobs_run_side_by_side(tmp_path: Path) -> None:
     """The core of a policy that does not pack keeps no such rates."""
     with engine_nodes(tmp_path, 10.0) as cluster:
@@ -206,11 +214,12 @@ def test_under_a_policy_that_packs_jobs_run_side_by_side(tmp_path: Path) -> None
         jobs = {
             cluster.submit(name=name, total_steps=10_000, colocated_fraction=0.9) for name in "ab"
         }
+        cluster.until(lambda: cluster.service.engine.state.setup is not None)
         cluster.until(lambda: set(_ends(cluster)) == jobs)
-        apart = compared(cluster, WhatIf(policy="fifo"))
-        packed = compared(cluster, WhatIf(policy="las_packed"))
+        apart = _exact(cluster, WhatIf(policy="fifo"))
+        packed = _exact(cluster, WhatIf(policy="las_packed"))
         assert max(packed.then.finish_s.values()) < 0.7 * max(apart.then.finish_s.values())
-        more = compared(cluster, WhatIf(policy="las_packed", add_nodes={"v100": 1}))
+        more = _exact(cluster, WhatIf(policy="las_packed", add_nodes={"v100": 1}))
         assert max(more.then.finish_s.values()) < 0.7 * max(apart.then.finish_s.values())
 
 

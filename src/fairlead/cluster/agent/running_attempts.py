@@ -171,7 +171,8 @@ class RankProcesses:
                 for one in first:
                     proc.kill_exactly(one, signal.SIGTERM)
             elif not (spares_finished and termination.has_begun(tree)):
-                self.terminated.add(leader)
+                if tree:  # else it has ended by itself, and is not waited for yet
+                    self.terminated.add(leader)
                 proc.kill_group(leader, signal.SIGTERM)
 
     def terminate_rest(self) -> None:
