@@ -1,3 +1,5 @@
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,3 +13,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     directory: Path = tmp_path_factory.mktemp("cluster")
     with running(directory, agents={"node-a": "v100=2", "node-b": "k80=2"}) as found:
         yield found
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder to which all users of the machine have a way."""
+    made = Path(tempfile.mkdtemp(prefix="fairlead-users-", dir="/tmp"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)

@@ -1,9 +1,6 @@
 """A whole cluster whose agent runs the jobs of each tenant as another user of the operating system."""
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,15 +15,6 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run job
 
 def completed(client: Client, job: int) -> bool:
     return client.job(job).state == "completed"
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder to which all users have a way."""
-    made = Path(tempfile.mkdtemp(prefix="fairlead-users-", dir="/tmp"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
 
 
 def test_tenants_have_users_of_their_own(folder: Path) -> None:

@@ -10,8 +10,6 @@ import stat
 import subprocess
 import sys
 import sysconfig
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +83,6 @@ with open("/dev/stderr", "w") as file:
 print("FOUND", json.dumps(found), flush=True)
 time.sleep(600)
 """
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder to which all users have a way."""
-    made = Path(tempfile.mkdtemp(prefix="fairlead-users-", dir="/tmp"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
 
 
 def run(folder: Path, play: Any, *more: str) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +29,6 @@ from fairlead.cluster.store.tokens import hash_token
 from fairlead.errors import FairleadError, InputError, StoreError
 
 SPEC = JobSpec(command=("true",), total_steps=10, rates={"v100": 2.0})
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("state") / "s") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def ann(cluster: Served) -> str:
-    with cluster.client() as admin:
-        return admin.add_user("ann", "apes", "user")
 
 
 def entries(cluster: Served, **wanted: Any) -> list[AuditEntry]:

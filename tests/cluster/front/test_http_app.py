@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from tests.cluster.served import Served, served
+from tests.cluster.served import Served
 
 from fairlead.cluster.front.api.dependencies import LARGEST_BODY
 from fairlead.cluster.protocol.api_models import JobView
@@ -15,18 +15,6 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.errors import InputError
 
 SPEC = {"command": ["true"], "total_steps": 10, "rates": {"v100": 2.0}}
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("state") / "s") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def ann(cluster: Served) -> str:
-    with cluster.client() as admin:
-        return admin.add_user("ann", "apes", "user")
 
 
 @pytest.fixture(scope="module")

@@ -33,12 +33,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def ann(cluster: Served) -> str:
-    with cluster.client() as admin:
-        return admin.add_user("ann", "apes", "user")
-
-
 @contextmanager
 def visitor(cluster: Served, token: str = "") -> Iterator[httpx.Client]:
     """Somebody with a browser; with a token: who has logged in."""
