@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.agent.cluster import cluster, job
 
+from fairlead.cluster.agent import locks
 from fairlead.cluster.agent.state_directory import StateLock, lock_state, owner_of
 from fairlead.errors import ConfigError
 
@@ -69,5 +70,25 @@ def test_an_agent_whose_directory_another_one_has_taken_lets_its_jobs_save_and_e
             assert await agent.wait() == 2
             assert theirs.is_file(), "it has not put its own socket in the place of theirs"
             os.close(other)
+
+    asyncio.run(scenario())
+
+
+def test_an_agent_that_cannot_go_on_is_not_said_to_have_been_ended_in_order(tmp_path: Path) -> None:
+    """Its server then sees it fall silent, which brings an alarm; its jobs have saved."""
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s") as (server, agent):
+            await server.order(job(1))
+            await server.until_state((1, 1), "running")
+            path = tmp_path / "s" / "agent.lock"
+            path.unlink()
+            taken = locks.take(path)
+            assert taken is not None
+            assert await agent.wait() == 2
+            locks.release([taken])
+            assert server.statuses[1, 1].state == "ended"
+            assert server.newest is not None
+            assert not server.newest.leaving
 
     asyncio.run(scenario())

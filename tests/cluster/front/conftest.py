@@ -7,14 +7,14 @@ from tests.cluster.served import Served, served
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server without jobs; a file whose tests need some has a fixture of this name of its own."""
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server without nodes and jobs."""
     with served(tmp_path_factory.mktemp("state") / "s") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def ann(cluster: Served) -> str:
+def ann(front: Served) -> str:
     """The token of a user of the tenant apes."""
-    with cluster.client() as admin:
+    with front.client() as admin:
         return admin.add_user("ann", "apes", "user")

@@ -31,8 +31,8 @@ from fairlead.errors import FairleadError, InputError, StoreError
 SPEC = JobSpec(command=("true",), total_steps=10, rates={"v100": 2.0})
 
 
-def entries(cluster: Served, **wanted: Any) -> list[AuditEntry]:
-    with cluster.client() as admin:
+def entries(front: Served, **wanted: Any) -> list[AuditEntry]:
+    with front.client() as admin:
         page = admin.audit(limit=10_000, **wanted)
     assert not page.more
     return page.entries
@@ -42,14 +42,14 @@ def named(token: str) -> str:
     return hash_token(token).hex()[:TOKEN_DIGITS]
 
 
-def ask(cluster: Served, method: str, path: str, token: str, **more: Any) -> httpx.Response:
+def ask(front: Served, method: str, path: str, token: str, **more: Any) -> httpx.Response:
     headers = {"Authorization": f"Bearer {token}", **more.pop("headers", {})}
-    return httpx.request(method, cluster.url + path, headers=headers, verify=False, **more)
+    return httpx.request(method, front.url + path, headers=headers, verify=False, **more)
 
 
-def test_what_is_changed_is_written_with_who_when_and_from_where(cluster: Served, ann: str) -> None:
+def test_what_is_changed_is_written_with_who_when_and_from_where(front: Served, ann: str) -> None:
     began = time.time()
-    with cluster.client(ann) as client, cluster.client() as admin:
+    with front.client(ann) as client, front.client() as admin:
         ids = client.submit([SPEC] * 3)
         client.pause(ids[0])
         client.resume(ids[0])
@@ -64,7 +64,7 @@ def test_what_is_changed_is_written_with_who_when_and_from_where(cluster: Served
         with pytest.raises(InputError):
             admin.drain("nowhere")
     first, second, third = ids
-    found = entries(cluster, since=began)
+    found = entries(front, since=began)
     assert [(one.user, one.tenant, one.action, one.object, one.outcome, one.status) for one in found] == [
         ("ann", "apes", "submit", f"jobs {first}-{third}", "accepted", 201),
         ("ann", "apes", "pause", f"job {first}", "accepted", 200),
@@ -82,32 +82,32 @@ def test_what_is_changed_is_written_with_who_when_and_from_where(cluster: Served
         assert one.source == "127.0.0.1"
         by_ann = one.user == "ann"
         assert one.token_kind == ("user" if by_ann else "admin")
-        assert one.token_id == named(ann if by_ann else cluster.admin)
+        assert one.token_id == named(ann if by_ann else front.admin)
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", one.time)
     assert "paused" in found[5].reason
-    text = (cluster.server.directory / NAME).read_text()
+    text = (front.server.directory / NAME).read_text()
     assert ann not in text
-    assert cluster.admin not in text
+    assert front.admin not in text
 
 
-def test_what_only_asks_is_not_written(cluster: Served, ann: str) -> None:
+def test_what_only_asks_is_not_written(front: Served, ann: str) -> None:
     began = time.time()
-    with cluster.client(ann) as client:
+    with front.client(ann) as client:
         client.status()
         client.jobs()
         with pytest.raises(InputError, match="there is none"):
             client.job(10**9)
-    assert entries(cluster, since=began) == []
+    assert entries(front, since=began) == []
 
 
-def test_refusals_for_lack_of_rights_are_written(cluster: Served, ann: str) -> None:
+def test_refusals_for_lack_of_rights_are_written(front: Served, ann: str) -> None:
     began = time.time()
-    assert ask(cluster, "POST", "/v1/nodes/n/drain", ann).status_code == 403
-    assert ask(cluster, "GET", "/v1/users", ann).status_code == 403
-    assert ask(cluster, "GET", "/v1/audit", ann).status_code == 403
-    assert ask(cluster, "POST", "/v1/jobs/1/cancel", "fl_guess").status_code == 401
-    assert ask(cluster, "GET", "/v1/status", cluster.agent).status_code == 403
-    found = entries(cluster, since=began)
+    assert ask(front, "POST", "/v1/nodes/n/drain", ann).status_code == 403
+    assert ask(front, "GET", "/v1/users", ann).status_code == 403
+    assert ask(front, "GET", "/v1/audit", ann).status_code == 403
+    assert ask(front, "POST", "/v1/jobs/1/cancel", "fl_guess").status_code == 401
+    assert ask(front, "GET", "/v1/status", front.agent).status_code == 403
+    found = entries(front, since=began)
     assert [(one.user, one.token_kind, one.action, one.object, one.status) for one in found] == [
         ("ann", "user", "drain", "/v1/nodes/n/drain", 403),
         ("ann", "user", "users", "/v1/users", 403),
@@ -116,33 +116,33 @@ def test_refusals_for_lack_of_rights_are_written(cluster: Served, ann: str) -> N
         ("agent", "agent", "status", "/v1/status", 403),
     ]
     assert {one.outcome for one in found} == {"refused"}
-    assert "fl_guess" not in (cluster.server.directory / NAME).read_text()
+    assert "fl_guess" not in (front.server.directory / NAME).read_text()
 
 
 def test_what_a_request_says_of_its_source_is_kept_apart_from_the_source(
-    cluster: Served, ann: str
+    front: Served, ann: str
 ) -> None:
     began = time.time()
     forged = {"X-Forwarded-For": "192.0.2.7, 198.51.100.1\x1b[2J"}
-    ask(cluster, "POST", "/v1/nodes/n/drain", ann, headers=forged)
-    (found,) = entries(cluster, since=began)
+    ask(front, "POST", "/v1/nodes/n/drain", ann, headers=forged)
+    (found,) = entries(front, since=began)
     assert found.source == "127.0.0.1"
     assert found.forwarded_for == "192.0.2.7, 198.51.100.1\x1b[2J"
 
 
-def test_buttons_of_the_pages_are_written_too(cluster: Served, ann: str) -> None:
-    with cluster.client(ann) as client:
+def test_buttons_of_the_pages_are_written_too(front: Served, ann: str) -> None:
+    with front.client(ann) as client:
         (job,) = client.submit([SPEC])
     began = time.time()
-    port = cluster.url.rpartition(":")[2]
-    with httpx.Client(base_url=cluster.url, verify=False) as browser:
+    port = front.url.rpartition(":")[2]
+    with httpx.Client(base_url=front.url, verify=False) as browser:
         browser.cookies.set(f"fairlead-{port}", ann)
-        own = {"Origin": cluster.url}
+        own = {"Origin": front.url}
         assert browser.post(f"/jobs/{job}/cancel", headers=own).status_code == 303
         foreign = {"Origin": "https://elsewhere.example"}
         assert browser.post(f"/jobs/{job}/pause", headers=foreign).status_code == 403
         assert browser.post("/login", headers=own, data={"token": "fl_no"}).status_code == 403
-    found = entries(cluster, since=began)
+    found = entries(front, since=began)
     assert [(one.user, one.action, one.object, one.status) for one in found] == [
         ("ann", "cancel", f"job {job}", 303),
         ("ann", "POST", f"/jobs/{job}/pause", 403),
@@ -150,39 +150,39 @@ def test_buttons_of_the_pages_are_written_too(cluster: Served, ann: str) -> None
     ]
 
 
-def register(cluster: Served, token: str, node: str, accelerator: str = "v100") -> None:
+def register(front: Served, token: str, node: str, accelerator: str = "v100") -> None:
     message = Register(
         node=node, incarnation="a.1", protocol=PROTOCOL, accelerator=accelerator, devices=1,
         host="127.0.0.1", holds=(), simulated_devices=True, version="1",
     )  # fmt: skip
 
     async def run() -> None:
-        async with AgentClient(cluster.server.agent_address, token) as client:
+        async with AgentClient(front.server.agent_address, token) as client:
             await client.register(message)
 
     asyncio.run(run())
 
 
-def test_enrolments_of_nodes_are_written(cluster: Served, ann: str) -> None:
+def test_enrolments_of_nodes_are_written(front: Served, ann: str) -> None:
     began = time.time()
     for token in (ann, "fl_guess"):
         with pytest.raises(RefusedError):
-            register(cluster, token, "n2")
+            register(front, token, "n2")
     with pytest.raises(RefusedError, match="accelerator"):
-        register(cluster, cluster.agent, "n2", accelerator="no name")
-    register(cluster, cluster.agent, "n1")
-    found = entries(cluster, since=began)
+        register(front, front.agent, "n2", accelerator="no name")
+    register(front, front.agent, "n1")
+    found = entries(front, since=began)
     assert [(one.token_kind, one.token_id, one.object, one.outcome) for one in found] == [
         ("user", named(ann), "", "refused"),
         ("unknown", "", "", "refused"),
-        ("agent", named(cluster.agent), "node n2", "refused"),
-        ("agent", named(cluster.agent), "node n1", "accepted"),
+        ("agent", named(front.agent), "node n2", "refused"),
+        ("agent", named(front.agent), "node n1", "accepted"),
     ]
     assert {(one.action, one.source) for one in found} == {("enrol", "127.0.0.1")}
 
 
-def test_the_tokens_of_the_first_start_are_written(cluster: Served) -> None:
-    found = entries(cluster, action="add_user")[:2]
+def test_the_tokens_of_the_first_start_are_written(front: Served) -> None:
+    found = entries(front, action="add_user")[:2]
     assert [(one.user, one.source, one.object) for one in found] == [
         (f"uid {os.getuid()}", "local", "user admin"),
         (f"uid {os.getuid()}", "local", "user agent"),
@@ -190,13 +190,13 @@ def test_the_tokens_of_the_first_start_are_written(cluster: Served) -> None:
 
 
 def test_the_command_prints_it(
-    cluster: Served, ann: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    front: Served, ann: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     token = tmp_path / "token"
-    token.write_text(cluster.admin)
+    token.write_text(front.admin)
     token.chmod(0o600)
-    given = ("audit", "--server", cluster.url, "--token-file", token)
-    ask(cluster, "POST", "/v1/nodes/n/drain", ann, headers={"X-Forwarded-For": b"x\x1b[2J\x9b"})
+    given = ("audit", "--server", front.url, "--token-file", token)
+    ask(front, "POST", "/v1/nodes/n/drain", ann, headers={"X-Forwarded-For": b"x\x1b[2J\x9b"})
     assert call(*given, "--user", "ann", "--action", "drain", "--since", "1h") == 0
     *_, last = capsys.readouterr().out.splitlines()
     assert "ann of apes" in last
@@ -212,8 +212,8 @@ def test_the_command_prints_it(
 
 
 def test_nothing_is_acknowledged_that_cannot_be_written(tmp_path: Path) -> None:
-    with served(tmp_path / "s") as cluster, cluster.client() as admin:
-        path = cluster.server.directory / NAME
+    with served(tmp_path / "s") as front, front.client() as admin:
+        path = front.server.directory / NAME
         kept = path.with_name("kept")
         path.rename(kept)
         path.mkdir()

@@ -33,7 +33,7 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("state") / "s") as running:
         with running.client() as admin:
             admin.add_user("someone", "tenant", "user")
@@ -47,10 +47,10 @@ schema = schemathesis.openapi.from_dict(describe(create_app(cast(Facade, None), 
 
 @schema.parametrize()
 @settings(max_examples=10, suppress_health_check=list(HealthCheck))
-def test_every_endpoint_answers_as_described(case: Any, cluster: Served) -> None:
+def test_every_endpoint_answers_as_described(case: Any, front: Served) -> None:
     case.call_and_validate(
-        base_url=cluster.url,
-        headers={"Authorization": f"Bearer {cluster.admin}"},
+        base_url=front.url,
+        headers={"Authorization": f"Bearer {front.admin}"},
         checks=CHECKS,
         timeout=120,
     )

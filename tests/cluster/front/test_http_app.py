@@ -18,47 +18,47 @@ SPEC = {"command": ["true"], "total_steps": 10, "rates": {"v100": 2.0}}
 
 
 @pytest.fixture(scope="module")
-def bob(cluster: Served) -> str:
-    with cluster.client() as admin:
+def bob(front: Served) -> str:
+    with front.client() as admin:
         return admin.add_user("bob", "bees", "user")
 
 
 def ask(
-    cluster: Served, method: str, path: str, token: str | None = None, **named: Any
+    front: Served, method: str, path: str, token: str | None = None, **named: Any
 ) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {cluster.admin if token is None else token}"}
+    headers = {"Authorization": f"Bearer {front.admin if token is None else token}"}
     headers |= named.pop("headers", {})
-    url = cluster.url + path  # no TLS: reading certificates would take longer than the request
+    url = front.url + path  # no TLS: reading certificates would take longer than the request
     return httpx.request(method, url, headers=headers, timeout=120, verify=False, **named)
 
 
-def described(cluster: Served) -> dict[str, Any]:
-    found: dict[str, Any] = ask(cluster, "GET", "/openapi.json").json()
+def described(front: Served) -> dict[str, Any]:
+    found: dict[str, Any] = ask(front, "GET", "/openapi.json").json()
     return found
 
 
-def test_a_stranger_gets_health_and_nothing_else(cluster: Served) -> None:
-    assert httpx.get(f"{cluster.url}/health").json()["status"] == "ok"
-    for path, operations in described(cluster)["paths"].items():
+def test_a_stranger_gets_health_and_nothing_else(front: Served) -> None:
+    assert httpx.get(f"{front.url}/health").json()["status"] == "ok"
+    for path, operations in described(front)["paths"].items():
         if path == "/health":
             continue
         for method in operations:
             filled = path.format(job=0, array=0, name="n")
             for headers in ({}, {"Authorization": "Bearer fl_guess"}, {"Authorization": "Basic x"}):
-                found = httpx.request(method, cluster.url + filled, headers=headers, verify=False)
+                found = httpx.request(method, front.url + filled, headers=headers, verify=False)
                 assert found.status_code == 401, (method, path)
                 assert found.headers["WWW-Authenticate"] == "Bearer"
                 assert set(found.json()) == {"error"}
 
 
-def test_an_agents_token_opens_no_door_for_people(cluster: Served) -> None:
-    found = ask(cluster, "GET", "/v1/status", cluster.agent)
+def test_an_agents_token_opens_no_door_for_people(front: Served) -> None:
+    found = ask(front, "GET", "/v1/status", front.agent)
     assert found.status_code == 403
     assert "agent" in found.json()["error"]
 
 
-def test_a_user_cannot_tell_anothers_job_from_none(cluster: Served, ann: str, bob: str) -> None:
-    with cluster.client(ann) as client:
+def test_a_user_cannot_tell_anothers_job_from_none(front: Served, ann: str, bob: str) -> None:
+    with front.client(ann) as client:
         (job,) = client.submit([msgspec.convert(SPEC, JobSpec)])
     for method, path in (
         ("GET", ""),
@@ -69,13 +69,13 @@ def test_a_user_cannot_tell_anothers_job_from_none(cluster: Served, ann: str, bo
         ("POST", "/pause"),
         ("POST", "/resume"),
     ):
-        of_ann = ask(cluster, method, f"/v1/jobs/{job}{path}", bob)
-        of_none = ask(cluster, method, f"/v1/jobs/{10**9}{path}", bob)
+        of_ann = ask(front, method, f"/v1/jobs/{job}{path}", bob)
+        of_none = ask(front, method, f"/v1/jobs/{10**9}{path}", bob)
         assert (of_ann.status_code, of_none.status_code) == (404, 404)
         assert of_ann.text.replace(str(job), "") == of_none.text.replace(str(10**9), "")
-    assert ask(cluster, "GET", "/v1/jobs", bob).json() == []
-    assert ask(cluster, "GET", "/v1/jobs?tenant=apes", bob).json() == []
-    assert ask(cluster, "GET", f"/v1/jobs/{job}", ann).json()["state"] == "waiting"
+    assert ask(front, "GET", "/v1/jobs", bob).json() == []
+    assert ask(front, "GET", "/v1/jobs?tenant=apes", bob).json() == []
+    assert ask(front, "GET", f"/v1/jobs/{job}", ann).json()["state"] == "waiting"
 
 
 @pytest.mark.parametrize(
@@ -93,19 +93,19 @@ def test_a_user_cannot_tell_anothers_job_from_none(cluster: Served, ann: str, bo
     ],
 )
 def test_what_is_for_admins_is_refused_to_users(
-    cluster: Served, ann: str, method: str, path: str, body: Any
+    front: Served, ann: str, method: str, path: str, body: Any
 ) -> None:
-    found = ask(cluster, method, path, ann, json=body)
+    found = ask(front, method, path, ann, json=body)
     assert found.status_code == 403
     assert set(found.json()) == {"error"}
 
 
-def test_a_removed_users_token_ends_and_a_new_one_replaces_the_old(cluster: Served) -> None:
-    with cluster.client() as admin:
+def test_a_removed_users_token_ends_and_a_new_one_replaces_the_old(front: Served) -> None:
+    with front.client() as admin:
         old = admin.add_user("zoe", "zebras", "user")
         new = admin.add_user("zoe", "zebras", "user")
-        assert ask(cluster, "GET", "/v1/status", old).status_code == 401
-        assert ask(cluster, "GET", "/v1/status", new).status_code == 200
+        assert ask(front, "GET", "/v1/status", old).status_code == 401
+        assert ask(front, "GET", "/v1/status", new).status_code == 200
         assert "zoe" in {one.user for one in admin.users()}
         admin.add_user("zoe", "zebras", "user", lasts_s=3600.0)
         (zoe,) = [one for one in admin.users() if one.user == "zoe"]
@@ -115,13 +115,13 @@ def test_a_removed_users_token_ends_and_a_new_one_replaces_the_old(cluster: Serv
             admin.add_user("zoe", "zebras", "user", lasts_s=-1.0)
         new = admin.add_user("zoe", "zebras", "user", lasts_s=1e9)
         admin.remove_user("zoe")
-        assert ask(cluster, "GET", "/v1/status", new).status_code == 401
+        assert ask(front, "GET", "/v1/status", new).status_code == 401
         with pytest.raises(InputError, match="zoe"):
             admin.remove_user("zoe")
 
 
-def test_jobs_are_submitted_steered_and_listed_page_by_page(cluster: Served, ann: str) -> None:
-    with cluster.client(ann) as client:
+def test_jobs_are_submitted_steered_and_listed_page_by_page(front: Served, ann: str) -> None:
+    with front.client(ann) as client:
         ids = client.submit([msgspec.convert(SPEC | {"name": f"j{i}"}, JobSpec) for i in range(5)])
         assert ids == sorted(set(ids))
         page = client.jobs(after=ids[0], limit=2)
@@ -144,9 +144,9 @@ def test_jobs_are_submitted_steered_and_listed_page_by_page(cluster: Served, ann
         assert client.log(ids[3])[0] == ""
 
 
-def test_the_same_key_submits_once(cluster: Served, ann: str) -> None:
+def test_the_same_key_submits_once(front: Served, ann: str) -> None:
     spec = msgspec.convert(SPEC, JobSpec)
-    with cluster.client(ann) as client:
+    with front.client(ann) as client:
         first = client.submit([spec, spec], key="monday")
         assert client.submit([spec, spec], key="monday") == first
         assert client.submit([spec, spec], key="tuesday") != first
@@ -171,28 +171,28 @@ def test_the_same_key_submits_once(cluster: Served, ann: str) -> None:
         (b'{"command":["a"],"total_steps":1,"x":1}', "x: unknown field"),
     ],
 )
-def test_bad_bodies_get_one_sentence(cluster: Served, body: bytes, message: str) -> None:
+def test_bad_bodies_get_one_sentence(front: Served, body: bytes, message: str) -> None:
     found = ask(
-        cluster, "POST", "/v1/jobs", content=body, headers={"Content-Type": "application/json"}
+        front, "POST", "/v1/jobs", content=body, headers={"Content-Type": "application/json"}
     )
     assert found.status_code == 400
     assert message in found.json()["error"]
     assert len(found.text) < 300
 
 
-def test_bodies_that_are_too_large_or_not_json_are_not_read(cluster: Served) -> None:
+def test_bodies_that_are_too_large_or_not_json_are_not_read(front: Served) -> None:
     kind = {"Content-Type": "application/json"}
-    large = ask(cluster, "POST", "/v1/jobs", content=b" " * (LARGEST_BODY + 1), headers=kind)
+    large = ask(front, "POST", "/v1/jobs", content=b" " * (LARGEST_BODY + 1), headers=kind)
     assert large.status_code == 413
 
     def endless() -> Iterator[bytes]:
         for _ in range(LARGEST_BODY // 4096 + 2):
             yield b" " * 4096
 
-    assert ask(cluster, "POST", "/v1/jobs", content=endless(), headers=kind).status_code == 413
-    assert ask(cluster, "POST", "/v1/jobs", data={"command": "a"}).status_code == 415
+    assert ask(front, "POST", "/v1/jobs", content=endless(), headers=kind).status_code == 413
+    assert ask(front, "POST", "/v1/jobs", data={"command": "a"}).status_code == 415
     many = [{"command": ["a"], "total_steps": 1}] * 1001
-    assert "1,001" in ask(cluster, "POST", "/v1/jobs", json=many).json()["error"]
+    assert "1,001" in ask(front, "POST", "/v1/jobs", json=many).json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -211,37 +211,37 @@ def test_bodies_that_are_too_large_or_not_json_are_not_read(cluster: Served) -> 
         "/v1/jobs/0/log?cursor=%00",
     ],
 )
-def test_bad_parameters_are_named_with_their_value(cluster: Served, path: str) -> None:
-    found = ask(cluster, "GET", path)
+def test_bad_parameters_are_named_with_their_value(front: Served, path: str) -> None:
+    found = ask(front, "GET", path)
     assert found.status_code == 400
     assert ", got '" in found.json()["error"]
 
 
-def test_parameters_that_nobody_knows_are_refused(cluster: Served) -> None:
-    typo = ask(cluster, "GET", "/v1/jobs?staet=open")
+def test_parameters_that_nobody_knows_are_refused(front: Served) -> None:
+    typo = ask(front, "GET", "/v1/jobs?staet=open")
     assert typo.status_code == 400
     assert "'staet' is not a parameter here (this address takes state, " in typo.json()["error"]
-    assert "takes none" in ask(cluster, "GET", "/v1/nodes?x=1").json()["error"]
+    assert "takes none" in ask(front, "GET", "/v1/nodes?x=1").json()["error"]
 
 
-def test_answers_are_json_and_safe_to_look_at(cluster: Served) -> None:
+def test_answers_are_json_and_safe_to_look_at(front: Served) -> None:
     for path, status in (("/health", 200), ("/nothing", 404), ("/v1/jobs/99999999", 404)):
-        found = ask(cluster, "GET", path)
+        found = ask(front, "GET", path)
         assert found.status_code == status
         assert found.headers["Content-Type"] == "application/json"
         assert found.headers["X-Content-Type-Options"] == "nosniff"
         assert found.headers["Cache-Control"] == "no-store"
         assert "default-src 'none'" in found.headers["Content-Security-Policy"]
         assert "server" not in found.headers
-    assert ask(cluster, "PATCH", "/v1/jobs").status_code == 405
+    assert ask(front, "PATCH", "/v1/jobs").status_code == 405
 
 
-def test_the_description_has_every_struct_and_its_bounds(cluster: Served) -> None:
-    schemas = described(cluster)["components"]["schemas"]
+def test_the_description_has_every_struct_and_its_bounds(front: Served) -> None:
+    schemas = described(front)["components"]["schemas"]
     assert set(schemas["JobView"]["properties"]) == set(JobView.__struct_fields__)
     assert set(schemas["JobSpec"]["properties"]) == set(JobSpec.__struct_fields__)
     assert schemas["JobSpec"]["properties"]["scale_factor"]["minimum"] == 1
-    for path, operations in described(cluster)["paths"].items():
+    for path, operations in described(front)["paths"].items():
         for method, operation in operations.items():
             assert operation["tags"], path
             assert operation["summary"], path
@@ -251,8 +251,8 @@ def test_the_description_has_every_struct_and_its_bounds(cluster: Served) -> Non
 
 
 @pytest.mark.parametrize("day", ["0", "1e9", "2026-1-1", "2026-02-30", "x"])
-def test_a_day_is_written_as_one(cluster: Served, day: str) -> None:
-    found = ask(cluster, "GET", f"/v1/accounting?since={day}")
+def test_a_day_is_written_as_one(front: Served, day: str) -> None:
+    found = ask(front, "GET", f"/v1/accounting?since={day}")
     assert found.status_code == 400
     assert found.json()["error"].startswith("since: ")
-    assert ask(cluster, "GET", "/v1/accounting?since=2026-01-31&by=day").status_code == 200
+    assert ask(front, "GET", "/v1/accounting?since=2026-01-31&by=day").status_code == 200

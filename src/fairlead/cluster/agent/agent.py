@@ -251,7 +251,7 @@ class Agent:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             await self._end_all()
-            await session.farewell()
+            await session.farewell(in_order=self._signals.leave.is_set())
             for task in tasks:
                 if task.done():
                     task.result()

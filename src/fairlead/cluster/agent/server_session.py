@@ -220,10 +220,10 @@ class ServerSession:
         incarnation = self._reports.incarnation
         return await self._logs.send(self._client, self._options.node, incarnation)
 
-    async def farewell(self) -> None:
+    async def farewell(self, *, in_order: bool) -> None:
         """The server shall hear at once how its jobs ended, and that it ends in order; their leases, and its
-        silence, would tell it later."""
-        self._reports.leaving = not self._node.attempts.busy
+        silence, would tell it later. in_order: whether it was told to end; else its silence is to be told."""
+        self._reports.leaving = in_order and not self._node.attempts.busy
         with contextlib.suppress(
             TimeoutError, ServerUnreachableError, RegisterAgainError, RefusedError, TooLargeError
         ):

@@ -24,7 +24,7 @@ def spec(name: str) -> JobSpec:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Job 0 is of tenant apes, job 1 of bees."""
     with served(tmp_path_factory.mktemp("state") / "s") as running:
         with running.client() as admin:
@@ -34,18 +34,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @contextmanager
-def visitor(cluster: Served, token: str = "") -> Iterator[httpx.Client]:
+def visitor(front: Served, token: str = "") -> Iterator[httpx.Client]:
     """Somebody with a browser; with a token: who has logged in."""
-    headers = {"Origin": cluster.url}
-    with httpx.Client(base_url=cluster.url, timeout=120, headers=headers) as client:
+    headers = {"Origin": front.url}
+    with httpx.Client(base_url=front.url, timeout=120, headers=headers) as client:
         if token:
             found = client.post("/login", data={"token": token, "next": "/jobs"})
             assert (found.status_code, found.headers["location"]) == (303, "/jobs"), found.text
         yield client
 
 
-def test_a_stranger_gets_nothing_but_the_login(cluster: Served) -> None:
-    with visitor(cluster) as stranger:
+def test_a_stranger_gets_nothing_but_the_login(front: Served) -> None:
+    with visitor(front) as stranger:
         for page in PAGES:
             found = stranger.get(page)
             assert found.status_code == 303
@@ -62,8 +62,8 @@ def test_a_stranger_gets_nothing_but_the_login(cluster: Served) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_page_is_whole_and_lets_no_foreign_script_run(cluster: Served, page: str) -> None:
-    with visitor(cluster, cluster.admin) as admin:
+def test_every_page_is_whole_and_lets_no_foreign_script_run(front: Served, page: str) -> None:
+    with visitor(front, front.admin) as admin:
         found = admin.get(page)
         assert found.status_code == 200
         assert found.text.endswith("</html>\n")
@@ -79,9 +79,9 @@ def test_every_page_is_whole_and_lets_no_foreign_script_run(cluster: Served, pag
         assert nonce not in admin.get(page).text
 
 
-def test_the_token_is_kept_where_no_script_and_no_other_site_gets_at_it(cluster: Served) -> None:
-    with visitor(cluster) as client:
-        found = client.post("/login", data={"token": cluster.admin, "next": "//evil.example"})
+def test_the_token_is_kept_where_no_script_and_no_other_site_gets_at_it(front: Served) -> None:
+    with visitor(front) as client:
+        found = client.post("/login", data={"token": front.admin, "next": "//evil.example"})
         assert found.headers["location"] == "/"
         words = found.headers["set-cookie"].lower()
         assert "httponly" in words
@@ -93,20 +93,20 @@ def test_the_token_is_kept_where_no_script_and_no_other_site_gets_at_it(cluster:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", None])
-def test_forms_from_other_sites_do_nothing(cluster: Served, origin: str | None) -> None:
-    with visitor(cluster, cluster.admin) as admin:
+def test_forms_from_other_sites_do_nothing(front: Served, origin: str | None) -> None:
+    with visitor(front, front.admin) as admin:
         del admin.headers["Origin"]
         headers = {} if origin is None else {"Origin": origin}
         for path in ("/jobs/1/cancel", "/nodes/drain", "/logout", "/login", "/what-if"):
-            found = admin.post(path, headers=headers, data={"token": cluster.admin, "node": "n"})
+            found = admin.post(path, headers=headers, data={"token": front.admin, "node": "n"})
             assert found.status_code == 403, path
             assert "set-cookie" not in found.headers
-    with cluster.client() as client:
+    with front.client() as client:
         assert client.job(1).state == "waiting"
 
 
-def test_a_user_sees_and_changes_the_jobs_of_their_tenant(cluster: Served, ann: str) -> None:
-    with visitor(cluster, ann) as client:
+def test_a_user_sees_and_changes_the_jobs_of_their_tenant(front: Served, ann: str) -> None:
+    with visitor(front, ann) as client:
         for page in ("/", "/jobs", "/jobs?tenant=bees"):
             assert "honey" not in client.get(page).text
         assert "banana" in client.get("/jobs").text
@@ -122,9 +122,9 @@ def test_a_user_sees_and_changes_the_jobs_of_their_tenant(cluster: Served, ann: 
         assert "is not paused" in again.text
 
 
-def test_an_agents_token_opens_no_page(cluster: Served) -> None:
-    with visitor(cluster) as client:
-        assert client.post("/login", data={"token": cluster.agent}).status_code == 403
+def test_an_agents_token_opens_no_page(front: Served) -> None:
+    with visitor(front) as client:
+        assert client.post("/login", data={"token": front.agent}).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -133,16 +133,16 @@ def test_an_agents_token_opens_no_page(cluster: Served) -> None:
      "/jobs?sort=odd", "/jobs?sort=--id", "/jobs?search=" + "x" * 201,
      "/nodes?from=1e9", "/nodes?state=odd", "/jobs/0/tail?cursor=odd", "/jobs/%3Cb%3E"],
 )  # fmt: skip
-def test_bad_addresses_are_refused_in_a_sentence(cluster: Served, path: str) -> None:
-    with visitor(cluster, cluster.admin) as admin:
+def test_bad_addresses_are_refused_in_a_sentence(front: Served, path: str) -> None:
+    with visitor(front, front.admin) as admin:
         found = admin.get(path)
         assert found.status_code in (400, 404)
         assert "<b>" not in found.text
         assert "Traceback" not in found.text
 
 
-def test_bad_forms_are_refused(cluster: Served) -> None:
-    with visitor(cluster, cluster.admin) as admin:
+def test_bad_forms_are_refused(front: Served) -> None:
+    with visitor(front, front.admin) as admin:
         large = admin.post("/what-if", content=b"job=" + b"x" * (LARGEST_FORM + 1))
         assert large.status_code == 400
         assert admin.post("/what-if", content=b"\xff\xfe").status_code == 400
@@ -193,15 +193,15 @@ class Listed(HTMLParser):
             self.sorted[data] = self._order
 
 
-def test_jobs_are_searched_filtered_sorted_and_paged(cluster: Served) -> None:
+def test_jobs_are_searched_filtered_sorted_and_paged(front: Served) -> None:
     names = [f"many-{(7 * i) % 150:03}" for i in range(150)]
-    with cluster.client() as client:
+    with front.client() as client:
         ids = client.submit([spec(name) for name in names], tenant="crowd")
         client.cancel(ids[3])
         found = client.find_jobs(JobQuery(search="many-02", sort="name", descending=True))
         assert [job.name for job in found.jobs] == [f"many-02{i}" for i in range(9, -1, -1)]
         assert (found.found, found.states) == (10, {"waiting": 9, "cancelled": 1})
-    with visitor(cluster, cluster.admin) as admin:
+    with visitor(front, front.admin) as admin:
 
         def listed(url: str) -> Listed:
             answer = admin.get(url)
@@ -244,16 +244,16 @@ def test_jobs_are_searched_filtered_sorted_and_paged(cluster: Served) -> None:
         assert "The first 40 of" in admin.get("/").text
 
 
-def test_a_list_of_ones_own_jobs_has_no_others(cluster: Served, ann: str) -> None:
-    with cluster.client(ann) as client:
+def test_a_list_of_ones_own_jobs_has_no_others(front: Served, ann: str) -> None:
+    with front.client(ann) as client:
         mine = client.submit([spec("mine")])
-    with visitor(cluster, ann) as client:
+    with visitor(front, ann) as client:
         everyone = Listed(client.get("/jobs").text)
         assert len(everyone.ids) > 1
         assert Listed(client.get("/jobs?mine=1").text).ids == mine
         assert Listed(client.get("/jobs?search=honey").text).ids == []
         assert Listed(client.get("/jobs?tenant=bees&search=honey").text).ids == []
-    with cluster.client(ann) as client:
+    with front.client(ann) as client:
         assert client.find_jobs(JobQuery(tenant="bees")).found == 0
 
 
@@ -292,9 +292,9 @@ class Form(HTMLParser):
 
 
 def test_a_job_is_submitted_by_a_form_once_however_often_it_is_sent(
-    cluster: Served, ann: str
+    front: Served, ann: str
 ) -> None:
-    with visitor(cluster, ann) as client, cluster.client(ann) as api:
+    with visitor(front, ann) as client, front.client(ann) as api:
         form = Form(client.get("/submit").text)
         assert "tenant" not in form.values  # a user has one
         fields = form.values | {
@@ -311,7 +311,7 @@ def test_a_job_is_submitted_by_a_form_once_however_often_it_is_sent(
         assert (job.name, job.user, job.tenant) == (HOSTILE, "ann", "apes")
         assert (job.total_steps, job.scale_factor, job.slo_s) == (500.0, 2, 3600.0)
         assert job.user_estimates == {"v100": 10.0, "k80": 3.5}
-        row = cluster.server.service.store.job(job.id)
+        row = front.server.service.store.job(job.id)
         assert row is not None
         assert row.spec.command == ("python", "my train.py", "--lr", "0.1")
         assert row.spec.unmanaged
@@ -320,10 +320,10 @@ def test_a_job_is_submitted_by_a_form_once_however_often_it_is_sent(
         assert HOSTILE not in client.get(target).text
 
 
-def test_a_job_is_submitted_as_the_text_of_its_file(cluster: Served) -> None:
+def test_a_job_is_submitted_as_the_text_of_its_file(front: Served) -> None:
     lines = ['command = "sleep 5"', "total_steps = 5", 'name = "pasted"', "[rates]", "v100 = 1.0"]
     text = "\r\n".join(lines)  # as browsers send it
-    with visitor(cluster, cluster.admin) as admin, cluster.client() as api:
+    with visitor(front, front.admin) as admin, front.client() as api:
         sent = admin.post("/submit", data={"toml": text, "number": "1", "tenant": "bees"})
         job = api.job(int(sent.headers["location"].removeprefix("/jobs/")))
         assert (job.name, job.tenant, job.user_estimates) == ("pasted", "bees", {"v100": 1.0})
@@ -351,9 +351,9 @@ GOOD = {"command": "true", "total_steps": "10", "rates": "v100=1"}
      ({"weight": "nan"}, "weight", "must be from")],
 )  # fmt: skip
 def test_what_is_wrong_with_a_form_is_said_at_its_field(
-    cluster: Served, changes: dict[str, str], field: str, words: str
+    front: Served, changes: dict[str, str], field: str, words: str
 ) -> None:
-    with visitor(cluster, cluster.admin) as admin, cluster.client() as api:
+    with visitor(front, front.admin) as admin, front.client() as api:
         before = api.find_jobs(JobQuery()).found
         found = admin.post("/submit", data=GOOD | changes)
         assert found.status_code == 400
@@ -366,8 +366,8 @@ def test_what_is_wrong_with_a_form_is_said_at_its_field(
         assert api.find_jobs(JobQuery()).found == before
 
 
-def test_who_may_not_submit_for_a_tenant_is_told_so(cluster: Served, ann: str) -> None:
-    with visitor(cluster, ann) as client:
+def test_who_may_not_submit_for_a_tenant_is_told_so(front: Served, ann: str) -> None:
+    with visitor(front, ann) as client:
         found = client.post("/submit", data=GOOD | {"tenant": "bees"})
         assert found.status_code == 403
         assert "only an admin may do this" in Form(found.text).alert
@@ -375,9 +375,9 @@ def test_who_may_not_submit_for_a_tenant_is_told_so(cluster: Served, ann: str) -
         assert client.post("/submit", data=GOOD).status_code == 403
 
 
-def test_page_of_a_task_leads_to_those_of_its_array(cluster: Served) -> None:
+def test_page_of_a_task_leads_to_those_of_its_array(front: Served) -> None:
     task = msgspec.structs.replace(spec("sweep"), array="3-5%1", after=("any:0",))
-    with visitor(cluster, cluster.admin) as boss, cluster.client() as admin:
+    with visitor(front, front.admin) as boss, front.client() as admin:
         first, *_, last = admin.submit([task])
         page = boss.get(f"/jobs/{last}").text
         assert "task 5 of " in page
@@ -391,8 +391,8 @@ def test_page_of_a_task_leads_to_those_of_its_array(cluster: Served) -> None:
         admin.cancel_array(first)
 
 
-def test_parts_of_a_page_come_alone(cluster: Served) -> None:
-    with visitor(cluster, cluster.admin) as admin:
+def test_parts_of_a_page_come_alone(front: Served) -> None:
+    with visitor(front, front.admin) as admin:
         fast, slow = admin.get("/?part=fast").text, admin.get("/?part=slow").text
     assert fast.startswith('<section id="alerts" data-live="fast" hidden')
     assert 'id="summary"' in fast
