@@ -64,6 +64,10 @@ def test_where_one_dies_the_other_ends(cluster: Running) -> None:
     until(lambda: not descendants(cluster.directory / "agent-host"))
 
 
-def test_where_the_parent_is_killed_all_end(cluster: Running) -> None:
+def test_where_the_parent_is_killed_all_end_and_nobody_is_told_that_this_was_in_order(
+    cluster: Running,
+) -> None:
     cluster.kill("host")
     until(lambda: not descendants(cluster.directory / "agent-host"))
+    with cluster.client() as client:
+        until(lambda: {one.state for one in client.nodes()} <= {"suspect", "lost"})

@@ -168,7 +168,8 @@ def agent(options: NodeOptions, isolation: IsolationOptions) -> None:
         agents = _agent_options(options, isolation)
     check_outside_jobs("agent", options.inside_job)
     log_with_times(logging.INFO)
-    chosen = agents[0] if len(agents) == 1 else fork_each(agents)
+    parent = os.getpid()
+    chosen = agents[0] if len(agents) == 1 else replace(fork_each(agents), parent=parent)
     announce(_description(chosen.node, chosen.devices))
     if not chosen.isolation.run_as:
         announce(

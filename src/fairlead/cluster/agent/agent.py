@@ -251,7 +251,7 @@ class Agent:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             await self._end_all()
-            await session.farewell(in_order=self._signals.leave.is_set())
+            await session.farewell(in_order=self._is_told_to_end())
             for task in tasks:
                 if task.done():
                     task.result()
@@ -259,6 +259,12 @@ class Agent:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _is_told_to_end(self) -> bool:
+        """Whether a person, or a service manager, wants this agent to end. A signal also comes where its
+        parent was killed."""
+        parent = self._options.parent
+        return self._signals.leave.is_set() and parent in (None, os.getppid())
 
     async def _watch_attempts(self) -> None:
         polled_s = time.monotonic()

@@ -22,3 +22,4 @@ class AgentOptions:
     prefork: str = ""  # modules, comma-separated
     health: HealthOptions = field(default_factory=HealthOptions)
     isolation: Isolation = field(default_factory=Isolation)
+    parent: int | None = None  # process id of who ends it with others of its host

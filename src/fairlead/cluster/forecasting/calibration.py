@@ -25,7 +25,7 @@ PRIOR_WORTH = 20  # scores that what is assumed at the beginning is worth
 # Of the level, by outcome: outcomes come late and together (a sweep of equal jobs ends at once), so that more
 # overshoots.
 LEARNING_RATE = 0.03
-LEVEL_RANGE = (0.6, 0.98)  # between which it moves: a row of hits is often one sweep
+LEVEL_RANGE = (0.55, 0.98)  # between which it moves: a row of hits is often one sweep
 NEAR_ROUNDS, FAR_ROUNDS = 4.0, 30.0  # forecasts of so many rounds: near, middle, far
 ALLOWANCE_S = 10.0  # added to what is forecast and to what came of it, see the module
 MIN_UPPER_S = 1.0  # upper bounds are no less
@@ -112,10 +112,9 @@ class _Class:
 
     def work_out(self) -> tuple[float, float, float, float]:
         """What to multiply a forecast with, for itself and its bounds, and its relative error."""
-        scores = np.sort(np.array([*self.prior, *self.scores]))
-        n, tail = len(scores), (1 - self.level) / 2
-        low = float(scores[max(int(np.floor((n + 1) * tail)) - 1, 0)])
-        high = float(scores[min(int(np.ceil((n + 1) * (1 - tail))) - 1, n - 1)])
+        scores, tail = np.array([*self.prior, *self.scores]), (1 - self.level) / 2
+        # Weibull's quantiles: a score to come is below the one at p with probability p exactly.
+        low, high = np.quantile(scores, (tail, 1 - tail), method="weibull").tolist()
         center = float(np.clip(np.median(scores), -MAX_SHIFT, MAX_SHIFT))
         if abs(center) < self.least_shift:
             center = 0.0
