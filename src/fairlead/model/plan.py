@@ -110,6 +110,7 @@ class BasePolicy:
     solve_every_s: float | None = (
         None  # solve again when the shares are this old; None: on change only
     )
+    weighs_prices: bool = False  # a job is also moved to a type that is cheaper and no faster
 
 
 _NO_TRAITS = BasePolicy()
@@ -118,6 +119,11 @@ _NO_TRAITS = BasePolicy()
 def optional_traits(policy: object) -> BasePolicy:
     """The policy itself, if it declares such traits; else what holds without them."""
     return policy if isinstance(policy, BasePolicy) else _NO_TRAITS
+
+
+def weighs_prices(planner: object) -> bool:
+    """Whether the policy of a planner, if it has one, declares that."""
+    return optional_traits(getattr(planner, "policy", planner)).weighs_prices
 
 
 @runtime_checkable

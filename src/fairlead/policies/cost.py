@@ -7,6 +7,7 @@ import numpy as np
 from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.allocation_checks import check_allocation, effective_throughput, group_members
 from fairlead.model.arrays import Floats
+from fairlead.model.plan import BasePolicy
 from fairlead.model.snapshot import Snapshot
 from fairlead.policies.common import allocation_by_class
 from fairlead.policies.linear_objectives import (
@@ -34,7 +35,7 @@ from fairlead.policies.solve.share_problem import ShareProblem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ThroughputPerCost:
+class ThroughputPerCost(BasePolicy):
     """max_x sum_ij T_ij / c_j x_ij   s.t.  time of each job, devices of each type.
 
     T_ij rate of job i on slot type j, c_j the price of a device there. Weights do not count. Not what the
@@ -46,6 +47,7 @@ class ThroughputPerCost:
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = True
+    weighs_prices: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
@@ -57,7 +59,7 @@ class ThroughputPerCost:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ThroughputPerCostDeadlines:
+class ThroughputPerCostDeadlines(BasePolicy):
     """max_x sum_ij T_ij / c_j x_ij  among the x with the least  sum_i (1 - t_i / n_i)+,  n_i = steps / time.
 
     ThroughputPerCost after deadlines: t_i is job i's throughput, n_i the steps that it has left over the
@@ -74,6 +76,7 @@ class ThroughputPerCostDeadlines:
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = True
+    weighs_prices: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified at the least shortfall."""
@@ -87,7 +90,7 @@ class ThroughputPerCostDeadlines:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SpaceSharingThroughputPerCostDeadlines:
+class SpaceSharingThroughputPerCostDeadlines(BasePolicy):
     """max_x sum_i sum_{c with i} sum_j T^i_cj / c_j x_cj  among the x with the least  sum_i (1 - t_i / n_i)+.
 
     ThroughputPerCostDeadlines over job groups c of one job or a pair of equal scale factor, T^i_cj the rate
@@ -101,6 +104,7 @@ class SpaceSharingThroughputPerCostDeadlines:
     heterogeneity_aware: bool = True
     space_sharing: bool = True
     work_conserving: bool = True
+    weighs_prices: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified at the least shortfall."""
@@ -123,7 +127,7 @@ class SpaceSharingThroughputPerCostDeadlines:
 
 
 @dataclass(frozen=True, slots=True)
-class MinCost:
+class MinCost(BasePolicy):
     """max_x (sum_i t_i / b_i) / (sum_ij c_j s_i x_ij)  and then  sum_i t_i / b_i.
 
     Most work per dollar. Any multiple of the best shares has the same ratio, and with raw throughputs only
@@ -138,6 +142,7 @@ class MinCost:
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = False
+    weighs_prices: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified."""
@@ -152,7 +157,7 @@ class MinCost:
 
 
 @dataclass(frozen=True, slots=True)
-class MinCostDeadlines:
+class MinCostDeadlines(BasePolicy):
     """max_x (sum_i t_i / b_i) / (sum_ij c_j s_i x_ij)  among the x with the least  sum_i (1 - t_i / n_i)+.
 
     MinCost after deadlines, n_i = steps left / time left. What deadlines ask for may cost more than the
@@ -164,6 +169,7 @@ class MinCostDeadlines:
     heterogeneity_aware: bool = True
     space_sharing: bool = False
     work_conserving: bool = False
+    weighs_prices: bool = True
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """The shares, certified at the least shortfall."""

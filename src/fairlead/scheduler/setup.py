@@ -32,6 +32,7 @@ class PolicyTraits(BasePolicy):
     global_queue: bool
     strict: bool = False
     solve_every_s: float | None = None
+    weighs_prices: bool = False
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """Never called: in a replay the allocations are events."""
@@ -65,6 +66,7 @@ def traits_of(policy: Policy) -> PolicyTraits:
         global_queue=optional.global_queue,
         strict=optional.strict,
         solve_every_s=optional.solve_every_s,
+        weighs_prices=optional.weighs_prices,
     )
 
 

@@ -7,7 +7,7 @@ import psutil
 import pytest
 from tests.cluster.agent.cluster import cluster, job, plain
 
-from fairlead.cluster.protocol.messages import Rank
+from fairlead.cluster.protocol.messages import AttemptStatus, Rank
 
 SECOND = (Rank(rank=0, devices=(1,)),)
 
@@ -31,3 +31,33 @@ def test_an_agent_outlasts_a_lack_of_file_descriptors(tmp_path: Path, spare: int
             assert process.status() != psutil.STATUS_ZOMBIE
 
     asyncio.run(scenario())
+
+
+def test_a_job_is_not_blamed_for_a_spawner_without_file_descriptors(tmp_path: Path) -> None:
+    """However many are left, the start waits or succeeds."""
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", lease_s=60.0) as (server, agent):
+            (spawner,) = (
+                one
+                for one in psutil.Process(agent.pid).children()
+                if any("spawner" in word for word in one.cmdline())
+            )
+            limits = spawner.rlimit(psutil.RLIMIT_NOFILE)
+            highest = max(int(one.name) for one in Path(f"/proc/{spawner.pid}/fd").iterdir())
+            for spare in range(14):
+                key = (spare + 1, 1)
+                order = plain(key[0], "true", ranks=SECOND)
+                spawner.rlimit(psutil.RLIMIT_NOFILE, (highest + 1 + spare, limits[1]))
+                await server.order(order)
+                await server.until(lambda key=key: tells(server.statuses.get(key)))
+                spawner.rlimit(psutil.RLIMIT_NOFILE, limits)
+                ended = await server.until_state(key, "ended")
+                assert ended.completed, (spare, ended)
+
+    asyncio.run(scenario())
+
+
+def tells(status: AttemptStatus | None) -> bool:
+    """Whether a node has said what came of an order to start."""
+    return status is not None and bool(status.obstacle or status.state == "ended")

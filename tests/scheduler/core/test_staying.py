@@ -1,14 +1,19 @@
 """Moves between accelerator types that gain nothing are not made."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from tests.job_types import job_types
 from tests.scheduler.core.test_checkpoint import devices, setup
 from tests.scheduler.core.test_scheduler import handle_all, round_report, started_round, submit
 
+from fairlead.model.allocation import Allocation, SolveReport
 from fairlead.model.cluster import Cluster, Node, SlotType
-from fairlead.model.events import JobsCancelled, JobsSubmitted, NodeLost
+from fairlead.model.events import JobsCancelled, JobsPaused, JobsSubmitted, NodeLost
 from fairlead.model.job import Job, JobId
+from fairlead.model.plan import BasePolicy
+from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core import invariants
 from fairlead.scheduler.core.scheduler import Scheduler
@@ -89,6 +94,43 @@ def test_jobs_stay_while_others_come_and_all_run(policy: str, arrivals: str) -> 
         where = now
         invariants.check(core)
     assert len(where) == n
+
+
+@dataclass
+class FirstOnK80(BasePolicy):
+    """The first job has all its time on the k80, the others have theirs on v100."""
+
+    weighs_prices: bool
+    name: str = "first_on_k80"
+    heterogeneity_aware: bool = True
+    space_sharing: bool = False
+    work_conserving: bool = True
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        share = np.zeros((len(snapshot.jobs), 2))
+        share[0, 0], share[1:, 1] = 1.0, 1.0
+        return Allocation(snapshot.jobs[:, None].copy(), share, SolveReport("closed-form"))
+
+
+@pytest.mark.parametrize("weighs_prices", [False, True])
+def test_only_a_policy_that_weighs_prices_moves_a_job_to_a_cheaper_device(
+    weighs_prices: bool,
+) -> None:
+    """Its shares have it there, as one of many optima may have."""
+    nodes = (Node("one", "v100", 1), Node("two", "v100", 1), Node("three", "k80", 1))
+    rates = Throughputs(
+        (SlotType("k80"), SlotType("v100")), job_types(("a", 1)), np.ones((1, 2)), None
+    )
+    cluster = Cluster(nodes, {"v100": 2.48, "k80": 0.45})
+    core = build(setup(cluster, "first_on_k80", rates), FirstOnK80(weighs_prices))
+    jobs = tuple(Job(JobId(i), "a", 1, 1e7) for i in range(3))
+    current = started_round(handle_all(core, JobsSubmitted(0.0, jobs)))
+    core.data.ledger.jobs.restart_s[:] = 1.0
+    before = devices(core)
+    assert before[0] == [("three", 0)]
+    handle_all(core, JobsPaused(200.0, np.array([0]), True))
+    handle_all(core, round_report(current, 360.0, 360.0))
+    assert devices(core) == {1: before[0] if weighs_prices else before[1], 2: before[2]}
 
 
 @pytest.mark.parametrize("policy", ["las", "las_aware"])

@@ -116,14 +116,17 @@ def _become(
 
 
 def _inherit(output: int, keep: Sequence[int], pipe: int) -> None:
-    null = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((null, 0), (output, 1), (output, 2)):
-        os.dup2(source, target)
+    for target in (1, 2):
+        os.dup2(output, target)
     low = 3
     for descriptor in sorted({*keep, pipe}):
         os.closerange(low, descriptor)
         low = descriptor + 1
     os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+    null = os.open(os.devnull, os.O_RDONLY)  # now: before that there may have been no descriptor left
+    os.dup2(null, 0)
+    if null > 0:
+        os.close(null)
     for descriptor in keep:
         os.set_inheritable(descriptor, True)
 

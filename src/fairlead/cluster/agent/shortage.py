@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import logging
+import os
 import time
 from collections.abc import Iterator
 
@@ -11,6 +12,16 @@ from fairlead.cluster.agent.proc import NO_DESCRIPTORS
 _SHORTAGES = (*NO_DESCRIPTORS, errno.ENOMEM, errno.ENOBUFS)
 _SILENT_S = 60.0  # between two lines of the log
 _log = logging.getLogger(__name__)
+
+
+def check_descriptors(count: int) -> None:
+    """Raise OSError where this process may not have so many more file descriptors."""
+    opened: list[int] = []
+    try:
+        opened.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(count))
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 class Shortage:

@@ -34,6 +34,7 @@ from fairlead.cluster.agent.running_attempts import (
     SpawnedAttempt,
     SpawnerStorage,
 )
+from fairlead.cluster.agent.shortage import check_descriptors
 from fairlead.cluster.agent.spawner_messages import (
     AgentSocket,
     EndAttempt,
@@ -280,6 +281,7 @@ class Spawner:
         try:
             user = attempt.launch.user
             logs.extend(open_files(rank.log, rank.stacks, user) for rank in attempt.launch.ranks)
+            check_descriptors(len(logs) + 1)  # a pipe for each rank, the end of one for the rank itself
             self._start_ranks(attempt, logs)
         finally:
             locks.release(logs)

@@ -3,17 +3,7 @@
 import msgspec
 
 from fairlead.cluster.server.cluster_state import ClusterState
-
-LEASE_LENGTHS = "lease_lengths"  # key in the table meta
-
-
-class LeaseLength(msgspec.Struct, frozen=True):
-    """Leases that may be in force."""
-
-    lease_s: float
-    until_s: (
-        float | None
-    )  # the cluster's time when the last one is over; None = they are still granted
+from fairlead.cluster.store.lease_lengths import LEASE_LENGTHS, LeaseLength, decode_lengths
 
 
 def longest_lease_s(state: ClusterState) -> float:
@@ -22,12 +12,11 @@ def longest_lease_s(state: ClusterState) -> float:
     a server starts."""
     mine_s, now_s = state.options.lease_s, state.clock.restored_s
     known = state.store.meta(LEASE_LENGTHS)
-    before = [] if known is None else msgspec.json.decode(known, type=list[LeaseLength])
     ended_s = {
         one.lease_s: one.until_s
         if one.until_s is not None
         else state.now_s() + one.lease_s * (1 + state.options.rate_bound)
-        for one in before
+        for one in decode_lengths(known)
         if one.until_s is None or one.until_s > now_s
     }
     lengths = [LeaseLength(lease_s, until_s) for lease_s, until_s in ended_s.items()]

@@ -27,6 +27,12 @@ from fairlead.cluster.store.database import (
     reader,
 )
 from fairlead.cluster.store.history import CLAIMED, HALTED, HISTORY, StoreHistory
+from fairlead.cluster.store.lease_lengths import (
+    LEASE_LENGTHS,
+    LeaseLength,
+    decode_lengths,
+    lengths_of,
+)
 from fairlead.cluster.store.marker import NAME as MARKER
 from fairlead.cluster.store.marker import Mark, Marker, MarkerContent
 from fairlead.cluster.store.replay import replay_newest
@@ -108,7 +114,7 @@ def restore(backup: Path, directory: Path, *, replace: bool) -> Verified:
         try:
             _remove(partial)
             _copy(source, backup, partial)
-            commit = _begin_anew(partial)
+            commit = _begin_anew(partial, granted=lengths_of(directory / NAME))
             make_durable(partial)
             _set_aside(directory)
             partial.replace(directory / NAME)
@@ -271,8 +277,11 @@ def judged_as_backup(path: Path) -> Iterator[None]:
         raise RunError(f"{path}: {problem.what}; it cannot be restored from") from None
 
 
-def _begin_anew(path: Path, *, loss_accepted: bool = False) -> Commit:
-    """Write down that what follows is not what followed before. Leaves the database without a log."""
+def _begin_anew(
+    path: Path, *, loss_accepted: bool = False, granted: Iterable[LeaseLength] = ()
+) -> Commit:
+    """Write down that what follows is not what followed before. Leaves the database without a log. granted:
+    leases that may be in force besides those of which the database knows."""
     with closing(connect(path, state_layout(keep_empty), durable=True)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         transaction = Transaction(connection, keep_segments=2)
@@ -288,6 +297,8 @@ def _begin_anew(path: Path, *, loss_accepted: bool = False) -> Commit:
         claimed = int(_meta(connection, CLAIMED) or 0)
         transaction.delete_meta(HALTED)
         transaction.set_meta(HISTORY, history.branch(restored.commit, claimed).encode())
+        lengths = [*decode_lengths(_meta(connection, LEASE_LENGTHS)), *granted]
+        transaction.set_meta(LEASE_LENGTHS, msgspec.json.encode(lengths).decode())
         commit = transaction.seal()
         connection.execute("COMMIT")
     return commit

@@ -7,7 +7,7 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.commands import Command, EndRound, Solve, StartRound, WakeAt
 from fairlead.model.events import Solved
-from fairlead.model.plan import Change
+from fairlead.model.plan import Change, weighs_prices
 from fairlead.model.rates import isolated_rate
 from fairlead.scheduler.core.job_groups import find_groups, rows_of_groups
 from fairlead.scheduler.core.lifecycle import start_round
@@ -51,7 +51,7 @@ def _start_round(s: SchedulerData, time_s: float) -> list[Command]:
     groups, jobs = s.ledger.groups, s.ledger.jobs
     planning, snapshot = s.planning, take_snapshot(s, time_s)
     plan, planning.state = planner_calls.plan(planning.planner, snapshot, planning.state)
-    kept = s.running.place(plan, time_s)
+    kept = s.running.place(plan, time_s, weighs_prices=weighs_prices(planning.planner))
     start_round(jobs, groups, s.running.job_group, s.running.planned)
     s.round.number += 1
     s.round.active = len(s.running.job_group) > 0

@@ -136,8 +136,9 @@ class ActiveRound:
             group[there] = row[group[there]]  # of an empty ledger all are -1, and ``row`` has none
             self.job_group = group
 
-    def place(self, plan: RoundPlan, now_s: float) -> Bools:
-        """Choose devices and take note of who runs where; (groups,) who stays on its devices."""
+    def place(self, plan: RoundPlan, now_s: float, *, weighs_prices: bool = False) -> Bools:
+        """Choose devices and take note of who runs where; (groups,) who stays on its devices. weighs_prices:
+        of the policy, see ``BasePolicy``."""
         running, tradeoffs = self._still_running(), self._tradeoffs(plan)
         before = self._with_resumed(plan, running) if self.paused_on else running
         rows = PlannedGroups(plan.job_group, plan.slot, self.ledger.groups.scale)
@@ -146,7 +147,7 @@ class ActiveRound:
         group, planned = plan.job_group[order], plan.slot[order]
         assignment = DeviceAssignment(offsets, devices, kept, slot)
         if self.settings.preemption_hysteresis > 0:
-            assignment = self._undo_moves(group, assignment, before)
+            assignment = self._undo_moves(group, assignment, before, weighs_prices)
         if self.avoids:
             assignment = self._move_away(group, assignment, before, np.isin(group, running.group))
         self.relative_rate = np.ones(len(slot))
@@ -201,11 +202,16 @@ class ActiveRound:
         return PreviousRound(group, slot, offsets, devices)
 
     def _undo_moves(
-        self, group: Ints, assignment: DeviceAssignment, before: PreviousRound
+        self,
+        group: Ints,
+        assignment: DeviceAssignment,
+        before: PreviousRound,
+        weighs_prices: bool,
     ) -> DeviceAssignment:
-        """Undo moves to another type where a job group is no faster and its old devices cost no more: such a
-        move is not worth a start. Job groups that are placed on them and run as fast on the new ones take
-        those. It takes them also where they are free, unless a job that waits could run on what it leaves.
+        """Undo moves to another type where a job group is no faster and, for a policy that weighs prices, its
+        old devices cost no more: such a move is not worth a start. Job groups that are placed on them and
+        run as fast on the new ones take those. It takes them also where they are free, unless a job that
+        waits could run on what it leaves.
         group: (rows,) of the ledger."""
         groups, of_slot = self.ledger.groups, self.topology.accelerator_of_slot
         placed = PlacedGroups(group, assignment.slot, groups.members, groups.rate, of_slot)
@@ -228,7 +234,7 @@ class ActiveRound:
         waiting, result, kept = self._waiting(group), assignment, -1
         while kept < (kept := int(np.count_nonzero(result.kept))):  # one makes room for another
             result = undo_swaps(result, back, fits)
-            pairs = self._as_cheap(group, result, back)
+            pairs = self._as_cheap(group, result, back) if weighs_prices else back
             if len(waiting):
                 result = undo_group_swaps(result, back, self.topology, fits)
                 result = undo_moves(result, self._of_no_use(result, pairs, waiting))
