@@ -299,6 +299,37 @@ def test_an_administrator_may_trust_a_node_that_relapsed(tmp_path: Path) -> None
         )
 
 
+def test_a_node_that_waits_after_a_relapse_is_not_shown_as_up(tmp_path: Path) -> None:
+    """What is published between the news that it is well again and the next look at it says "up"."""
+    with engine_nodes(tmp_path) as cluster:
+        one = cluster.node("one")
+        one.register()
+        engine = cluster.service.engine
+        published, settle = engine.parts.view_parts.published, engine.parts.nodes.service.settle
+        engine.parts.nodes.service.recovery.first_s = 1000.0
+        node = engine.state.fleet.nodes["one"]
+
+        def working() -> list[int]:
+            published.publish((), (), waits=False)
+            return [count for _, count, _ in published.tally.devices.values()]
+
+        def relapse() -> list[list[int]]:
+            seen = []
+            for _ in range(2):
+                node.health.problems = ("the disk is full",)
+                settle(node)
+                node.health.problems = ()
+                engine.state.changed_nodes.add("one")  # the news
+                working()
+                settle(node)
+                seen.append(working())
+            return seen
+
+        cluster.silence(one)
+        cluster.until(lambda: node.health.noted == "up")
+        assert cluster.do(relapse) == [[1], [0]]
+
+
 def _noted(cluster: EngineNodes) -> str:
     return cluster.service.engine.state.fleet.nodes["one"].health.noted
 

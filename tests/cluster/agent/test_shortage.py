@@ -1,18 +1,19 @@
 """An agent for which there is no file descriptor for a while goes on, and so do its jobs."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.cluster.agent.cluster import cluster, job, plain
+from tests.cluster.agent.cluster import Server, cluster, job, plain
 
-from fairlead.cluster.protocol.messages import AttemptStatus, Rank
+from fairlead.cluster.protocol.messages import Rank
 
 SECOND = (Rank(rank=0, devices=(1,)),)
 
 
-@pytest.mark.parametrize("spare", [0, 1, 2, 3])
+@pytest.mark.parametrize("spare", [0, 1, 2, 3, 8])
 def test_an_agent_outlasts_a_lack_of_file_descriptors(tmp_path: Path, spare: int) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path / "s", lease_s=30.0) as (server, agent):
@@ -29,6 +30,26 @@ def test_an_agent_outlasts_a_lack_of_file_descriptors(tmp_path: Path, spare: int
             await server.order(job(1), plain(2, "true", ranks=SECOND))
             assert (await server.until_state((2, 1), "ended")).completed
             assert process.status() != psutil.STATUS_ZOMBIE
+
+    asyncio.run(scenario())
+
+
+def test_an_agent_outlasts_a_lack_of_memory(tmp_path: Path) -> None:
+    """There is none for the stack of a thread, or for the thread to begin with."""
+
+    async def scenario() -> None:
+        async with cluster(tmp_path / "s", lease_s=30.0) as (server, agent):
+            await server.order(job(1))
+            await server.until_state((1, 1), "running")
+            process = psutil.Process(agent.pid)
+            limits = process.rlimit(psutil.RLIMIT_AS)
+            process.rlimit(psutil.RLIMIT_AS, (process.memory_info().vms, limits[1]))
+            await server.order(job(1), plain(2, "true", ranks=SECOND))
+            await asyncio.sleep(8.0)
+            process.rlimit(psutil.RLIMIT_AS, limits)
+            await server.order(job(1), plain(2, "true", ranks=SECOND))
+            assert (await server.until_state((2, 1), "ended")).completed
+            assert server.statuses[1, 1].state == "running"
 
     asyncio.run(scenario())
 
@@ -50,7 +71,7 @@ def test_a_job_is_not_blamed_for_a_spawner_without_file_descriptors(tmp_path: Pa
                 order = plain(key[0], "true", ranks=SECOND)
                 spawner.rlimit(psutil.RLIMIT_NOFILE, (highest + 1 + spare, limits[1]))
                 await server.order(order)
-                await server.until(lambda key=key: tells(server.statuses.get(key)))
+                await server.until(partial(tells, server, key))
                 spawner.rlimit(psutil.RLIMIT_NOFILE, limits)
                 ended = await server.until_state(key, "ended")
                 assert ended.completed, (spare, ended)
@@ -58,6 +79,7 @@ def test_a_job_is_not_blamed_for_a_spawner_without_file_descriptors(tmp_path: Pa
     asyncio.run(scenario())
 
 
-def tells(status: AttemptStatus | None) -> bool:
-    """Whether a node has said what came of an order to start."""
+def tells(server: Server, key: tuple[int, int]) -> bool:
+    """Whether the node has said what came of an order to start."""
+    status = server.statuses.get(key)
     return status is not None and bool(status.obstacle or status.state == "ended")

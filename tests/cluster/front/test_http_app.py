@@ -205,6 +205,7 @@ def test_bodies_that_are_too_large_or_not_json_are_not_read(front: Served) -> No
         "/v1/jobs?tenant=../x",
         f"/v1/jobs/{2**64}",
         "/v1/jobs/-1",
+        "/v1/accounting?since=2026-01-02&until=2026-01-02",
         "/v1/samples?since_s=nan",
         "/v1/samples?since_s=inf",
         "/v1/jobs/0/log?limit=99999999",

@@ -18,6 +18,7 @@ from tests.cluster.server_nodes import ADMIN, engine_nodes
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import Failure
 from fairlead.cluster.store.failures import FailureRecord
 
 LIMIT_S = 180.0
@@ -260,3 +261,36 @@ def test_two_users_of_whom_one_may_lie_take_no_node_where_a_job_runs_well(tmp_pa
         cluster.until(lambda: mine not in one.jobs)
         cluster.do(cluster.service.engine.parts.jobs.retries.judge_nodes)
         cluster.until(lambda: cluster.view("one").state == "unhealthy")
+
+
+def test_an_exception_after_an_order_to_stop_is_told_and_ends_no_row_of_failures(
+    tmp_path: Path,
+) -> None:
+    """Whether it has to do with the order nobody knows, so it is no failure of its own either."""
+    raised = Failure(
+        kind="exception", exit_code=1, type="ValueError", message="shapes differ", traceback="T"
+    )
+    with engine_nodes(tmp_path) as cluster:
+        one, service = cluster.node("one"), cluster.service
+        one.register()
+        job = cluster.submit(max_retries=1)
+
+        def end(attempt: int) -> None:
+            cluster.until(lambda: (job, attempt) in one.leased & one.statuses.keys())
+            one.run(job, attempt, loaded_step=0, step=2)
+            one.say()
+            if attempt == 2:
+                service.pause(ADMIN, job)
+                cluster.until(lambda: one.statuses[job, attempt].state != "running")
+            one.end(job, attempt, exit_code=1, reason="ValueError: shapes differ", failure=raised)
+            cluster.until(lambda: (job, attempt) not in one.statuses)
+
+        end(1)
+        end(2)
+        paused = service.attempts(ADMIN, job)[-1]
+        assert paused.why == "paused; ValueError: shapes differ"
+        assert paused.traceback == "T"
+        service.resume(ADMIN, job)
+        end(3)
+        cluster.until(lambda: service.job(ADMIN, job).state == "dropped")
+        assert service.job(ADMIN, job).failures == 2

@@ -22,6 +22,7 @@ from fairlead.cluster.agent.launch import (
 from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.script_imports import ScriptImports
+from fairlead.cluster.agent.shortage import is_shortage
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_messages import Prepare
 from fairlead.cluster.agent.user_rights import launch_as_user
@@ -58,7 +59,7 @@ class AttemptLauncher:
     async def _begin(self, attempt: NodeAttempt, master_text: str) -> None:
         """told: by the orders, where its rank 0 is."""
         assert self.place is not None
-        found, why = None, ""
+        found, why, obstacle = None, "", ""
         directory: DirectoryTrouble = ""
         path = ""
         of_checkpoints = False
@@ -73,14 +74,20 @@ class AttemptLauncher:
                 directory, path = problem.trouble, problem.path
                 of_checkpoints = problem.of_checkpoints
         except Exception as problem:  # of whatever a job names: its fault, and no end of the agent
-            _log.exception("job %d cannot be started", attempt.assignment.job)
-            why = f"cannot be started: {type(problem).__name__}: {problem}"
+            if is_shortage(problem):  # of the node: tried again with the next orders
+                obstacle = getattr(problem, "strerror", None) or "no memory"
+            else:
+                _log.exception("job %d cannot be started", attempt.assignment.job)
+                why = f"cannot be started: {type(problem).__name__}: {problem}"
         finally:
             del self._preparing[attempt.key]
         now = time.monotonic()
         if attempt.state != "starting":
             return  # it was told to stop meanwhile
-        if found is None:
+        if obstacle:
+            attempt.waits(obstacle, now, obstacle=True)
+            self._changed()
+        elif found is None:
             attempt.failed(
                 -1,
                 why,

@@ -12,7 +12,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from pathlib import Path
 from fairlead.cluster.agent.device_usage import UsageSampler
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.gpu_health import GpuHealth
-from fairlead.cluster.agent.on_thread import on_thread
+from fairlead.cluster.agent.on_thread import on_thread, start_thread
 from fairlead.cluster.agent.untrusted_files import write_anew
 from fairlead.cluster.protocol.messages import StartCheck
 
@@ -121,15 +120,22 @@ class _Watched:
     name: str
     check: Callable[[], list[str]]
     began: float | None = None  # of the run that has not come back
+    runs: bool = False  # has its thread begun? Where memory is short it may never
     result: list[str] = field(default_factory=list)
 
     def start(self) -> None:
         """Begin, unless the last run has not come back."""
-        if self.began is None:
-            self.began = time.monotonic()
-            threading.Thread(target=self._run, name=f"check {self.name}", daemon=True).start()
+        now = time.monotonic()
+        if self.began is not None and (self.runs or now - self.began <= LIMIT_S):
+            return
+        self.began, self.runs = now, False
+        try:
+            start_thread(self._run)
+        except OSError as problem:
+            self.began, self.result = None, [f"{self.name}: cannot be checked: {problem.strerror}"]
 
     def _run(self) -> None:
+        self.runs = True
         try:
             self.result = self.check()
         except Exception as problem:  # a check that fails says nothing about the node

@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import os
 import re
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.cluster.agent.launch import REPORTS, failure_path, log_path, logs_path
+from fairlead.cluster.agent.on_thread import start_thread
 from fairlead.cluster.agent.server_client import AgentClient, RefusedError
 from fairlead.cluster.agent.untrusted_files import (
     opened,
@@ -224,4 +224,5 @@ def _discard(folder: Path) -> None:
         with contextlib.suppress(OSError):
             remove_folder(folder.parent, folder.name)
 
-    threading.Thread(target=remove, name="discard", daemon=True).start()
+    with contextlib.suppress(OSError):  # no thread: it stays until the agent is started anew
+        start_thread(remove)

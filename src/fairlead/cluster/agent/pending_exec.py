@@ -123,7 +123,9 @@ def _inherit(output: int, keep: Sequence[int], pipe: int) -> None:
         os.closerange(low, descriptor)
         low = descriptor + 1
     os.closerange(low, os.sysconf("SC_OPEN_MAX"))
-    null = os.open(os.devnull, os.O_RDONLY)  # now: before that there may have been no descriptor left
+    null = os.open(
+        os.devnull, os.O_RDONLY
+    )  # now: before that there may have been no descriptor left
     os.dup2(null, 0)
     if null > 0:
         os.close(null)

@@ -13,11 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from fairlead.client.durable import make_durable
+from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.agent.untrusted_files import read_regular, write_anew
 from fairlead.cluster.protocol.messages import StorePosition
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 
 NAME = "server-position"
+WRITE_LIMIT_S = 60.0  # for a write
 WRITE_INTERVAL_S = 5.0  # between two times that it is written, unless there are new orders
 HALTED_RUNS = 16  # of servers, that are remembered
 _MAX_BYTES = 1 << 14  # bytes of the file
@@ -104,7 +106,8 @@ class PositionMemory:
                 async with asyncio.timeout(WRITE_INTERVAL_S):
                     await self._urgent.wait()
             self._urgent.clear()
-            await asyncio.to_thread(self.write)
+            with contextlib.suppress(TimeoutError, OSError):  # OSError: no thread; the next time
+                await on_thread(self.write, WRITE_LIMIT_S)
 
     def write(self) -> None:
         """Make it durable, if it has changed. What the disk refuses is tried again the next time."""

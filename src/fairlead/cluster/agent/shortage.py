@@ -14,6 +14,13 @@ _SILENT_S = 60.0  # between two lines of the log
 _log = logging.getLogger(__name__)
 
 
+def is_shortage(problem: BaseException) -> bool:
+    """Whether something has run out, and may be there again later."""
+    if isinstance(problem, OSError):
+        return problem.errno in _SHORTAGES
+    return isinstance(problem, MemoryError)
+
+
 def check_descriptors(count: int) -> None:
     """Raise OSError where this process may not have so many more file descriptors."""
     opened: list[int] = []
@@ -35,10 +42,11 @@ class Shortage:
         """Raises what the block raises for other reasons."""
         try:
             yield
-        except OSError as problem:
-            if problem.errno not in _SHORTAGES:
+        except (OSError, MemoryError) as problem:
+            if not is_shortage(problem):
                 raise
             now = time.monotonic()
             if now - self._told_s >= _SILENT_S:
                 self._told_s = now
-                _log.warning("%s: tried again until there is some", problem.strerror)
+                what = getattr(problem, "strerror", None) or "no memory"
+                _log.warning("%s: tried again until there is some", what)

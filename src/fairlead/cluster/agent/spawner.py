@@ -281,7 +281,9 @@ class Spawner:
         try:
             user = attempt.launch.user
             logs.extend(open_files(rank.log, rank.stacks, user) for rank in attempt.launch.ranks)
-            check_descriptors(len(logs) + 1)  # a pipe for each rank, the end of one for the rank itself
+            check_descriptors(
+                len(logs) + 1
+            )  # a pipe for each rank, the end of one for the rank itself
             self._start_ranks(attempt, logs)
         finally:
             locks.release(logs)

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from fairlead.cluster.agent.health import CheckResult, try_start
+from fairlead.cluster.agent.health import LIMIT_S, CheckResult, try_start
+from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.agent.rank_trial import RankTrial
 from fairlead.cluster.agent.runtimes import agents_environment
 from fairlead.cluster.protocol.messages import StartCheck
@@ -33,7 +35,12 @@ class StartTrials:
 
     async def _try(self, check: StartCheck) -> None:
         env = agents_environment(Runtime())
-        problem = await asyncio.to_thread(try_start, check, env, self._state)
+        try:
+            problem = await on_thread(partial(try_start, check, env, self._state), 2 * LIMIT_S)
+        except TimeoutError:
+            problem = f"a test start gave no answer within {2 * LIMIT_S:g} s"
+        except OSError as lack:
+            problem = f"a test start failed: {lack.strerror}"
         problem = problem or await self._rank.problem(check)
         self.result = CheckResult(check.number, problem)
         self._changed()

@@ -98,9 +98,8 @@ class AttemptEnds:
         attempt.death = self._judge_death(attempt, now)
         failure, completed = attempt.failure(), attempt.completed()
         if not failure and not attempt.killed_late:
-            attempt.record.traceback = (
-                ""  # it stood somewhere as it was to stop, and has ended well
-            )
+            # Where it stood as it was to stop says nothing of its end
+            attempt.record.traceback = "" if attempt.raised is None else attempt.raised.traceback
         row.reached_step = max(row.reached_step, attempt.reached())
         if completed:
             _take_over_total(attempt)

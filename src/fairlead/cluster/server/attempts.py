@@ -248,7 +248,7 @@ class Attempt:
             return END_OF_AGENT_REASON[own_reasons[0]], why
         if failure := self.failure():
             return AttemptEnd.FAILED, f"failed: {failure}"
-        if trouble := self.killed_late or self.unsaved:
+        if trouble := self.killed_late or self.unsaved or self._raised_reason:
             return self.stop_end, f"{self.stopping}; {trouble}"
         return self.stop_end, self.stopping or "ended"
 
@@ -270,6 +270,21 @@ class Attempt:
         told, by_node = self.told_nodes, self.statuses.copy()
         ended = [by_node[node] for node in told if node in by_node]
         return joined([h.reason for h in ended if h.state == "ended" and _was_killed(h.failure)])
+
+    @property
+    def raised(self) -> Failure | None:
+        """The exception with which it ended after it was told to stop, of whatever cause; None = there was
+        none, or it was another rank's end."""
+        if not self.stopping or self.completed():
+            return None
+        failure = self.root_failure()[1] if self.failed else None
+        is_own = failure is not None and failure.kind == "exception" and not failure.secondary
+        return failure if is_own else None
+
+    @property
+    def _raised_reason(self) -> str:
+        status = self.statuses.get(self.failed[0]) if self.raised else None
+        return "" if status is None else status.reason
 
     @property
     def told_nodes(self) -> list[str]:

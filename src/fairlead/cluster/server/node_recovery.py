@@ -68,6 +68,8 @@ class NodeRecovery:
                 self._wait_s(known.relapses - 1) if known.relapses else 0.0
             )
             known.well_since = node.health.well_from
+            # It stays unhealthy, for another reason: shown, for what was published may say "up".
+            self._state.changed_nodes.add(node.name)
 
     def _poll_cordon(self, node: LiveNode, known: _History, now: float) -> bool:
         if known.due is None:

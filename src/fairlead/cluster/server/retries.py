@@ -174,7 +174,9 @@ class Retries:
 
     def _ended_well(self, attempt: Attempt) -> bool:
         """Whether an attempt that has ended did not fail."""
-        if attempt.lost or attempt.interrupted or not attempt.statuses or attempt.unsaved:
+        if attempt.lost or attempt.interrupted or not attempt.statuses:
+            return False
+        if attempt.unsaved or attempt.raised:
             return False
         return self._has_started_well(attempt) or attempt.record.end is AttemptEnd.COMPLETED
 

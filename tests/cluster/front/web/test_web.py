@@ -366,6 +366,13 @@ def test_what_is_wrong_with_a_form_is_said_at_its_field(
         assert api.find_jobs(JobQuery()).found == before
 
 
+def test_a_ticked_box_has_one_value(front: Served) -> None:
+    with visitor(front, front.admin) as admin:
+        found = admin.post("/submit", data=GOOD | {"unmanaged": "on"})
+        assert found.status_code == 400
+        assert Form(found.text).alert == "job: unmanaged: expected 1 or nothing, got 'on'"
+
+
 def test_who_may_not_submit_for_a_tenant_is_told_so(front: Served, ann: str) -> None:
     with visitor(front, ann) as client:
         found = client.post("/submit", data=GOOD | {"tenant": "bees"})

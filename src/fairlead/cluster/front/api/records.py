@@ -11,6 +11,7 @@ from fairlead.cluster.front.api.dependencies import Context, admin, answer
 from fairlead.cluster.front.api.schema import answers
 from fairlead.cluster.protocol.accounting import UsageView, check_groupings
 from fairlead.cluster.protocol.audit import AuditFilter, AuditPage, audit_time
+from fairlead.errors import ConfigError
 
 router = APIRouter(prefix="/v1", tags=["records"])
 
@@ -85,4 +86,6 @@ def accounting(
     total exactly; from the day `since` on and before the day `until`. To a user their tenant's, to an admin
     all. Attempts that run are counted until now."""
     groupings = check_groupings([name for name in by.split(",") if name], "by")
+    if since is not None and until is not None and until <= since:
+        raise ConfigError(f"until: expected a day after {since} (since), got '{until}'")
     return answer(context.facade.accounting(context.caller, groupings, since, until))

@@ -99,7 +99,9 @@ def _from_fields(form: Mapping[str, str]) -> JobSpec:
         content["rates"] = parse_options(
             given["rates"].split(","), f"{_WHERE}: rates", expected="v100=10", error=InputError
         )
-    content["unmanaged"] = form.get("unmanaged") == "1"
+    if (unmanaged := form.get("unmanaged", "")) not in ("", "1"):
+        raise InputError(f"{_WHERE}: unmanaged: expected 1 or nothing, got {unmanaged[:40]!r}")
+    content["unmanaged"] = unmanaged == "1"
     return make_spec(content, _WHERE, strict=False)
 
 
