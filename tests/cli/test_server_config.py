@@ -1,5 +1,6 @@
 """The configuration file of ``fairlead serve``."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,8 @@ def test_the_command_line_counts_before_variables_and_these_before_the_file(
         ("round = 30\nseed = -1\n", "server.toml:2: seed: "),
         ("round = 30\n\nlease = -5\n", "server.toml:3: lease: must be from 1 to 3600 seconds, got -5"),
         ('log_level = "loud"\n', "server.toml:1: log_level: "),
+        ('round = 30\nkeep_logs = 1e-300\n', "server.toml:2: keep_logs: must be 0 (for ever) or from 0.0007"),
+        ('keep_ended_jobs = inf\n', "server.toml:1: keep_ended_jobs: must be 0 (for ever) or from 0.0007"),
         ('prices = "v100=x"\n', "server.toml:1: prices: v100: expected a number, got 'x'"),
         ("round =\n", "server.toml"),
         ('new_tokens = true\n', "server.toml:1: new_tokens: unknown field"),
@@ -117,6 +120,25 @@ def test_a_file_that_is_not_there_is_an_error(
 ) -> None:
     assert call("serve", "--config", tmp_path / "no.toml", "--state", tmp_path / "s") == 2
     assert "no.toml" in capsys.readouterr().err
+
+
+def test_a_pipe_cannot_be_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert call("serve", "--config", pipe, "--state", tmp_path / "s") == 2
+    assert capsys.readouterr().err == (
+        f"fairlead: {pipe}: is no regular file; a reload reads it again\n"
+    )
+
+
+def test_what_is_wrong_with_a_variable_is_said_with_its_name_and_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_SERVE_PORT", "abc")
+    assert call("serve", "--state", tmp_path / "s") == 2
+    err = capsys.readouterr().err
+    assert err.startswith("fairlead: FAIRLEAD_SERVE_PORT: ")
+    assert ", got 'abc'" in err
 
 
 def reader_of(tmp_path: Path, text: str, *words: str) -> tuple[Path, Rereader]:

@@ -1,5 +1,6 @@
 """All commands of ``fairlead``, each imported when it is called."""
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -169,7 +170,11 @@ def _say_usage(problem: Any, words: Sequence[str]) -> None:
     param = getattr(problem, "param", None)
     if param is not None and problem.message:
         name = max(param.opts, key=len) if param.param_type_name == "option" else param.metavar
-        sentence = f"{name or param.name}: {problem.message[:1].lower()}{problem.message[1:]}"
+        said = f"{problem.message[:1].lower()}{problem.message[1:]}".rstrip(".")
+        source = problem.ctx.get_parameter_source(param.name) if problem.ctx else None
+        if source is not None and source.name == "ENVIRONMENT":
+            name, said = param.envvar, f"{said}, got {os.environ.get(param.envvar, '')!r}"
+        sentence = f"{name or param.name}: {said}"
     else:
         text = problem.format_message().strip()
         sentence = text[:1].lower() + text[1:]

@@ -43,6 +43,8 @@ class ServerConfig:
             )
             for name, param in self._options.items()
         ]
+        if self.path.exists() and not self.path.is_file():
+            raise ConfigError(f"{self.path}: is no regular file; a reload reads it again")
         layout = msgspec.defstruct("ServerFile", fields, forbid_unknown_fields=True)
         found = msgspec.structs.asdict(read_config_file(self.path, layout))
         given = {name: value for name, value in found.items() if value is not msgspec.UNSET}

@@ -120,10 +120,19 @@ def live_options(
     )
 
 
+SHORTEST_DAYS, LONGEST_DAYS = 1 / 1440, 100_000  # for which ended jobs are kept
+
+
 def _check_retention(runtime: RuntimeOptions) -> None:
-    """Nobody knows what belongs to a job that has left."""
-    for name in ("keep_logs", "keep_checkpoints"):
+    """Raise ConfigError unless what belongs to a job stays no longer than the job: nobody would know whose it
+    is."""
+    for name in ("keep_ended_jobs", "keep_logs", "keep_checkpoints"):
         days = getattr(runtime, name)
+        if days and not SHORTEST_DAYS <= days <= LONGEST_DAYS:
+            raise ConfigError(
+                f"--{name.replace('_', '-')}: must be 0 (for ever) or from {SHORTEST_DAYS:.4f} (a minute) to "
+                f"{LONGEST_DAYS:,} days, got {days:g}"
+            )
         if days > runtime.keep_ended_jobs > 0:
             option = f"--{name.replace('_', '-')}"
             raise ConfigError(

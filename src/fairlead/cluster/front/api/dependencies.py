@@ -38,7 +38,9 @@ async def _request_context(request: Request, bearer: Bearer) -> RequestContext:
     facade: Facade = request.app.state.facade
     caller = None if bearer is None else facade.authenticate(bearer.credentials)
     if caller is None:
-        status_text = "a token is needed" if bearer is None else "this token is not known"
+        status_text = (
+            "a token is needed" if bearer is None else "this token is not known, or has expired"
+        )
         raise HTTPException(401, status_text, {"WWW-Authenticate": "Bearer"})
     if caller.role == "agent":
         raise ForbiddenError("this token is an agent's; it opens the agents' port only")
