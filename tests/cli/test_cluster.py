@@ -217,6 +217,8 @@ def test_an_array_is_submitted_listed_and_cancelled(capsys: pytest.CaptureFixtur
     assert call("submit", "job.toml", "--array", "1-3,7%2", "--json") == 0
     ids = json.loads(capsys.readouterr().out)["ids"]
     assert len(ids) == 4
+    assert call("submit", "job.toml", "--array", "") == 2
+    assert "--array: must not be empty" in capsys.readouterr().err
     assert call("submit", "job.toml", "job.toml", "--array", "0-1%1") == 0
     caught = capsys.readouterr()
     one, two = ids[3] + 1, ids[3] + 3

@@ -73,6 +73,8 @@ def submit(
         raise ConfigError("--key: must not be empty; leave it out for a submission without one")
     if key and not (key.isascii() and key.isprintable()):
         raise ConfigError(f"--key: must be of printable ASCII characters, got {key!r}")
+    if work.array == "":
+        raise ConfigError("--array: must not be empty; leave it out for a single job")
     given, variables = given_fields(work, start, failure)
     specs = _specs(words, command, given, variables)
     with _named([] if command else words, {*given, *(["env"] if variables else [])}):
