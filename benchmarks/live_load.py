@@ -538,24 +538,19 @@ def main() -> None:
     parser.add_argument(
         "--askers", type=whole(0), default=2, help="users who ask about jobs all the time"
     )
-    parser.add_argument("--core", type=whole(0), default=0, help="the server's, away from the load")
-    parser.add_argument(
-        "--any-core", action="store_true", help="server and load take whatever core is free"
-    )
+    parser.add_argument("--core", type=whole(0), default=0, help="the server's")
     given = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    core = None if given.any_core else given.core
-    if core is not None:
-        os.sched_setaffinity(0, os.sched_getaffinity(0) - {core})
+    os.sched_setaffinity(0, os.sched_getaffinity(0) - {given.core})
     options = ["--round", str(given.round), "--lease", str(given.lease)]
     options += ["--heartbeat", str(given.heartbeat)]
     options += ["--policy", given.policy] if given.policy else []
     with (
         tempfile.TemporaryDirectory(prefix="fairlead-load-") as name,
-        server(Path(name), core, options) as (pid, url, address),
+        server(Path(name), given.core, options) as (pid, url, address),
     ):
-        print(f"server: process {pid} on core {'any' if core is None else core}", flush=True)
+        print(f"server: process {pid} on core {given.core}", flush=True)
         load = Load(given, pid, url, address, Path(name) / "state")
         asyncio.run(load.run())
 
