@@ -267,6 +267,22 @@ def test_a_job_with_a_lease_trains_saves_fails_and_is_stopped_as_its_user(folder
     run(folder, play)
 
 
+@pytest.mark.skipif(
+    Path("/proc/sys/fs/protected_hardlinks").read_text().strip() != "1",
+    reason="this kernel lets users link to files of others (fs.protected_hardlinks)",
+)
+def test_no_job_keeps_its_output_under_another_name(folder: Path) -> None:
+    """It would grow beyond its limit, for what has another name is not cut, and stay when it is removed."""
+    link = "ln -L /proc/self/fd/1 log 2>/dev/null && echo LINKED || echo refused"
+
+    async def play(server: Server, agent: RunningAgent) -> None:
+        await server.order(plain(1, "sh", "-c", link, tenant="apes"))
+        await server.until_state((1, 1), "ended")
+        assert await server.until_output(1, "\n") == "refused\n"
+
+    run(folder, play)
+
+
 def test_who_is_not_in_the_table_is_refused_here(folder: Path) -> None:
     async def scene() -> None:
         async with cluster(folder / "s", "--run-as", "tenant:apes=daemon,user:ann=nobody") as (

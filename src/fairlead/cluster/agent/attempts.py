@@ -334,12 +334,15 @@ class NodeAttempt:
     def _was_asked(self, code: int, failure: Failure | None) -> bool:
         """Whether it was told to stop, and may end like this. One that trains with an iterator saves and
         exits with 0; one without, or before its first step, or with rank 0 elsewhere, ends as it likes unless
-        it has to be killed; after its loop any may be killed. What its agent stops on its own account is not
-        to blame for its end."""
+        it has to be killed, or raises an exception with rank 0 elsewhere; after its loop any may be killed.
+        What its agent stops on its own account is not to blame for its end."""
         if not self.stop_order.given:
             return False
         if failure is not None and failure.directory and not self.stop_order.by_agent:
             return False  # it left by itself: of a gang, others may have been heard of before it
+        elsewhere = not (self.assignment.has_rank_0 or self.assignment.unmanaged)
+        if elsewhere and failure is not None and failure.kind == "exception":
+            return self.stop_order.by_agent or self.finishing
         saves_nothing = self.steps.loaded is None and code != -signal.SIGKILL
         return self.stop_order.by_agent or saves_nothing or code == 0 or self.finishing
 

@@ -58,10 +58,11 @@ def open_files(log: str, report: str, user: OsUser | None) -> int:
 
 def _open_output(log: Path, descriptor: int) -> None:
     """Let a rank open its output by the descriptor that it has inherited (``/dev/stderr``), whoever it is.
-    Nobody else gets there: the folder is ours alone."""
+    Nobody else gets there: the folder is ours alone. Whoever might read it, too, could give it another name
+    (``fs.protected_hardlinks``)."""
     log.parent.chmod(PRIVATE)
     log.parent.parent.chmod(PRIVATE)
-    os.fchmod(descriptor, 0o666)
+    os.fchmod(descriptor, 0o622)
 
 
 def make_checkpoint_folder(state: Path, assignment: Assignment, user: OsUser) -> None:

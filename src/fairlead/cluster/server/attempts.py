@@ -275,16 +275,22 @@ class Attempt:
     def raised(self) -> Failure | None:
         """The exception with which it ended after it was told to stop, of whatever cause; None = there was
         none, or it was another rank's end."""
+        status = self._raised_status
+        return None if status is None else status.failure
+
+    @property
+    def _raised_status(self) -> AttemptStatus | None:
         if not self.stopping or self.completed():
             return None
-        failure = self.root_failure()[1] if self.failed else None
-        is_own = failure is not None and failure.kind == "exception" and not failure.secondary
-        return failure if is_own else None
+        for status in (self.statuses.get(node) for node in self.failed):
+            failure = None if status is None else status.failure
+            if failure is not None and failure.kind == "exception" and not failure.secondary:
+                return status
+        return None
 
     @property
     def _raised_reason(self) -> str:
-        status = self.statuses.get(self.failed[0]) if self.raised else None
-        return "" if status is None else status.reason
+        return "" if self._raised_status is None else self._raised_status.reason
 
     @property
     def told_nodes(self) -> list[str]:
