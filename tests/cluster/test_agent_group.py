@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cluster.agent.test_lock_holders import PASS_ON, RECEIVE, python
 from tests.cluster.cluster import Running, descendants, running, until
 
 from fairlead.cluster.protocol.job_spec import JobSpec
@@ -71,3 +72,31 @@ def test_where_the_parent_is_killed_all_end_and_nobody_is_told_that_this_was_in_
     until(lambda: not descendants(cluster.directory / "agent-host"))
     with cluster.client() as client:
         until(lambda: {one.state for one in client.nodes()} <= {"suspect", "lost"})
+
+
+def test_a_job_that_was_passed_the_lock_of_another_type_s_device_is_ended(
+    cluster: Running, tmp_path: Path
+) -> None:
+    """It would keep that device from all jobs for as long as it runs."""
+    door = str(tmp_path / "door")
+    with cluster.client() as client:
+
+        def submit(kind: str, *command: str, devices: int = 1) -> int:
+            spec = JobSpec(
+                command=command,
+                total_steps=1,
+                unmanaged=True,
+                scale_factor=devices,
+                rates={kind: 1.0},
+                max_retries=0,
+            )
+            return client.submit([spec])[0]
+
+        receiver = submit("k80", *python(RECEIVE, door))
+        until(lambda: "listens" in client.log(receiver)[0])
+        sender = submit("v100", *python(PASS_ON, door))
+        until(lambda: client.job(sender).state == "completed")
+        until(lambda: "locks" in client.log(receiver)[0])
+        following = submit("v100", "true", devices=2)
+        until(lambda: client.job(following).state == "completed")
+        until(lambda: client.job(receiver).state == "dropped")

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from fairlead.cluster.agent import proc
 from fairlead.cluster.agent.lock_holders import lock_holders
+from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.running_attempts import SpawnedAttempt, SpawnerStorage, owner_of
-from fairlead.cluster.agent.survivors import mark_of
+from fairlead.cluster.agent.survivors import find_survivors, mark_of
 
 
 class DeviceHolders:
@@ -15,11 +16,13 @@ class DeviceHolders:
     claim to it, and the reason."""
 
     def __init__(
-        self, storage: SpawnerStorage, incarnation: str, fail: Callable[[SpawnedAttempt, str], None]
+        self,
+        storage: SpawnerStorage,
+        agent: AgentFiles,
+        fail: Callable[[SpawnedAttempt, str], None],
     ) -> None:
-        """incarnation: of the agent."""
         self._storage = storage
-        self._incarnation = incarnation
+        self._agent = agent
         self._fail = fail
 
     def obstacles(
@@ -43,8 +46,8 @@ class DeviceHolders:
         owner = owner_of(holder, running)
         text = f"device {device} is not free: its lock is held by process {holder.pid}"
         if owner is None:
-            if not proc.tag_of(holder.pid).startswith(mark_of(self._incarnation)):
-                return f"{text}, which is no job's here"
+            if not proc.tag_of(holder.pid).startswith(mark_of(self._agent.incarnation)):
+                return f"{text}{self._judge_stranger(holder, device)}"
             proc.kill_exactly(holder, signal.SIGKILL)
             return f"{text}, which an attempt that is over has left"
         if device in owner.claim.devices:
@@ -53,3 +56,16 @@ class DeviceHolders:
             why = f"process {holder.pid} held the lock of device {device}, which is not the job's"
             self._fail(owner, why)
         return ""
+
+    def _judge_stranger(self, holder: proc.Process, device: int) -> str:
+        """What to say of a process that no attempt of this agent has started. One of another agent of this
+        machine is ended, unless that attempt has the same device: it has got the lock from another job."""
+        for node, records in self._agent.records_of_others():
+            if (record := find_survivors(records).get(holder)) is None:
+                continue
+            whose = f", which is of job {record.job} on node {node}"
+            if str(self._storage.devices.path(device)) in record.locks:
+                return whose
+            proc.kill_exactly(holder, signal.SIGKILL)
+            return f"{whose}, without having been given the device: it was ended"
+        return ", which is no job's here"

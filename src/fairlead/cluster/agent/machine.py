@@ -12,12 +12,14 @@ import os
 import shutil
 import stat
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.cluster.agent import locks
 from fairlead.cluster.agent.lock_holders import holds_removed
 from fairlead.cluster.agent.survivors import (
+    AttemptRecord,
     boot_id,
     end_survivors,
     read_records,
@@ -74,6 +76,12 @@ class AgentFiles:
     def all_device_locks(self) -> list[Path]:
         """Return the device locks that attempts on this node may hold."""
         return [path for folder in self._lock_folders() for path in folder.glob("*.lock")]
+
+    def records_of_others(self) -> Iterator[tuple[str, list[AttemptRecord]]]:
+        """Yield the attempts of each other run of an agent of this machine, with the name of its node."""
+        for folder in self.path.parents[1].glob("*/*/starts"):
+            if folder != self.attempt_records and (found := read_records(folder, keep=True)):
+                yield folder.parents[1].name.rpartition("-")[0], found
 
     def make(self) -> int:
         """Make the directories and take the agent's lock. Returns its descriptor. Raises ConfigError."""

@@ -92,7 +92,7 @@ class Spawner:
         self._prepared = PreparedProcesses(prefork)
         self._selector = selectors.DefaultSelector()
         self._warden = WardenLink(state, record)
-        self._holders = DeviceHolders(self._storage, record.incarnation, self._fail_for_device)
+        self._holders = DeviceHolders(self._storage, record, self._fail_for_device)
         self._leaving = False
         self._early_exits: dict[int, int] = {}  # pid -> status, of forked ranks not known yet
 
