@@ -184,8 +184,7 @@ class SimulationRun:
 
     @property
     def ground_truth(self) -> GroundTruth:
-        """Return the ground truth; in the world of Shockwave's release, with its loss unless another is
-        named."""
+        """Return the ground truth; for Shockwave's release with its loss unless another is named."""
         ground_truth = self.options.ground_truth or GroundTruth()
         if self.profile.shockwave.released_world and ground_truth.restart_costs == RestartCosts():
             return replace(ground_truth, restart_costs=LOSS)
