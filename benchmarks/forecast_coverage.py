@@ -1,4 +1,4 @@
-"""What are forecasts of ends worth? Forecasts about simulated clusters, held against what then happened.
+"""The accuracy of forecasts of ends, made about simulated clusters and held against what then happened.
 
     python benchmarks/forecast_coverage.py [--jobs 200] [--seeds 1 2 ...] [--forecasts FILE]
 
@@ -129,7 +129,7 @@ WORKLOADS = (
 
 
 class MadeForecast(msgspec.Struct, frozen=True, array_like=True, tag="forecast"):
-    """What was forecast of a job at a time of the simulation."""
+    """A forecast of a job at a time of the simulation."""
 
     made_s: float
     job: int
@@ -146,8 +146,8 @@ class JobEnded(msgspec.Struct, frozen=True, array_like=True, tag="end"):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What a run is a simulation of. bias: by how much rates are wrong, standard deviation of their
-    logarithms."""
+    """The case that a run simulates.
+    bias: by how much rates are wrong, standard deviation of their logarithms."""
 
     workload: str
     bias: float
@@ -305,7 +305,7 @@ def runs_of(cases: Sequence[Case], kept: Path | None, workers: int) -> Iterator[
 
 
 def _known(kept: Path) -> dict[Case, Run]:
-    """What is in a file of runs; it need not be there. Raises ConfigError."""
+    """Return the runs in a file, by case; it need not be there. Raises ConfigError."""
     if not kept.exists():
         return {}
     try:

@@ -38,7 +38,7 @@ LEAST_GB = 1.0  # of any job: its context and code
 
 @dataclass(frozen=True)
 class Measured:
-    """What the table says about pairs on one device each."""
+    """The table's rates of pairs on one device each."""
 
     families: tuple[str, ...]
     accelerators: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What the training side costs: per step, and from a preemption to running again.
+"""The cost of the training side: per step, and from a preemption to running again.
 
 python benchmarks/iterator.py
 

@@ -115,7 +115,7 @@ def await_end(client: Client, job: int, until: float) -> bool:
 
 
 def found_in(lines: list[str], tasks: int, limit: int) -> list[str]:
-    """What is wrong with what was run."""
+    """Return the problems of the run's lines: tasks missing, twice, too many at once, or a wrong last job."""
     problems = []
     for word in ("begin", "end"):
         times = Counter(line for line in lines if line.startswith(word))

@@ -276,7 +276,7 @@ def replayed(state: Path) -> None:
 
 
 def known_rates(path: Path | None) -> Throughputs | None:
-    """What an earlier run has kept."""
+    """Return the rates that an earlier run has kept; None = there are none."""
     if path is None or not path.exists():
         return None
     return read_throughputs(path).columns(SLOTS)

@@ -108,7 +108,7 @@ GRPC_BAD = {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.D
 
 @dataclass
 class Found:
-    """What became of the requests."""
+    """The outcomes of the requests."""
 
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)  # (caller, status)
     problems: Counter[str] = field(default_factory=Counter)

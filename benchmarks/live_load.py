@@ -60,7 +60,7 @@ BURST_S = 5.0  # behind the end of a round: nodes get new orders and report what
 
 @dataclass
 class Seen:
-    """What the nodes and users have seen; times are monotonic seconds."""
+    """Measurements by the nodes and users; times are monotonic seconds."""
 
     report_at: list[float] = field(default_factory=list)
     report_s: list[float] = field(default_factory=list)
@@ -352,7 +352,7 @@ class Load:
         self._report_orders(before, followed)
 
     def _plan(self, began: float) -> UsersPlan:
-        """What users do from now on."""
+        """Return the plan of the users from now on. began: monotonic seconds."""
         given = self.given
         return UsersPlan(
             url=str(self.http.base_url),
@@ -389,7 +389,7 @@ class Load:
             self.seen.lag_s.append(time.monotonic() - due)
 
     async def _look(self) -> None:
-        """What a page that is open and a Prometheus ask for."""
+        """Ask for status and metrics every 3 s, as an open page and a Prometheus do; note the memory."""
         while True:
             asked = time.monotonic()
             answer = await self.http.get("/v1/status")

@@ -18,7 +18,7 @@ CLIENTS = 32  # users who submit at once, at most
 
 @dataclass(frozen=True, slots=True)
 class UsersPlan:
-    """What they do; times are monotonic seconds."""
+    """The users' plan; times are monotonic seconds."""
 
     url: str
     token: str
@@ -32,7 +32,7 @@ class UsersPlan:
 
 @dataclass(slots=True)
 class UsersSeen:
-    """What came of it; times are monotonic seconds."""
+    """The users' measurements; times are monotonic seconds."""
 
     submit_at: list[float] = field(default_factory=list)  # when each submission was due
     submit_s: list[float] = field(default_factory=list)  # from then until it was durable

@@ -1,4 +1,4 @@
-"""What it is worth to know of servers, and of the cost of moving.
+"""The gain of knowing servers, and of knowing the cost of moving.
 
     python benchmarks/placement.py spread TRACE TABLE CLUSTER S:E [SECONDS PER START]
     python benchmarks/placement.py moves TRACE TABLE CLUSTER S:E [DEVICES PER SERVER]
@@ -76,7 +76,7 @@ def spread(given: argparse.Namespace) -> None:
 
 
 def moves(given: argparse.Namespace) -> None:
-    """What starts cost under both mechanisms."""
+    """Print the metrics of both mechanisms for each cost of a start."""
     head()
     for cost_s in COSTS_S:
         for profile in (GAVEL, DEFAULT):

@@ -1,4 +1,4 @@
-"""What a prepared process saves at the start of a PyTorch job.
+"""The time that a prepared process saves at the start of a PyTorch job.
 
 python benchmarks/prepared_start.py
 

@@ -1,4 +1,4 @@
-"""What Shockwave's planner is worth, and each of its options.
+"""The gain by Shockwave's planner, and by each of its options.
 
     python benchmarks/shockwave.py sizes TABLES [POLICY ...]
     python benchmarks/shockwave.py copies TABLES [POLICY ...]
@@ -123,7 +123,7 @@ def play_default(
 
 
 def numbers(result: Any, faster: Any = 1.0) -> dict[str, float]:
-    """What the tables show. faster: (jobs,) true over believed rates, so that rho is by true ones."""
+    """Return the numbers of a row. faster: (jobs,) true over believed rates, so that rho is by true ones."""
     rho = result.jobs["rho_static"].to_numpy() * faster
     return {
         "makespan": result.metrics["makespan_s"],

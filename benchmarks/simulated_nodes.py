@@ -166,7 +166,7 @@ class Node:
         return min(times, default=None)
 
     def holds(self, now: float) -> tuple[AttemptStatus, ...]:
-        """What the next report says."""
+        """Return the attempts' statuses for the next report, and save the steps of those that have ended."""
         for (job, _), start in self.starts.items():
             start.advance(now)
             if start.state == "ended":

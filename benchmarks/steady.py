@@ -1,4 +1,4 @@
-"""What the second solve against moves is worth: LAS with and without it, starts of 60 s.
+"""The gain of the second solve against moves: LAS with and without it, starts of 60 s.
 
 python benchmarks/steady.py TRACE TABLE CLUSTER S:E
 """

@@ -25,7 +25,7 @@ class DeadlineFirst:
 
 
 def make(_: object) -> DeadlineFirst:
-    """What an entry point names; it is called with a ``fairlead.PolicyRequest``."""
+    """Return the policy. An entry point names this function; the argument is a ``fairlead.PolicyRequest``."""
     return DeadlineFirst()
 
 

@@ -28,7 +28,7 @@ class NoWorseThanAlone:
 
 
 def make(_: object) -> NoWorseThanAlone:
-    """What an entry point names; it is called with a ``fairlead.PolicyRequest``."""
+    """Return the policy. An entry point names this function; the argument is a ``fairlead.PolicyRequest``."""
     return NoWorseThanAlone()
 
 

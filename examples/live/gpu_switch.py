@@ -1,4 +1,4 @@
-"""What does it cost to take a GPU from one PyTorch job and give it to another? Run it on your own GPU:
+"""The cost of taking a GPU from one PyTorch job and giving it to another. Run it on your own GPU:
 
     python examples/live/gpu_switch.py
 

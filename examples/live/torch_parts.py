@@ -1,4 +1,4 @@
-"""What both PyTorch examples share: the ranks of a job, and a checkpoint of a model and its optimiser."""
+"""Common parts of both PyTorch examples: a job's ranks, and a checkpoint of a model and its optimiser."""
 
 import hashlib
 import os

@@ -81,7 +81,7 @@ class ProtocolError(FairleadError):
 
 
 class WireError(FairleadError):
-    """What came over a socket is not what our side of it speaks."""
+    """A peer on a socket does not speak this side's protocol."""
 
 
 class CheckpointError(FairleadError):

@@ -1,1 +1,1 @@
-"""What is made of runs: reports, sweeps, reproductions, benchmarks of solves."""
+"""Analyses of runs: reports, sweeps, reproductions, benchmarks of solves."""

@@ -1,4 +1,4 @@
-"""What commands say that run on: none ends because nobody listens."""
+"""Messages of commands that run on: none of them ends because nobody reads its output."""
 
 import contextlib
 import os

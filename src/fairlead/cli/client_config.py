@@ -17,7 +17,7 @@ PATH_VARIABLE = "FAIRLEAD_CONFIG"
 
 
 class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What ``client.toml`` holds; "" = it is not there."""
+    """The content of ``client.toml``; "" = it is not there."""
 
     server: str = ""  # URL
     token: str = ""
@@ -72,9 +72,9 @@ def write_config(config: ClientConfig) -> Path:
 def find_connection(
     server: str | None, token: str | None, ca: str | None, known: ClientConfig | None = None
 ) -> Connection:
-    """What is given on the command line, else in ``FAIRLEAD_SERVER``, ``FAIRLEAD_TOKEN`` and
-    ``FAIRLEAD_CA``, else in the configuration. Its token and certificates are for its own server alone: no
-    other is shown them. known: the configuration, None = as its file has it."""
+    """Return the server's URL, token and certificates.
+    Each is the argument, else that of ``FAIRLEAD_SERVER``, ``FAIRLEAD_TOKEN`` or ``FAIRLEAD_CA``, else the
+    configuration's, whose token and CA go to its own server alone. known: it; None = as its file has it."""
     named = server or os.environ.get("FAIRLEAD_SERVER", "")
     config = read_config() if known is None else known
     url = as_url(named or config.server or DEFAULT_URL)

@@ -43,7 +43,7 @@ class ComparedRuns:
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What is compared, as ``compare.json`` has it."""
+    """The runs of a comparison, and the reference among them, as in ``compare.json``."""
 
     runs: tuple[ComparedRun, ...]
     reference: int | None  # position of the run that the others are related to

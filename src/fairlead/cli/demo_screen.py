@@ -1,4 +1,4 @@
-"""What ``fairlead up --demo`` shows: a live table, and a report at the end."""
+"""The screen of ``fairlead up --demo``: a live table, and a report at the end."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack

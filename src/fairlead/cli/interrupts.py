@@ -1,4 +1,4 @@
-"""What Ctrl-C does to the command line.
+"""The effect of Ctrl-C on the command line.
 
 Before a command has begun its work, and after it, the process ends at once and without a word. Meanwhile
 KeyboardInterrupt is raised, as everywhere in Python, and reaches the command wherever it hits: also in a

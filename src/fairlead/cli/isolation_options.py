@@ -19,7 +19,7 @@ from fairlead.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class IsolationOptions:
-    """What keeps the jobs of a node apart from its agent, and from each other."""
+    """The options that keep the jobs of a node apart from its agent, and from each other."""
 
     run_as: Annotated[
         str | None,

@@ -133,7 +133,7 @@ def _print_log(client: Client, job: int, cursor: str, show: Callable[[str], str]
 
 
 class JobName(NamedTuple):
-    """What a command is given to name a job, or all tasks of an array."""
+    """A job, or all tasks of an array, as a command's argument names it."""
 
     id: int
     is_array: bool

@@ -1,4 +1,4 @@
-"""What is wrong with an argument of the Python interface, said of the option that gives it."""
+"""Errors about an argument of the Python interface, reworded for the option that gives it."""
 
 import re
 from collections.abc import Sequence

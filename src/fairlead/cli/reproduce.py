@@ -34,7 +34,7 @@ class ScaleName(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceOptions:
-    """What is reproduced, and from what."""
+    """The options of a reproduction: its scale, and the folders of results and data."""
 
     scale: Annotated[
         ScaleName, typer.Option("--scale", help="A minute or two, or the sizes of the paper.")

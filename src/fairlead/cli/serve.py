@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulingOptions:
-    """What is scheduled, and how."""
+    """The options of scheduling: cluster, policy, profile, round and rates."""
 
     cluster: Annotated[
         Path | None,
@@ -105,7 +105,7 @@ class TimingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions:
-    """What each tenant may submit."""
+    """The limits on jobs that each tenant may submit."""
 
     tenant_jobs: Annotated[
         int,
@@ -127,7 +127,7 @@ class LimitOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions:
-    """What is recorded of the past, and how."""
+    """The options of prices, the server's log and its audit log, and how long ended jobs are kept."""
 
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
@@ -339,7 +339,7 @@ class Rereader:
         self._at_start = file.values()
 
     def __call__(self) -> "RereadOptions":
-        """What the file says now; all of it is checked as at a start. Raises InputError."""
+        """Return the options that the file gives now, all checked as at a start. Raises InputError."""
         from fairlead.cluster.server.runtime_options import RUNTIME_NAMES, RereadOptions
 
         values = self._file.values()

@@ -83,7 +83,7 @@ class ServerConfig:
         return param is not None and not self._is_given_elsewhere(param.name)
 
     def field_names(self, parameters: Mapping[str, Any]) -> list[str]:
-        """What these parameters are called in the file."""
+        """Return the names that these parameters have in the file."""
         return [name for name, param in self._options.items() if param.name in parameters]
 
     def _is_given_elsewhere(self, parameter: str) -> bool:

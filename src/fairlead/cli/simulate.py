@@ -128,8 +128,8 @@ def _configured(policy: str, config: str) -> str:
 def run_arguments(
     given: SimulationInput, policy: str, profile: str, expect: Path | None = None
 ) -> dict[str, Any]:
-    """What ``--resume`` needs: the options, and a digest of every file that they name, and of those that the
-    policy is made of where it is not a built-in one."""
+    """Return the record that ``--resume`` needs: the options, and a digest of each file that they name.
+    The files that a policy is made of are among these where it is not a built-in one."""
     from fairlead.policies.registry import code_files
 
     name, _, argument = policy.partition(":")

@@ -20,7 +20,7 @@ _PAIR = re.compile(r"(\w+) and (\w+)(?= are both given)")
 
 @dataclass(frozen=True, kw_only=True)
 class WorkOptions:
-    """What a job is, and how much work."""
+    """The options that describe a job and its work."""
 
     total_steps: Annotated[
         int | None,
@@ -145,7 +145,7 @@ class StartOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureOptions:
-    """What happens when it fails or stalls."""
+    """The options of a job that fails or stalls."""
 
     max_retries: Annotated[
         int | None,
@@ -210,7 +210,7 @@ def given_fields(
 
 
 def _dependencies(texts: Iterable[str]) -> tuple[str, ...] | None:
-    """What ``--after`` names, one by one: ``ok:12,13`` is ``ok:12`` and ``ok:13``. None = nothing."""
+    """Return the items of ``--after``: ``ok:12,13`` is ``ok:12`` and ``ok:13``. None = there are none."""
     found: list[str] = []
     for text in texts:
         condition = ""
@@ -258,8 +258,8 @@ def option_names() -> dict[str, str]:
 
 
 def by_option(problem: str, given: Collection[str]) -> str:
-    """What is wrong with a field of a job, named as it was typed; "" where no option gave it. problem: begins
-    with the field; given: fields that options gave."""
+    """Return the problem of a field with the option in its place; "" where no option gave the field.
+    problem: begins with the field; given: fields that options gave."""
     names = {field: name for field, name in option_names().items() if field in given}
     if pair := _PAIR.match(problem):
         if not any(field in names for field in pair.groups()):

@@ -100,7 +100,7 @@ def _without_none(kind: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
-    """What is swept, besides the options of a simulation."""
+    """The options of a sweep, besides those of a simulation."""
 
     policies: Annotated[
         list[str] | None,
@@ -211,7 +211,7 @@ def sweep(
 def _spec_and_folder(
     table: dict[str, Any], file: Path | None, out: Path | None, resume: Path | None
 ) -> tuple[Spec, Path]:
-    """What is swept, and where its results are: of a sweep that goes on, or of a new one."""
+    """Return the spec and the folder of results of a sweep: of one that goes on, or of a new one."""
     if resume is None:
         spec = _spec(file, table)
         if out is not None:

@@ -1,4 +1,4 @@
-"""What the commands that run many points share: options, executors, and messages."""
+"""Common parts of the commands that run many points: options, executors, and messages."""
 
 import signal
 import sys
@@ -24,7 +24,7 @@ REPORT_EVERY_S = 60.0
 
 
 class ExecutorKind(StrEnum):
-    """What runs the points of an experiment."""
+    """The kind of executor that runs the points of an experiment."""
 
     PROCESSES = "processes"
     RAY = "ray"

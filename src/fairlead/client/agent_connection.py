@@ -95,7 +95,7 @@ class AgentConnection:
         self.close()
 
     def _read(self, wait_s: float) -> bytes | None:
-        """What has come; empty where the connection is lost, None where there is nothing."""
+        """Return the bytes that have come; empty: the connection is lost; None: there is nothing."""
         self._flush()
         if self._socket is None:
             return None

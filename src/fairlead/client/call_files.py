@@ -39,7 +39,7 @@ class RemoteTracebackError(Exception):
 
 
 class CallResult(NamedTuple):
-    """What came of a call: its value or, pickled if that could be done, its exception."""
+    """The result of a call: its value or, pickled if that could be done, its exception."""
 
     is_value: bool
     content: bytes  # pickled; b"" = that could not be done
@@ -131,7 +131,7 @@ class CallFolder:
         make_durable(path.parent)
 
     def read_result(self, number: int, attempt: int) -> CallResult | None:
-        """What the newest attempt up to this one has written that has written anything; None = none has."""
+        """Return the result of the newest attempt up to this one that has written one; None = none has."""
         try:
             names = [int(name) for name in os.listdir(self._results(number)) if name.isdecimal()]
         except FileNotFoundError:

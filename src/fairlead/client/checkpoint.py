@@ -52,7 +52,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint holds."""
+    """The content of a checkpoint."""
 
     step: int  # steps done, of the whole job
     format: int = FORMAT
@@ -197,8 +197,8 @@ class Checkpoints:
         shutil.rmtree(partial, ignore_errors=True)
 
     def _check_mounted(self) -> None:
-        """What is saved below the mount point of storage that was unmounted meanwhile would be out of sight
-        as soon as it is mounted again. Raises OSError."""
+        """Raise OSError unless the storage is mounted; lock it again where it was away.
+        Else a checkpoint below its mount point would be out of sight as soon as it is mounted again."""
         if self._lock < 0 or self.directory.stat().st_dev == self._device:
             return
         self._check_there()
@@ -224,7 +224,7 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
 
     def _sweep(self) -> None:
-        """What a crash has left: a checkpoint that was to be replaced counts unless that was done."""
+        """Remove what a crash has left; put back a checkpoint whose replacement was not finished."""
         for aside in self.directory.glob(".step-*.replaced"):
             final = self.directory / aside.name[1:].removesuffix(".replaced")
             if final.exists():
@@ -272,7 +272,7 @@ def _checked(path: Path) -> Manifest:
 
 
 def _told(problem: Exception) -> str:
-    """What is wrong with a checkpoint, without the path of its directory."""
+    """Return what is wrong with a checkpoint, without the path of its directory."""
     if isinstance(problem, OSError) and problem.filename is not None:
         return f"{os.path.basename(os.fsdecode(problem.filename))}: {problem.strerror}"
     return str(problem)

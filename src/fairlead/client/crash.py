@@ -1,4 +1,4 @@
-"""What a rank leaves behind for its agent when it dies of an exception.
+"""A file in which a rank leaves the exception that it dies of, for its agent.
 
 The file is named by ``FAIRLEAD_FAILURE_FILE``. Handlers that the script has installed are called as ever.
 """

@@ -35,13 +35,13 @@ class ExactLoader:
         self._resume_at = epoch, position, state
 
     def state(self, position: int) -> dict[str, Any]:
-        """What ``resume_at`` needs to give the batch of this index, one of the newest two, again."""
+        """Return the state for ``resume_at`` to give the batch of this index, of the newest two, again."""
         if position and self._passes.length is None:  # batches may have been fetched in advance
             return self._passes.state(position)
         return self._states[position]
 
     def state_at_end(self) -> dict[str, Any]:
-        """What ``resume_at`` needs to open a new pass as it would be opened now."""
+        """Return the state for ``resume_at`` to open a new pass as it would be opened now."""
         return self._passes.state(0)
 
     def state_dict(self) -> dict[str, Any]:

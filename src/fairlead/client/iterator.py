@@ -225,7 +225,7 @@ class Iterator(Generic[Batch]):
 
     @property
     def loaded_state(self) -> dict[str, Any]:
-        """What this rank has kept with the checkpoint that was loaded, its loader's state included."""
+        """Return what this rank kept with the loaded checkpoint, its loader's state included; or {}."""
         state = self._lease.loaded.loader_state
         return decode_state(state) if is_state(state) else {}
 

@@ -24,7 +24,7 @@ _NO_PROXY = urllib.request.ProxyHandler({})  # no proxy of the environment gets 
 
 
 class JobRequests:
-    """What ``futures`` asks of a server. Used from any thread."""
+    """The requests of ``futures`` to a server. Used from any thread."""
 
     def __init__(self, url: str = "", token: str | None = None, ca: str | None = None) -> None:
         """url, token, ca: of the server; without them the variables FAIRLEAD_SERVER, FAIRLEAD_TOKEN and

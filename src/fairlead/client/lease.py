@@ -282,7 +282,7 @@ class Lease:
             self._sigterm.catch_again()
 
     def _check_in(self) -> bool:
-        """What ``next`` does when something is due, which is seldom."""
+        """Do what is due, which is seldom: report, save, or stop. Return whether the loop goes on."""
         role = self._role
         assert role is not None
         changed = self.job_size.change()

@@ -1,4 +1,4 @@
-"""What a rank and the agent of its node say to each other, over a Unix stream socket.
+"""The messages between a rank and the agent of its node, over a Unix stream socket.
 
 A message is its length (little-endian u32) and a JSON object with a ``type`` (``fairlead.client.codec``).
 Rank 0 alone speaks to its agent; the other ranks follow rank 0 (``fairlead.client.rank_sync``). The

@@ -52,7 +52,7 @@ class Passes(Protocol):
         ...
 
     def state(self, position: int) -> dict[str, Any]:
-        """What ``resume`` needs; position: batches of this pass that are done."""
+        """Return the state that ``resume`` needs. position: batches of this pass that are done."""
         ...
 
 

@@ -182,7 +182,7 @@ def _state_of(one: Any) -> Any:
 
 
 def _values_within(one: Any) -> Iterator[Any]:
-    """What an object holds and what may hold generators in turn."""
+    """Yield the objects that an object holds and that may hold generators in turn."""
     if isinstance(one, dict):
         if len(one) <= MAX_ITEMS:
             yield from one.values()

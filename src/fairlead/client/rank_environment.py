@@ -1,4 +1,4 @@
-"""What a rank is told by its environment: which job, which rank, where to save, whom to ask."""
+"""The environment of a rank: which job, which rank, where to save, whom to ask."""
 
 from __future__ import annotations
 

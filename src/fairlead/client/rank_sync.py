@@ -42,7 +42,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Begin:
-    """What every rank loads: the path of a checkpoint, ``""`` = none."""
+    """The message about the checkpoint that every rank loads: its path, ``""`` = none."""
 
     checkpoint: str
 
@@ -62,7 +62,7 @@ class RankStatus:
 
 @dataclass(frozen=True)
 class Decision:
-    """What all ranks do now."""
+    """The decision about what all ranks do now."""
 
     do: Literal["go", "save", "stop", "finish", "abandon"]
     reason: str = ""

@@ -49,8 +49,8 @@ RETRY_S = 30.0  # at most, after a checkpoint that could not be saved
 
 
 class RankRole(Protocol):
-    """What ``Lease`` asks of either side: of rank 0, which speaks to the agent and decides for all ranks, and
-    of the others, which do as it decides."""
+    """The role of a rank, as ``Lease`` uses it.
+    Rank 0 speaks to the agent and decides for all ranks; the others do as it decides."""
 
     def open(self) -> Checkpoint | None:
         """Connect. Returns the checkpoint to load; None = begin at step 0."""
@@ -149,7 +149,7 @@ class RankZero:
             self._steps.write(step)
 
     def decide(self, status: RankStatus) -> Decision:
-        """What all ranks do at this step."""
+        """Return what all ranks do at this step, and send it to them."""
         self._step = status.step
         statuses = [status, *self._rank_sync.statuses(self._idle)]
         self._compare(statuses)
@@ -336,7 +336,7 @@ class RankZero:
         )
 
     def _left(self) -> str:
-        """What there is to go on from, as the folder has it now: it may have been emptied."""
+        """Return in words which checkpoint is left, read from the folder now: it may have been emptied."""
         try:
             steps = [] if self._store is None else self._store.steps()
         except (
@@ -417,7 +417,7 @@ class OtherRank:
     def count(self, step: int) -> None: ...
 
     def decide(self, status: RankStatus) -> Decision:
-        """What rank 0 says."""
+        """Return the decision of rank 0."""
         return self._rank_sync.exchange(status)
 
     def save(self, partial: str, manifest: Manifest) -> bool:

@@ -34,8 +34,8 @@ class SaveProblem(NamedTuple):
 
 
 def save_problem(problem: Exception, partial: Path) -> SaveProblem:
-    """What is behind an error of a save. partial: the folder of the unfinished checkpoint, in the directory
-    of all."""
+    """Return the problem behind an error of a save.
+    partial: the folder of the unfinished checkpoint, in the directory of all."""
     directory = partial.parent
     found = _of_directory(problem, directory) or _probed(partial)
     text = str(problem) or type(problem).__name__
@@ -80,8 +80,8 @@ def _chain(problem: BaseException) -> Iterator[BaseException]:
 
 
 def _probed(partial: Path) -> OSError | None:
-    """What the storage says to a write of some bytes, and to the size of the checkpoint before; None: nothing
-    that explains a failure. The library may have removed what filled it."""
+    """Return the error of storage that takes no bytes, or has less left than the last checkpoint takes.
+    None: neither explains a failure. The library may have removed what filled the storage."""
     try:
         _write_probe(partial / ".probe")
         return _no_room(partial)

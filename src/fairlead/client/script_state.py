@@ -107,7 +107,7 @@ def _loader_name(rank: int) -> str:
 
 
 def _loader_state(found: Checkpoint, rank: int) -> bytes:
-    """What a rank's loader had saved; that of rank 0 is in the manifest. Empty where there is nothing."""
+    """Return the state that a rank's loader saved; empty = none. That of rank 0 is in the manifest."""
     path = found.path / _loader_name(rank)
     if rank == 0:
         return found.manifest.loader_state

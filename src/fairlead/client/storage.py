@@ -51,7 +51,7 @@ WRITE_ERRORS = _FILE_ERRORS | {errno.EDQUOT, errno.ENOSPC, errno.EROFS}
 
 @contextmanager
 def own_access(directory: str | os.PathLike[str], environment: RankEnvironment) -> Iterator[None]:
-    """What is done in it concerns the checkpoints in a directory and nothing else."""
+    """Treat an error of storage in the block as one of a checkpoint directory: it touches nothing else."""
     try:
         yield
     except DamagedError as problem:
@@ -92,7 +92,7 @@ def names_path_in(problem: OSError, directory: str | os.PathLike[str]) -> bool:
 
 
 def directory_sentence(path: str, why: str) -> str:
-    """What is wrong with a checkpoint directory."""
+    """Return the sentence for an error of a checkpoint directory."""
     return f"checkpoint directory {path!r}: {why}"
 
 

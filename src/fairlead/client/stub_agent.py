@@ -49,7 +49,7 @@ class StubAgent:
         self._listening.listen(4)
 
     def environment(self, **more: str | int) -> dict[str, str]:
-        """What the rank has to be told; ``more`` without the prefix: ``total_steps=100``."""
+        """Return the variables of the rank; ``more`` without the prefix: ``total_steps=100``."""
         variables: dict[str, str | int] = {
             "socket": os.fspath(self.path),
             "job": self.job,
@@ -61,7 +61,7 @@ class StubAgent:
         }
 
     def poll(self, wait_s: float) -> list[FromRank]:
-        """What comes within this time; returns with the first of it."""
+        """Wait at most ``wait_s`` seconds for the rank, and return the messages that have come."""
         waiting = [one for one in (self._listening, self._peer) if one is not None]
         ready = select.select(waiting, [], [], wait_s)[0]
         if self._peer in ready:

@@ -159,7 +159,7 @@ class SampledPasses:
             restore_generators(self._order.generators, state["order_generators"])
 
     def _data_generators(self) -> list[Any]:
-        """What the data set keeps to itself, where it is used in this process."""
+        """Return the generators that the data set and ``collate_fn`` keep; none where workers use these."""
         loader = self._loader
         return [] if loader.num_workers else find_generators(loader.dataset, loader.collate_fn)
 

@@ -68,7 +68,7 @@ class SampleOrder:
         return self._pass
 
     def plan(self, epoch: int, position: int, saved: dict[str, Any], ready: Any) -> None:
-        """What the next pass is to be."""
+        """Set the next pass. Raises ConfigError where ``saved`` lacks the start of a pass to go on with."""
         self.is_open = False
         self.epoch, self.position, self.saved, self.ready = epoch, position, saved, ready
         self.start, self.digests = {}, {0: 0}
@@ -88,8 +88,8 @@ class SampleOrder:
         self._pass.prime()
 
     def worker_seed(self) -> int:
-        """What the seeds of workers in the pass that begins are made of. As without Fairlead, that is the
-        loader's generator or PyTorch's: a script that seeds only this repeats its runs."""
+        """Return the seed from which those of the workers in the pass that begins are derived.
+        As without Fairlead it is of the loader's generator or PyTorch's: seeding only that repeats a run."""
         attributes = self._generator
         state = torch.get_rng_state() if attributes is None else attributes.get_state()
         return derive_seed(fingerprint(state), self.epoch)
@@ -182,7 +182,7 @@ class OrderedPass:
 
 
 class SampleLoad:
-    """What a worker loads, and with which seed."""
+    """The samples of a batch for a worker, and the seed with which it loads them."""
 
     __slots__ = ("samples", "seed")
 

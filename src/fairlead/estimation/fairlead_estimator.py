@@ -337,7 +337,7 @@ class FairleadEstimator:
     # --- what lasts ------------------------------------------------------------
 
     def state_dict(self) -> Mapping[str, NDArray[Any]]:
-        """What was learned of job types and users, and the noise; pairs learn anew."""
+        """Return what was learned of job types and users, and the noise; pairs learn anew."""
         biases, users = self.users.state_dict()
         job_types = self._job_types
         return {

@@ -9,7 +9,7 @@ from fairlead.model.arrays import Bools, Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What jobs did in a round that has ended, one row for each.
+    """Measurements of jobs in a round that has ended, one row for each.
 
     A job whose rate does not follow from the round is left out: its node was lost, it only started, or it
     ended within a pair (how long it took is not known then).

@@ -1,4 +1,4 @@
-"""What a throughput table says of job types that it has, and of those that it has not.
+"""A Gaussian prior of rates from a throughput table, for job types that it has and those that it lacks.
 
     log rate[job type, slot] = grand mean + slopes (batch size, scale factor, scattered)
                          + type + model + model x type + job type + job type x type + job type x slot
@@ -127,8 +127,8 @@ class Prior:
         return out
 
     def residuals(self) -> tuple[Floats, Floats]:
-        """What the table's log rates deviate, made independent, and the covariance's Cholesky factor: the
-        likelihood of the standard deviations."""
+        """Return the table's whitened residuals, of log rates, and the Cholesky factor of their covariance.
+        The likelihood of the standard deviations follows from these."""
         return self._whitened, self._factor
 
     def job_type(self, job_type: JobType) -> JobTypePrior:

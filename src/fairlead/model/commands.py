@@ -1,4 +1,4 @@
-"""What the core wants done. Commands are its only output."""
+"""Commands of the core, which are its only output."""
 
 from dataclasses import dataclass
 from enum import IntEnum

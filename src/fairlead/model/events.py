@@ -1,4 +1,4 @@
-"""What can happen. Events are the core's only input, and time is a field of each."""
+"""Events, which are the core's only input; time is a field of each."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -117,8 +117,8 @@ class ProgressCorrected:
 
 @dataclass(frozen=True, slots=True)
 class RestartCostsLearned:
-    """What it costs from now on to stop jobs and start them again. The event may come late: jobs that are
-    no longer in the system are ignored."""
+    """New costs of stopping jobs and starting them again, from now on.
+    The event may come late: jobs that are no longer in the system are ignored."""
 
     time_s: float
     jobs: Ints  # (jobs,) ids

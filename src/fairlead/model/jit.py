@@ -106,8 +106,8 @@ class _Kernel:
         return self._dispatcher
 
     def depends_on(self) -> tuple[object, ...]:
-        """What numba does not look at when it judges whether machine code is of today's source: fields of
-        records, and kernels of other files, which are part of it."""
+        """Return what numba ignores when it judges whether machine code is of today's source.
+        That is the fields of records, and the kernels of other files, which are part of the machine code."""
         from fairlead.model.jit_records import fields_of_records
 
         known = self.function.__globals__

@@ -1,4 +1,4 @@
-"""What the rate of a job depends on: its model, its batch size, and the devices that it uses."""
+"""The job type, on which a job's rate depends: its model, its batch size, and the devices that it uses."""
 
 import re
 from enum import StrEnum

@@ -30,8 +30,8 @@ class PairTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedPairs:
-    """What job types that are learned are beside others: the classes of which they are, and classes that are
-    new. Rates of a new class beside one that is not named are 0."""
+    """Rates in pairs of job types that are learned, by class, and the classes that are new.
+    Rates of a new class beside one that is not named are 0."""
 
     row_class: tuple[str, ...]  # (job_types,) names of their classes
     factor: Floats  # (job_types, slots)

@@ -1,4 +1,4 @@
-"""What decides: policies give long-run shares, planners give rounds."""
+"""Interfaces of policies, which give long-run shares, and of planners, which give rounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ PlannerAnswer: TypeAlias = Allocation | Schedule
 
 
 class Change(IntFlag):
-    """What differs from the last solve: JOBS, some came, left or failed; DEVICES, some were lost or are back;
+    """Differences from the last solve: JOBS, some came, left or failed; DEVICES, some were lost or are back;
     REQUIREMENTS, jobs changed their batch sizes, hence their rates."""
 
     NOTHING = 0

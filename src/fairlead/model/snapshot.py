@@ -39,7 +39,7 @@ class Regimes:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What the scheduler knows at one moment, as aligned arrays.
+    """The scheduler's knowledge at one moment, as aligned arrays.
 
     Jobs are in order of submission (ids ascending). A job group is a row of ``group_members``: the positions
     of its jobs in ``jobs``, followed by -1. Without space sharing there is one job group per job, in the same

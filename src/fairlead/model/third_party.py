@@ -48,7 +48,7 @@ def third_party_call(where: str, error: type[FairleadError] = SolveError) -> Ite
 
 
 def _sentence(problem: Exception | SystemExit) -> str:
-    """What was raised, and the last line of others' code that led to it, if it got that far."""
+    """Return what was raised, and the last line of others' code that led to it, if it got that far."""
     what = " ".join(f"{type(problem).__name__}: {problem}".split())
     if isinstance(problem, SystemExit):
         what = f"ended the process (sys.exit), got {brief_repr(problem.code)}"

@@ -1,4 +1,4 @@
-"""What the policies have in common: shares of jobs as an allocation."""
+"""Common functions of the policies: shares of jobs as an allocation."""
 
 from dataclasses import replace
 

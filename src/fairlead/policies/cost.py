@@ -273,8 +273,8 @@ def _rate_per_dollar(snapshot: Snapshot, made: Allocation, price: Floats) -> flo
 
 
 def _cost_efficiency(snapshot: Snapshot, made: Allocation, price: Floats) -> float:
-    """What the work would cost if each job ran where it is cheapest, over what it costs; 0 where no work is
-    done."""
+    """Return the least possible cost of the work, each job where it is cheapest, over its cost.
+    0 where no work is done."""
     problem = ShareProblem.of(snapshot)
     worth = _least_cost_of_rate(problem, price)[problem.classes.of]
     work = float(worth @ effective_throughput(made, snapshot))

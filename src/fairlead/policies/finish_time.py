@@ -75,7 +75,7 @@ class AgnosticFinishTime:
         return self.demand(snapshot, rate).measure_agnostic(snapshot, made, rate)
 
     def demand(self, snapshot: Snapshot, rate: Floats) -> Requirements:
-        """What each job needs for rho = 1. rate: (jobs, slots) that are taken for its own."""
+        """Return what each job needs for rho = 1. rate: (jobs, slots) that are taken for its own."""
         one = rate.max(axis=1, initial=0.0)
         return _requirements(snapshot, isolated_rate(snapshot, self.weighted, one))
 

@@ -1,4 +1,4 @@
-"""What the policies with linear objectives have in common: deadlines, certificates, pairs where they pay."""
+"""Common parts of the policies with linear objectives: deadlines, certificates, pairs where they pay."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What makespan and finish-time fairness have in common: one level for the requirements of all jobs."""
+"""Common parts of makespan and finish-time fairness: one level for the requirements of all jobs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

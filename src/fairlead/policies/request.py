@@ -1,4 +1,4 @@
-"""What a policy is made from, and the type of what makes it."""
+"""The request for a policy, and the type of the factories that answer it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from fairlead.model.plan import Planner, Policy
 
 @dataclass(frozen=True, slots=True)
 class PolicyRequest:
-    """What a policy is made from: ``NAME[:ARG]``, the run's seed, the mechanism's profile."""
+    """A request for a policy: its ``NAME[:ARG]``, the run's seed, the mechanism's profile."""
 
     argument: str | None
     seed: int

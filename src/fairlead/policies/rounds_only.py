@@ -1,4 +1,4 @@
-"""What planners that solve no allocation problem have in common."""
+"""The common base of planners that solve no allocation problem."""
 
 from fairlead.errors import ConfigError
 from fairlead.model.allocation import Allocation

@@ -48,7 +48,7 @@ _BUFFER = 1 << 20  # bytes that are written at once
 
 
 class SolveDigest(msgspec.Struct, frozen=True):
-    """What the journal keeps of a ``Solve``: when, for how many jobs, and a digest of the snapshot."""
+    """The journal's record of a ``Solve``: when, for how many jobs, and a digest of the snapshot."""
 
     time_s: float
     jobs: int
@@ -374,7 +374,7 @@ def replay_records(segment: Iterable[bytes], name: str) -> int:
 def read_beginning(
     segment: Iterable[bytes], name: str
 ) -> tuple[Setup, SchedulerCheckpoint | None, Iterator[bytes]]:
-    """What a segment begins with, and the records behind that. Raises RunError where it is no beginning."""
+    """Return a segment's setup, checkpoint or None, and later records. Raises RunError without a setup."""
     remaining = iter(segment)
     setup = _as_setup(next(remaining, None), name)
     second = next(remaining, None)

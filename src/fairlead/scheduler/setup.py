@@ -1,4 +1,4 @@
-"""What a fresh scheduler is made of: enough to build it again from a journal, without any other file."""
+"""The setup of a fresh scheduler: enough to build it again from a journal, without any other file."""
 
 import random
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from fairlead.scheduler.plugins import check_made, find_placement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTraits(BasePolicy):
-    """What the mechanism needs to know of a policy. Stands for it in a replay, where nothing is solved."""
+    """The traits of a policy that the mechanism needs. Stands for it in a replay, where nothing is solved."""
 
     name: str
     heterogeneity_aware: bool

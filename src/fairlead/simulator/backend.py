@@ -132,7 +132,7 @@ class SimBackend:
         return self.failures.next_s(), self.submissions.next_s(), answer_s, self.rounds.end_s()
 
     def _stop(self, time_s: float) -> Event | None:
-        """What is running is cut short at the end of the time, so that it counts up to there."""
+        """End the round that began before this time, so that it counts up to there; None = there is none."""
         began_s = self.rounds.began_s
         if began_s is None or began_s >= time_s:
             return None

@@ -21,7 +21,7 @@ from fairlead.simulator.true_jobs import JobArrays
 
 
 class StageTable(NamedTuple):
-    """What kernels see. Stages are positions in the (stages,) arrays; a job that never changes has none."""
+    """The stages of jobs for kernels, by position in (stages,) arrays. Jobs that never change have none."""
 
     stage_begin: Ints1  # (jobs,) first stage
     stage_stop: Ints1  # (jobs,) stage after the last, 0 = the job has no stages

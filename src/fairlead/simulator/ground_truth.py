@@ -1,4 +1,4 @@
-"""What is true in the simulated world, as against what the scheduler believes."""
+"""The truth of the simulated world, as against what the scheduler believes."""
 
 from dataclasses import dataclass, field
 

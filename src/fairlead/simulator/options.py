@@ -1,4 +1,4 @@
-"""What a simulation is run with, besides trace, cluster and policy, and what is refused."""
+"""The options of a simulation, besides trace, cluster and policy, and checks of them."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -43,8 +43,8 @@ class RoundStart(NamedTuple):
 
 
 class RoundForecast(NamedTuple):
-    """What a round will do if nothing cuts it short. ``begin`` fills it, from round to round the same one: it
-    may have room for more job groups than there are."""
+    """The course of a round if nothing cuts it short.
+    ``begin`` fills the same one from round to round; it may have room for more job groups than there are."""
 
     rate: Floats2  # (groups, width) steps/s
     left: Floats2  # (groups, width) steps until the job ends
@@ -70,7 +70,7 @@ class RoundEnd(NamedTuple):
 
 
 class RoundDone(NamedTuple):
-    """What a round has done by its end: the arrays of ``RoundEnded``."""
+    """The results of a round by its end: the arrays of ``RoundEnded``."""
 
     steps: Floats2  # (groups, width)
     finish_s: Floats1  # (groups,)

@@ -175,8 +175,8 @@ class SimulatedRounds:
         return np.where(scattered & (other >= 0), other, column)
 
     def end(self, time_s: float, lost: Bools) -> tuple[RoundEnded, RequirementsChanged | None]:
-        """What the round in force has done, and who trains on at another batch size, if anybody does; there
-        is no round in force then. lost: (devices,) those of failed nodes."""
+        """End the round in force; return its report, and who trains on at another batch size or None.
+        lost: (devices,) those of failed nodes."""
         now = self._round
         assert now is not None
         self._round = None

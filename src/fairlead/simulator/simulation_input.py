@@ -23,8 +23,8 @@ class PluginNames:
 
 @dataclass(frozen=True)
 class SimulationInput:
-    """What ``simulate``, ``compare`` and every point of an experiment take; the command's options say what
-    each field means. Plain values, so that ``run.json`` can hold them."""
+    """The input of ``simulate``, ``compare`` and every point of an experiment.
+    Plain values, so that ``run.json`` can hold them; the command's options say what each field means."""
 
     trace: str | None = None
     generate: str | None = None

@@ -184,7 +184,7 @@ class SimulationRun:
 
     @property
     def ground_truth(self) -> GroundTruth:
-        """What is true; in the world of Shockwave's release, with its loss unless another is named."""
+        """Return the ground truth; for Shockwave's release with its loss unless another is named."""
         ground_truth = self.options.ground_truth or GroundTruth()
         if self.profile.shockwave.released_world and ground_truth.restart_costs == RestartCosts():
             return replace(ground_truth, restart_costs=LOSS)
@@ -316,7 +316,7 @@ class SimulationRun:
         )
 
     def _released_rules(self) -> ReleasedRules | None:
-        """What a round does in the world of Shockwave's release; None = as in the default one."""
+        """Return the rules of a round in the world of Shockwave's release; None = as in the default one."""
         if not self.profile.shockwave.released_world:
             return None
         return ReleasedRules(self.throughputs.on(self.cluster))

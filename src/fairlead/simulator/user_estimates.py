@@ -1,4 +1,4 @@
-"""What simulated users say of the rates of their jobs: off by chance, and some exaggerate."""
+"""Simulated users' estimates of the rates of their jobs: off by chance, and some exaggerate."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -84,7 +84,7 @@ class UserEstimates:
         )
 
     def about(self, table: Throughputs) -> Callable[[Sequence[Job]], Floats]:
-        """What users say of jobs that they submit: (jobs, slots) steps/s, 0 where the table has 0."""
+        """Return users' estimates as a function of jobs: (jobs, slots) steps/s, 0 where the table has 0."""
 
         def estimates(jobs: Sequence[Job]) -> Floats:
             return np.array([self._of(job, table) for job in jobs]).reshape(-1, len(table.slots))

@@ -49,7 +49,7 @@ SERIAL = dict.fromkeys(  # a worker computes in one thread: others wait for the 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one point may take."""
+    """Limits of one point's time and memory."""
 
     timeout_s: float | None = None  # on the clock; None = no limit
     memory_mib: int | None = None  # None: an equal part of ``MEMORY_SHARE``

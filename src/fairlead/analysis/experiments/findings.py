@@ -1,4 +1,4 @@
-"""What an experiment has found: our numbers and the published ones, and charts of both."""
+"""The findings of an experiment: our numbers and the published ones, and charts of both."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

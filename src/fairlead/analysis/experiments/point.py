@@ -38,8 +38,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class PointResult:
-    """What came of a point. ``metrics`` are those of ``Result`` without what differs from run to run of
-    the same point (times of processors); they are empty unless it is complete."""
+    """The result of a point; ``metrics`` are those of ``Result``, empty unless it is complete.
+    They leave out what differs between runs of the same point (times of processors)."""
 
     point: Point
     status: Status

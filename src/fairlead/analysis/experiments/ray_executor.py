@@ -30,7 +30,7 @@ MAX_TRIES = 3  # of a point whose node is lost
 
 
 class Remote:
-    """What runs on a node: a worker process, so that time and memory are limited as everywhere."""
+    """The actor on a node: it has a worker process, so that time and memory are limited as everywhere."""
 
     def __init__(self, limits: bytes) -> None:
         self.worker = Worker(msgspec.msgpack.decode(limits, type=Limits))

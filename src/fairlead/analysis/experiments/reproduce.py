@@ -155,7 +155,7 @@ def _as_run(record: ReproductionRecord, path: Path) -> ReproductionRecord:
 
 
 def command(one: Reproduction, context: RunContext) -> str:
-    """What anybody would type to get it."""
+    """Return the command line that runs the experiment again."""
     data = " --data DIR" if one.needs_data or context.used_data else ""
     return f"fairlead reproduce {one.name} --scale {context.scale}{data}"
 

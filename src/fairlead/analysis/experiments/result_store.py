@@ -74,7 +74,7 @@ class PointTiming:
 
 @dataclass(frozen=True)
 class PointAnswer:
-    """What a worker says of a point: metrics, and the table of jobs as the bytes of a Parquet file."""
+    """A worker's answer for a point: metrics, and the table of jobs as the bytes of a Parquet file."""
 
     status: Status
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class ResultStore:
         return outcome if not outcome.jobs or Path(outcome.jobs).is_file() else None
 
     def last(self, point: Point) -> PointResult | None:
-        """What came of the point when it was last run, if it ever was."""
+        """Return the result of the point when it was last run; None = there is none."""
         key = self.key(point)
         stored = self._read(key)
         if stored is None and self.any_version:

@@ -40,7 +40,7 @@ class Automatic:
 
 @dataclass(frozen=True)
 class SweepLine:
-    """What a curve has in common."""
+    """The name, policy, profile and varied options that all points of a curve share."""
 
     name: str
     policy: str
@@ -50,8 +50,8 @@ class SweepLine:
 
 @dataclass(frozen=True)
 class Spec:
-    """What to run: every policy under every profile and every combination of ``vary``, at every load and
-    with every seed."""
+    """The points of a sweep.
+    Every policy runs under every profile and combination of ``vary``, at every load and with every seed."""
 
     policies: tuple[str, ...]
     profiles: tuple[str, ...] = ("default",)

@@ -122,7 +122,7 @@ SAMPLE_FIGURES = (
 
 
 def axis_of(sweeps: Sequence[Swept]) -> str:
-    """What the loads are; ConfigError where the sweeps do not agree."""
+    """Return the axis of the sweeps' loads. Raises ConfigError where they do not agree."""
     first = sweeps[0]
     for other in sweeps[1:]:
         if other.result.spec.axis != first.result.spec.axis:

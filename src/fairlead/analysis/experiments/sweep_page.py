@@ -166,7 +166,7 @@ def _loads(axis: str, loads: Sequence[float | None]) -> list[SortableColumn]:
 
 
 def _incomplete(sweeps: Sequence[Swept], axis: str) -> Html:
-    """What has no numbers, and why."""
+    """Return the table of points that are not complete, with the reasons."""
     cells = [
         (_label(sweeps, swept, cell.line), cell)
         for swept in sweeps
@@ -208,7 +208,7 @@ def _point_table(sweeps: Sequence[Swept], axis: str) -> Html:
 
 
 def _points(sweeps: Sequence[Swept]) -> list[tuple[dict[str, object], dict[str, object]]]:
-    """What names each point and how it ended, and its numbers."""
+    """Return for each point its names with how it ended, and its metrics."""
     return [
         (
             {
@@ -224,7 +224,7 @@ def _points(sweeps: Sequence[Swept]) -> list[tuple[dict[str, object], dict[str, 
 
 
 def _spec(swept: Swept) -> dict[str, object]:
-    """What was swept, in one level; options at their defaults are left out."""
+    """Return the options of a sweep, in one level; those at their defaults are left out."""
     spec = asdict(swept.result.spec)
     given, defaults = spec.pop("input"), asdict(type(swept.result.spec.input)())
     changed = {key: value for key, value in given.items() if value != defaults[key]}

@@ -115,7 +115,7 @@ def _overview(labels: Sequence[str], metrics: Sequence[Mapping[str, object]]) ->
 
 
 def _downloads(runs: Sequence[Run], drawn: Sequence[tuple[str, Chart]]) -> Html:
-    """What the page holds as files; of the jobs as many as have room, the same number of each run."""
+    """Return the page's downloads; of the jobs at most ``MAX_ROWS`` rows, the same number of each run."""
     each = MAX_ROWS // max(len(runs), 1)
     jobs = [
         jobs.head(each).select(pl.lit(label).alias("run"), pl.all())

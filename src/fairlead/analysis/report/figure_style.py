@@ -15,7 +15,7 @@ MAX_LEGEND = 0.4  # part of a figure's height that its legend may take
 
 
 class SeedInterval(StrEnum):
-    """What error bars over seeds show."""
+    """The interval that error bars over seeds show."""
 
     RANGE = "range"  # the least and the greatest
     CONFIDENCE = "confidence"  # the 95 % confidence interval of the mean

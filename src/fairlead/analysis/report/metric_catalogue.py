@@ -10,7 +10,7 @@ from fairlead.model.duration_text import DASH
 
 
 class MetricKind(Enum):
-    """What a number measures."""
+    """The quantity that a number measures."""
 
     TIME = "time"  # seconds, shown in s, min, h or days
     SHARE = "share"  # a fraction, shown in %

@@ -57,12 +57,12 @@ def wide(picture: Html, *, title: str = "", key: Html | None = None) -> Html:
 
 
 def legend(entries: Sequence[tuple[str, int]]) -> Html:
-    """What each colour means: names and their series."""
+    """Return the legend of colours: names and their series."""
     return line_legend([(name, colour(series), dashes(series)) for name, series in entries])
 
 
 def line_legend(entries: Sequence[tuple[str, str, str]]) -> Html:
-    """What each line means: name, colour and dash pattern."""
+    """Return the legend of lines: name, colour and dash pattern of each."""
     items = (
         tag(
             "li",
@@ -168,7 +168,7 @@ def configuration(config: Mapping[str, object]) -> Html:
 
 
 def configurations(labels: Sequence[str], configs: Sequence[Mapping[str, object]]) -> Html:
-    """What all runs have in common once, the rest run by run."""
+    """Return the options that all runs share, once, and a table of the others by run."""
     keys = dict.fromkeys(key for config in configs for key in config)
     common = {
         key: configs[0].get(key)

@@ -303,7 +303,7 @@ def _changes(runs: Sequence[PlottedRun]) -> Chart | None:
 
 
 def _cost(runs: Sequence[PlottedRun]) -> Chart | None:
-    """What each accelerator type cost: its device time in use, at its price."""
+    """Return the cost of each accelerator type: its device time in use, at its price. None = all cost 0."""
     spent = [(run.label, _dollars(run)) for run in runs]
     names = list(dict.fromkeys(name for _, dollars in spent for name in dollars))
     if not any(sum(dollars.values()) > 0 for _, dollars in spent):

@@ -1,1 +1,1 @@
-"""What policies of Gavel's release do where ours differ: for the profile ``gavel``."""
+"""The policies of Gavel's release where they differ from ours: for the profile ``gavel``."""

@@ -1,2 +1,1 @@
-"""What policies of Shockwave's release do where ours, and those of Gavel's, differ: for the profile
-``shockwave``."""
+"""The policies of Shockwave's release that differ from ours and Gavel's: for the profile ``shockwave``."""

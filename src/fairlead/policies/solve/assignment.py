@@ -160,8 +160,8 @@ class _Program:
         return Basis(np.where(chosen, BASIC, LOWER).astype(np.uint8), rows.astype(np.uint8))
 
     def _bound(self, price: Floats) -> float:
-        """What every matching costs at least, by weak duality: a place beyond the open positions has no
-        price, but costs a job at least as much as in the first of them."""
+        """Return a lower bound on the cost of every matching, by weak duality.
+        A place beyond the open positions has no price, but costs a job no less than in the first of them."""
         price = np.maximum(price, 0.0)
         charged = self._costs() + np.outer(self.scale, price)
         deepest = np.bincount(self.node_type)

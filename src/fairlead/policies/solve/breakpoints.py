@@ -118,7 +118,7 @@ def cheapest(
 def total_cost(
     job_type: Ints, count: Floats, demand: Floats, breakpoints: Floats, cost: Floats
 ) -> float:
-    """What all rows cost together. job_type, count, demand: (rows,); cost: (job types, breakpoints)."""
+    """Return the cost of all rows. job_type, count, demand: (rows,); cost: (job types, breakpoints)."""
     total = 0.0
     for i in range(len(job_type)):
         if demand[i] > 0:

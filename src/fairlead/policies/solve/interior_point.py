@@ -191,7 +191,7 @@ def _add_devices(classes: MaxMinClasses, system: _System) -> None:
 def _target_system(
     classes: MaxMinClasses, point: _Iterate, system: _System, target: _Target
 ) -> _TargetSystem:
-    """What a target adds to the classes and to the right-hand side of the small matrix."""
+    """Return the terms that a target adds to the classes and to the small matrix's right-hand side."""
     worth, scale, count, price = classes.worth, classes.scale, classes.class_size, point.price
     primal, dual, products = point.primal, point.dual, target.products
     accelerator_of_slot = classes.accelerator_of_slot

@@ -198,8 +198,8 @@ def ratio_bound(
 
 
 def _least_cost(problem: ShareProblem, cost: Floats, demand: RateDemand) -> float:
-    """What the needs cost where each job is cheapest, without the most expensive as far as shortfall
-    allows."""
+    """Return the cost of the needs where each job is cheapest.
+    It leaves out the most expensive ones as far as shortfall allows."""
     per_step = np.full(problem.rate.shape, np.inf)
     np.divide(problem.scale[:, None] * cost, problem.rate, out=per_step, where=problem.rate > 0)
     with_deadline = demand.with_deadline

@@ -38,7 +38,7 @@ class SearchState(NamedTuple):
 
 @kernel("f8(SearchJobs, i8, f8)", allocates=False)
 def _worth(jobs: SearchJobs, job: int, progress: float) -> float:
-    """What a job is worth with so much progress; its table is straight between columns."""
+    """Return a job's worth with so much progress; its table is straight between columns."""
     last = jobs.utility.shape[1] - 1
     column = min(int(progress), last - 1)
     part = min(progress - column, 1.0)
@@ -64,8 +64,8 @@ def _shift(jobs: SearchJobs, state: SearchState, job: int, source: int, to: int)
 
 @kernel("Tuple((f8, i8))(SearchJobs, SearchState, i8, i8)", allocates=False)
 def _gain(jobs: SearchJobs, state: SearchState, job: int, to: int) -> tuple[float, int]:
-    """What a job gains by one more round on a type, and the type that it best gives a round up on: -1 =
-    none."""
+    """Return the job's gain by one more round on a type, and the type on which it best gives one up.
+    -1 = it gives none up."""
     counts, progress = state.counts, state.progress[job]
     now = _worth(jobs, job, progress)
     best, source = -np.inf, -1
@@ -83,7 +83,7 @@ def _gain(jobs: SearchJobs, state: SearchState, job: int, to: int) -> tuple[floa
 
 @kernel("Tuple((f8, i8))(SearchJobs, SearchState, i8, i8)", allocates=False)
 def _loss(jobs: SearchJobs, state: SearchState, job: int, accelerator: int) -> tuple[float, int]:
-    """What a job loses by one round less on a type, and the type on which it best runs instead: -1 = none."""
+    """Return the job's loss by one round less on a type, and the type it best runs on instead; -1 = none."""
     now = _worth(jobs, job, state.progress[job])
     least = state.progress[job] - jobs.speed[job, accelerator]
     best, goes = now - _worth(jobs, job, max(least, 0.0)), -1

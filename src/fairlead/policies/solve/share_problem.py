@@ -1,4 +1,4 @@
-"""What is shared among classes of alike jobs: their sizes and rates, and the devices of each type."""
+"""The problem of sharing devices of each type among classes of alike jobs, with their sizes and rates."""
 
 from dataclasses import dataclass
 

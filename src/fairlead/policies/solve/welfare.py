@@ -1,4 +1,4 @@
-"""What rounds are worth to a job: tables for the planning problem.
+"""The worth of rounds to a job: tables for the planning problem.
 
 Zheng et al., "Shockwave", NSDI 2023, section 6: the welfare of a job is the logarithm of the part of its
 epochs that is done at the end of the planning horizon, read off a few points and straight in between.

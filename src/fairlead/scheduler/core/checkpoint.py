@@ -107,8 +107,8 @@ class SchedulerCheckpoint:
 
 
 def take_checkpoint(s: SchedulerData) -> SchedulerCheckpoint:
-    """What a scheduler knows now; it is not changed, and shares no memory with the result. The answer to
-    a ``Solve`` that is under way is no part of it."""
+    """Return the checkpoint of a scheduler, which is not changed and shares no memory with it.
+    The answer to a ``Solve`` that is under way is no part of it."""
     job_types = _job_types_of(s)
     node, usable = s.cluster.device_node, s.running.topology.usable
     lost = sorted(set(node[~usable].tolist()))

@@ -1,4 +1,4 @@
-"""What must hold of a scheduler after every event. Tests and debugging call this; the hot path does not."""
+"""Invariants of a scheduler after every event. Tests and debugging call this; the hot path does not."""
 
 import numpy as np
 

@@ -165,8 +165,8 @@ class RegimeLedger:
         return np.asarray(self.table.job_type.max(axis=1, initial=-1) < 0)
 
     def shown(self, job_type: Ints, total: Floats, done: Floats) -> Regimes | None:
-        """What a planner sees, None if no job ever adapted; nothing changes. All (jobs,): as in the
-        ledger."""
+        """Return the regimes for a planner, None if no job ever adapted; nothing changes.
+        All (jobs,): as in the ledger."""
         if not self.used:
             return None
         table, unmodified = self.table, self._is_unmodified()

@@ -1,4 +1,4 @@
-"""What a scheduler knows between two events, as a record that the handlers of events share."""
+"""The data of a scheduler between two events, as a record that the handlers of events share."""
 
 from dataclasses import dataclass, field
 
@@ -64,7 +64,7 @@ class RoundStatus:
 
 @dataclass(slots=True, kw_only=True)
 class DeferredChanges:
-    """What waits for the report of the round in force, or for jobs that are still to come."""
+    """Changes that wait for the report of the round in force, or for jobs that are still to come."""
 
     adapting: dict[int, tuple[int, float, float]] = field(default_factory=dict)
     # job -> batch size, total steps, steps done, of jobs that run: what RequirementsChanged said

@@ -12,7 +12,7 @@ from fairlead.scheduler.mechanism.selection import Candidates, Priorities, selec
 
 
 class GroupAccounts(NamedTuple):
-    """What job groups are entitled to, have received and could do. Arrays as in ``Snapshot``."""
+    """Job groups' entitlements, time received and rates. Arrays as in ``Snapshot``."""
 
     members: Ints2  # (groups, width) positions of jobs, -1 = none
     scale: Ints1  # (groups,) devices
@@ -24,7 +24,7 @@ class GroupAccounts(NamedTuple):
 
 
 class JobsToRun(NamedTuple):
-    """What is left of each job, and what a start costs it. Arrays as in ``Snapshot``."""
+    """The work left of each job, and the cost of starting it. Arrays as in ``Snapshot``."""
 
     restart_s: Floats1  # (jobs,)
     steps_left: Floats1  # (jobs,)
@@ -135,8 +135,8 @@ def _add_start_worth(
 def deficit_priorities(
     accounts: GroupAccounts, jobs: JobsToRun, until_s: float, preemption_hysteresis: float
 ) -> Priorities:
-    """What each job group is owed by the end of the coming round, on slots where it has a share; what is
-    left over goes to whoever runs fastest there relative to its best.
+    """Return each job group's priorities: the time owed by the end of the coming round, where it has a share.
+    What is left over goes to whoever runs fastest there relative to its best.
 
     until_s: seconds from the last settling of accounts to the end of the coming round.
     A start is worth waiting for as long as ``preemption_hysteresis`` times what it costs. So a job group

@@ -1,4 +1,4 @@
-"""What a rule of placement is given: the plan, the round before, and the devices there are.
+"""The input of a rule of placement, the plan, the round before and the devices there are, and its answer.
 
 A device id is a position; the devices of a node, and the nodes of a type, are neighbours.
 """

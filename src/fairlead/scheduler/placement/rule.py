@@ -1,4 +1,4 @@
-"""What a rule of placement is asked, and the two rules that Fairlead has."""
+"""The request to a rule of placement, and the two rules that Fairlead has."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,8 +69,8 @@ class PlacementRequest:
         return self._placement(order, parts)
 
     def checked(self, answer: object) -> Placement:
-        """What a rule from outside has answered, with arrays of its own. Raises AllocationError where it
-        cannot be done, or where ``kept`` or ``slot`` is not what follows from the devices."""
+        """Return the answer of a rule from outside, with arrays of its own.
+        Raises AllocationError where it cannot be done, or ``kept`` or ``slot`` contradicts the devices."""
         if not isinstance(answer, tuple) or len(answer) != 5:
             raise AllocationError(
                 f"expected what PlacementRequest.placement returns, got {brief_repr(answer)}"

@@ -114,7 +114,7 @@ def _mark_evicted(
 
 @kernel("f8(i8, i8, _Claim, Occupancy)")
 def _eviction_cost(node: int, need: int, claim: _Claim, at: Occupancy) -> float:
-    """What it costs to free so many devices of a node for a claim, inf = cannot. Nothing changes."""
+    """Return the cost of freeing so many devices of a node for a claim, inf = cannot. Nothing changes."""
     evicted = np.empty((2, max(need, 0)), np.int64)
     total, count = _mark_evicted(node, need, claim, evicted, at)
     for k in range(count):

@@ -1,1 +1,1 @@
-"""What observers of a run note, and the metrics made of it."""
+"""Observers' records of a run, and the metrics made of them."""

@@ -1,4 +1,4 @@
-"""What jobs would have had on a fair share of the cluster, and what the policy promised them."""
+"""Times that jobs would have had on a fair share of the cluster, and that the policy promised them."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What the recorder knows of each job: arrays that grow with the jobs."""
+"""The recorder's columns of jobs: arrays that grow with the jobs."""
 
 from typing import NamedTuple, TypeVar
 

@@ -1,4 +1,4 @@
-"""What is recorded of each job while a run goes on."""
+"""The records of each job while a run goes on."""
 
 import numpy as np
 

@@ -27,7 +27,7 @@ _TYPES: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTableInputs:
-    """What the table of jobs needs besides the records of jobs."""
+    """The inputs of the table of jobs besides the records of jobs."""
 
     devices: float  # of the cluster
     exclusive_time: ExclusiveTime  # running time alone of jobs that adapt

@@ -43,7 +43,7 @@ from fairlead.model.throughputs import Throughputs
 
 @dataclass(frozen=True, slots=True)
 class RunRule:
-    """What one job asks for in every epoch that it can be in."""
+    """The batch sizes that one job asks for in every epoch that it can be in."""
 
     batches: tuple[int, ...]  # that it may come to use, ascending
     start: int  # position in ``batches`` of the first

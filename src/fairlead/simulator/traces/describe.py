@@ -1,4 +1,4 @@
-"""What a trace looks like: how long, how wide and how bursty its jobs are."""
+"""Descriptions of traces: how long, how wide and how bursty their jobs are."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What every reader is given, and the checks that they share."""
+"""The request to every reader of traces, and the checks that they share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Format:
 
 
 class Checks:
-    """What must hold between a row and the rows before it, and between a row and the table."""
+    """Checks of a row against the rows before it, and against the throughput table."""
 
     def __init__(self, source: Source, throughputs: Throughputs) -> None:
         self.source = source

@@ -134,7 +134,7 @@ def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
 
 
 def _csv_reason(problem: csv.Error, first: int, last: int) -> str:
-    """What is wrong with the row that begins and ends on these lines."""
+    """Return what is wrong with the row that begins and ends on these lines."""
     if str(problem) == "unexpected end of data":
         return 'a quote (") that begins in this row is never closed'
     if last > first:

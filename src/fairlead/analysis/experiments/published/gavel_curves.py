@@ -170,7 +170,7 @@ def named(curves: Sequence[LoadCurve]) -> dict[str, LoadCurve]:
 
 
 def published_series(published: Published) -> tuple[Series, ...]:
-    """What was published, by the names of our lines."""
+    """Return the published curves, by the names of our lines."""
     return tuple(
         Series(name, np.array(list(known)), np.array(list(known.values())), published=True)
         for name, known in published.items()

@@ -1,4 +1,4 @@
-"""What Gavel published of its continuous experiments: numbers with their sources.
+"""Gavel's published results of its continuous experiments: numbers with their sources.
 
 JCTs are those that the notebooks of the release printed, hours by jobs per hour, seed 0; the paper (OSDI'20)
 draws the same curves in figures 8 to 10 and 13. [plot]: read off a drawn curve, good to a tenth.

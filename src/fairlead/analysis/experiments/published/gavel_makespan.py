@@ -135,7 +135,7 @@ def _hours(outcome: PointResult) -> float:
 
 
 def _gone(outcomes: Sequence[PointResult]) -> tuple[str, ...]:
-    """What is not complete, and why."""
+    """Return a sentence for each point that is not complete, with the reason."""
     return tuple(
         f"{one.point.policy} ({one.point.profile}), {one.point.input.generate}, seed "
         f"{one.point.input.seed}: {one.status}. {one.reason}".rstrip()

@@ -53,8 +53,8 @@ def _pace(entity: Ints, entity_weight: Floats, weight: Floats, fifo: bool) -> Fl
 def _raised(
     value: Floats, capacity: Floats, pace: Floats, level: Floats
 ) -> tuple[Floats, float] | None:
-    """What each job gets, and the rise z;  max z  s.t.  got_i >= level_i + z pace_i,  got_i >= level_i,
-    time, devices; None where the solver finds nothing."""
+    """Return (jobs,) what each job gets, and the rise z; None where the solver finds nothing.
+    max z  s.t.  got_i >= level_i + z pace_i,  got_i >= level_i,  time, devices."""
     jobs, types = value.shape
     says = pace > 0
     got = _by_job(value)

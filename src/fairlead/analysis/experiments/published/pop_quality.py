@@ -197,7 +197,7 @@ def _in_parts(parts: int, policy: str) -> str:
 
 
 def hours_of(name: str, outcome: PointResult) -> float:
-    """What a simulation measures; nan where it is not complete."""
+    """Return the average JCT or the makespan of a simulation, in hours; nan where it is not complete."""
     value = outcome.metrics.get("avg_jct_s" if name == JCT else "makespan_s")
     return nan if outcome.status is not Status.COMPLETE or value is None else value / 3600
 

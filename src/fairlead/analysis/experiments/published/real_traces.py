@@ -243,7 +243,7 @@ def _described(load: TraceLoad, jobs: Sequence[Arrival], cluster: Cluster) -> st
 
 
 def overview(name: str, outcomes: Sequence[PointResult]) -> FindingTable:
-    """What each policy made of a trace, the first one's average JCT in proportion to each, and the cost."""
+    """Return a table of each policy's metrics on a trace, and of its average JCT over that of the best."""
     rows: list[FindingRow] = []
     for outcome in outcomes:
         who = POLICIES[outcome.point.policy]

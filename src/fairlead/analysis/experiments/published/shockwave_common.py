@@ -1,4 +1,4 @@
-"""What the reproductions of Shockwave share: its traces, who is compared, and rows and charts of that."""
+"""Common parts of the reproductions of Shockwave: its traces, the policies compared, rows and charts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ MEASURES = (MAKESPAN, AVG_JCT, WORST_RHO, UNFAIR)
 
 
 def numbers(outcome: PointResult) -> Numbers | None:
-    """What a run came to; None where it is not complete."""
+    """Return the numbers of a run; None where it is not complete."""
     if not outcome.metrics:
         return None
     metrics, rho = outcome.metrics, outcome.metrics["rho"]["static"]

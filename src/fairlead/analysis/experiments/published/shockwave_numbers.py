@@ -12,7 +12,7 @@ PAPER = "Shockwave (Zheng et al., NSDI'23)"
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What is known of a run, ours or published."""
+    """The numbers of a run, ours or published."""
 
     makespan_s: float
     avg_jct_s: float

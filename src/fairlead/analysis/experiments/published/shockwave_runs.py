@@ -131,7 +131,7 @@ def _compared(
 
 
 def _against(found: Mapping[str, PointResult], known: Mapping[str, Numbers]) -> FindingTable:
-    """What the paper claims: how many times worse the others are than Shockwave, as released."""
+    """Return how many times worse the others are than Shockwave, as released: here, and in the paper."""
     rows = [
         FindingRow(
             f"{LABELS[name]}: {measure.title.lower()}",

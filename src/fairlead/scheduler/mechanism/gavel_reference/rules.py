@@ -111,7 +111,7 @@ class ResetAccounts:
     )
 
     def settle(self, snapshot: Snapshot, elapsed_s: float) -> Accounts:
-        """What is owed grows by what is due less what was received above half a round."""
+        """Return accounts: the time owed grows by what is due less what was received above half a round."""
         half = self.round_s / 2
         due = np.where(snapshot.allocated[:, None], snapshot.share * elapsed_s, 0.0)
         deficit = snapshot.deficit_s + (due - (snapshot.received_s - half))

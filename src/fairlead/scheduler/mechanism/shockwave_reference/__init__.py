@@ -1,1 +1,1 @@
-"""What the mechanism of Shockwave's released simulator does otherwise, for the profile ``shockwave``."""
+"""The mechanism of Shockwave's released simulator, where it differs: for the profile ``shockwave``."""
