@@ -378,7 +378,7 @@ class Forecasting:
         }
 
     def _rates(self) -> tuple[MeasuredJob, ...]:
-        """Return the measured rates of jobs. Where there is an estimator they are in the state, as beliefs."""
+        """Return the measured rates of jobs. With an estimator they are in the state, as beliefs."""
         found = []
         for row in self._state.registry.jobs.values():
             rate, where = newest_rate(self._state, row)
