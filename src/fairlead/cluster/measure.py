@@ -51,7 +51,7 @@ class ScriptTimings:
 
     @property
     def restart_s(self) -> float:
-        """What a preemption costs from order to full speed again."""
+        """Return the seconds that a preemption costs, from order to full speed again."""
         return self.save_s + self.stop_s + self.start_s + self.load_s + self.warm_s
 
 

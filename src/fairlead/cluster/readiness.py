@@ -59,8 +59,8 @@ class ReadyPipe:
         limit_s: float,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> ReadyServer | None:
-        """What the server says once it is ready; None: it has ended, or was not ready in time. To be called
-        once, when it has been started. meanwhile: called about every half second."""
+        """Return what the server says once it is ready; None: it has ended, or was not ready in ``limit_s``.
+        To be called once, when it has been started. meanwhile: called about every half second."""
         os.close(self._write)
         until, line = time.monotonic() + limit_s, b""
         with os.fdopen(self._read, "rb", buffering=0) as pipe:

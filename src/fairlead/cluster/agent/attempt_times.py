@@ -72,7 +72,7 @@ class TrainingTimes:
             self.began, self.trained_s = now, 0.0
 
     def begin_anew(self, now: float) -> None:
-        """What went before was no training, unless it has paused."""
+        """Count training from ``now`` on, unless it has paused: what went before was no training."""
         if self.paused is None:
             self.began = now
 

@@ -1,4 +1,4 @@
-"""What the agent knows of one attempt of a job. It is told, and tells; it does nothing by itself."""
+"""The agent's record of one attempt of a job. It is told, and tells; it does nothing by itself."""
 
 import signal
 from typing import Literal
@@ -295,7 +295,7 @@ class NodeAttempt:
         )
 
     def _where_it_saves(self) -> str:
-        """What is wrong there; "" = nothing known."""
+        """Return the problem with where the attempt saves its checkpoints; "" = none known."""
         why = self.steps.save_problem
         if self.directory_problem or not why:
             return self.directory_problem

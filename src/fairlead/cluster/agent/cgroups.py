@@ -23,7 +23,7 @@ _POLL_S = 0.01
 
 
 class DeviceLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node gives to an attempt for each device that it holds there. 0 = no limit."""
+    """Limits of an attempt for each device that it holds on the node. 0 = no limit."""
 
     memory_gb: float = 0.0
     cpus: float = 0.0

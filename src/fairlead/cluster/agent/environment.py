@@ -1,4 +1,4 @@
-"""What ranks get of the agent's own environment."""
+"""The part of the agent's own environment that is passed on to ranks."""
 
 import os
 

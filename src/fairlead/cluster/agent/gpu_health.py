@@ -1,4 +1,4 @@
-"""What NVML says of the devices of a node: which answer, and which have had errors that stay."""
+"""The health of a node's devices by NVML: which answer, and which have had errors that stay."""
 
 from collections.abc import Sequence
 from typing import Any

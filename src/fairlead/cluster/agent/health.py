@@ -38,7 +38,7 @@ _MAX_OUTPUT = 200  # characters of what the health command says
 
 @dataclass
 class HealthReport:
-    """What the server is told."""
+    """The problems of a node and its dead devices, as the server is told of them."""
 
     problems: tuple[str, ...] = ()
     dead: tuple[int, ...] = ()  # devices, as the server numbers them, that do not work any more
@@ -167,7 +167,7 @@ class JobDirectories:
             self._watched.setdefault(path, _Watched(name, check)).start()
 
     def problems(self) -> dict[Path, str]:
-        """What is wrong with those that do not answer, or not as a whole file system does."""
+        """Return path -> problem of those that do not answer, or not as a whole file system does."""
         found = {path: "; ".join(one.problems()) for path, one in self._watched.items()}
         return {path: problem for path, problem in found.items() if problem}
 
@@ -260,7 +260,7 @@ class _Command:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, limit_s: float) -> list[str]:
-        """What it says is wrong. Blocks."""
+        """Run the command for at most ``limit_s`` and return the problem it has found; [] = none. Blocks."""
         try:
             self._process = process = subprocess.Popen(
                 self._command,

@@ -106,7 +106,7 @@ async def _spy(pids: Iterable[tuple[int, int]]) -> dict[int, RankStack]:
 
 
 async def _dump(program: str, pid: int) -> str:
-    """What py-spy says of a process; "" where it may not look, or takes too long."""
+    """Return what py-spy prints of a process; "" where it may not look, or takes too long."""
     command = (program, "dump", "--full-filenames", "--pid", str(pid))
     try:
         out = await on_thread(partial(_output, command, pid), 2 * PY_SPY_S)

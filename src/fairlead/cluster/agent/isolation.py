@@ -1,4 +1,4 @@
-"""What keeps the jobs of a node apart from its agent, and from each other."""
+"""The means that keep the jobs of a node apart from its agent, and from each other."""
 
 from dataclasses import dataclass, field
 

@@ -15,9 +15,9 @@ _LARGEST_MANIFEST = 16 << 20  # bytes: it names every file of the checkpoint
 
 
 def missing(path: Path, assignment: Assignment) -> str:
-    """What of the steps that a job has kept is not there, and what its owner can do; "" = they are there.
-    Damaged checkpoints are: which of them can be loaded the job finds out itself. Of an unmanaged job its
-    directory alone is known. Raises OSError."""
+    """Return which kept checkpoints of a job are gone, and what its owner can do; "" = they are there.
+    Damaged ones count as there: which of them can be loaded the job finds out itself. Of an unmanaged job
+    only the directory is looked for. Raises OSError."""
     kept, accept = (
         assignment.kept_steps,
         f"`fairlead resume {assignment.job} --accept-loss`",

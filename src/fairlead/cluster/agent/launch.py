@@ -124,7 +124,7 @@ def checkpoint_path(state: Path, assignment: Assignment) -> Path:
 
 @dataclass
 class LastAccess:
-    """What was touched last, by a thread that may hang there."""
+    """The files that a thread was about to touch last: it may hang there."""
 
     what: str = "its files"
     checkpoints: bool = False  # is it the checkpoint directory?
@@ -231,7 +231,7 @@ def _rank(
 
 
 def _owner(assignment: Assignment) -> dict[str, str]:
-    """What the words of an operator may name of a job."""
+    """Return the placeholders of a job in the words of an operator, with their values."""
     return {"user": assignment.user, "tenant": assignment.tenant, "job": str(assignment.job)}
 
 

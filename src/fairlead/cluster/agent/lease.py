@@ -42,8 +42,8 @@ class NodeLease:
 
 @dataclass
 class ReportedLease:
-    """What a rank was told of its lease: where its agent is away for a while, that one is over before the
-    agent's own."""
+    """The lease of a rank as the rank was told of it.
+    Where its agent is away for a while, that one is over before the agent's own."""
 
     length_s: float  # of a whole lease
     _reported: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_HISTORY))

@@ -1,4 +1,4 @@
-"""What agents leave on a machine for those that come after, wherever their state directories are.
+"""Files that agents leave on a machine for those that come after, wherever their state directories are.
 
 Each run of an agent has a directory of its own below that of its node: two locks, which say whether the agent
 and its spawner live, and the records of its attempts. Whoever comes after can end what is left of it, and so

@@ -1,4 +1,4 @@
-"""What a node holds and does, put together."""
+"""The controller of a node: all that its agent holds and does there, put together."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -79,12 +79,12 @@ class NodeController:
                     self._changed()
 
     def report_directories(self, problems: Mapping[Path, str]) -> None:
-        """What is wrong with the directories that jobs save to, by directory: the server shall know."""
+        """Note path -> problem of the directories that jobs save to; the server is told of changes."""
         if self.attempts.note_directories(problems):
             self._changed()
 
     def problems(self) -> list[str]:
-        """What keeps this agent from doing what it is told to."""
+        """Return the problems that keep this agent from doing what it is told to."""
         now = time.monotonic()
         deaths = self.spawner_events.problem(now)
         return [*filter(None, [deaths]), *self.attempts.obstructed(now)]

@@ -1,4 +1,4 @@
-"""What an agent tells the server of its node."""
+"""The messages in which an agent tells the server of its node: registrations and reports."""
 
 import fairlead
 from fairlead.cluster.agent.health import HealthChecks, HealthReport

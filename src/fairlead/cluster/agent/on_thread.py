@@ -1,5 +1,5 @@
-"""What touches paths that a job has chosen runs on a thread of its own: on a dead file server it may hang,
-and that is no other job's business."""
+"""A thread of its own for work at paths that a job has chosen.
+On a dead file server it may hang, and that is no other job's business."""
 
 import _thread
 import asyncio
@@ -26,8 +26,8 @@ def start_thread(run: Callable[[], object]) -> None:
 
 
 async def on_thread(do: Callable[[], _Result], limit_s: float) -> _Result:
-    """What ``do`` returns or raises. Raises TimeoutError after so many seconds, and OSError where there can
-    be no thread; one that hangs then is left to itself."""
+    """Run ``do`` on a thread; return or raise what it does. Raises TimeoutError after ``limit_s`` seconds,
+    and OSError where no thread can begin; one that hangs is left to itself."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_Result] = loop.create_future()
     has_begun = threading.Event()

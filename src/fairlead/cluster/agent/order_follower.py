@@ -23,7 +23,7 @@ from fairlead.errors import ConfigError
 
 @dataclass(frozen=True)
 class NodeIdentity:
-    """What starts of a node are given of it."""
+    """The facts about a node that its starts are given."""
 
     incarnation: str  # of the agent
     host: str  # where other nodes reach the ranks
@@ -146,7 +146,7 @@ class OrderFollower:
 
 
 def _update(attempt: NodeAttempt, new: Assignment) -> None:
-    """What may still change in an assignment."""
+    """Take over from ``new`` what may still change in an assignment."""
     attempt.assignment = msgspec.structs.replace(
         attempt.assignment,
         master=new.master,

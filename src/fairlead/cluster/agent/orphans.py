@@ -1,4 +1,4 @@
-"""What ranks leave behind: processes that have become the spawner's children, whatever they did to hide."""
+"""The end of ranks' orphans: processes that are now the spawner's children, whatever they did to hide."""
 
 import contextlib
 import os

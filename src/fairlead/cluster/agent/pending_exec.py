@@ -37,7 +37,7 @@ class PendingExec:
 
     @property
     def hangs(self) -> str:
-        """What it has not come past, once its time is over."""
+        """Return why the process has not begun, once its time is over: the step that it has not come past."""
         if _INSIDE in self._output:
             return f"{self._argv[0]!r} could not be loaded within {self._limit_s:g} s"
         return f"working directory {self._cwd!r}: no answer within {self._limit_s:g} s"

@@ -1,4 +1,4 @@
-"""What an agent remembers of how far the state of its cluster had come, in its own state directory.
+"""The agent's memory of how far the state of its cluster had come, in its own state directory.
 
 It outlives the agent, and whatever becomes of the server's directory: see ``server.rollback_detection``.
 """
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in the file."""
+    """The content of the memory's file."""
 
     position: StorePosition | None = None  # the latest
     before: StorePosition | None = None  # the latest of an earlier run of the server
@@ -59,7 +59,7 @@ class PositionMemory:
         return self._known.halted_runs
 
     def read(self) -> None:
-        """What an agent before this one has left. What cannot be read counts as nothing."""
+        """Load what an agent before this one has left. A file that cannot be read counts as none."""
         try:
             data = read_regular(self._path, _MAX_BYTES)
             self._known = self._written = msgspec.json.decode(data, type=Remembered)

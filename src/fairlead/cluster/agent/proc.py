@@ -1,4 +1,4 @@
-"""What the kernel says of processes (Linux, proc(5))."""
+"""Processes, and what the kernel tells of them (Linux, proc(5))."""
 
 import contextlib
 import errno
@@ -107,7 +107,7 @@ def tag_of(pid: int) -> str:
 
 
 def inherited_tag(pid: int) -> str:
-    """What the process shows in its resource limit alone; "" = nothing, or not ours."""
+    """Return the tag that the process shows in its resource limit alone; "" = none, or not ours."""
     try:
         limit = _tag_limit(pid)
     except (OSError, ValueError):  # it has ended
@@ -193,7 +193,7 @@ def kill_group(leader: int, number: signal.Signals) -> None:
 
 
 def _with_continue(number: signal.Signals) -> tuple[signal.Signals, ...]:
-    """What is sent: one that is stopped would not hear of SIGTERM until somebody lets it go on."""
+    """Return the signals to send: one that is stopped hears of SIGTERM only if it is let go on."""
     return (number, signal.SIGCONT) if number == signal.SIGTERM else (number,)
 
 

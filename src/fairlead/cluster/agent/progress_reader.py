@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class ProgressError(Exception):
-    """What a job says of its progress cannot be used: why, in words that follow where it was said."""
+    """Raised where a job's progress cannot be used: why, in words that follow where it was told."""
 
 
 class UnansweredError(ProgressError):
@@ -118,7 +118,7 @@ class ProgressFile:
 
 
 async def ask_progress(address: ProgressAddress) -> str:
-    """What the endpoint answers. Raises ProgressError; no redirect is followed."""
+    """Return the body that the endpoint answers. Raises ProgressError; no redirect is followed."""
     try:
         async with asyncio.timeout(REPLY_TIMEOUT_S):
             reply = await _get(address)

@@ -77,7 +77,7 @@ _Whole = Annotated[int, Meta(ge=-(1 << 53), le=1 << 53)]
 
 
 class FailureReport(msgspec.Struct, frozen=True):
-    """What ``fairlead.client.crash`` leaves behind. It is the job's: nothing but its bounds is certain."""
+    """A report that ``fairlead.client.crash`` leaves. It is the job's: nothing but its bounds is certain."""
 
     type: str = ""
     message: str = ""
@@ -160,7 +160,7 @@ def exit_failure(
 
 
 def _printed_report(output: str) -> FailureReport | None:
-    """What the last traceback that a process has printed tells; None: there is none."""
+    """Return a report of the last traceback that a process has printed; None: there is none."""
     found = last_traceback(output)
     if found is None:
         return None
@@ -268,7 +268,7 @@ def error_line(output: str) -> str:
 
 
 def _client_line(output: str) -> str:
-    """What the training side of Fairlead has said last; "" = nothing."""
+    """Return the last line that the training side of Fairlead has printed, without its prefix; "" = none."""
     client_lines = [line for line in output.splitlines() if line.startswith(CLIENT_PREFIX)]
     return one_line(client_lines[-1].removeprefix(CLIENT_PREFIX)) if client_lines else ""
 

@@ -1,4 +1,4 @@
-"""What ranks say to the agent, and what they are answered: see ``RankHandler``."""
+"""The agent's answers to the messages of ranks: see ``RankHandler``."""
 
 import hmac
 import time
@@ -82,7 +82,7 @@ class RankMessages:
             self._changed()
 
     async def renew(self, key: Key) -> FromAgent:
-        """What is left of our own lease, after asking for more when that is little."""
+        """Return a grant of the rest of our own lease, after asking for more when that is little."""
         attempt = self._attempts.get(key)
         if attempt is None:
             return StopRank(reason=EXPIRED)

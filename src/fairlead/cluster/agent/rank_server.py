@@ -49,7 +49,7 @@ Key = tuple[int, int]  # (job, attempt)
 
 
 class RankHandler(Protocol):
-    """What the agent makes of it."""
+    """The part of the agent that admits ranks and answers their messages."""
 
     def admit(self, hello: Hello) -> str:
         """Why this process may not run, "" = it may."""
@@ -65,7 +65,7 @@ class RankHandler(Protocol):
 
 
 class _UnknownRankError(Exception):
-    """What came is no message of a rank."""
+    """Raised for bytes that are no message of a rank."""
 
 
 class RankConnections:

@@ -103,7 +103,7 @@ class RankTrial:
         return f"a test rank has not ended within {LIMIT_S:.0f} s{why}"
 
     async def _clean(self, folder: Path) -> None:
-        """What it has left may be on a disk that hangs."""
+        """Remove the files of the trial, except where the disk hangs."""
         left = (
             folder,
             logs_path(self._state) / str(TRIAL_JOB),

@@ -1,5 +1,5 @@
-"""What is told of attempts, such as the server accepts it: it refuses a report as a whole, and one job would
-silence the node."""
+"""Statuses of attempts, cut to what the server accepts.
+It refuses a report as a whole, and one job would silence the node."""
 
 import logging
 from collections.abc import Iterable
@@ -58,7 +58,7 @@ class SendableCheck:
         return reported
 
     def _rank(self, status: AttemptStatus) -> int:
-        """What goes first: ends that were told before, other ends, what runs."""
+        """Return the place of a status in a report: 0 = an end told before, 1 = another end, 2 = it runs."""
         if status.state != "ended":
             return 2
         return 0 if (status.job, status.attempt) in self._reported_ends else 1

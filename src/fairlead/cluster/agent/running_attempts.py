@@ -239,7 +239,7 @@ class SpawnedAttempt:
 
     @property
     def tag(self) -> str:
-        """What its processes show."""
+        """Return the tag that the processes of the attempt show."""
         return proc.token_tag(self.launch.token)
 
     def may_share_devices(self, other: "SpawnedAttempt") -> bool:
@@ -330,7 +330,7 @@ class SpawnedAttempt:
         return owner is None or owner.uid == user.uid
 
     def watched(self, storage: SpawnerStorage) -> Watched:
-        """What there is, for the warden."""
+        """Return the record and the deadlines of the attempt, for the warden."""
         record = msgspec.structs.replace(
             self._as_record(storage), terminated=self.ending.terminated
         )

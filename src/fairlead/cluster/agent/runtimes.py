@@ -32,7 +32,7 @@ _ROOTS = ("miniforge3", "mambaforge", "miniconda3", "anaconda3")  # of conda, be
 
 @dataclass(frozen=True, kw_only=True)
 class Mounts:
-    """What a rank has to reach, under the same paths inside a container."""
+    """The paths that a rank has to reach; they are the same inside a container."""
 
     client: str  # the directory that offers fairlead-client
     checkpoints: str
@@ -42,8 +42,8 @@ class Mounts:
 
 
 def agents_environment(runtime: Runtime, around: tuple[str, ...] = ()) -> dict[str, str]:
-    """What a job gets of the agent's own variables. around: words that its operator puts before its
-    command."""
+    """Return the agent's own variables that a job gets, with their values.
+    around: words that its operator puts before its command."""
     env = base_environment()
     contained = bool(runtime.container) or is_engine(around)
     if runtime == Runtime() and not contained:
@@ -165,7 +165,7 @@ def _value(name: str, mounts: Mounts, owner: Mapping[str, str]) -> str:
 
 
 def _options(engine: str, variables: Iterable[str], mounts: Mounts) -> list[str]:
-    """What the rank needs inside, in the words of this engine."""
+    """Return the options by which this engine gives a rank what it needs inside."""
     binds = _binds(mounts)
     if engine in ("apptainer", "singularity"):  # the environment is passed on as it is
         return [*_each("--bind", binds), "--pwd", mounts.cwd]

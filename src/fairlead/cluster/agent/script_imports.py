@@ -1,4 +1,4 @@
-"""What a job's script imports, of the packages that are worth preparing and safe to.
+"""The packages that a job's script imports, of those that are worth preparing and safe to.
 
 Not whatever it imports: modules beside the script are the user's, and change; packages that start threads,
 or read variables of the job as they are imported, would not be in a fork what they are in a process of

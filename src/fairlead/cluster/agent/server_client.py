@@ -204,7 +204,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[_Answer], data: bytes) -> _Answer:
 
 
 def _hint(details: str, *, tls: bool) -> str:
-    """What may be the matter with a connection that is not made, by gRPC's words for it; "" = who knows."""
+    """Return a guess why a connection is not made, by gRPC's words for it; "" = there is none."""
     if tls and "ALPN" in details:
         return (
             "; is that the port for people? `fairlead serve` has another for agents (--agent-port)"

@@ -1,4 +1,4 @@
-"""What an agent and its server say to each other, for as long as the agent runs."""
+"""The conversation of an agent with its server, for as long as the agent runs."""
 
 import asyncio
 import contextlib

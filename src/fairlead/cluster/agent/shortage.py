@@ -32,7 +32,7 @@ def check_descriptors(count: int) -> None:
 
 
 class Shortage:
-    """What is done in its block is given up where something runs out, and has to be done again later."""
+    """A guard of work that is given up where something runs out, and has to be done again later."""
 
     def __init__(self) -> None:
         self._told_s = -_SILENT_S

@@ -24,8 +24,8 @@ class SpawnerDeaths:
         return SpawnerDeath(number=self._number, jobs=tuple(sorted(present)))
 
     def problem(self, now: float) -> str:
-        """What is the matter with the node, "" = nothing. A death says nothing about it where one of the jobs
-        was there at another one as well: the server finds out which of them it was."""
+        """Return the problem of the node, "" = none. A death does not count where one of its jobs was at
+        another one as well: the server finds out which of them it was."""
         while self._recent and now - self._recent[0][0] > _WINDOW_S:
             self._recent.popleft()
         seen = Counter(job for _, jobs in self._recent for job in jobs)

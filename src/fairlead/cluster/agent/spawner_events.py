@@ -1,4 +1,4 @@
-"""What the spawner says has become of attempts, its own death, and what follows from it for them."""
+"""The effects on attempts of the spawner's messages about them, and of its own death."""
 
 import logging
 import time
@@ -72,7 +72,7 @@ class SpawnerEvents:
         self._leaders: dict[int, tuple[Key, int]] = {}  # pid -> attempt and rank, of those that run
 
     async def handle(self, message: FromSpawner) -> None:
-        """What has become of an attempt."""
+        """Apply a message of the spawner about an attempt."""
         if isinstance(message, Ready | Pong):
             if isinstance(message, Ready):
                 self._end_orphaned()
@@ -201,7 +201,7 @@ class SpawnerEvents:
         return self._deaths.note(replacement.jobs_when_stopped, now)
 
     def problem(self, now: float) -> str:
-        """What its deaths say of the node, "" = nothing."""
+        """Return the problem of the node that the spawner's deaths show, "" = none."""
         return self._deaths.problem(now)
 
     def _end_orphaned(self) -> None:

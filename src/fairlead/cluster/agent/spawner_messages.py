@@ -1,4 +1,4 @@
-"""What the agent and its spawner say to each other, and how messages are framed on a stream socket."""
+"""Messages between the agent and its spawner, and how they are framed on a stream socket."""
 
 import contextlib
 import socket
@@ -147,7 +147,7 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What an earlier agent left behind has ended; starts are welcome."""
+    """All that an earlier agent left behind has ended; starts are welcome."""
 
     survivors: int
     cleared: tuple[str, ...] = ()  # incarnations of agents of this node of which nothing lives
@@ -202,7 +202,7 @@ class AgentSocket:
         self._frames = SpawnerFrames()
 
     def receive(self) -> list[ToSpawner] | None:
-        """What has arrived; None when the agent has gone."""
+        """Return the messages that have arrived; None when the agent has gone."""
         bodies = receive(self.socket, self._frames)
         if bodies is None:
             return None

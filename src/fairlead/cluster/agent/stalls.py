@@ -182,8 +182,8 @@ class StallWatch:
 
 
 class AttemptStall:
-    """What is told of an attempt that makes no progress. Where its rank 0 is on another node, its ranks here
-    are looked at when the orders say so."""
+    """The report on an attempt that makes no progress.
+    Where its rank 0 is on another node, its ranks here are looked at when the orders say so."""
 
     def __init__(self) -> None:
         self._watch: StallWatch | None = None  # of rank 0's node: do its steps come along?

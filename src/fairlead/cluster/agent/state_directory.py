@@ -37,8 +37,8 @@ class StateOwner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def identity_of(state: Path) -> str:
-    """What tells this agent from others of the same name, through all its runs. One that is damaged is made
-    anew: to the server this is another agent then, that takes the name over. Raises ConfigError."""
+    """Return the id of this agent among others of its name, the same through all its runs. A damaged one
+    is made anew: to the server it is another agent then, and takes the name over. Raises ConfigError."""
     path = state / "identity"
     try:
         known = read_regular(path, 64) if path.exists() else None

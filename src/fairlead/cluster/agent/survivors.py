@@ -56,7 +56,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mark_of(run: str) -> str:
-    """What the tokens of all attempts of this run of an agent begin with. run: its incarnation."""
+    """Return the beginning of the tokens of all attempts of this run of an agent. run: its incarnation."""
     return blake2b(run.encode(), digest_size=MARK_SIZE).hexdigest()
 
 

@@ -18,7 +18,7 @@ _OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class NotRegularError(OSError):
-    """What is there is no regular file, or may not be used as one."""
+    """Raised for a path that is no regular file, or may not be used as one."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.EINVAL, "is not a regular file", str(path))

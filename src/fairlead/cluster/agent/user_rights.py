@@ -1,4 +1,4 @@
-"""What an agent of root does at paths that a job has named: in a process with the rights of the job's user.
+"""Work of root's agent at paths that a job has named: in a process with the rights of the job's user.
 
 The process is started as root, so that the agent's interpreter and packages need not be readable by jobs; it
 has no threads, becomes the user, and touches the paths only then. The kernel lets nobody of that user look
@@ -58,7 +58,7 @@ class MakeLaunch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class CheckDirectory(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What is wrong with a directory that a job saves to?"""
+    """Asks for the problems of a directory that a job saves to."""
 
     user: OsUser
     path: str
@@ -96,7 +96,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Problems(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What a check has found."""
+    """The problems that a check has found."""
 
     found: tuple[str, ...]
 

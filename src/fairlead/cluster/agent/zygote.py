@@ -87,7 +87,7 @@ def _is_ours(program: Path) -> bool:
 
 
 def script_of(argv: Sequence[str]) -> Sequence[str]:
-    """What follows the interpreter and -u; empty for a command of another form."""
+    """Return the words after the interpreter and -u; empty for a command of another form."""
     remaining = list(argv[1:])
     while remaining and remaining[0] == "-u":
         remaining.pop(0)

@@ -126,7 +126,7 @@ class ChaosCluster:
             raise CheckError(f"not there again after {limit_s:.0f} s: {left}")
 
     def missing(self) -> str:
-        """What of the cluster is not there, "" = nothing."""
+        """Return the nodes that are not there or not up, or the server's error; "" = nothing is missing."""
         try:
             with self.client() as client:
                 nodes = {node.name: node for node in client.nodes()}

@@ -41,7 +41,7 @@ class SmallDisk:
         return self.folder / "ballast"
 
     def unmount(self) -> None:
-        """What is on it is lost."""
+        """Unmount the disk; all that is on it is lost."""
         if self.mounted:
             subprocess.run(["umount", "-l", str(self.folder)], check=True, capture_output=True)
             self.mounted = False

@@ -33,7 +33,7 @@ _OTHER_TARGETS = (
 
 
 def _once(name: str, about: str, inject: faults.Inject, target: str) -> Fault:
-    """What is put right at once, by the cluster itself."""
+    """Return a fault that the cluster itself puts right at once."""
     return Fault(name, about, (target,), _SHORT_S, inject)
 
 

@@ -76,14 +76,14 @@ def freeze_server(cluster: ChaosCluster, _: str, __: random.Random) -> Injection
 
 
 def freeze_driver(cluster: ChaosCluster, _: str, __: random.Random) -> Injection:
-    """What decides and writes stands still; what renews leases goes on."""
+    """Freeze the driver, which decides and writes; the front, which renews leases, goes on."""
     pid = cluster.processes.named["server"].pid
     cluster.processes.signal([pid], signal.SIGSTOP)
     return Injection("driver frozen", lambda: cluster.processes.signal([pid], signal.SIGCONT))
 
 
 def freeze_front(cluster: ChaosCluster, _: str, __: random.Random) -> Injection | None:
-    """What agents and people talk to stands still; what decides goes on."""
+    """Freeze the front, which agents and people talk to; the driver, which decides, goes on."""
     found = cluster.processes.part("server", FRONT)
     cluster.processes.signal(found, signal.SIGSTOP)
     what = "front frozen"
@@ -93,7 +93,7 @@ def freeze_front(cluster: ChaosCluster, _: str, __: random.Random) -> Injection 
 
 
 def kill_front(cluster: ChaosCluster, _: str, __: random.Random) -> Injection | None:
-    """What agents and people talk to dies; the server starts it anew."""
+    """Kill the front, which agents and people talk to; the server starts it anew."""
     found = cluster.processes.part("server", FRONT)
     cluster.processes.signal(found, signal.SIGKILL)
     return Injection("kill -9 of the front", nothing) if found else None
@@ -119,7 +119,7 @@ def freeze_agent(cluster: ChaosCluster, node: str, _: random.Random) -> Injectio
 
 
 def freeze_spawner(cluster: ChaosCluster, node: str, _: random.Random) -> Injection | None:
-    """What owns the ranks stands still, and its warden hears of no lease; the agent goes on."""
+    """Freeze the spawner, which owns the ranks: its warden hears of no lease; the agent goes on."""
     found = cluster.processes.part(node, "fairlead.cluster.agent.spawner")
     cluster.processes.signal(found, signal.SIGSTOP)
     what = f"spawner of {node} frozen"

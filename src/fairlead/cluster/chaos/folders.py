@@ -33,7 +33,7 @@ class ClusterFolders:
         return self.server.folder / "state"
 
     def log(self, name: str) -> Path:
-        """What the server, or the agent of a node, prints."""
+        """Return the path of the output of the server, or of the agent of a node."""
         return self.root / f"{name}.log"
 
     def make(self) -> None:

@@ -92,7 +92,7 @@ def _is_written(path: Path) -> bool:
 
 
 class JobWork:
-    """What is trained."""
+    """The training of a job: its steps, their digest, and its checkpoints."""
 
     def __init__(self, ledger: JobLedger, step_s: float) -> None:
         self.ledger = ledger
@@ -195,7 +195,7 @@ def _train(work: JobWork) -> None:
 
 
 def _evaluate(work: JobWork) -> None:
-    """What comes after the loop: it may be stopped anywhere, and is then done again."""
+    """Do the work that comes after the loop: it may be stopped anywhere, and is then done again."""
     seconds = float(os.environ.get("CHAOS_EVALUATION_S", "0"))
     if not seconds or os.environ.get("RANK", "0") != "0":
         return

@@ -1,4 +1,4 @@
-"""What the jobs wrote down, and what must hold of it."""
+"""The ledgers that the jobs wrote, and the rules that must hold of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

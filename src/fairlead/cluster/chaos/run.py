@@ -49,7 +49,7 @@ class Trial:
 
 @dataclass
 class TrialSummary:
-    """What came of all trials."""
+    """The outcome of all trials."""
 
     trials: list[Trial] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # kind -> why
@@ -256,7 +256,7 @@ class _Session:
         return injection.what, repaired - began, time.monotonic() - repaired
 
     def _broken(self, targets: Sequence[str]) -> str:
-        """What is not there again of what was hurt."""
+        """Return what the cluster misses if that concerns the targets or the server; "" = it does not."""
         left = self.cluster.missing()
         concerned = not left or any(name in left for name in targets) or "server" in left
         return left if concerned else ""
@@ -303,7 +303,7 @@ def _grown(cluster: ChaosCluster, before: dict[str, tuple[int, int]]) -> Iterato
 
 
 def _leftovers(cluster: ChaosCluster) -> Iterator[str]:
-    """What a cluster that has ended must not leave."""
+    """Yield a line for each thing that an ended cluster has left and must not, and for a broken journal."""
     until = time.monotonic() + HELPER_EXIT_S
     while cluster.processes.orphans() and time.monotonic() < until:
         time.sleep(0.1)

@@ -171,7 +171,7 @@ class JobLoad:
             time.sleep(0.2)
 
     def _why(self, job: JobView) -> str:
-        """What the cluster says of a job that does not end."""
+        """Return the cluster's explanation of a job that does not end."""
         try:
             with self.cluster.client() as client:
                 return client.explain(job.id).why_here or job.reason
@@ -179,7 +179,7 @@ class JobLoad:
             return f"{job.reason} (explain: {problem})"
 
     def _situation(self) -> str:
-        """What the cluster says of itself."""
+        """Return a line on the cluster's round and nodes, as it tells them."""
         try:
             with self.cluster.client() as client:
                 status = client.status()

@@ -27,7 +27,7 @@ Watch = Callable[[StatusView, list[JobView]], None]
 
 @dataclass
 class DemoSummary:
-    """What has come of the demonstration. All lists in order of job ids."""
+    """The outcome of the demonstration. All lists in order of job ids."""
 
     seconds: float
     jobs: list[JobView]
@@ -48,7 +48,7 @@ class DemoSummary:
 
 @dataclass
 class PromisedShares:
-    """What part of the device time tenants were promised, over all looks, weighted by what was held."""
+    """The parts of the device time that tenants were promised, over all looks, weighted by what was held."""
 
     promised: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 

@@ -89,7 +89,7 @@ class Calibrated:
 
 
 def _scaled(left_s: float, factor: float) -> float:
-    """What a score, whose exponential is the factor, makes of a forecast; seconds, never negative."""
+    """Return a forecast scaled by a factor, the exponential of a score; seconds, never negative."""
     return max((left_s + ALLOWANCE_S) * factor - ALLOWANCE_S, 0.0)
 
 
@@ -111,7 +111,7 @@ class _Class:
         self.factors = None
 
     def work_out(self) -> tuple[float, float, float, float]:
-        """What to multiply a forecast with, for itself and its bounds, and its relative error."""
+        """Return the factors of a forecast, its low and its high bound, and its median relative error."""
         scores, tail = np.array([*self.prior, *self.scores]), (1 - self.level) / 2
         # Weibull's quantiles: a score to come is below the one at p with probability p exactly.
         low, high = np.quantile(scores, (tail, 1 - tail), method="weibull").tolist()
@@ -166,7 +166,7 @@ class IntervalCalibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawForecast:
-    """What was forecast of a job, and the interval that was given."""
+    """A forecast of a job before calibration, and the interval that was given."""
 
     made_s: float  # time of the cluster's clock
     kind: ForecastKind
@@ -175,7 +175,7 @@ class RawForecast:
     interval: Calibrated
 
     def outcome(self, job: int, ended_s: float) -> ForecastOutcome:
-        """What became of it."""
+        """Return the outcome of the forecast: the job has ended at ``ended_s`` of the cluster's clock."""
         return ForecastOutcome(
             job=job,
             made_s=self.made_s,
@@ -204,8 +204,8 @@ class Pending:
             before.append(forecast)
 
     def ended(self, job: int, time_s: float) -> list[ForecastOutcome]:
-        """What became of those about a job that has completed. Of one made when its steps were done, and
-        its end was not known yet, nothing can become."""
+        """Remove the forecasts of a job that has completed; return their outcomes.
+        One made when its steps were done, and its end was not known yet, has none."""
         made = self._made.pop(job, [])
         return [one.outcome(job, time_s) for one in made if one.made_s < time_s]
 

@@ -64,7 +64,7 @@ UNBOUNDED_COST_S = 1e9
 
 @dataclass(frozen=True, slots=True)
 class ForecastQuery:
-    """What a forecast is to assume beyond the state that it starts from, and what it may cost."""
+    """The assumptions of a forecast beyond the state that it starts from, and what it may cost."""
 
     now_s: float | None = None  # None: the time of the state
     horizon_s: float = 30 * DAY_S
@@ -99,7 +99,7 @@ class ForecastRun:
     exact_s: float = np.inf  # seconds from now for which rounds were simulated; inf = to the end
 
     def without(self, jobs: Collection[int], horizon_s: float) -> "ForecastRun":
-        """What it says of the other jobs."""
+        """Return the forecast without these jobs."""
         if not jobs:
             return self
         finish_s = {job: t for job, t in self.finish_s.items() if job not in jobs}
@@ -312,7 +312,7 @@ def _with_waits(outcome: ForecastRun, paused_s: Mapping[int, float]) -> Forecast
 def _rest_of_round(
     s: Scheduler, policy: str, watch: "_Watch", query: ForecastQuery, future_jobs: FutureJobs
 ) -> ForecastRun:
-    """What follows without rounds on what was simulated."""
+    """Return the forecast with what follows, estimated without rounds, on what was simulated."""
     there = fluid_jobs(s)
     exact_s = max(s.data.now_s - watch.now_s, 0.0)
     jobs = joined(
@@ -493,7 +493,7 @@ class _Watch:
                     self.finish_s[int(job)] = float(end_s) - self.now_s
 
     def outcome(self, unfinished: tuple[int, ...], horizon_s: float) -> ForecastRun:
-        """What has been seen."""
+        """Return the ends and the use of the devices that were seen, as a forecast."""
         makespan_s = horizon_s if unfinished else max(self.finish_s.values(), default=0.0)
         there_s = self.devices * makespan_s
         used = self.paused_s / there_s if there_s > 0 else 0.0

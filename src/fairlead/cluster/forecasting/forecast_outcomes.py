@@ -1,4 +1,4 @@
-"""What forecasts about jobs were worth, on disk: a file of its own that does not grow for ever.
+"""The outcomes of forecasts about jobs, on disk: a file of its own that does not grow for ever.
 
 Only jobs that have ended are in it. Each commit is whole but not synced; a file that is damaged, or that
 another version has written, is set aside, and the log says so: forecasts then begin with what is assumed of

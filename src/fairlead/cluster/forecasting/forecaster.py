@@ -77,7 +77,7 @@ def kind_within(outcome: ForecastRun, left_s: float | None) -> ForecastKind:
 
 @dataclass(frozen=True, slots=True)
 class JobForecast:
-    """What the latest forecast says of a job, from now on."""
+    """The part of the latest forecast about one job, from now on."""
 
     kind: ForecastKind
     age_s: float
@@ -138,7 +138,7 @@ class Forecaster:
         *,
         changed_s: float = -np.inf,
     ) -> JobForecast | None:
-        """What is forecast of a job; None = nothing yet. Where a first or a better one can be expected
+        """Return the forecast of a job; None = nothing yet. Where a first or a better one can be expected
         within ``wait_s`` it is waited for. least_s: that the job takes from now on at its best rate; an old
         forecast is counted down by the clock, whatever the job does. changed_s: cluster's time; forecasts of
         states before it are about another situation of the job, and are none."""
@@ -173,7 +173,7 @@ class Forecaster:
         return next(iter(exact or known), None)
 
     def _job_forecast(self, latest: MadeForecast, job: int, least_s: float) -> JobForecast:
-        """What a forecast says of a job that it knows."""
+        """Return the part of a forecast about a job that it knows, from now on."""
         age_s, kind, left_s = latest.age_s, latest.kind_of(job), latest.left_s(job)
         known_s = None
         if kind == "coarse":

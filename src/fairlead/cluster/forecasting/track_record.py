@@ -1,4 +1,4 @@
-"""What forecasts have been worth: each is noted, and held against what comes of it."""
+"""The track record of forecasts: each is noted, and held against what comes of it."""
 
 import contextlib
 from collections import deque

@@ -31,7 +31,7 @@ _Name: TypeAlias = Callable[..., str]
 
 @dataclass
 class RequestRecord:
-    """What is known of a request so far."""
+    """The facts that are known of a request so far."""
 
     source: str = ""  # the other end of the connection
     forwarded_for: str = ""

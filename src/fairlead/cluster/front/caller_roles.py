@@ -1,4 +1,4 @@
-"""What callers may do, by their roles."""
+"""Checks of what callers may do, by their roles."""
 
 from fairlead.cluster.front.facade import ForbiddenError
 from fairlead.cluster.protocol.access import Caller

@@ -1,4 +1,4 @@
-"""What the last commit left, read from the database: for people who look while the driver does not answer."""
+"""The state of the last commit, read from the database: shown while the driver does not answer."""
 
 import sqlite3
 import threading

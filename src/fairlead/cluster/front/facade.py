@@ -1,4 +1,4 @@
-"""What the live cluster offers to its HTTP API, its page and its metrics: one narrow door.
+"""The interface of the live cluster for its HTTP API, its page and its metrics: one narrow door.
 
 ``Service`` (fairlead.cluster.server.service) is the real one. Every method may be called from any
 thread; those that

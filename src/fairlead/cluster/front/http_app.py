@@ -103,7 +103,7 @@ def _server(
 
     @router.get("/openapi.json", summary="This description", responses=answers(dict[str, Any]))
     def openapi(_context: Context) -> Response:
-        """What the API takes and gives, as OpenAPI 3.1."""
+        """Return what the API takes and gives, as OpenAPI 3.1."""
         return answer(describe(app))
 
     return router

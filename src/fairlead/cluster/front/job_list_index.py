@@ -23,7 +23,7 @@ _Key: TypeAlias = float | str | tuple[object, ...]
 
 
 class IndexedJob(NamedTuple):
-    """What a job is searched and sorted by."""
+    """The fields that a job is searched and sorted by."""
 
     id: int
     name: str  # or its family, where it has none

@@ -284,7 +284,7 @@ class LeaseTable:
 
 
 def _without_progress(leased: AttemptStatus) -> tuple[object, ...]:
-    """What of an attempt the driver must hear of at once."""
+    """Return the parts of an attempt's status of which the driver must hear at once."""
     return (
         leased.state,
         leased.loaded_step >= 0,

@@ -29,7 +29,7 @@ _Key = TypeVar("_Key")
 
 
 class LoggedAttempt(NamedTuple):
-    """What has to be known of an attempt to keep its output."""
+    """The facts of an attempt that are needed to keep its output."""
 
     nodes: tuple[str, ...]  # of each rank: whose output comes from there alone
     log_bytes: int  # of each rank, that are kept
@@ -49,7 +49,7 @@ class LogService:
         self._attempts: OrderedDict[AttemptKey, LoggedAttempt] = OrderedDict()
 
     def close(self) -> None:
-        """What has come is written."""
+        """Write the output that has come, and end."""
         self._thread.shutdown()
 
     async def put(self, chunk: LogChunk) -> LogOffset:

@@ -1,4 +1,4 @@
-"""What the driver's process and the front say to each other: frames of msgpack over one socket.
+"""Messages between the driver's process and the front: frames of msgpack over one socket.
 
 Both directions are states where that is possible: of two messages with the same ``key`` the newer one
 replaces the older while it waits to be sent, so what waits for a side that stands still stays bounded.
@@ -191,7 +191,7 @@ class SchedulingHalted(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 class PublishedSettings(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """What of the server's options can change while it runs, and is the front's business."""
+    """The options of the server that can change while it runs, and are the front's business."""
 
     prices: dict[str, float]  # $ per device-hour, by type
     log_level: str
@@ -273,7 +273,7 @@ class FrontRefused(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 class Reported(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """What a node said last, and what it was granted."""
+    """The last report of a node, and the leases that it was granted."""
 
     node: str
     incarnation: str

@@ -1,4 +1,4 @@
-"""What Prometheus is told of a live cluster.
+"""The metrics of a live cluster for Prometheus.
 
 ``Counters`` are incremented where things happen. ``ClusterCollector`` asks the facade at every scrape for
 what can be asked, so that no number is kept twice. Nothing here uses prometheus_client's global registry.
@@ -42,7 +42,7 @@ _SLOW = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 30
 
 
 class Counters:
-    """What the driver counts and times since it was started; Prometheus copes with restarts."""
+    """The driver's counters and timings since it was started; Prometheus copes with restarts."""
 
     def __init__(self) -> None:
         self.registry = r = CollectorRegistry()
@@ -86,7 +86,7 @@ class Counters:
 
 
 class FrontCounters:
-    """What the front counts and times since it was started."""
+    """The front's counters and timings since it was started."""
 
     def __init__(self) -> None:
         self.registry = r = CollectorRegistry()
@@ -222,7 +222,7 @@ def _of_status(status: StatusView) -> Iterable[Metric]:
 
 
 def _of_trouble(status: StatusView) -> Iterable[Metric]:
-    """What somebody should look at."""
+    """Return the metrics of trouble that somebody should look at."""
     return (
         GaugeMetricFamily(
             "fairlead_halted",

@@ -1,4 +1,4 @@
-"""What waits to be sent to the other process: in order, the newest of each kind in place of older ones."""
+"""A queue of messages to the other process: in order, the newest of each kind in place of older ones."""
 
 import threading
 from collections import OrderedDict

@@ -314,7 +314,7 @@ class Front:
             self._trail.tick()
 
     def take(self, message: Any) -> None:
-        """What the driver says."""
+        """Apply a message of the driver."""
         tokens = self._facade.tokens
         match message:
             case PublishedNode():
@@ -383,7 +383,7 @@ class Front:
         return msgspec.structs.replace(welcome, orders=orders)
 
     async def report(self, message: NodeReport) -> PublishedOrders:
-        """What a node holds; its orders."""
+        """Take over what a node reports, and return its orders."""
         began = time.perf_counter()
         orders = self._table.report(message)
         self._facade.usage_history.note(message.node, message.holds)

@@ -44,13 +44,13 @@ REGISTER = "register"  # a call of an agent, whose answer comes as a future
 
 
 class DriverInterface(Protocol):
-    """What the front may ask of the driver's process, beside the methods of the facade."""
+    """The calls to the driver's process that the front may make, beside the methods of the facade."""
 
     def register(self, message: Register, token: TokenKind) -> Future[Welcome]:
         """A node comes up. token: with which it comes."""
 
     def metrics_text(self) -> str:
-        """What the driver counts, as Prometheus reads it."""
+        """Return the driver's counters in the text format of Prometheus."""
 
 
 class Signature(typing.NamedTuple):

@@ -263,8 +263,8 @@ class RemoteFacade:
             return self._committed.explain(caller, job, self.shown.age_s)
 
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
-        """What would be. Raises StoreError at once where the driver does not answer, and soon where it
-        falls silent meanwhile."""
+        """Return the comparison for a question. Raises StoreError at once where the driver does not answer,
+        and soon where it falls silent meanwhile."""
         if not self.shown.is_stale:
             with contextlib.suppress(DriverSilentError):
                 answer: Comparison = self._calls.call(
@@ -353,7 +353,7 @@ class RemoteFacade:
         return usage_view(usage, by, self.prices, since=since, until=until, tenant=tenant)
 
     def driver_metrics(self) -> str:
-        """What the driver counts; where it does not answer at once, as it was last known."""
+        """Return the driver's counters for Prometheus; the last known where it does not answer at once."""
         if self.shown.is_stale:
             return self._driver_metrics
         with contextlib.suppress(StoreError):
@@ -370,7 +370,7 @@ _FRONT = Caller("front", "", "admin")
 
 
 def _aged(found: Any, age_s: float) -> Any:
-    """What was read, with a word in each view of a job that it may be so old."""
+    """Return ``found``, with each view of a job marked as perhaps ``age_s`` seconds old."""
     if isinstance(found, JobView):
         return msgspec.structs.replace(found, age_s=age_s if isfinite(age_s) else None)
     if isinstance(found, list):

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class AgentHandler(Protocol):
-    """What the server does with the calls of agents; all on its event loop, none may block it.
+    """The server's handler of the calls of agents; all on its event loop, none may block it.
 
     InputError becomes INVALID_ARGUMENT, StaleError ABORTED, StoreError UNAVAILABLE.
     """
@@ -304,7 +304,7 @@ async def _abort(context: _Context, refusal: tuple[grpc.StatusCode, str]) -> NoR
 
 
 def _refusal(problem: Exception) -> tuple[grpc.StatusCode, str]:
-    """What the caller is told. Nothing of what went wrong inside: that is for the log."""
+    """Return the status and sentence for the caller. What went wrong inside is for the log alone."""
     for kind, code in _CODES:
         if isinstance(problem, kind):
             return code, str(problem)
@@ -330,7 +330,7 @@ def decode(decoder: msgspec.msgpack.Decoder[_Message], data: bytes) -> _Message:
 
 
 class _VersionOnly(msgspec.Struct):
-    """What every version of ``Register`` has."""
+    """The part that every version of ``Register`` has."""
 
     protocol: int
 

@@ -33,7 +33,7 @@ class _Series:
         self._memory = array("d")  # the most, bytes; -1 = nothing was told
 
     def note(self, usage: DeviceUsage, now: float) -> None:
-        """What was told at this time."""
+        """Add a usage that was told at ``now``."""
         point = int((now - self.start) / self.width_s)
         while point >= POINTS:
             self._halve()
@@ -79,7 +79,7 @@ class UsageHistory:
         self._lock = threading.Lock()
 
     def note(self, node: str, statuses: Iterable[AttemptStatus]) -> None:
-        """What a node has told of its attempts."""
+        """Record the usage of devices that a node has told with the statuses of its attempts."""
         for status in statuses:
             if status.usage:
                 with self._lock:
@@ -100,7 +100,7 @@ class UsageHistory:
             self._count -= len(oldest)
 
     def of(self, job: int, now_s: float) -> list[DeviceUsageView]:
-        """What is known of a job, by attempt and rank. now_s: the cluster's time."""
+        """Return the known usage of devices by a job, by attempt and rank. now_s: the cluster's time."""
         with self._lock:
             now = self._monotonic()
             return [

@@ -1,4 +1,4 @@
-"""What the driver has published for people: shown without asking it, however long it computes."""
+"""The views that the driver has published for people: shown without asking it, however long it computes."""
 
 import math
 import time
@@ -33,7 +33,7 @@ class ViewCache:
         self._nodes: dict[str, PublishedNodeView] = {}
 
     def take(self, message: PublishedStatus | PublishedNodeView) -> None:
-        """What the driver publishes."""
+        """Take over a view that the driver publishes; a node without one is forgotten."""
         if isinstance(message, PublishedStatus):
             self._status = message
         elif message.view is None:

@@ -1,4 +1,4 @@
-"""What a caller is shown of tenants: an admin all, a user their own and sums over the others."""
+"""The tenants that a caller is shown: an admin all, a user their own and sums over the others."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def tenants_for(caller: Caller, views: Sequence[TenantView]) -> tuple[TenantView
 
 
 def storage_trouble_for(caller: Caller, trouble: str, jobs: int) -> str:
-    """What is the matter with the storage of checkpoints: folders of jobs are named to the operator alone.
+    """Return the trouble with the storage of checkpoints: folders of jobs are named to the operator alone.
     jobs: that wait for it."""
     if caller.role == "admin" or not trouble:
         return trouble

@@ -1,1 +1,1 @@
-"""What server, agents, command line and page say to one another."""
+"""The messages and records that server, agents, command line and page exchange."""

@@ -14,7 +14,7 @@ MS_PER_HOUR = 3_600_000
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one group has used. Numbers are whole, so that groups add up to the total exactly."""
+    """The usage of one group. Numbers are whole, so that groups add up to the total exactly."""
 
     tenant: str = ""  # this and the next three: "" = it is not grouped by that
     user: str = ""

@@ -1,4 +1,4 @@
-"""What people and tools are shown of a live cluster: the JSON of the HTTP API."""
+"""The views of a live cluster for people and tools: the JSON of the HTTP API."""
 
 from typing import Literal, TypeAlias
 
@@ -64,7 +64,7 @@ ENDED_STATES: tuple[JobState, ...] = ("completed", "dropped", "killed", "cancell
 
 
 class FailureView(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong in the rank that failed first; "" and -1: not known."""
+    """The failure of the rank that failed first; "" and -1: not known."""
 
     kind: str  # not_started | exit | signal | exception | stalled
     rank: int
@@ -198,7 +198,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReloadAnswer(msgspec.Struct, frozen=True):
-    """What a configuration file that was read again has changed. Options by their names in the file."""
+    """The changes by a configuration file that was read again. Options by their names in the file."""
 
     changed: list[str]  # options that hold from now on
     needs_restart: list[str]  # options that are others than at the start, and do not hold
@@ -303,7 +303,7 @@ class DeviceUsageView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LostWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What jobs lose that were told to stop and cannot save."""
+    """The work that is lost of jobs that were told to stop and cannot save."""
 
     lost_work: list[str] = []  # a sentence for each of them
 
@@ -346,7 +346,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def calibration_words(self) -> str:
-        """What the interval rests on, where that is not much."""
+        """Return how little the interval rests on, in words; "" once it is calibrated."""
         if self.is_calibrated:
             return ""
         known = f"{self.forecast_outcomes} of {FORECAST_OUTCOMES}"

@@ -68,7 +68,7 @@ def deadline_sentence(
     high_s: float | None = None,
     often: str = "8 of 10 times",
 ) -> str:
-    """What is to be said of a job's deadline; "" where it has none. finish_s: when its end is forecast,
+    """Return a sentence on a job's deadline; "" where it has none. finish_s: when its end is forecast,
     seconds from now; low_s, high_s: the interval of that, in which it ends so ``often``."""
     left_s = job.deadline_left_s
     if left_s is None:

@@ -12,8 +12,8 @@ _FORM = re.compile(r"(ok|any):(array:)?(0|[1-9][0-9]{0,15})")
 
 
 class Dependency(NamedTuple):
-    """What a job waits for before it is scheduled. condition: "ok" = the other job has completed, "any" = it
-    has ended in whatever state."""
+    """A job or array that another job waits for before it is scheduled.
+    condition: "ok" = it has completed, "any" = it has ended in whatever state."""
 
     condition: Condition
     job: int  # or an array

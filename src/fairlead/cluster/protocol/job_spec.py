@@ -1,4 +1,4 @@
-"""What a person submits: a job, as a TOML file or as JSON."""
+"""The specification of a job, which a person submits as a TOML file or as JSON."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What agents and the server say to each other, over gRPC.
+"""Messages between agents and the server, over gRPC.
 
 Messages are msgpack of the structs below, checked on arrival (docs/decisions/0016 says why not protobuf).
 Both directions are *states*, not deltas: a report says all that the node holds, orders say all that it
@@ -113,7 +113,7 @@ DirectoryTrouble: TypeAlias = Literal["", "wrong_path", "out_of_order"]
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What went wrong in the rank of an attempt that failed first."""
+    """The failure of the rank of an attempt that failed first."""
 
     kind: Literal["not_started", "exit", "signal", "exception", "stalled"] = "exit"
     rank: CountOrNone = -1
@@ -162,7 +162,7 @@ class DeviceUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a node knows of one attempt of a job: its ranks there. Kept until the orders say ``forget``."""
+    """The status of one attempt of a job on a node: its ranks there. Kept until the orders say ``forget``."""
 
     job: Count
     attempt: Count

@@ -1,4 +1,4 @@
-"""What the operator's webhook is sent of jobs."""
+"""The notices about jobs that the operator's webhook is sent."""
 
 from typing import Literal, TypeAlias
 
@@ -29,7 +29,7 @@ class NotedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """What the webhook is sent."""
+    """A notice about a job to the operator's webhook."""
 
     id: str  # the same whenever it is sent again
     kind: NoticeKind

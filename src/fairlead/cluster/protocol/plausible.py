@@ -1,5 +1,5 @@
-"""What an agent's message may say beyond what its types allow: every agent holds a valid token, not all tell
-the truth. Text becomes one line, so that it forges none in a log; numbers stay in relation to each other."""
+"""The sanitising of agents' messages: every agent holds a valid token, not all tell the truth.
+Text becomes one line, so that it forges none in a log; numbers stay in relation to each other."""
 
 from typing import TypeVar
 

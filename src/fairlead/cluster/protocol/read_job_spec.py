@@ -299,7 +299,7 @@ def _check_text(where: str, name: str, text: str, longest: int) -> None:
 
 
 def _check_bytes(where: str, name: str, text: str) -> None:
-    """What the system is given as a C string in UTF-8."""
+    """Raise InputError unless the system can be given the text as a C string in UTF-8."""
     if "\0" in text:
         raise InputError(f"{where}: {name}: must not hold a NUL character, got {shown(text)}")
     if any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -376,7 +376,7 @@ def _check_rates(where: str, rates: Mapping[str, float]) -> None:
 
 
 def _check_colocated(where: str, spec: JobSpec) -> None:
-    """What a job says of its rate beside others."""
+    """Raise InputError unless the job's rates beside others are valid."""
     if spec.colocated_fraction is not None:
         _check_number(f"{where}: colocated_fraction", spec.colocated_fraction, 0.0, 1.0)
     if len(spec.colocated_fractions) > MAX_RATES:

@@ -33,7 +33,7 @@ def named(runtime: Runtime) -> list[str]:
 def container_error(
     words: tuple[str, ...], unmanaged: bool, placeholders: frozenset[str] = PLACEHOLDERS
 ) -> str:
-    """What is wrong with a container command, in half a sentence; "" = nothing."""
+    """Return the fault of a container command, in half a sentence; "" = none."""
     engine = PurePath(words[0]).name
     for name in (name for word in words for name in PLACEHOLDER.findall(word)):
         if name not in placeholders:

@@ -15,7 +15,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 
 def describe_decode_error(name: str, data: bytes, problem: Exception) -> str:
-    """What is wrong with ``data``, a message of this name: the field, what is expected, the value."""
+    """Return the fault of ``data``, a message of this name: the field, what is expected, the value."""
     if not isinstance(problem, msgspec.ValidationError):
         return f"{name}: {len(data)} bytes that are not a whole message ({problem})"
     text = str(problem)

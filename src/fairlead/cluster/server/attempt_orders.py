@@ -18,7 +18,7 @@ MAX_SAVE_SHARE = 0.035  # of its time that an attempt spends saving at most: Che
 
 
 class RateProvider(Protocol):
-    """What is believed of jobs: see ``admission``."""
+    """The rates that are believed of jobs: see ``admission``."""
 
     def rates(self, row: JobRow) -> dict[str, float]:
         """Accelerator type -> steps/s."""

@@ -1,4 +1,4 @@
-"""What nodes say of attempts, and what follows from it."""
+"""Statuses of attempts as nodes report them, and what follows from these."""
 
 from msgspec.structs import replace
 
@@ -9,7 +9,7 @@ MIN_TRAINED_S = 1.0  # of training, for an attempt to have a rate of its own
 
 
 def merge_known(status: AttemptStatus, before: AttemptStatus) -> AttemptStatus:
-    """What a node says of an attempt, with what its agent no longer knows: one that was started anew has not
+    """Return the status from a node, with what its agent no longer knows: one that was started anew has not
     seen what the one before it told."""
     if status.loaded_step >= 0 or before.loaded_step < 0:
         return status

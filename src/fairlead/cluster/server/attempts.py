@@ -74,7 +74,7 @@ class Attempt:
 
     @property
     def leader(self) -> AttemptStatus | None:
-        """What the node of rank 0 said last."""
+        """Return the last status from the node of rank 0; None = none yet."""
         return self.statuses.get(self.first_node)
 
     @property

@@ -123,7 +123,7 @@ class LiveBackend:
             self._clock.poll()
 
     def _still(self, event: Event) -> Event | None:
-        """What is left of an event, for jobs may have ended since somebody asked for it."""
+        """Return what of an event still applies, for jobs may have ended meanwhile; None = nothing."""
         match event:
             case JobsCancelled() | JobsDropped():
                 jobs = tuple(job for job in event.jobs if self._is_open(job))

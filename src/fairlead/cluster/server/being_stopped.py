@@ -1,4 +1,4 @@
-"""What is told of an attempt that was told to stop, and of which something still lives."""
+"""Words about an attempt that was told to stop, and of which something still lives."""
 
 from collections.abc import Iterator, Sequence
 
@@ -30,8 +30,8 @@ def ended_by_agent(fleet: Fleet, attempt: Attempt | None) -> str:
 
 
 def describe_stop(attempts: Sequence[Attempt], now_s: float) -> str:
-    """What of a job is being stopped, what it holds, and where the job goes on; without a full stop, "" where
-    nothing of it is being stopped. attempts: of the job, oldest first; now_s: the cluster's time."""
+    """Return which attempt of a job is being stopped, what it holds, and where the job goes on.
+    Without a full stop; "" where none is. attempts: of the job, oldest first; now_s: the cluster's time."""
     holds = holder(attempts)
     if holds is None or holds.lost or not holds.stopping:
         return ""

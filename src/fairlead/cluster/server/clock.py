@@ -71,7 +71,7 @@ class Clock:
         return self._offset_s + self._boot_s()
 
     def to_meta(self) -> str:
-        """What ``from_meta`` needs, as text."""
+        """Return the text that ``from_meta`` needs."""
         if self._offset_s is None:
             self.from_meta(None)
         assert self._offset_s is not None

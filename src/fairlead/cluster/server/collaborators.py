@@ -37,7 +37,7 @@ from fairlead.cluster.server.view_builders import ViewBuilder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobParts:
-    """What becomes of jobs between their submission and the core."""
+    """The parts that handle jobs between their submission and the core."""
 
     pinned: PinnedJobs
     retry_waits: RetryWaits
@@ -83,7 +83,7 @@ class RoundParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewParts:
-    """What people are shown."""
+    """The parts that make the views that people are shown."""
 
     builder: ViewBuilder
     published: PublishedViews

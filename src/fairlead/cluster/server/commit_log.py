@@ -33,7 +33,7 @@ class Publisher(Protocol):
 
 
 class Joining(Protocol):
-    """What is written with the next commit, and taken back where that fails."""
+    """A party whose writes join the next commit, and are taken back where that fails."""
 
     def collect(self) -> bool:
         """Decide what is to be written with the commit that begins; returns whether there is anything."""
@@ -153,7 +153,7 @@ class CommitLog:
         return True
 
     def _renewals(self) -> str:
-        """What becomes of leases while nothing can be written."""
+        """Return what becomes of leases while nothing can be written, in half a sentence."""
         if any(node.registered for node in self._state.fleet.nodes.values()):
             return "leases go on being renewed"
         return "no agent can register, so no lease is renewed"

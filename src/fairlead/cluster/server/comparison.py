@@ -54,7 +54,7 @@ class VisibleJobs:
     jobs: frozenset[int] | None  # None = all
 
     def of(self, values: Mapping[int, _Value]) -> dict[int, _Value]:
-        """What a mapping by job has of them."""
+        """Return the entries of a mapping by job that are of these jobs."""
         return {job: value for job, value in values.items() if self._has(job)}
 
     def names(self, jobs: Collection[int]) -> str:
@@ -171,7 +171,7 @@ def _sentence(visible: VisibleJobs, jobs: Collection[int], words: str) -> str:
 
 
 def coarse_note(now: ForecastRun, then: ForecastRun) -> tuple[str, ...]:
-    """What of the answer is not exact."""
+    """Return a note on the part of the answer that is not exact; () = all of it is exact."""
     exact_s = min(now.exact_s, then.exact_s)
     if exact_s == np.inf:
         return ()

@@ -1,4 +1,4 @@
-"""What forecasts say of the deadlines of jobs."""
+"""The deadlines of jobs, judged by forecasts."""
 
 from collections.abc import Iterable, Mapping
 
@@ -28,7 +28,7 @@ def with_deadline(job: JobView, forecast: JobForecast | None) -> JobView:
 
 
 def forecast_sentence(job: JobView, forecast: JobForecast | None) -> str:
-    """What an explanation says of a deadline; "" = there is none."""
+    """Return the sentence of an explanation on a job's deadline; "" = it has none."""
     given = None if forecast is None else forecast.interval
     if given is None:
         return deadline_sentence(job)

@@ -28,7 +28,7 @@ DeathKey = tuple[str, str, int]  # node, run of its agent, number of the death
 
 @dataclass(frozen=True, slots=True)
 class DeathDecision:
-    """What is to be done about a job after a death."""
+    """A decision about a job after a death."""
 
     node: str = ""  # of that death
     blame: str = ""  # why its attempt has failed, "" = it has not
@@ -71,7 +71,7 @@ class _Presence:
 
     @property
     def text(self) -> str:
-        """What happened while the job ran."""
+        """Return half a sentence on the deaths that happened while the job ran."""
         times = f"{len(self.deaths)} times while the job ran"
         if not self.agents:
             return f"the process that owns the ranks died {times}"

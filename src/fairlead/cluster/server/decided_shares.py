@@ -1,4 +1,4 @@
-"""What the core has decided about jobs, copied when it decides, for whoever asks from another thread."""
+"""The core's decisions about jobs, copied when it decides, for whoever asks from another thread."""
 
 from dataclasses import dataclass, field
 

@@ -42,7 +42,7 @@ class EstimatorSession:
 
     @property
     def backend(self) -> Backend:
-        """What the core is driven by."""
+        """Return the backend that drives the core."""
         return self._backend if self.estimating_backend is None else self.estimating_backend
 
     def take_over(self, core: Scheduler, now: float) -> None:

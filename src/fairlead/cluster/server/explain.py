@@ -105,7 +105,7 @@ def _facts(reader: Reader, job: JobView, attempts: Sequence[AttemptView]) -> Ite
 
 
 def _remains(source: ExplanationSource, job: JobView) -> Iterator[str]:
-    """What still lives of a job that is not to run."""
+    """Yield sentences on what still lives of a job that is not to run."""
     live = list(source.state.registry.live.get(job.id, ()))
     found = holder(live)
     if found is None or found.lost:
@@ -138,7 +138,7 @@ def stated(job: JobView) -> str:
 
 
 def last_failure(job: JobView, attempts: Sequence[AttemptView], now_s: float) -> str:
-    """What went wrong last, and when; "" where nothing did since it last trained."""
+    """Return a sentence on the last failure and its age; "" where nothing failed since it last trained."""
     ended = [attempt for attempt in attempts if attempt.ended_s is not None]
     if not ended or job.state in ("running", "finishing"):
         return ""

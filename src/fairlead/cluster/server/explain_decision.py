@@ -1,4 +1,4 @@
-"""What the policy has decided on a job: its share of the time, and with whom it is paired."""
+"""Explanations of the policy's decision on a job: its share of the time, and with whom it is paired."""
 
 from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.protocol.read_job_spec import colocates

@@ -9,11 +9,11 @@ from fairlead.model.duration_text import duration
 
 
 class Decided(Protocol):
-    """What is read of the cluster's state."""
+    """The part of the cluster's state that is read here."""
 
     @property
     def decided(self) -> DecidedShares:
-        """What was decided last."""
+        """Return the shares that were decided last."""
 
     @property
     def round(self) -> LiveRound | None:

@@ -1,4 +1,4 @@
-"""What is in the way of a job that has no devices, and when that may change."""
+"""Explanations of what is in the way of a job that has no devices, and when that may change."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ from fairlead.model.duration_text import duration
 
 
 def waiting(reader: Reader, job: JobView) -> Iterator[str]:
-    """What is in its way."""
+    """Yield sentences on what is in the way of a job."""
     source = reader.source
     live = list(source.state.registry.live.get(job.id, ()))
     yield from stop_sentences(live, source.state.now_s())
@@ -166,7 +166,7 @@ def _next_decision(reader: Reader, job: JobView, found: DeviceUse) -> str:
 
 
 def _early_round_end(reader: Reader, job: JobView, found: DeviceUse) -> str:
-    """What may end the round before its time; "" where nothing is free, or rounds run to their end."""
+    """Return the words on an early end of the round; "" where nothing is free, or rounds run to their end."""
     source = reader.source
     if not found.has_room(job.scale_factor) or source.state.options.early_s == float("inf"):
         return ""

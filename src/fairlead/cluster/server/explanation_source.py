@@ -1,4 +1,4 @@
-"""What explanations of jobs are read from, for whom they are told, and the words that they share."""
+"""The source of explanations of jobs, for whom they are told, and the words that they share."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -65,7 +65,7 @@ class AllocatedDevices:
 
 @dataclass(frozen=True, slots=True)
 class ExplanationSource:
-    """What explanations are read from."""
+    """The parts of the server from which explanations are read."""
 
     state: ClusterState
     admission: Admission
@@ -97,12 +97,12 @@ class Reader:
 
 
 def activity_of(state: ClusterState, attempt: Attempt) -> Activity:
-    """What an attempt that has not ended does now, as far as is known."""
+    """Return the present activity of an attempt that has not ended, as far as is known."""
     return "silent" if silence(state, attempt) else last_activity(state, attempt)
 
 
 def last_activity(state: ClusterState, attempt: Attempt) -> Activity:
-    """What an attempt that has not ended did when its node was last heard of."""
+    """Return the activity of an attempt that has not ended, as of when its node was last heard of."""
     if attempt.stopping:
         return "stopping"
     status = state.fleet.status(attempt.first_node, attempt.key)

@@ -226,8 +226,8 @@ class Fleet:
             return sorted(known - set(node.observed.holds))
 
     def _supersede(self, node: LiveNode, before: str, may_run: Mapping[AttemptKey, float]) -> None:
-        """What the incarnation ``before`` was ordered is not the new one's business. Once this is published
-        it can renew nothing any more; the front then says what it has renewed until then."""
+        """Supersede the incarnation ``before``: its orders are not the new one's business.
+        Once published, it can renew nothing any more; the front then says what it has renewed until then."""
         node.agent.supersede(before)
         ends = max(node.leases.until, 0.0) + self.silence_s
         for key, grace_s in may_run.items():
@@ -289,7 +289,7 @@ class Fleet:
         return set(names)
 
     def round_ended(self) -> None:
-        """What is published next follows from that."""
+        """Note that a round has ended: what is published next follows from that."""
         self._round_end = self.monotonic()
 
     @property
@@ -343,7 +343,7 @@ class Fleet:
             return self.nodes[name].desired.published
 
     def status(self, name: str, key: AttemptKey) -> AttemptStatus | None:
-        """What the node said last of an attempt of a job."""
+        """Return the last status of an attempt of a job from the node; None = there is none."""
         return self.holds(name).get(key)
 
     def report_age_s(self, name: str) -> float:
@@ -353,7 +353,7 @@ class Fleet:
         return max(self.monotonic() - seen, 0.0) if seen else 0.0
 
     def holds(self, name: str) -> Mapping[AttemptKey, AttemptStatus]:
-        """What the node said last that it holds; a later report is another mapping."""
+        """Return key -> status of what the node said last it holds; a later report is another mapping."""
         with self.lock:
             node = self.nodes.get(name)
             return {} if node is None else node.observed.holds

@@ -175,7 +175,7 @@ class Forecasting:
         ]
 
     def _forecast_at_once(self, job: JobView, nodes_s: Mapping[str, float]) -> JobForecast | None:
-        """What is forecast already of a job as it is now. nodes_s: when nodes changed, by accelerator."""
+        """Return the forecast there is of a job as it is now. nodes_s: when nodes changed, by accelerator."""
         since_s = changed_s(self._state, job, (), nodes_s)
         return self.forecaster.at_once(job.id, _least_s(job), changed_s=since_s)
 
@@ -186,7 +186,7 @@ class Forecasting:
         return takes_part and not self._state.halted and not waits
 
     def compare(self, caller: Caller, question: WhatIf) -> Comparison:
-        """What would be, beside what will be."""
+        """Return a comparison of the forecasts without and with the changes that are asked about."""
         if self._state.halted:
             raise StoreError(self._state.halted)
         if self._state.setup is None:
@@ -298,7 +298,7 @@ class Forecasting:
         return frozenset(forecast) - self._open_of(forecast)
 
     def _forecast_change(self, task: ForecastTask, until: float, waiting: int) -> ForecastRun:
-        """What would be. until: when a coarse answer will do (monotonic); waiting: how many others do."""
+        """Forecast a change. until: when a coarse answer will do (monotonic); waiting: others who wait."""
         left_s = until - time.monotonic()
         wall_s = left_s - ENDING_S
         rounds = wall_s > 0 and task.query.rounds_s > 0
@@ -378,7 +378,7 @@ class Forecasting:
         }
 
     def _rates(self) -> tuple[MeasuredJob, ...]:
-        """What jobs were measured to do. Where there is an estimator it is in the state: beliefs."""
+        """Return the measured rates of jobs. With an estimator they are in the state, as beliefs."""
         found = []
         for row in self._state.registry.jobs.values():
             rate, where = newest_rate(self._state, row)

@@ -89,7 +89,7 @@ class FrontSupervisor:
         return self.port
 
     def send(self, message: ToFront) -> None:
-        """What the front shall know. Any thread; returns at once."""
+        """Send the front a message. Any thread; returns at once."""
         with self._lock:
             if isinstance(message, _RESENT_MESSAGES):
                 self._greeting[message.key] = message

@@ -49,7 +49,7 @@ class HeldGroup:
 
 
 class HoldDecision(NamedTuple):
-    """What is decided of held jobs."""
+    """A decision on held jobs."""
 
     released: list[JobRow]
     failed: list[tuple[JobRow, str]]  # jobs that will never run, and why
@@ -80,7 +80,7 @@ class HeldJobs:
         return group is not None and row.id in group.waiting
 
     def reason(self, row: JobRow) -> str:
-        """What a job is held for; "" = it is not."""
+        """Return the reason why a job is held; "" = it is not."""
         group = self._groups.get(_key(row))
         if group is None or row.id not in group.waiting:
             return ""

@@ -17,7 +17,7 @@ PROTECTED_START_S = 1e8  # whose start is worth so much is not to be moved for n
 
 @dataclass(frozen=True, slots=True)
 class PreemptionState:
-    """What job groups were owed when it was decided. Arrays of its own: nobody changes them."""
+    """The dues and devices of job groups when it was decided. Arrays of its own: nobody changes them."""
 
     time_s: float
     hysteresis: float  # times what a start costs: so much more another must be owed

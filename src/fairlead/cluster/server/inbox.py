@@ -1,4 +1,4 @@
-"""What comes to the driver's thread from outside: errands, and names of nodes that have news."""
+"""The inbox of the driver's thread: errands from outside, and names of nodes that have news."""
 
 import contextlib
 import itertools

@@ -11,7 +11,7 @@ from fairlead.cluster.store.rows import AttemptRow, JobRow, TenantTotals
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What an attempt has trained so far."""
+    """The steps that an attempt has trained so far, and the seconds that they took."""
 
     attempt: int
     from_step: float
@@ -48,7 +48,7 @@ class JobRegistry:
     ended: list[int] = field(default_factory=list)  # jobs of which ``held_jobs`` has not heard yet
 
     def totals_of(self, tenant: str) -> TenantTotals:
-        """What a tenant has had so far, to be changed."""
+        """Return the totals of a tenant so far, to be changed: they are written with the next commit."""
         self.tenants_changed = True
         return self.tenants.setdefault(tenant, TenantTotals())
 

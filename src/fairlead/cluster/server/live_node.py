@@ -63,13 +63,13 @@ class AgentHistory:
         return same_machine and incarnation in message.cleared
 
     def drop_cleared(self, message: Register) -> None:
-        """What the agent that registers has made sure of is inherited no longer."""
+        """Drop the inherited attempts of which the registering agent has made sure that nothing lives."""
         for key, left in list(self.inherited.items()):
             if self.has_cleared(message, left.incarnation):
                 del self.inherited[key]
 
     def prolong(self, later_s: float) -> None:
-        """What is inherited may live for so much longer."""
+        """Prolong the time that inherited attempts may live by ``later_s`` seconds."""
         for key, left in self.inherited.items():
             self.inherited[key] = Inherited(left.incarnation, left.until + later_s)
 
@@ -85,7 +85,7 @@ class AgentHistory:
 
 @dataclass(slots=True)
 class ObservedState:
-    """What a node said last."""
+    """The state of a node as it said last."""
 
     seq: int = -1  # of its newest report
     seen: float = 0.0  # monotonic; when that came to the front, 0 = there was none to this server
@@ -96,7 +96,7 @@ class ObservedState:
 
     @property
     def holds(self) -> dict[AttemptKey, AttemptStatus]:
-        """What it said last that it holds. For whoever has the lock of the fleet."""
+        """Return key -> status of what it said last that it holds. For whoever has the lock of the fleet."""
         if self._unread is not None:
             report = _REPORT.decode(self._unread)
             self.holds = {(status.job, status.attempt): status for status in report.holds}
@@ -134,7 +134,7 @@ class NodeHealth:
 
 @dataclass(slots=True)
 class NodeLeases:
-    """What the front has granted a node, as it told."""
+    """The leases that the front has granted a node, as it told."""
 
     granted: set[AttemptKey] = field(default_factory=set)  # starts that ever got a lease
     until: float = 0.0  # monotonic; every lease is over by then, 0 = there was none
@@ -143,7 +143,7 @@ class NodeLeases:
 
 @dataclass(slots=True)
 class DesiredState:
-    """What a node shall hold: as published, and as it will be."""
+    """The state that a node shall have: as published, and as it will be."""
 
     published: Orders = _NO_ORDERS
     decisive: int = 0  # the newest orders in which something was wanted or no longer wanted

@@ -7,7 +7,7 @@ from fairlead.cluster.server.fleet import Fleet
 
 
 def latest_status(fleet: Fleet, attempt: Attempt) -> AttemptStatus | None:
-    """What the first node of an attempt said last; that of its progress may not be taken over yet."""
+    """Return the last status from an attempt's first node; its progress may not be taken over yet."""
     status, before = fleet.status(attempt.first_node, attempt.key), attempt.leader
     if status is None or before is None:
         return status or before

@@ -1,4 +1,4 @@
-"""What a stop loses: the work of jobs that cannot save it."""
+"""The work that is lost by a stop: that of jobs that cannot save it."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""What state a node is in, and why: computed from what is known of it, never stored beside it."""
+"""The state of a node, and why: computed from what is known of it, never stored beside it."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -75,8 +75,8 @@ def usable(node: LiveNode, now: float) -> bool:
 
 
 def lacking_nodes(count: int, types: Iterable[str], usable_devices: Mapping[str, int]) -> str:
-    """What a job waits for that could not run even if no other did; "" = enough nodes are in use. count:
-    devices of one type that it needs; types: on which it runs; usable_devices: by type, of nodes in use."""
+    """Return why a job could not run even if no other did; "" = enough nodes are in use. count: devices of
+    one type that it needs; types: on which it runs; usable_devices: by type, of nodes in use."""
     types = sorted(types)
     if not types or any(usable_devices.get(name, 0) >= count for name in types):
         return ""

@@ -113,7 +113,7 @@ class NodeRecovery:
         return min(float(self.first_s * 2 ** min(times, 20)), MAX_TEST_DELAY_S)
 
     def _programs(self, name: str) -> tuple[str, ...]:
-        """What jobs that failed on the node wanted to run."""
+        """Return the programs that jobs that failed on the node wanted to run, at most ``PROGRAMS``."""
         found: dict[str, None] = {}
         for row in self._state.registry.jobs.values():
             if row.spec.command and any(r.node == name for r in row.recent_failures):

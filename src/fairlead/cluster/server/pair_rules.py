@@ -23,7 +23,7 @@ _PREFIX = "stated;"  # of the names of classes of jobs that state fractions
 
 
 class PairRule(msgspec.Struct, frozen=True):
-    """What the job types of a class state; the name of the class has all of it."""
+    """A rule that the job types of a class state; the name of the class has all of it."""
 
     scale_factor: int
     fraction: float  # beside those that are not named
@@ -45,7 +45,7 @@ class PairRule(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class StatedPairs:
-    """What a job states of its rates beside others."""
+    """The rates beside others that a job states."""
 
     rule: PairRule
     factor: float  # of its rates alone
@@ -64,7 +64,7 @@ class StatedPairs:
 
 
 def label_of(spec: JobSpec) -> str:
-    """What a kind that is made of a job's own rates is called, and the job by others."""
+    """Return the name of a kind that is made of a job's own rates, by which others name the job, too."""
     return spec.family or spec.name or "job"
 
 
@@ -82,8 +82,8 @@ def learned_pairs(
     specs: Mapping[JobType, JobSpec],
     classes: Sequence[str],
 ) -> LearnedPairs:
-    """What job types that jobs brought along are beside others. rate: (slots,) steps/s of each; classes:
-    that there are."""
+    """Return the rates beside others of job types that jobs brought along. rate: (slots,) steps/s of each;
+    classes: that there are."""
     named = labels_named(classes, specs.values())
     stated = [StatedPairs.of(job_type, specs[job_type], named) for job_type in rate]
     rules = {one.rule.class_name: one.rule for one in stated if one is not None}

@@ -1,4 +1,4 @@
-"""What the front shows without asking: status and nodes, published after the commits that change them."""
+"""Views that the front shows without asking: status and nodes, published after commits that change any."""
 
 import itertools
 from collections.abc import Callable, Collection, Iterable

@@ -1,4 +1,4 @@
-"""What a server finds when it starts: the state of the one before it, however that ended."""
+"""The recovery of a server as it starts: from the state of the one before it, however that ended."""
 
 import msgspec
 from msgspec.structs import replace

@@ -183,7 +183,7 @@ class ReportIntake:
         self._orders.order(attempt)  # the other nodes now know that it is
 
     def _apply_job(self, attempt: Attempt, node: str, status: AttemptStatus) -> None:
-        """What the report says of the job: checkpoints, batch size."""
+        """Apply the part of a report that is about the job: checkpoints, batch size."""
         row = attempt.row
         if status.saved_step > row.saved_step:
             row.saved_step = status.saved_step

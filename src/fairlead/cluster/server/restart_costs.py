@@ -1,4 +1,4 @@
-"""What it costs to stop a job and start it again, beyond what any start costs: told to the core."""
+"""The costs of stopping a job and starting it again, beyond those of any start: told to the core."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ MISJUDGED_FACTOR = 3.0  # a belief that is wrong by this factor is given up
 
 
 class MeasuredStarts:
-    """What attempts took to their first step. On the driver's thread."""
+    """The seconds that attempts took to their first step. On the driver's thread."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -63,7 +63,7 @@ class RestartCostsOfJobs:
         self._waits = waits
 
     def learned(self, current: LiveRound, now: float) -> RestartCostsLearned | None:
-        """What the core has to be told before it decides upon the next round; None: it knows all."""
+        """Return the costs to tell the core before it decides upon the next round; None: it knows all."""
         core, setup = self._state.scheduler, self._state.setup
         if core is None or setup is None or setup.settings.preemption_hysteresis <= 0:
             return None

@@ -1,4 +1,4 @@
-"""What is done about starts that fail: jobs wait and are tried elsewhere or given up, nodes are cordoned."""
+"""The handling of failed starts: jobs wait and are tried elsewhere or given up, nodes are cordoned."""
 
 import logging
 from typing import Protocol
@@ -112,7 +112,7 @@ class Retries:
         self._let_go_on(self.storage.saved(attempt))
 
     def _let_go_on(self, rows: list[JobRow]) -> None:
-        """What these jobs waited for is well again: they wait for devices alone."""
+        """Let these jobs wait for devices alone: what they waited for is well again."""
         for row in rows:
             if row.recent_failures and row.recent_failures[-1].of_storage:
                 row.failed, row.reason = False, ""
@@ -417,7 +417,7 @@ class Retries:
     # --- what the core is told -------------------------------------------------------------------
 
     def poll(self, now: float) -> None:
-        """What time brings: jobs that have waited long enough, unmanaged starts that live."""
+        """Resume jobs that have waited long enough, judge unmanaged starts that live, drop hopeless jobs."""
         if self.nodes.failures and now - self._looked_s >= LOOK_S:
             self._looked_s = now
             self._note_further(now)
@@ -436,7 +436,7 @@ class Retries:
         self._drop(now)
 
     def try_now(self, row: JobRow) -> None:
-        """What a job waits for is over, as its owner says."""
+        """Try a job again now: what it waits for is over, as its owner says."""
         self.storage.discard(row.id)
         self._resume(row)
 

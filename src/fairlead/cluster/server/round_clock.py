@@ -1,4 +1,4 @@
-"""What time brings: rounds end, at their time or before it, and a standstill is noticed."""
+"""The clock of the rounds: they end, at their time or before it, and a standstill is noticed."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -28,10 +28,10 @@ class NodeLooker(Protocol):
 
 
 class CostLearner(Protocol):
-    """What restarts cost: see ``restart_costs``."""
+    """The costs of restarts: see ``restart_costs``."""
 
     def learned(self, current: LiveRound, now: float) -> Event | None:
-        """What the core has to be told before it decides upon the next round."""
+        """Return the event to tell the core before it decides upon the next round; None: it knows all."""
 
     def is_applied(self) -> bool:
         """Whether the policy in force leaves jobs alone that cost too much to stop."""
@@ -41,7 +41,7 @@ class Holder(Protocol):
     """Jobs that are held back: see ``retries``."""
 
     def poll(self, now: float) -> None:
-        """What time brings."""
+        """Do what is due by ``now``, the cluster's time."""
 
     def hold(self, now: float) -> None:
         """Tell the core of jobs that take no part in the next round."""
@@ -93,7 +93,7 @@ class RoundClock:
         return min(left_s, 0.5) if left_s > 0 else 0.02
 
     def poll(self) -> None:
-        """What time alone brings: lost nodes, the end of the round, a stall, another try."""
+        """Do what is due by time alone: lost nodes, the end of the round, a stall, another try."""
         now, state = self._state.now_s(), self._state
         self._retries.poll(now)
         if now - self._looked_s >= POLL_S:

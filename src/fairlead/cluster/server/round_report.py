@@ -17,7 +17,7 @@ class RoundReporter:
         self._steps = steps
 
     def report(self, current: LiveRound, now: float) -> RoundEnded:
-        """What became of a round that ends now; its device time is charged."""
+        """Return the outcome of a round that ends now; its device time is charged."""
         shape = current.job_groups.shape
         steps: Floats = np.zeros(shape)
         outcome: Ints = np.full(shape, int(RoundOutcome.RAN), np.int64)

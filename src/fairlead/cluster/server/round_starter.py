@@ -130,7 +130,7 @@ class RoundStarter:
         )
 
     def _share(self, attempt: Attempt, partners: tuple[AttemptKey, ...]) -> None:
-        """What an attempt does beside another job is not its rate: up to then it is measured."""
+        """Note an attempt's partners. Its rate is measured until then: beside others it is not its own."""
         if partners and not attempt.is_colocated:
             self._steps.measure(attempt)
         company = not set(partners) <= set(attempt.colocated)

@@ -25,7 +25,7 @@ class RuntimeOptions:
 
     @property
     def tenant_limits(self) -> TenantLimits:
-        """What each tenant may submit."""
+        """Return the limits on what each tenant may submit."""
         return TenantLimits(open_jobs=self.tenant_jobs, jobs_per_minute=self.tenant_jobs_per_minute)
 
     def changed_fields(self, other: "RuntimeOptions") -> list[str]:
@@ -41,7 +41,7 @@ RUNTIME_NAMES = frozenset(one.name for one in fields(RuntimeOptions))
 
 @dataclass(frozen=True, kw_only=True)
 class RereadOptions:
-    """What a configuration file says now."""
+    """The options of a configuration file as it is now."""
 
     runtime: RuntimeOptions
     needs_restart: tuple[str, ...]  # other options whose values are not those of the server's start

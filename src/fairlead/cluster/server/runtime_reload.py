@@ -66,7 +66,7 @@ class RuntimeReload:
         signal.signal(signal.SIGHUP, receive)
 
     def _reload_by_signal(self) -> None:
-        """What comes of it is said in the log, which has it even where little is logged."""
+        """Reload the configuration. The log has what comes of it even where little is logged."""
         try:
             answer = self.reload()
             AuditLog(self._directory, NEVER_ROTATE).append([local_entry("reload")])

@@ -8,7 +8,7 @@ from fairlead.model.duration_text import duration
 
 
 def note_report(attempt: Attempt, status: AttemptStatus, now_s: float) -> bool:
-    """What the node of rank 0 says of the saves of an attempt. Returns whether that is news."""
+    """Note what the node of rank 0 reports on the saves of an attempt. Returns whether that is news."""
     row, before = attempt.row, attempt.row.save_failure
     why, fails, _ = status.directory_problem.partition(WOULD_LOSE)
     if fails:

@@ -227,8 +227,8 @@ async def serve(
 
 
 def freeze_garbage() -> None:
-    """What has been loaded stays for good, and of what comes little is cyclic: looking for that in all jobs
-    and starts, as often as Python does, took a tenth of a round."""
+    """Freeze what has been loaded, and look for cyclic garbage seldom. Little of what comes is cyclic:
+    looking for that in all jobs and starts, as often as Python does, took a tenth of a round."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT)

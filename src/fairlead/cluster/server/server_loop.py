@@ -48,7 +48,7 @@ ENDED = "the server is ending; nothing was changed"
 
 
 class LoopArguments(TypedDict, total=False):
-    """What a server's loop may be given; each has a default."""
+    """The arguments that a server's loop may be given; each has a default."""
 
     send_to_front: Callable[
         [NodeNotices | PublishedNodeView | PublishedStatus], None

@@ -419,7 +419,7 @@ class Service:
         self._change(lambda: self.engine.set_policy(policy))
 
     def what_if(self, caller: Caller, question: WhatIf) -> Comparison:
-        """What would be; nothing is touched."""
+        """Return the forecasts without and with the changes that are asked about; nothing is touched."""
         check_person(caller)
         for number, spec in enumerate(question.add_jobs):
             where = f"add_jobs[{number}]"
@@ -459,7 +459,7 @@ class Service:
         return self.engine.call(lambda: membership.register(message, token=token))
 
     def metrics_text(self) -> str:
-        """What the driver counts, as Prometheus reads it."""
+        """Return the driver's counters in the text format of Prometheus."""
         return generate_latest(self.counters.registry).decode()
 
     # --- the driver ------------------------------------------------------------------------------

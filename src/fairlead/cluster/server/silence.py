@@ -1,4 +1,4 @@
-"""What is known of an attempt while a node of it is silent."""
+"""Words about an attempt while a node of it is silent, and for how long its ranks may live."""
 
 from collections.abc import Sequence
 

@@ -24,7 +24,7 @@ NICENESS = 10
 
 
 class SolveTask(NamedTuple):
-    """What is to be solved, and by which planner."""
+    """A problem to be solved, and the planner that solves it."""
 
     policy: str
     seed: int

@@ -1,4 +1,4 @@
-"""What is known of attempts, for judging why they failed."""
+"""Facts about attempts, for judging why they failed."""
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
@@ -38,7 +38,7 @@ def waited_s(attempt: Attempt) -> float:
 
 
 def program_run(row: JobRow) -> Program:
-    """What a job runs, and where."""
+    """Return the program that a job runs, and where."""
     spec = row.spec
     environment = spec.python or spec.venv or spec.conda or spec.container
     words = " ".join(environment) if isinstance(environment, tuple) else environment

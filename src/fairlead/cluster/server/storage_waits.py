@@ -25,7 +25,7 @@ def is_clusters(path: str, row: JobRow) -> bool:
 
 
 def directory_trouble(failure: Failure | None, spec: JobSpec) -> DirectoryTrouble:
-    """What was the matter with the checkpoint directory of an attempt that failed; "" = nothing."""
+    """Return the trouble with the checkpoint directory of an attempt that failed; "" = none."""
     if failure is None or not failure.directory:
         return ""
     return failure.directory if spec.checkpoint_dir else "out_of_order"
@@ -135,8 +135,8 @@ class StorageWaits:
 
     @property
     def trouble(self) -> str:
-        """What the operator is to be told, without a full stop; "" = nothing. It names folders of any
-        tenant."""
+        """Return the trouble that the operator is to be told, without a full stop; "" = none.
+        It names folders of any tenant."""
         found = self._shared()
         if not found:
             return ""

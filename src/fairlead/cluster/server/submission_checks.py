@@ -1,4 +1,4 @@
-"""What of a submission is checked against the cluster and its jobs, before anything is written."""
+"""Checks of a submission against the cluster and its jobs, before anything is written."""
 
 from collections.abc import Callable
 

@@ -54,7 +54,7 @@ class Submission:
 
 @dataclass(slots=True)
 class _Joined:
-    """What is written with the commit under way."""
+    """The submissions that are written with the commit under way."""
 
     rows: list[JobRow] = field(default_factory=list)
     keys: dict[str, list[JobRow]] = field(default_factory=dict)  # key -> the jobs submitted with it

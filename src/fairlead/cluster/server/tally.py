@@ -9,7 +9,7 @@ from fairlead.cluster.store.rows import ON_DEVICES
 
 
 class CountedJob(NamedTuple):
-    """What an open job adds to the counts."""
+    """The part of the counts that an open job adds."""
 
     tenant: str
     state: str  # of its row
@@ -21,7 +21,7 @@ class CountedJob(NamedTuple):
 
 
 class CountedNode(NamedTuple):
-    """What a node adds to the counts."""
+    """The part of the counts that a node adds."""
 
     accelerator: str
     devices: int

@@ -14,7 +14,7 @@ MINUTE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TenantLimits:
-    """What each tenant may have; 0 = as much as it likes. An admin is not bound by them."""
+    """The limits of each tenant; 0 = as much as it likes. An admin is not bound by them."""
 
     open_jobs: int = 0  # jobs that have not ended
     jobs_per_minute: int = 0  # jobs submitted, in the long run and at once

@@ -193,7 +193,7 @@ class ViewBuilder:
         return waiting(row.failures_in_a_row, left_s, why, in_all=row.failures)
 
     def _silence(self, row: JobRow) -> str:
-        """What is known of a job whose node is silent."""
+        """Return what is known of a job whose node is silent; "" = none is."""
         attempt = self._state.registry.newest(row.id)
         quiet = attempt is not None and not attempt.stopping and row.state in ON_DEVICES
         return silence(self._state, attempt) if quiet and attempt is not None else ""
@@ -233,12 +233,12 @@ class ViewBuilder:
         return found
 
     def _obstacle(self, row: JobRow) -> str:
-        """What of its node keeps a job from starting there."""
+        """Return what on its node keeps a job from starting there; "" = nothing."""
         attempt = self._state.registry.newest(row.id)
         return "" if attempt is None else cannot_start(attempt.obstacles)
 
     def _directory(self, row: JobRow) -> str:
-        """What is wrong with the directory that a job saves to."""
+        """Return the problem with the directory that a job saves to; "" = none."""
         attempt = self._state.registry.newest(row.id)
         problems = {} if attempt is None else attempt.directory_problems
         text = "; ".join(f"node {node}: {problem}" for node, problem in problems.items())
@@ -394,7 +394,7 @@ class ViewBuilder:
         )
 
     def _obstacles(self, node: LiveNode) -> str:
-        """What of a node keeps jobs from starting there."""
+        """Return what on a node keeps jobs from starting there; "" = nothing."""
         attempts = list(self._state.registry.on_node.get(node.name, {}).values())
         found = {s.obstacles[node.name]: None for s in attempts if node.name in s.obstacles}
         return f"cannot start jobs: {'; '.join(found)}" if found else ""
@@ -432,7 +432,7 @@ def sample(state: ClusterState, command: StartRound) -> Sample:
 
 
 def _beginning(row: JobRow, reason: str) -> str:
-    """What is known of the checkpoints that a job begins with, or has begun with, and ``reason``."""
+    """Return ``reason`` and what is known of the checkpoints that a job begins with, or has begun with."""
     if row.state == "paused" or not (row.loss_accepted or row.origin):
         return reason
     if not row.loss_accepted:

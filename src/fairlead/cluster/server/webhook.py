@@ -68,7 +68,7 @@ def _is_address(url: str) -> bool:
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:
-    """What the receiver compares: HMAC-SHA256 of the time of the request, a dot, and the body."""
+    """Return what the receiver compares, in hex: HMAC-SHA256 of the request's time, a dot, and the body."""
     return hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 

@@ -1,1 +1,1 @@
-"""What must outlive the server: SQLite, checksums, backups, logs and samples."""
+"""The data that must outlive the server: SQLite, checksums, backups, logs and samples."""

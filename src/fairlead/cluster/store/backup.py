@@ -270,7 +270,7 @@ def marker_beside(path: Path) -> MarkerContent | None:
 
 @contextmanager
 def judged_as_backup(path: Path) -> Iterator[None]:
-    """What is wrong with a file by itself: of a state directory, and of how to mend one, nothing is said."""
+    """Turn a DamageError into a RunError about the file alone, without how to mend a state directory."""
     try:
         yield
     except DamageError as problem:
@@ -319,7 +319,7 @@ def _mark(directory: Path, commit: Commit) -> None:
 
 
 def _set_aside(directory: Path) -> None:
-    """What is replaced is kept, in a folder of its own."""
+    """Keep the files that are replaced, in a folder of their own."""
     names = [f"{NAME}{tail}" for tail in _TAILS] + [MARKER]
     there = [name for name in names if (directory / name).exists()]
     if not there:

@@ -56,7 +56,7 @@ class Checkpointer:
             self._news.set()
 
     def close(self) -> None:
-        """What is under way is waited for."""
+        """Wait for what is under way, then end."""
         self._closed.set()
         self._news.set()
         self._thread.join()

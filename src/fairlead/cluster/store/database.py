@@ -20,7 +20,7 @@ LOCK_TIMEOUT_S = 10.0  # wait so long for a lock that somebody else holds, a bac
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseLayout:
-    """What our files of a kind look like.
+    """The layout of our files of a kind.
 
     application, version: numbers that tell them from others and from later ones. created: fills a new one,
     in the transaction that makes its tables. migrations: version -> brings a file of that version to this
@@ -75,7 +75,7 @@ def check_regular(path: Path) -> None:
 
 
 def printable(problem: object) -> str:
-    """What SQLite says, which may quote a damaged file, on one line."""
+    """Return a message of SQLite, which may quote a damaged file, on one line."""
     return "".join(c if c.isprintable() else "?" for c in str(problem))
 
 

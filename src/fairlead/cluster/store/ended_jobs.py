@@ -27,13 +27,13 @@ _FOLDER = re.compile(r"(\d+)-[0-9a-f]{8}")
 
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a ``JobSpec`` matters here."""
+    """The part of a ``JobSpec`` that matters here."""
 
     checkpoint_dir: str = ""
 
 
 class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a ``JobRow`` matters here."""
+    """The part of a ``JobRow`` that matters here."""
 
     id: int
     tenant: str

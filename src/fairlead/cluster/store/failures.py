@@ -139,7 +139,7 @@ def storage_error(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """What the owner of a job wants done when it fails."""
+    """The retries that the owner of a job wants when it fails."""
 
     max_retries: int = 5
     retry_on: tuple[int, ...] = ()  # exit codes; () = all
@@ -162,7 +162,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class FailureDecision:
-    """What becomes of a job whose start has failed."""
+    """A decision on a job whose start has failed."""
 
     drop: bool
     reason: str
@@ -172,8 +172,8 @@ class FailureDecision:
 
 
 def program_of(user: str, command: Sequence[str], *where: str) -> Program:
-    """What an attempt runs: the interpreter and the script, whatever the arguments. where: its working
-    directory and its environment, if it states any: another one is another program."""
+    """Return the program of an attempt: user, interpreter and script, whatever the arguments. where: its
+    working directory and its environment, if it states any: another one is another program."""
     return (user, *command[:2], *filter(None, where))
 
 

@@ -103,7 +103,7 @@ def under_way_s(attempts: Iterable[AttemptRow], now_s: float) -> float:
 
 
 def cannot_start(obstacles: Mapping[str, str]) -> str:
-    """What keeps an attempt from beginning, by node, as a reason; "" where nothing does."""
+    """Return what keeps an attempt from beginning, by node, as a reason; "" where nothing does."""
     return "; ".join(f"node {node} cannot start it: {why}" for node, why in obstacles.items())
 
 
@@ -239,7 +239,7 @@ def _at(attempt: AttemptView) -> str:
 
 
 def story(job: JobView, attempts: Sequence[AttemptView]) -> tuple[tuple[float, str], ...]:
-    """What happened to a job, oldest first."""
+    """Return what happened to a job as (time, words), oldest first; seconds of the cluster's time."""
     events = [(job.submitted_s, f"submitted by {job.user} for {job.tenant}")]
     left = 0.0  # steps that the attempt before has lost of its own
     for attempt in attempts:

@@ -36,7 +36,7 @@ NO_COMMIT = Mark(0, EMPTY_SUM)
 
 @dataclass(frozen=True, slots=True)
 class MarkerContent:
-    """What a marker file holds."""
+    """The content of a marker file."""
 
     exists: bool
     mark: Mark | None  # the newest whole record
@@ -51,7 +51,7 @@ class Marker:
         self._file = -1
 
     def read(self) -> MarkerContent:
-        """What is there. Raises OSError."""
+        """Return the content of the file. Raises OSError."""
         if self.path.exists() and not self.path.is_file():  # reading a FIFO would never end
             raise OSError(errno.EINVAL, "it is not a regular file")
         try:

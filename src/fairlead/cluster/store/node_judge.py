@@ -116,7 +116,7 @@ class NodeJudge:
         self.good.append(start)
 
     def forgive(self, node: str) -> None:
-        """What was before does not speak against a node any more: it has been mended, or dealt with."""
+        """Forget the failures on a node that has been mended, or dealt with."""
         records = [record for record in self.failures if record.node != node]
         self.failures = deque(records, MAX_RECORDS)
 
@@ -237,11 +237,11 @@ class NodeJudge:
         return [r for r in found if not any(g.passed(r) for g in of_job.get(r.job, ()))]
 
     def _recent(self, now_s: float) -> list[FailureRecord]:
-        """What failed late can be told to go well elsewhere only as late."""
+        """Return the recent failures: one after long work can be told to go well elsewhere only as late."""
         return [r for r in self.failures if now_s - r.time_s - r.worked_s <= WINDOW_S]
 
     def sentence(self, records: Sequence[FailureRecord]) -> str:
-        """What speaks against a node, without a full stop. records: as ``suspects`` has found them."""
+        """Return what speaks against a node, without a full stop. records: as ``suspects`` has found them."""
         further = sum(map(self.got_further_elsewhere, records))
         ill = sum(r.of_node and not self.got_further_elsewhere(r) for r in records)
         absent = len(records) - further - ill

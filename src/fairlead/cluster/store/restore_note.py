@@ -20,7 +20,7 @@ class RestoreNote(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def what(self) -> str:
-        """What was done, as a sentence without a full stop."""
+        """Return what was done, as a sentence without a full stop."""
         return LOSS_ACCEPTED if self.loss_accepted else FROM_BACKUP
 
     def why(self, started: bool) -> str:

@@ -114,7 +114,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
 
     @property
     def off_devices(self) -> JobState:
-        """What it is without devices, unless paused: after a failure it waits for another try."""
+        """Return its state without devices, unless paused: after a failure it waits for another try."""
         waits = self.failed or self.retry_s is not None or not self.starts
         return "waiting" if waits else "preempted"
 
@@ -215,7 +215,7 @@ class UserRow(msgspec.Struct, kw_only=True):
 
 
 class TenantTotals(msgspec.Struct, kw_only=True):
-    """What a tenant has had so far."""
+    """The totals of a tenant so far."""
 
     done: int = 0  # jobs completed
     device_s: float = 0.0

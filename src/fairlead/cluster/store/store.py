@@ -1,4 +1,4 @@
-"""What a live cluster knows, on disk: its journal, jobs, nodes and users.
+"""The state of a live cluster, on disk: its journal, jobs, nodes and users.
 
 A directory with ``state.db`` (SQLite, WAL, synced at every commit), ``state.mark`` (see ``marker``),
 ``samples.db`` (see ``samples``) and ``server.lock``. What a transaction wrote is there after a crash once
@@ -377,7 +377,7 @@ class Store:
         return found[0] if found else None
 
     def meta(self, key: str) -> str | None:
-        """What ``set_meta`` has set."""
+        """Return the value that ``set_meta`` has set; None = none."""
         rows = self._read(META, "WHERE key = ?", key)
         return rows[0][1] if rows else None
 

@@ -46,14 +46,14 @@ def make_node_token(key: bytes, node: str, commit: int) -> str:
 
 
 class IssuedToken(NamedTuple):
-    """What a node's token says of itself."""
+    """The node and the commit that a node's token states."""
 
     node: str
     commit: int  # the first that knows of it
 
 
 def read_issued(token: str, key: bytes) -> IssuedToken | None:
-    """What a token says that the cluster with this key has issued, at any time; None = it is none of its."""
+    """Return what a token states that the cluster with this key has ever issued; None = it is none of its."""
     parts = token.removeprefix(PREFIX).rsplit(".", 3)
     if not key or len(parts) != 4 or not token.isascii() or not parts[1].isdigit():
         return None
@@ -69,7 +69,7 @@ def _signature(key: bytes, node: str, commit: int, secret: str) -> str:
 
 
 def hash_token(token: str) -> bytes:
-    """What is stored of a token.
+    """Return the hash that is stored in place of a token.
 
     One round of SHA-256 without salt is right here: slow, salted hashes protect secrets that people
     choose, by making guesses dear. Nobody guesses 256 random bits, and none is used twice.

@@ -1,4 +1,4 @@
-"""What a transaction of the store may change, with the checksums of all that it writes."""
+"""The changes that a transaction of the store may make, with the checksums of all that it writes."""
 
 import sqlite3
 import time

@@ -30,7 +30,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 class BilledAttempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What of an ``AttemptRow`` is billed."""
+    """The part of an ``AttemptRow`` that is billed."""
 
     job: int
     accelerator: str
@@ -44,7 +44,7 @@ class BilledAttempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class _Owner(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What of a ``JobRow`` says who is billed."""
+    """The part of a ``JobRow`` that says who is billed."""
 
     id: int
     tenant: str
@@ -61,7 +61,7 @@ class Cell(NamedTuple):
 
 
 class Used(NamedTuple):
-    """What it has used."""
+    """The device time and attempts that a cell has used."""
 
     device_ms: int
     attempts: int  # that began in it
@@ -71,7 +71,7 @@ Usage = dict[Cell, Used]
 
 
 class _ClockMark(msgspec.Struct, frozen=True):
-    """What of the cluster's clock is in the store: one moment by it and by the wall clock."""
+    """The part of the cluster's clock in the store: one moment by it and by the wall clock."""
 
     now_s: float
     wall_s: float

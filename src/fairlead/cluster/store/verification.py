@@ -40,7 +40,7 @@ _STEPS = 10_000  # of SQLite's machine between two looks at the clock
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found whole. rows: table, as it is called now -> how many."""
+    """The commits and rows that were found whole. rows: table, as it is called now -> how many."""
 
     newest: Commit
     rows: dict[str, int]
@@ -84,7 +84,7 @@ def verify_file(path: Path, found: MarkerContent | None, limit_s: float | None =
 
 
 def unreadable(path: Path, problem: Exception) -> DamageError:
-    """What SQLite raised for a file, as an error of it. problem: one of ``DATABASE_ERRORS``."""
+    """Return what SQLite raised for a file as a DamageError. problem: one of ``DATABASE_ERRORS``."""
     foreign = getattr(problem, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
     what = "is no state of a cluster, or its beginning is damaged" if foreign else "is damaged"
     return DamageError(path, f"{what} ({problem})")

@@ -97,7 +97,7 @@ def body_of(kind: Any) -> Callable[[Request], Awaitable[Any]]:
 
 
 def _loose(data: bytes) -> Any:
-    """What the body holds, whatever it is, to quote from; None if that is not known."""
+    """Return the decoded body, whatever it holds, to quote from; None if it cannot be decoded."""
     try:
         return msgspec.json.decode(data)
     except UNREADABLE:

@@ -1,4 +1,4 @@
-"""What every request passes through: headers that tell browsers to trust an answer with nothing; a clock."""
+"""Middleware of every request: headers that tell browsers to trust an answer with nothing; a clock."""
 
 from time import perf_counter
 

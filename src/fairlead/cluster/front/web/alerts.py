@@ -1,4 +1,4 @@
-"""What is said on top of every page: the nodes that have failed."""
+"""The alerts on top of every page: the nodes that have failed."""
 
 import time
 from collections.abc import Sequence

@@ -100,7 +100,7 @@ def _band(x: Axis, y: Axis, edges: Floats, tops: Floats, series: int, name: str)
 
 
 def shares(tenants: Sequence[TenantView], width: int = 560) -> Html:
-    """What each tenant was promised of all device time, and what it received."""
+    """Return a chart of what each tenant was promised of all device time, and what it received."""
     shown = tenants[:TENANTS]
     if not shown:
         return empty("No tenant has jobs yet.", (width, 52))

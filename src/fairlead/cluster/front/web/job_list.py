@@ -32,7 +32,7 @@ def jobs_page(facade: Facade, ask: PageRequest) -> Page:
 
 
 def job_query(ask: PageRequest) -> JobQuery:
-    """What the address asks for; InputError for what is no query."""
+    """Return the query in the address of a request. Raises InputError for what is no query."""
     words = ask.query.get("search", "").strip()
     if len(words) > MAX_SEARCH:
         raise InputError(f"search: at most {MAX_SEARCH} characters, got {len(words):,}")
@@ -58,7 +58,7 @@ def _is_mine(ask: PageRequest) -> bool:
 
 
 def _filter(query: JobQuery, ask: PageRequest) -> Section:
-    """What is searched for. It stays as it is while the list below is fetched again."""
+    """Return the form of the search. It stays as it is while the list below is fetched again."""
     mine = tag("input", type="checkbox", name="mine", value="1", checked=_is_mine(ask))
     words = tag(
         "input",
@@ -111,7 +111,7 @@ def job_list(found: FoundJobs, query: JobQuery, mine: bool) -> Section:
 
 
 def _where(query: JobQuery, mine: bool) -> dict[str, object]:
-    """What links to other orders and pages of the same jobs have in common."""
+    """Return the parameters that links to other orders and pages of the same jobs have in common."""
     return {
         "search": query.search,
         "state": query.state,

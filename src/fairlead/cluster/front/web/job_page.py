@@ -61,7 +61,7 @@ def job_page(forecasts: Forecasts, facade: Facade, ask: PageRequest) -> Page:
 
 
 def facts(job: JobView, caller: Caller, now_s: float) -> Section:
-    """What and where the job is, and what may be done with it."""
+    """Return the section on what and where the job is, and what may be done with it."""
     reason = tag("p", job.reason) if job.reason else None
     explanation = tag("dl", *(_fact(*fact) for fact in _facts(job, now_s)), class_="facts")
     title = f"Job {job.id}: {job.name or job.family or 'without a name'}"
@@ -165,7 +165,7 @@ def attempts_section(job: JobView, attempts: list[AttemptView], now_s: float) ->
 
 
 def _later(job: JobView) -> Section:
-    """What stands in for the story until it is there."""
+    """Return the section that stands in for the story until that is there."""
     whole = address(f"/jobs/{job.id}", all=1)
     without = tag("noscript", link(whole, "Show why it is here and when it will end"))
     # Only a script would ever put something else in its place.
@@ -234,7 +234,7 @@ def _worth(explanation: Explanation) -> str:
 
 
 def tracebacks(attempts: list[AttemptView]) -> list[Section]:
-    """What is known of the last attempt that failed or hung, in full."""
+    """Return the section with all that is known of the last attempt that failed or hung; [] = none has."""
     last = next((attempt for attempt in reversed(attempts) if attempt.traceback), None)
     if last is None:
         return []

@@ -1,4 +1,4 @@
-"""What all pages have in common: the document, its sections, who is asking, what the browser may do."""
+"""Parts of all pages: the document, its sections, who is asking, what the browser may do."""
 
 import secrets
 from collections.abc import Iterable, Sequence
@@ -97,7 +97,7 @@ def old_state(ages_s: Iterable[float | None]) -> Html | None:
 
 
 def scroll(label: str, *children: Child) -> Html:
-    """What may be wider than the screen: it scrolls by itself, with the keyboard too."""
+    """Return a box for what may be wider than the screen: it scrolls by itself, with the keyboard too."""
     return tag("div", *children, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 

@@ -209,7 +209,7 @@ def _choices(span: str) -> Iterable[Html]:
 
 
 def _legend(entries: Iterable[tuple[str, str]]) -> Html:
-    """What colours mean; one without a colour is a remark."""
+    """Return the legend of colours; an entry without a colour is a remark."""
     items = (tag("li", _patch(fill), name(words)) for fill, words in entries)
     return tag("ul", *items, class_="legend")
 
@@ -227,7 +227,7 @@ def by_tenant(status: StatusView) -> Section:
 
 
 def devices(nodes: list[NodeView]) -> Section:
-    """What each device does."""
+    """Return the section that shows what each device does."""
     every = link("/nodes", "All nodes")
     if not nodes:
         return Section("devices", "Devices", note("No node has registered yet."), SLOW)

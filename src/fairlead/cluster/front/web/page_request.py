@@ -1,4 +1,4 @@
-"""What a page is asked: who asks, and with what values."""
+"""The request of a page: who asks, and with what values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -149,7 +149,7 @@ def _toml_form(ask: PageRequest, refused: FairleadError | None) -> Section:
 
 
 def _common(ask: PageRequest) -> tuple[Html | None, ...]:
-    """What both forms end with. Each form that is shown is known by a number of its own."""
+    """Return the elements that both forms end with. Each form shown is known by a number of its own."""
     tenant = None
     if ask.caller.role == "admin":
         box = tag("input", type="text", name="tenant", value=ask.form.get("tenant", ""),

@@ -292,7 +292,7 @@ def _node_state(node: NodeView) -> Html:
 
 
 def node_buttons(node: NodeView) -> Html:
-    """What an administrator may do with a node."""
+    """Return the button by which an administrator drains a node, or has it used again."""
     if node.state in ("drained", "unhealthy"):
         return button("/nodes/undrain", "Use again", node=node.name)
     ask = f"Drain {node.name}? Its jobs go elsewhere."
@@ -389,7 +389,7 @@ _ATTEMPT_COLUMNS = (
 
 
 def attempts_table(attempts: Sequence[AttemptView], now_s: float) -> Html:
-    """What each attempt of a job cost, newest first, with the sums."""
+    """Return a table of what each attempt of a job cost, newest first, with the sums."""
     rows = (_attempt_row(attempt, now_s) for attempt in reversed(attempts))
     return table("attempts-table", "Attempts of the job", _ATTEMPT_COLUMNS, rows, _totals(attempts))
 

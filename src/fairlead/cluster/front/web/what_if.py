@@ -85,7 +85,7 @@ def _nodes(text: str) -> dict[str, int]:
 
 
 def form(ask: PageRequest, policies: Sequence[str]) -> Section:
-    """What can be asked; it keeps what was written."""
+    """Return the form of questions; it keeps what was written."""
     given = {name: value.replace("\r\n", "\n") for name, value in ask.form.items()}
     names = (tag("option", value=name) for name in policies)
     job = tag(
