@@ -72,6 +72,22 @@ def test_the_token_that_enrols_takes_over_no_node_that_may_be_alive(tmp_path: Pa
         assert enrol(cluster, "a", "two.1").token
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_agent_that_has_ended_all_of_the_one_before_it_need_not_wait(
+    tmp_path: Path, restarts: bool
+) -> None:
+    """Its state directory was deleted; the server may have been started again meanwhile."""
+    with engine_nodes(tmp_path, lease_s=60.0) as cluster:
+        enrol(cluster, "a", machine="m")
+        if not restarts:
+            assert enrol(cluster, "a", "two.1", machine="m", cleared=("one.1",)).token
+    if restarts:
+        with engine_nodes(tmp_path, lease_s=60.0) as cluster:
+            with pytest.raises(ConfigError, match="may be alive"):
+                enrol(cluster, "a", "two.1", machine="other", cleared=("one.1",))
+            assert enrol(cluster, "a", "two.1", machine="m", cleared=("one.1",)).token
+
+
 def test_a_revoked_node_is_lost_and_enrols_again_once_it_is_put_back(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         enrol(cluster, "a")

@@ -5,6 +5,7 @@ when the last of them (and of their forks) has ended, whatever happened to the a
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterable
@@ -15,8 +16,9 @@ SLOTS = 2  # of a device: a packed pair may share it
 
 def take(path: Path) -> int | None:
     """A file descriptor that holds the lock, None where another holds it."""
+    access = os.O_RDONLY  # jobs inherit it, and shall write nothing there
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, access | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if is_still(path, descriptor):
@@ -24,6 +26,12 @@ def take(path: Path) -> int | None:
         except BlockingIOError:
             os.close(descriptor)
             return None
+        except OSError as problem:
+            os.close(descriptor)
+            if problem.errno != errno.EBADF or access == os.O_RDWR:
+                raise
+            access = os.O_RDWR  # NFS locks for writing what is open for writing
+            continue
         except BaseException:
             os.close(descriptor)
             raise

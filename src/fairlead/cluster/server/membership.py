@@ -158,7 +158,7 @@ class Membership:
             )
         theirs, mine = node.agent.incarnation.split(".")[0], message.incarnation.split(".")[0]
         fleet = self._state.fleet
-        if node.agent.left_s or node.agent.has_cleared(message, node.agent.incarnation):
+        if node.agent.left_s or node.agent.has_cleared(message, node.agent.newest):
             return
         if (
             node.registered
