@@ -8,6 +8,7 @@ EVIL = (
     "\x1b]0;title\x07", "\x1b]52;c;cm0gLXJm\x1b\\", "\x1bP+q544e\x1b\\", "\x1b[2J", "\x1b[10;10H",
     "\x1b[?1049h",
     "\x1bc", "\x1b(0", "\x07", "\x08", "\x9b2J", "\x90q\x9c", "\x00", "\x1b[6n", "\u202e", "\u2067",
+    "\x1b[8m", "\x1b[1;08m", "\x1b[38;5;8;8m",
 )  # fmt: skip
 
 
@@ -30,7 +31,8 @@ def test_sequences_that_do_more_than_colour_are_left_out(evil: str) -> None:
 
 
 def test_colours_tabs_and_progress_bars_stay() -> None:
-    text = "\x1b[1;31mred\x1b[0m\t10 %\r20 %\n\x1b[38;2;1;2;3mx\x1b[m é日\n"
+    grey = "\x1b[38;5;8mgrey\x1b[48;5;8m\x1b[28m"
+    text = f"{grey}\x1b[1;31mred\x1b[0m\t10 %\r20 %\n\x1b[38;2;1;2;3mx\x1b[m é日\n"
     assert TerminalFilter().feed(text) == text
 
 

@@ -12,7 +12,14 @@ _SEQUENCE = re.compile(
     r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"  # any other control but tab and ends of lines
     r"|[\u202a-\u202e\u2066-\u2069]"  # what follows would be shown in another order
 )
+_EXTENDED = re.compile(r"[345]8[;:](?:5[;:][0-9]*|2(?:[;:][0-9]*){3,5})")
 _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)\Z")
+
+
+def _visible(colour: str) -> str:
+    """Return a colour sequence; "" for one that conceals what follows (8, outside of an extended colour)."""
+    codes = re.split("[;:]", _EXTENDED.sub("", colour[2:-1]))
+    return "" if any(code.lstrip("0") == "8" for code in codes) else colour
 
 
 class TerminalFilter:
@@ -26,5 +33,5 @@ class TerminalFilter:
         text, self._begun = self._begun + text, ""
         if (begun := _BEGUN.search(text)) is not None and len(text) - begun.start() < _MAX_SEQUENCE:
             text, self._begun = text[: begun.start()], text[begun.start() :]
-        kept = _SEQUENCE.sub(lambda found: found["colour"] or "", text)
+        kept = _SEQUENCE.sub(lambda found: _visible(found["colour"] or ""), text)
         return re.sub(rf"(?!{_COLOUR})\x1b", "", kept)

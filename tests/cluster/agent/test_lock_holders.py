@@ -72,6 +72,28 @@ def test_a_job_that_was_passed_the_lock_of_a_device_is_ended_for_it(
     play(scenario)
 
 
+WRITE = """
+import os
+for n in map(int, os.listdir("/proc/self/fd")):
+    if os.path.exists(f"/proc/self/fd/{n}") and ".lock" in os.readlink(f"/proc/self/fd/{n}"):
+        try:
+            os.write(n, b"x")
+            print("wrote", flush=True)
+        except OSError as problem:
+            print(problem.strerror, flush=True)
+print("done", flush=True)
+"""
+
+
+def test_no_job_can_write_to_the_lock_files_that_it_inherits(play: Play) -> None:
+    async def scenario(server: Server, _: RunningAgent) -> None:
+        await server.order(plain(621, *python(WRITE)))
+        said = await server.until_output(621, "done")
+        assert set(said.split("\n")) == {"Bad file descriptor", "done", ""}
+
+    play(scenario)
+
+
 def test_a_stranger_that_was_passed_the_lock_is_told_of(play: Play, tmp_path: Path) -> None:
     door = str(tmp_path / "door")
 

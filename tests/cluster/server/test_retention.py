@@ -119,6 +119,7 @@ def test_open_jobs_and_directories_of_users_are_left_alone(tmp_path: Path) -> No
         assert all((folder / "file").exists() for folder in kept)
         assert (inside.parent / "file").exists(), "an open job saves there"
         assert not is_gone(cluster, used), "it is not forgotten before its checkpoints are gone"
+        assert ("remove_checkpoints", f"job {used}") not in actions(cluster), "nothing was removed"
         cluster.service.cancel(ADMIN, user)
         cluster.submit()
         cluster.service.retention.keep(RuntimeOptions(keep_ended_jobs=SOON, keep_checkpoints=SOON))

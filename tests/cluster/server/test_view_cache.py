@@ -140,10 +140,12 @@ def test_users_are_shown_their_own_tenant_and_jobs() -> None:
     view = NodeView(
         name="n", accelerator="v100", devices=2, state="up", host="h", simulated_devices=True,
         last_seen_s=50.0, jobs=((1,), (2,)), state_since_s=5.0,
+        reason="job 1 cannot start: x; job 2 cannot start: y",
     )  # fmt: skip
     shown.take(PublishedNodeView(node="n", view=view, at=90.0, owners={1: "apes", 2: "bees"}))
     (node,) = shown.nodes(APE)
     assert node.jobs == ((1,), (-1,))
+    assert node.reason == "job 1 cannot start: x; a job cannot start: y"
     assert (node.last_seen_s, node.state_since_s) == (2.0, 15.0)
     assert shown.nodes(ADMIN)[0].jobs == ((1,), (2,))
     shown.take(PublishedNodeView(node="n", view=None))

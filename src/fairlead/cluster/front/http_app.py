@@ -1,6 +1,5 @@
 """The HTTP server's application: the JSON API, /health and /metrics."""
 
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -29,9 +28,9 @@ from fairlead.cluster.front.api.middleware import RequestTimer, SecurityHeaders
 from fairlead.cluster.front.api.schema import answers, describe
 from fairlead.cluster.front.facade import Facade
 from fairlead.cluster.front.metrics import FrontCounters, cluster_registry
+from fairlead.cluster.front.question_limit import QuestionLimit
 
 THREADS = 64  # that wait for the facade at once; further requests queue
-QUESTIONS = 2  # what-ifs answered at once: each is a simulation of seconds
 
 
 def create_app(
@@ -57,7 +56,7 @@ def create_app(
 
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.facade = facade
-    app.state.turns = threading.Semaphore(QUESTIONS)
+    app.state.question_limit = QuestionLimit()
     app.add_middleware(SecurityHeaders)
     app.add_middleware(RequestTimer, seconds=counters.http_seconds)
     add_handlers(app)

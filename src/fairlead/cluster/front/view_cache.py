@@ -10,7 +10,7 @@ from fairlead.cluster.front.messages import PublishedNodeView, PublishedStatus
 from fairlead.cluster.front.visible_tenants import storage_trouble_for, tenants_for
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import JobState, NodeView, StatusView
-from fairlead.cluster.protocol.node_states import FAILED_STATES
+from fairlead.cluster.protocol.node_states import FAILED_STATES, without_foreign_jobs
 
 STATUS_TIMEOUT_S = 3.0  # a driver that has not published its status for so long does not answer now
 
@@ -108,7 +108,8 @@ class ViewCache:
             return view
         mine = {job for job, tenant in shown.owners.items() if tenant == caller.tenant}
         hidden = tuple(tuple(job if job in mine else -1 for job in jobs) for jobs in view.jobs)
-        return msgspec.structs.replace(view, jobs=hidden)
+        reason = without_foreign_jobs(view.reason, mine)
+        return msgspec.structs.replace(view, jobs=hidden, reason=reason)
 
     def _as_suspect(self, view: NodeView, silent_s: float) -> NodeView:
         """The node as it is, where the driver cannot say so: silent for too long."""

@@ -1,5 +1,7 @@
 """The states that a node may be in, and when silence raises suspicion."""
 
+import re
+from collections.abc import Container
 from typing import Literal, TypeAlias, get_args
 
 # up: may be given jobs. suspect: silent for longer than it should be, also since the server was started,
@@ -15,6 +17,7 @@ NodeState: TypeAlias = Literal[
 SUSPECT_AFTER_S = 1.0  # silence that raises no suspicion, however short heartbeats are
 NODE_STATES: tuple[NodeState, ...] = get_args(NodeState)
 FAILED = "failed"  # what the states are called together of a node that is out of order, against all wishes
+_NAMED_JOB = re.compile(r"\bjob ([0-9]+)\b")
 FAILED_STATES: frozenset[NodeState] = frozenset(("suspect", "unhealthy", "lost"))
 
 
@@ -26,3 +29,8 @@ def silence_s(heartbeat_s: float) -> float:
 def suspect_after_s(heartbeat_s: float) -> float:
     """A node that is silent for longer is suspect."""
     return max(2 * heartbeat_s, SUSPECT_AFTER_S)
+
+
+def without_foreign_jobs(reason: str, mine: Container[int]) -> str:
+    """Return the reason of a node's state without the numbers of jobs that are not among ``mine``."""
+    return _NAMED_JOB.sub(lambda found: found[0] if int(found[1]) in mine else "a job", reason)

@@ -157,25 +157,33 @@ class Retention:
             except OSError as problem:
                 left.add(job.id)
                 self._tell(f"{place[0]}: cannot be read ({problem.strerror})")
-        self._note(f"remove {what}", [job for job, _, _ in found])
-        for job, parent, name in found:
-            if self._closed.is_set() or not self._remove_folder(parent, name):
-                left.add(job.id)
-        return left
+        condemned = [one for one in found if self._condemn(one[1] / one[2])]
+        try:
+            self._note(f"remove {what}", [job for job, _, _ in condemned])
+            gone = {
+                job.id
+                for job, parent, name in condemned
+                if not self._closed.is_set() and self._remove_folder(parent, name)
+            }
+        finally:
+            for _, parent, name in condemned:
+                self._submissions.release(str(parent / name))
+        return left | {job.id for job, _, _ in found} - gone
+
+    def _condemn(self, path: Path) -> bool:
+        """Keep new jobs from naming a folder, until it is released. False: an open job has named it."""
+        condemned = self._submissions.condemn(str(path))
+        if not condemned:
+            self._tell(f"{path}: stays, for a job that has not ended names it")
+        return condemned
 
     def _remove_folder(self, parent: Path, name: str) -> bool:
-        """Remove a folder that no open job has named. Returns whether it is gone."""
-        path = str(parent / name)
-        if not self._submissions.condemn(path):
-            self._tell(f"{path}: stays, for a job that has not ended names it")
-            return False
+        """Remove a folder. Returns whether it is gone."""
         try:
             remove_folder(parent, name)
         except OSError as problem:
-            self._tell(f"{path}: cannot be removed ({problem.strerror or problem})")
+            self._tell(f"{parent / name}: cannot be removed ({problem.strerror or problem})")
             return False
-        finally:
-            self._submissions.release(path)
         return True
 
     def _output_of(self, job: EndedJob) -> tuple[Path, str] | None:

@@ -21,6 +21,7 @@ from fairlead.cluster.protocol.api_models import (
     TenantView,
 )
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
+from fairlead.cluster.protocol.node_states import without_foreign_jobs
 from fairlead.cluster.server.admission import Admission
 from fairlead.cluster.server.attempt_statuses import measured_rate
 from fairlead.cluster.server.attempts import Attempt, holder
@@ -370,15 +371,19 @@ class ViewBuilder:
     def node(self, node: LiveNode, now: float, caller: Caller) -> NodeView:
         """One node. now: monotonic seconds of the fleet."""
         holders: list[list[int]] = [[] for _ in range(node.devices)]
+        shown = set[int]()
         for job, devices in self._held_devices(node).items():
             row = self._state.registry.jobs.get(job)
             seen = caller.role == "admin" or (row is not None and row.tenant == caller.tenant)
+            if seen:
+                shown.add(job)
             for device in devices:
                 if device < node.devices:
                     holders[device].append(job if seen else -1)
         current = condition(node, now)
         if self._state.halted:  # whether it registers or not
             current = NodeCondition("waiting", HALTED)
+        reason = current.reason or self._obstacles(node)
         return NodeView(
             name=node.name,
             accelerator=node.accelerator,
@@ -389,7 +394,7 @@ class ViewBuilder:
             runs_as=node.runs_as,
             last_seen_s=now - node.observed.seen if node.observed.seen else None,
             jobs=tuple(tuple(jobs) for jobs in holders),
-            reason=current.reason or self._obstacles(node),
+            reason=reason if caller.role == "admin" else without_foreign_jobs(reason, shown),
             state_since_s=now - node.health.state_since if node.health.state_since else None,
         )
 

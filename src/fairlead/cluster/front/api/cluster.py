@@ -153,14 +153,13 @@ def what_if(
 ) -> Response:
     """Run the live state forward in the simulator, as it is and with changes. Nothing is touched."""
     _check_question(question)
-    turns = request.app.state.turns
-    if not turns.acquire(blocking=False):
-        sentence = "other questions are being answered; ask again in a moment"
-        return problem(429, sentence, {"Retry-After": "2"})
+    limit, user = request.app.state.question_limit, context.caller.user
+    if sentence := limit.take(user):
+        return problem(429, f"{sentence}; ask again in a moment", {"Retry-After": "2"})
     try:
         return answer(context.facade.what_if(context.caller, question))
     finally:
-        turns.release()
+        limit.give_back(user)
 
 
 @router.get("/samples", summary="List rounds", responses=answers(list[Sample]))
