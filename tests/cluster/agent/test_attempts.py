@@ -159,6 +159,20 @@ def test_an_unmanaged_job_that_had_to_be_killed_when_it_was_told_to_stop_is_told
     assert (status.failure.exit_code, status.exit_code, status.completed) == (-9, -9, False)
 
 
+def test_an_exception_after_an_order_to_stop_is_told_with_rank_0_on_another_node_too() -> None:
+    one = start(has_rank_0=False, world_size=2)
+    one.started(1.0)
+    one.stop("paused", 4.0)
+    raised = Failure(
+        kind="exception", rank=1, exit_code=1, type="ValueError", message="shapes differ"
+    )
+    one.exited(1, 1, raised, 6.0)
+    one.record_exit(6.0)
+    status = one.status(7.0)
+    assert status.failure == raised
+    assert status.reason == "rank 1: ValueError: shapes differ"
+
+
 @pytest.mark.parametrize("has_rank_0", [True, False])
 def test_a_rank_that_had_to_be_killed_before_its_first_step_is_told_so(has_rank_0: bool) -> None:
     one = start(has_rank_0=has_rank_0, world_size=2, grace_s=6.0)

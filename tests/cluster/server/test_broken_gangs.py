@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from tests.cluster.server_nodes import ADMIN, engine_nodes
 
 from fairlead.cluster.protocol.messages import AGENT_LEAVES, Failure
@@ -82,3 +83,26 @@ def test_a_gang_of_which_a_rank_ended_for_a_sigterm_is_started_again_to_finish(
         cluster.until(lambda: all((job, 2) in node.leased for node in nodes))
         view = cluster.job(job)
         assert (view.starts, view.failures, view.steps) == (2, 0, 40)
+
+
+@pytest.mark.parametrize("raiser", [0, 1])
+def test_what_a_rank_raises_after_an_order_to_stop_is_told_wherever_it_ran(
+    tmp_path: Path, raiser: int
+) -> None:
+    raised = Failure(kind="exception", exit_code=1, message=ERROR, traceback="T")
+    with engine_nodes(tmp_path) as cluster:
+        nodes = [cluster.node(name) for name in "ab"]
+        for node in nodes:
+            node.register()
+        job = cluster.submit(scale_factor=2)
+        cluster.until(lambda: all((job, 1) in node.leased for node in nodes))
+        for node in nodes:
+            node.run(job, 1)
+            node.say()
+        cluster.service.pause(ADMIN, job)
+        cluster.until(lambda: all(node.statuses[job, 1].state != "running" for node in nodes))
+        nodes[1 - raiser].end(job, 1, exit_code=75)
+        nodes[raiser].end(job, 1, exit_code=1, reason=ERROR, failure=raised)
+        cluster.until(lambda: all((job, 1) not in node.statuses for node in nodes))
+        (attempt,) = cluster.service.attempts(ADMIN, job)
+        assert (attempt.why, attempt.traceback) == (f"paused; {ERROR}", "T")
