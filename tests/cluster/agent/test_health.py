@@ -35,7 +35,7 @@ from fairlead.cluster.protocol.messages import StartCheck
 FAKE = NodeDevices("v100", (0,), simulated_devices=True)
 
 
-def _checks(
+def health_checks(
     command: str = "", folder: Path | None = None, interval_s: float = 60.0
 ) -> HealthChecks:
     """interval_s: between checks; what the command has ended within, if not within health.LIMIT_S."""
@@ -120,7 +120,7 @@ def test_a_node_is_well_again_when_the_server_s_clock_is_right_again(tmp_path: P
     ],
 )
 def test_what_the_operators_command_says(command: str, interval_s: float, problem: str) -> None:
-    found = asyncio.run(_checks(command, interval_s=interval_s).check())
+    found = asyncio.run(health_checks(command, interval_s=interval_s).check())
     assert found.problems == ((f"the health command {problem}",) if problem else ())
 
 
@@ -128,7 +128,7 @@ def test_a_check_that_hangs_is_told_and_holds_up_no_other(monkeypatch: pytest.Mo
     hangs = threading.Event()
     monkeypatch.setattr(health, "LIMIT_S", 2.0)
     monkeypatch.setattr(health, "memory_problems", lambda: ["" * hangs.wait(600.0)])
-    checks = _checks("exit 1")
+    checks = health_checks("exit 1")
     found = asyncio.run(checks.check())
     assert found.problems[0].startswith("memory: no answer for ")
     assert found.problems[1] == "the health command ended with 1"

@@ -1,14 +1,17 @@
 """Locks of devices that are passed on to processes that have no claim to them."""
 
+import errno
 import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.cluster.agent.cluster import RunningAgent, Server, plain
 from tests.cluster.agent.conftest import Play
 
+from fairlead.cluster.agent import locks
 from fairlead.cluster.agent.lock_holders import lock_holders
 from fairlead.cluster.protocol.messages import Rank
 
@@ -115,3 +118,21 @@ def test_a_stranger_that_was_passed_the_lock_is_told_of(play: Play, tmp_path: Pa
         assert server.statuses[612, 1].obstacle == ""
 
     play(scenario)
+
+
+def test_where_only_writers_may_lock_a_lock_is_taken_as_a_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on NFS."""
+    flock = fcntl.flock
+
+    def of_writers(descriptor: int, operation: int) -> None:
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", of_writers)
+    taken = locks.take(tmp_path / "a.lock")
+    assert taken is not None
+    assert locks.take(tmp_path / "a.lock") is None
+    locks.release([taken])

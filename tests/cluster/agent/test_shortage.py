@@ -38,7 +38,8 @@ def test_an_agent_outlasts_a_lack_of_memory(tmp_path: Path) -> None:
     """There is none for the stack of a thread, or for the thread to begin with."""
 
     async def scenario() -> None:
-        async with cluster(tmp_path / "s", lease_s=30.0) as (server, agent):
+        health = ("--health", "true", "--health-interval", "1")
+        async with cluster(tmp_path / "s", *health, lease_s=30.0) as (server, agent):
             await server.order(job(1))
             await server.until_state((1, 1), "running")
             process = psutil.Process(agent.pid)

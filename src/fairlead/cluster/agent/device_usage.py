@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.on_thread import on_thread
+from fairlead.cluster.agent.shortage import Shortage
 from fairlead.cluster.protocol.messages import AttemptKey, AttemptStatus, DeviceUsage, Rank
 
 INTERVAL_S = 10.0  # between two measurements
@@ -25,6 +26,7 @@ class UsageSampler:
         self._indices = () if devices.simulated_devices else devices.indices
         self._nvml = nvml
         self._is_open = False
+        self._shortage = Shortage()
         self._measuring = threading.Lock()  # held by a call that hangs in the driver, too
         self._news: dict[
             int, DeviceUsage
@@ -34,7 +36,7 @@ class UsageSampler:
         """Measure for ever."""
         while True:
             if self._indices:
-                with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(TimeoutError), self._shortage.outlasts():
                     self._news = await on_thread(self.measure, TIMEOUT_S)
             await asyncio.sleep(INTERVAL_S)
 

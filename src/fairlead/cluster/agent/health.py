@@ -22,6 +22,7 @@ from fairlead.cluster.agent.device_usage import UsageSampler
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.gpu_health import GpuHealth
 from fairlead.cluster.agent.on_thread import on_thread, start_thread
+from fairlead.cluster.agent.shortage import Shortage
 from fairlead.cluster.agent.untrusted_files import write_anew
 from fairlead.cluster.protocol.messages import StartCheck
 
@@ -198,6 +199,7 @@ class HealthChecks:
         on_job_directories: called with what is wrong with these, which is no matter of the node."""
         self.report: HealthReport | None = None
         self.clock = ClockSkew()
+        self._shortage = Shortage()
         self.usage = UsageSampler(devices)
         self._options = options
         self._agent_problems = agent_problems
@@ -215,10 +217,11 @@ class HealthChecks:
     async def run(self, changed: Callable[[], None]) -> None:
         """Check again and again. changed: called when there is something else to report."""
         while True:
-            found = await self.check()
-            if found != self.report:
-                self.report = found
-                changed()
+            with self._shortage.outlasts():
+                found = await self.check()
+                if found != self.report:
+                    self.report = found
+                    changed()
             await asyncio.sleep(self._options.interval_s)
 
     async def check(self) -> HealthReport:
@@ -247,6 +250,8 @@ class HealthChecks:
             return await on_thread(partial(command.ask, limit_s), LIMIT_S + limit_s)
         except TimeoutError:
             return ["the health command cannot be ended"]
+        except OSError as problem:  # no thread
+            return [f"the health command cannot be started: {problem.strerror}"]
         finally:
             command.end()
 

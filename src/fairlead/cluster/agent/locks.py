@@ -30,7 +30,7 @@ def take(path: Path) -> int | None:
             os.close(descriptor)
             if problem.errno != errno.EBADF or access == os.O_RDWR:
                 raise
-            access = os.O_RDONLY  # NFS locks for writing what is open for writing
+            access = os.O_RDWR  # NFS locks for writing what is open for writing
             continue
         except BaseException:
             os.close(descriptor)

@@ -112,5 +112,5 @@ class RankTrial:
         for path in left:
             try:
                 await on_thread(partial(shutil.rmtree, path, ignore_errors=True), _REMOVE_S)
-            except TimeoutError:
+            except (TimeoutError, OSError):  # OSError: no thread
                 continue
