@@ -1,6 +1,7 @@
 """An attempt as the spawner has it: its processes, its locks, its record on disk."""
 
 import contextlib
+import errno
 import os
 import signal
 import time
@@ -14,6 +15,7 @@ from fairlead.cluster.agent import locks, proc, termination
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.os_users import become
 from fairlead.cluster.agent.pending_exec import PendingExec, fork_rank
+from fairlead.cluster.agent.shortage import is_shortage
 from fairlead.cluster.agent.spawner_messages import EndAttempt, Exited, Launch, RankLaunch
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,
@@ -359,7 +361,8 @@ class SpawnedAttempt:
                 raise  # later the token that is on disk already must do
 
     def start(self, rank: RankLaunch, log: int, storage: SpawnerStorage) -> None:
-        """Fork it or exec it. Raises NotStartedError."""
+        """Fork it or exec it. Raises NotStartedError, and OSError where something has run out before there is
+        a rank."""
         if self.processes.zygote is not None and self._fork(
             rank, log, self.processes.zygote, storage
         ):
@@ -375,6 +378,8 @@ class SpawnedAttempt:
                 prepare=self._prepare,
             )
         except OSError as problem:
+            if not self.processes.born and (is_shortage(problem) or problem.errno == errno.EAGAIN):
+                raise  # EAGAIN: of processes
             text = f"{rank.argv[0]!r} cannot be started: {problem.strerror}"
             raise NotStartedError(f"rank {rank.rank}: {text}") from None
         self.processes.pending_exec[rank.rank] = pending_exec
