@@ -118,13 +118,29 @@ def test_open_jobs_and_directories_of_users_are_left_alone(tmp_path: Path) -> No
         cluster.until(lambda: is_gone(cluster, named), "the job to leave")
         assert all((folder / "file").exists() for folder in kept)
         assert (inside.parent / "file").exists(), "an open job saves there"
-        assert not is_gone(cluster, used), "it is not forgotten before its checkpoints are gone"
-        assert ("remove_checkpoints", f"job {used}") not in actions(cluster), "nothing was removed"
+        cluster.until(lambda: is_gone(cluster, used), "the other job to leave")
         cluster.service.cancel(ADMIN, user)
         cluster.submit()
         cluster.service.retention.keep(RuntimeOptions(keep_ended_jobs=SOON, keep_checkpoints=SOON))
-        cluster.until(lambda: is_gone(cluster, used), "the other job to leave")
-        assert not inside.parent.exists()
+        cluster.until(lambda: is_gone(cluster, user), "the job that named it to leave")
+        assert (inside.parent / "file").exists(), "a job has named it: it is never touched"
+        assert ("remove_checkpoints", f"job {used}") not in actions(cluster), "nothing was removed"
+
+
+def test_what_a_job_has_named_stays_when_it_ends_though_another_one_s_is_due(
+    tmp_path: Path,
+) -> None:
+    """The job of which the folder was ended long ago; the other goes on from there, and has just ended."""
+    with engine_nodes(tmp_path / "state") as cluster:
+        (old,) = cancelled(cluster)
+        folder = folders(cluster, old)[1]
+        (new,) = cancelled(cluster, checkpoint_dir=str(folder))
+        (other,) = cancelled(cluster)
+        gone = folders(cluster, other)[1]
+        cluster.service.retention.keep(RuntimeOptions(keep_checkpoints=SOON))
+        cluster.until(lambda: not gone.exists(), "a turn")
+        assert (folder / "file").exists()
+        assert not is_gone(cluster, new)
 
 
 def test_no_job_gets_a_directory_that_is_being_removed(tmp_path: Path) -> None:

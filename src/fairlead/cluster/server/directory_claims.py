@@ -28,16 +28,18 @@ class DirectoryClaims:
 
     def condemn(self, path: str) -> bool:
         """Have no job name a directory that is about to be removed, nor one in it, nor one that it is in.
-        Returns whether it may be removed: no job that has not ended names it, or one in it."""
-        path = _normal(path)
-        if any(row.open and _is_within(claimed, path) for claimed, row in self._rows.items()):
+        Returns whether it may be removed: no job that has not ended has it, or one in it, and none that was
+        known here has named it."""
+        path = normal_path(path)
+        holders = (row for claimed, row in self._rows.items() if is_within(claimed, path))
+        if any(row.open or row.spec.checkpoint_dir for row in holders):
             return False
         self._condemned.add(path)
         return True
 
     def release(self, path: str) -> None:
         """It is removed, or stays."""
-        self._condemned.discard(_normal(path))
+        self._condemned.discard(normal_path(path))
 
     def check(
         self, specs: Sequence[JobSpec], tenant: str, root: str, state: str | os.PathLike[str]
@@ -49,11 +51,11 @@ class DirectoryClaims:
         for position, spec in enumerate(specs):
             if not spec.checkpoint_dir:
                 continue
-            path = _normal(spec.checkpoint_dir)
+            path = normal_path(spec.checkpoint_dir)
             row = self._rows.get(path)
             problem = ""
             where = f"{SPECS}[{position}]" if len(specs) > 1 else "job"
-            if _is_of_server(path, _normal(os.path.abspath(state)), root):
+            if _is_of_server(path, normal_path(os.path.abspath(state)), root):
                 raise InputError(
                     f"{where}: checkpoint_dir: {spec.checkpoint_dir!r} is in the server's state directory; "
                     "name another one, or none"
@@ -63,7 +65,7 @@ class DirectoryClaims:
                     f"{where}: checkpoint_dir: {spec.checkpoint_dir!r} is being removed (serve "
                     "--keep-checkpoints); name another one, or try again later"
                 )
-            if root and path == _normal(root):
+            if root and path == normal_path(root):
                 problem = "all jobs that name none"
             elif path in named:
                 problem = f"{_in_batch(named[path], specs)} as well"
@@ -79,7 +81,7 @@ class DirectoryClaims:
         """Claim the directories of these jobs."""
         for row in rows:
             if row.checkpoint_dir and row.open:
-                self._rows[_normal(row.checkpoint_dir)] = row
+                self._rows[normal_path(row.checkpoint_dir)] = row
         if len(self._rows) > self._prune_at:
             self._rows = {path: row for path, row in self._rows.items() if row.open}
             self._prune_at = 2 * len(self._rows) + _ENOUGH
@@ -87,7 +89,7 @@ class DirectoryClaims:
     def remove(self, rows: Iterable[JobRow]) -> None:
         """Withdraw the claims of jobs that could not be written."""
         for row in rows:
-            path = _normal(row.checkpoint_dir)
+            path = normal_path(row.checkpoint_dir)
             if self._rows.get(path) is row:
                 del self._rows[path]
 
@@ -108,21 +110,22 @@ def _called(name: str) -> str:
 
 def _is_of_server(path: str, state: str, root: str) -> bool:
     """Whether a path is the state directory, or in it and not in a folder for checkpoints there."""
-    if not _is_within(path, state):
+    if not is_within(path, state):
         return False
-    folders = (f"{state}/{DEFAULT}", *([_normal(root)] if root else []))
-    return not any(_is_within(path, folder) for folder in folders if folder != state)
+    folders = (f"{state}/{DEFAULT}", *([normal_path(root)] if root else []))
+    return not any(is_within(path, folder) for folder in folders if folder != state)
 
 
-def _is_within(path: str, folder: str) -> bool:
+def is_within(path: str, folder: str) -> bool:
+    """Whether a path is a folder, or in it. Both as ``normal_path`` returns them."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _overlap(one: str, other: str) -> bool:
     """Whether one of two directories is the other, or in it."""
-    return _is_within(one, other) or _is_within(other, one)
+    return is_within(one, other) or is_within(other, one)
 
 
-def _normal(path: str) -> str:
+def normal_path(path: str) -> str:
     """One way of writing a path, as far as that is known without looking at the disk of the nodes."""
     return os.path.normpath(f"/{path.lstrip('/')}")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fairlead.cluster.folder_removal import remove_folder
 from fairlead.cluster.protocol.audit import SERVER_USER, AuditEntry, audit_time, jobs_text
+from fairlead.cluster.server.directory_claims import is_within, normal_path
 from fairlead.cluster.server.runtime_options import RuntimeOptions
 from fairlead.cluster.server.server_loop import ServerLoop
 from fairlead.cluster.server.submissions import SubmissionQueue
@@ -22,6 +23,7 @@ from fairlead.cluster.store.ended_jobs import (
     EndedJob,
     ended_jobs,
     has_folder,
+    named_directories,
     remove_jobs,
 )
 from fairlead.errors import StoreError
@@ -46,6 +48,7 @@ class Retention:
         self._submissions = submissions
         self._directory = directory
         self._options = RuntimeOptions()
+        self._named: list[str] = []  # directories that jobs have named, as of the last look
         self._audit = AuditLog(directory, NEVER_ROTATE)
         self._news = threading.Event()
         self._closed = threading.Event()
@@ -109,9 +112,11 @@ class Retention:
 
         checkpoints, rows = due(options.keep_checkpoints), due(options.keep_ended_jobs)
         outputs = due(options.keep_logs or options.keep_ended_jobs)
+        if checkpoints:
+            self._named = list(map(normal_path, named_directories(state.store.path)))
         over = self._over({job.id for job in (*checkpoints, *outputs, *rows)})
         left = self._remove_folders(
-            "checkpoints", [job for job in checkpoints if job.id in over], _checkpoints_of
+            "checkpoints", [job for job in checkpoints if job.id in over], self._checkpoints_of
         )
         left |= self._remove_folders(
             "logs", [job for job in outputs if job.id in over], self._output_of
@@ -186,6 +191,17 @@ class Retention:
             return False
         return True
 
+    def _checkpoints_of(self, job: EndedJob) -> tuple[Path, str] | None:
+        """Where its checkpoints are; None where another job has named their folder, or one in it: it is no
+        longer this one's alone."""
+        if not job.own_checkpoints:
+            return None
+        path = Path(job.own_checkpoints)
+        own = normal_path(job.own_checkpoints)
+        if any(is_within(one, own) for one in self._named):
+            return None
+        return path.parent, path.name
+
     def _output_of(self, job: EndedJob) -> tuple[Path, str] | None:
         folder = self._directory / LOGS
         return (folder, str(job.id)) if folder.is_dir() else None
@@ -220,8 +236,3 @@ class Retention:
 def _removes(options: RuntimeOptions) -> bool:
     """Whether anything is to be removed at all."""
     return bool(options.keep_ended_jobs or options.keep_logs or options.keep_checkpoints)
-
-
-def _checkpoints_of(job: EndedJob) -> tuple[Path, str] | None:
-    path = Path(job.own_checkpoints)
-    return (path.parent, path.name) if job.own_checkpoints else None

@@ -32,6 +32,10 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_dir: str = ""
 
 
+class _Job(msgspec.Struct, frozen=True):
+    spec: _Spec
+
+
 class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a ``JobRow`` that matters here."""
 
@@ -64,6 +68,16 @@ def ended_jobs(path: Path, after: int, limit: int) -> list[EndedJob]:
     for row in rows:
         check_row(path, JOBS, row)
     return [decoder.decode(row[-2]) for row in rows]
+
+
+def named_directories(path: Path) -> list[str]:
+    """Directories for checkpoints that jobs have named themselves, whether they have ended or not. path: of
+    ``state.db``. Raises StoreError."""
+    where = "WHERE instr(row, CAST('checkpoint_dir' AS BLOB)) > 0"
+    decoder = msgspec.msgpack.Decoder(_Job)
+    with readable(path), closing(reader(path)) as connection:
+        rows = connection.execute(f"{JOBS.select} {where}").fetchall()
+    return [named for row in rows if (named := decoder.decode(row[-2]).spec.checkpoint_dir)]
 
 
 def remove_jobs(store: Store, jobs: Sequence[EndedJob], wall_offset_s: float, clock: str) -> None:
