@@ -120,7 +120,7 @@ def live_options(
     )
 
 
-SHORTEST_DAYS, LONGEST_DAYS = 1 / 1440, 100_000  # for which ended jobs are kept
+SHORTEST_DAYS, LONGEST_DAYS = 0.00001, 100_000  # for which ended jobs are kept
 
 
 def _check_retention(runtime: RuntimeOptions) -> None:
@@ -130,7 +130,7 @@ def _check_retention(runtime: RuntimeOptions) -> None:
         days = getattr(runtime, name)
         if days and not SHORTEST_DAYS <= days <= LONGEST_DAYS:
             raise ConfigError(
-                f"--{name.replace('_', '-')}: must be 0 (for ever) or from {SHORTEST_DAYS:.4f} (a minute) to "
+                f"--{name.replace('_', '-')}: must be 0 (for ever) or from {SHORTEST_DAYS:.5f} (a second) to "
                 f"{LONGEST_DAYS:,} days, got {days:g}"
             )
         if days > runtime.keep_ended_jobs > 0:
