@@ -32,7 +32,7 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_dir: str = ""
 
 
-class _Job(msgspec.Struct, frozen=True):
+class _JobDirectory(msgspec.Struct, frozen=True):
     spec: _Spec
 
 
@@ -74,7 +74,7 @@ def named_directories(path: Path) -> list[str]:
     """Directories for checkpoints that jobs have named themselves, whether they have ended or not. path: of
     ``state.db``. Raises StoreError."""
     where = "WHERE instr(row, CAST('checkpoint_dir' AS BLOB)) > 0"
-    decoder = msgspec.msgpack.Decoder(_Job)
+    decoder = msgspec.msgpack.Decoder(_JobDirectory)
     with readable(path), closing(reader(path)) as connection:
         rows = connection.execute(f"{JOBS.select} {where}").fetchall()
     return [named for row in rows if (named := decoder.decode(row[-2]).spec.checkpoint_dir)]
