@@ -22,7 +22,7 @@ from fairlead.cluster.agent.launch import (
 from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.script_imports import ScriptImports
-from fairlead.cluster.agent.shortage import is_shortage
+from fairlead.cluster.agent.shortage import is_shortage, lacking
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_messages import Prepare
 from fairlead.cluster.agent.user_rights import launch_as_user
@@ -75,7 +75,7 @@ class AttemptLauncher:
                 of_checkpoints = problem.of_checkpoints
         except Exception as problem:  # of whatever a job names: its fault, and no end of the agent
             if is_shortage(problem):  # of the node: tried again with the next orders
-                obstacle = getattr(problem, "strerror", None) or "no memory"
+                obstacle = lacking(problem)
             else:
                 _log.exception("job %d cannot be started", attempt.assignment.job)
                 why = f"cannot be started: {type(problem).__name__}: {problem}"

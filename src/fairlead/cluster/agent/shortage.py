@@ -21,6 +21,11 @@ def is_shortage(problem: BaseException) -> bool:
     return isinstance(problem, MemoryError)
 
 
+def lacking(shortage: BaseException) -> str:
+    """Return what has run out, for people."""
+    return getattr(shortage, "strerror", None) or "no memory"
+
+
 def check_descriptors(count: int) -> None:
     """Raise OSError where this process may not have so many more file descriptors."""
     opened: list[int] = []
@@ -48,5 +53,4 @@ class Shortage:
             now = time.monotonic()
             if now - self._told_s >= _SILENT_S:
                 self._told_s = now
-                what = getattr(problem, "strerror", None) or "no memory"
-                _log.warning("%s: tried again until there is some", what)
+                _log.warning("%s: tried again until there is some", lacking(problem))
