@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -90,6 +91,14 @@ def test_real_devices_are_the_machines_and_fake_ones_the_nodes(tmp_path: Path) -
 def test_nodes_of_one_name_in_two_clusters_do_not_meet() -> None:
     one, two = (record_of("n", server, "x.1") for server in ("h:1", "h:2"))
     assert one.path.parent != two.path.parent
+
+
+def test_a_server_is_known_by_all_its_names() -> None:
+    names = ("127.0.0.1:1", "localhost:1", "LOCALHOST:1", f"{socket.gethostname()}:1", "[::1]:1")
+    assert len({record_of("n", server, "x.1").path for server in names}) == 1
+    assert (
+        record_of("n", "nobody.invalid:1", "x.1").path != record_of("n", "localhost:1", "x.1").path
+    )
 
 
 def test_a_directory_that_others_can_write_to_is_refused(

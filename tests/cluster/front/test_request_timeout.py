@@ -1,6 +1,8 @@
 """Requests that do not become whole hold no connection for ever."""
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -120,3 +122,18 @@ def test_a_handshake_that_does_not_come_is_not_awaited_for_ever(
 
     with asyncio.Runner(loop_factory=FrontLoop) as runner:
         runner.run(scenario())
+
+
+def test_connections_that_cannot_be_accepted_are_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = FrontLoop()
+    problem = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    for _ in range(100):
+        loop.call_exception_handler({"message": "cannot accept", "exception": problem})
+    assert [record.getMessage() for record in caplog.records] == [
+        "Too many open files: tried again until there is some"
+    ]
+    loop.call_exception_handler({"message": "another problem", "exception": ValueError("x")})
+    assert "another problem" in caplog.text
+    loop.close()

@@ -2,10 +2,17 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
+from tests.cluster.server_parts import AttemptParts, cluster_state
 
-from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import PROTOCOL, AttemptStatus, NodeReport, Register
+from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.live_round import LiveRound
+from fairlead.cluster.server.local_front import LocalFront
+from fairlead.cluster.store.rows import JobRow
 
 LONG_S = 1000.0  # longer than a test waits
 
@@ -88,3 +95,37 @@ def test_a_job_whose_devices_another_has_not_left_says_so(tmp_path: Path) -> Non
             job=second, attempt=1, state="starting", wait_s=0.1
         )
         cluster.until(lambda: node.say() and cluster.job(second).reason == "")
+
+
+def test_the_device_of_a_job_that_completes_before_it_has_moved_is_free_for_others() -> None:
+    fleet = Fleet(10.0, 0.01, lambda: 100.0, lambda _: None)
+    front = LocalFront(fleet)
+    state = cluster_state(fleet, lambda: 100.0)
+    parts = AttemptParts(state)
+    spec = JobSpec(command=("x",), total_steps=100)
+    row = JobRow(
+        id=7, name="", tenant="t", user="u", spec=spec, submitted_s=0.0, total_steps=100.0,
+        acknowledged_total=100.0, state="running",
+    )  # fmt: skip
+    state.registry.jobs[7] = row
+    for name in ("one", "two"):
+        fleet.add(name, "v100", 1)
+        fleet.register(
+            Register(
+                protocol=PROTOCOL, version="0", node=name, incarnation=f"{name}.1", host="h",
+                accelerator="v100", devices=1,
+            )
+        )  # fmt: skip
+    first = parts.orders.assign(7, {"one": (0,)}, "v100", 100.0)
+    following = parts.orders.assign(7, {"two": (0,)}, "v100", 100.0)  # the first is to stop
+    fleet.publish()
+    state.round = LiveRound(1, 90.0, 3600.0, np.array([[7]]), {7: following})
+    state.capacity_changed = False
+    ended = AttemptStatus(
+        job=7, attempt=1, order_id=first.record.order_id, state="ended", step=100, loaded_step=0,
+        saved_step=100, exit_code=0, completed=True,
+    )  # fmt: skip
+    front.report(NodeReport(node="one", incarnation="one.1", seq=1, holds=(ended,)))
+    parts.intake.apply("one")
+    assert state.round.ended[7].completed
+    assert state.capacity_changed

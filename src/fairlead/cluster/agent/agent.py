@@ -27,7 +27,6 @@ from fairlead.cluster.agent.rank_server import RankConnections, RankServer
 from fairlead.cluster.agent.report_pace import ReportPace
 from fairlead.cluster.agent.server_client import AgentClient
 from fairlead.cluster.agent.server_session import ServerSession
-from fairlead.cluster.agent.shortage import Shortage
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_watch import SpawnerWatch
 from fairlead.cluster.agent.start_trials import StartTrials
@@ -36,6 +35,7 @@ from fairlead.cluster.agent.stop_signals import StopSignals
 from fairlead.cluster.agent.untrusted_files import make_folder
 from fairlead.cluster.agent.user_rights import check_reach, problems_of_directory
 from fairlead.cluster.end_signals import EndSignals
+from fairlead.cluster.shortage import Shortage
 from fairlead.errors import ConfigError
 
 _TICK_S = 0.1  # between looks at the leases

@@ -22,11 +22,11 @@ from fairlead.cluster.agent.launch import (
 from fairlead.cluster.agent.on_thread import on_thread
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.script_imports import ScriptImports
-from fairlead.cluster.agent.shortage import is_shortage, lacking
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_messages import Prepare
 from fairlead.cluster.agent.user_rights import launch_as_user
 from fairlead.cluster.protocol.messages import DirectoryTrouble
+from fairlead.cluster.shortage import is_shortage, lacking
 from fairlead.errors import ConfigError
 
 _log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.on_thread import on_thread
-from fairlead.cluster.agent.shortage import Shortage
 from fairlead.cluster.protocol.messages import AttemptKey, AttemptStatus, DeviceUsage, Rank
+from fairlead.cluster.shortage import Shortage
 
 INTERVAL_S = 10.0  # between two measurements
 TIMEOUT_S = 5.0  # that one is waited for

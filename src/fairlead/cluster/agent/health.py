@@ -22,9 +22,9 @@ from fairlead.cluster.agent.device_usage import UsageSampler
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.gpu_health import GpuHealth
 from fairlead.cluster.agent.on_thread import on_thread, start_thread
-from fairlead.cluster.agent.shortage import Shortage
 from fairlead.cluster.agent.untrusted_files import write_anew
 from fairlead.cluster.protocol.messages import StartCheck
+from fairlead.cluster.shortage import Shortage
 
 MIN_DISK_BYTES = 64 << 20  # free, for output and checkpoints
 MIN_MEMORY_FRACTION = 0.02  # available, of all memory

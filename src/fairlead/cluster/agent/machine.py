@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import socket
 import stat
 import time
 from collections.abc import Iterator
@@ -141,9 +142,32 @@ class AgentFiles:
 
 
 def record_of(node: str, server: str, incarnation: str) -> AgentFiles:
-    """The record of a run of an agent. Nodes of several clusters may have one name on one machine."""
-    cluster = hashlib.sha256(server.encode()).hexdigest()[:12]
+    """The record of a run of an agent. Nodes of several clusters may have one name on one machine, and one
+    server may be written in several ways, as localhost:8081 and 127.0.0.1:8081."""
+    cluster = hashlib.sha256(_same_for_all_names(server).encode()).hexdigest()[:12]
     return AgentFiles(run_directory() / "nodes" / f"{node}-{cluster}" / incarnation)
+
+
+def _same_for_all_names(server: str) -> str:
+    """Return a text for host:port that is the same for all names and addresses of the host, as far as is
+    known here."""
+    host, _, port = server.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return server.lower()
+    addresses = sorted({(family, address[0]) for family, _, _, _, address in found})
+    if any(_is_here(*one) for one in addresses):
+        return f"here:{port}"
+    return f"{addresses[0][1]}:{port}"  # AF_INET comes before AF_INET6
+
+
+def _is_here(family: int, address: str | int) -> bool:
+    """Whether this machine has the address."""
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as sock:
+        sock.bind((address, 0))
+        return True
+    return False
 
 
 def clear(record: AgentFiles) -> int | None:

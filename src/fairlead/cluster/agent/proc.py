@@ -1,7 +1,6 @@
 """Processes, and what the kernel tells of them (Linux, proc(5))."""
 
 import contextlib
-import errno
 import os
 import resource
 import signal
@@ -21,7 +20,6 @@ except ImportError:  # an interpreter that was built without it
 TOKEN = "FAIRLEAD_TOKEN"
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _ENV_START = 49  # field 50 of proc_pid_stat(5)
-NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)  # of an OSError: this process has none, or nobody
 # RLIMIT_LOCKS: kernels since 2.4.25 ignore it, so it means nothing to any program, and ``resource`` does not
 # name it.
 _TAG_LIMIT = 10

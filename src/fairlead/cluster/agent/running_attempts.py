@@ -15,7 +15,6 @@ from fairlead.cluster.agent import locks, proc, termination
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.os_users import become
 from fairlead.cluster.agent.pending_exec import PendingExec, fork_rank
-from fairlead.cluster.agent.shortage import is_shortage
 from fairlead.cluster.agent.spawner_messages import EndAttempt, Exited, Launch, RankLaunch
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,
@@ -28,6 +27,7 @@ from fairlead.cluster.agent.zygote import (
     Fork,
     Zygote,
 )
+from fairlead.cluster.shortage import is_shortage
 
 _LARGEST_PID = 1 << 22  # that Linux gives
 EXPIRY_SLACK_S = 0.3  # behind the end of a lease: that is the agent's business first

@@ -24,9 +24,9 @@ from fairlead.cluster.agent.server_client import (
     TooLargeError,
     UnknownTokenError,
 )
-from fairlead.cluster.agent.shortage import Shortage
 from fairlead.cluster.agent.start_trials import StartTrials
 from fairlead.cluster.protocol.messages import Orders, WatchRequest, Welcome
+from fairlead.cluster.shortage import Shortage
 from fairlead.errors import FairleadError
 
 _LOGS_S = 0.5  # between looks at the output of ranks

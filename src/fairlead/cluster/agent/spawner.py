@@ -34,7 +34,6 @@ from fairlead.cluster.agent.running_attempts import (
     SpawnedAttempt,
     SpawnerStorage,
 )
-from fairlead.cluster.agent.shortage import check_descriptors
 from fairlead.cluster.agent.spawner_messages import (
     AgentSocket,
     EndAttempt,
@@ -54,6 +53,7 @@ from fairlead.cluster.agent.spawner_takeover import take_over
 from fairlead.cluster.agent.survivors import remove_record
 from fairlead.cluster.agent.warden import WARDEN_SLACK_S, AttemptEnded, WardenLink
 from fairlead.cluster.agent.zygote import PLACEHOLDER, Zygote
+from fairlead.cluster.shortage import check_descriptors
 
 _RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do not know
 _SEARCH_S = 1.0  # before and between looks at who they are

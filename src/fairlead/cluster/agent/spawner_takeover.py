@@ -15,6 +15,7 @@ from fairlead.cluster.agent.machine import AgentFiles, clear
 from fairlead.cluster.agent.running_attempts import SpawnerStorage
 from fairlead.cluster.agent.spawner_messages import Ready
 from fairlead.cluster.agent.survivors import boot_id, end_survivors, read_records
+from fairlead.cluster.shortage import NO_DESCRIPTORS
 
 _RETRY_S = 0.05  # between tries to take the lock
 _POLL_S = 1.0  # between polls at who holds it
@@ -62,7 +63,7 @@ def _when_files_open(do: Callable[[], _Result]) -> _Result:
             boot_id()  # to begin with, for what cannot be read later is taken for gone
             return do()
         except OSError as problem:
-            if problem.errno not in proc.NO_DESCRIPTORS:
+            if problem.errno not in NO_DESCRIPTORS:
                 raise
             if not warned:
                 _log.warning("waits for a file descriptor to look for what still runs: %s", problem)

@@ -22,7 +22,6 @@ import msgspec
 from msgspec import Meta
 
 from fairlead.cluster.agent.proc import (
-    NO_DESCRIPTORS,
     Process,
     kill_exactly,
     processes,
@@ -32,6 +31,7 @@ from fairlead.cluster.agent.proc import (
 from fairlead.cluster.agent.termination import Terminations
 from fairlead.cluster.agent.untrusted_files import read_regular, write_anew
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
+from fairlead.cluster.shortage import NO_DESCRIPTORS
 
 MARK_SIZE = 4  # bytes of a run's mark
 UNKNOWN_GRACE_S = 30.0  # of an attempt whose record is damaged or gone; the default of a job

@@ -6,6 +6,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from fairlead.cluster.shortage import Shortage, is_shortage
+
 REQUEST_TIMEOUT_S = 30.0  # from the connection, or the last answer, to the end of the next request
 HANDSHAKE_TIMEOUT_S = 10.0  # of TLS: until it is over a connection takes 0.3 MB
 _UNFINISHED = (h11.IDLE, h11.SEND_BODY)  # states of who asks, before the end of a request
@@ -49,7 +51,21 @@ class TimedH11Protocol(H11Protocol):
 
 
 class FrontLoop(asyncio.SelectorEventLoop):
-    """Servers of this loop wait ``HANDSHAKE_TIMEOUT_S`` for a handshake: uvicorn has no option for that."""
+    """Servers of this loop wait ``HANDSHAKE_TIMEOUT_S`` for a handshake: uvicorn has no option for that.
+    Connections that cannot be accepted for lack of file descriptors are told of once a minute: asyncio tries
+    many times a second, with a traceback each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shortage = Shortage()
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Take note of what went wrong in a callback."""
+        problem = context.get("exception")
+        if isinstance(problem, BaseException) and is_shortage(problem):
+            self._shortage.log(problem)
+        else:
+            super().call_exception_handler(context)
 
     async def create_server(self, *args: Any, **kwargs: Any) -> asyncio.Server:
         """Return a server that listens."""

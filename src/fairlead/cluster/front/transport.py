@@ -32,6 +32,7 @@ from fairlead.cluster.protocol.messages import (
 from fairlead.cluster.protocol.plausible import sanitise
 from fairlead.cluster.protocol.quiet_grpc import grpc
 from fairlead.cluster.protocol.validation_messages import UNREADABLE, describe_decode_error
+from fairlead.cluster.shortage import Shortage, is_shortage, lacking
 from fairlead.errors import ConfigError, InputError, StaleError, StoreError
 
 MAX_MESSAGE_BYTES = 4 << 20  # bytes of a message
@@ -289,6 +290,7 @@ _CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (InputError, grpc.StatusCode.INVALID_ARGUMENT),
 )
 _NO_RIGHTS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+_shortage = Shortage()
 _METHODS: dict[type[Any], str] = {
     Register: "Register",
     NodeReport: "Report",
@@ -311,6 +313,9 @@ def _refusal(problem: Exception) -> tuple[grpc.StatusCode, str]:
     if isinstance(problem, StoreError):
         _log.error("a call of an agent failed: %s", problem)
         return grpc.StatusCode.UNAVAILABLE, "the server cannot write its state now"
+    if is_shortage(problem):
+        _shortage.log(problem)
+        return grpc.StatusCode.UNAVAILABLE, f"the server lacks something now: {lacking(problem)}"
     _log.error("a call of an agent failed", exc_info=problem)
     return grpc.StatusCode.INTERNAL, "the server failed at this call; its log says why"
 

@@ -197,6 +197,7 @@ class AttemptEnds:
         registry.drop(following)
         if current is not None and current.attempts.get(row.id) is following:
             current.ended[row.id] = outcome
+            self._state.capacity_changed = True
             registry.ended.append(row.id)
 
     def _measure_fairness(self, row: JobRow, now: float) -> None:

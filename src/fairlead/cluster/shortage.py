@@ -1,4 +1,4 @@
-"""File descriptors and memory run out now and then without any fault of the agent for a while."""
+"""File descriptors and memory run out now and then, for a while, without any fault of who needs them."""
 
 import contextlib
 import errno
@@ -7,8 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from fairlead.cluster.agent.proc import NO_DESCRIPTORS
-
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)  # of an OSError: this process has none, or nobody
 _SHORTAGES = (*NO_DESCRIPTORS, errno.ENOMEM, errno.ENOBUFS)
 _SILENT_S = 60.0  # between two lines of the log
 _log = logging.getLogger(__name__)
@@ -50,7 +49,11 @@ class Shortage:
         except (OSError, MemoryError) as problem:
             if not is_shortage(problem):
                 raise
-            now = time.monotonic()
-            if now - self._told_s >= _SILENT_S:
-                self._told_s = now
-                _log.warning("%s: tried again until there is some", lacking(problem))
+            self.log(problem)
+
+    def log(self, shortage: BaseException) -> None:
+        """Write what has run out to the log, once a minute."""
+        now = time.monotonic()
+        if now - self._told_s >= _SILENT_S:
+            self._told_s = now
+            _log.warning("%s: tried again until there is some", lacking(shortage))
