@@ -70,9 +70,11 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "generate",
         "inverse_rate",
         "isolated_rate",
+        "parameters",
         "parse_cluster",
         "read_throughputs",
         "read_trace",
+        "report",
         "simulate",
     ]
     assert all(hasattr(fairlead, name) for name in fairlead.__all__)

@@ -131,7 +131,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
 }
 # Looked at elsewhere: simulator/test_argument_types.py, client/, cluster/protocol/.
-ELSEWHERE = {"GymEnvironment", "Iterator", "JobSpec", "Lease", "simulate"}
+ELSEWHERE = {"GymEnvironment", "Iterator", "JobSpec", "Lease", "parameters", "report", "simulate"}
 SUMS = {"inverse_rate", "isolated_rate"}  # of arrays: NumPy says what it cannot add up
 
 

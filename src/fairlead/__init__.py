@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from fairlead.analysis.simulate import simulate
     from fairlead.client.iterator import Iterator
     from fairlead.client.lease import Lease
+    from fairlead.client.parameters import parameters
+    from fairlead.client.report import report
     from fairlead.cluster.http_client import Client
     from fairlead.cluster.protocol.job_spec import JobSpec
     from fairlead.errors import (
@@ -148,9 +150,11 @@ __all__ = [
     "generate",
     "inverse_rate",
     "isolated_rate",
+    "parameters",
     "parse_cluster",
     "read_throughputs",
     "read_trace",
+    "report",
     "simulate",
 ]
 
@@ -217,8 +221,10 @@ _MODULE = {
     "generate": "simulator.generate",
     "isolated_rate": "model.rates",
     "parse_cluster": "simulator.traces.cluster_files",
+    "parameters": "client.parameters",
     "read_throughputs": "simulator.traces.throughput_tables",
     "read_trace": "simulator.traces.read_trace",
+    "report": "client.report",
     "simulate": "analysis.simulate",
 }
 

@@ -57,6 +57,7 @@ COMMANDS = (
     LazyCommand("status", "cluster:status", "Show the cluster in one screen."),
     LazyCommand("jobs", "jobs:jobs", "List jobs that have not ended."),
     LazyCommand("logs", "jobs:logs", "Print a job's output."),
+    LazyCommand("metrics", "job_metrics:metrics", "Show what a job has reported of its training."),
     LazyCommand("explain", "jobs:explain", "Tell a job's story."),
     LazyCommand("cancel", "jobs:cancel", "End jobs for good."),
     LazyCommand("pause", "jobs:pause", "Take jobs off their devices until they are resumed."),

@@ -21,6 +21,7 @@ FAIRLEAD_BATCH              samples per step that the job uses now, where it has
 FAIRLEAD_ACCEPT_LOSS        1: the owner has this start begin with whatever checkpoints are there
 FAIRLEAD_FAILURE_FILE       where to leave the exception that the rank dies of
 FAIRLEAD_STACKS_FILE        where to write the stacks of all threads on a signal, should it hang
+FAIRLEAD_METRICS_FILE       where rank 0 reports metrics (``fairlead.client.report``)
 FAIRLEAD_RANK_SYNC               host:port where rank 0 listens for the other ranks; absent for one rank
 FAIRLEAD_RANK_SYNC_TOKEN         secret that they share, on all nodes; FAIRLEAD_TOKEN is a node's own
 RANK, WORLD_SIZE,           as torchrun sets them for torch.distributed's ``env://``: all of them, always

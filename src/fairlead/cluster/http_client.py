@@ -32,6 +32,7 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.audit import AuditPage
 from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
 from fairlead.errors import FairleadError, InputError, UnreachableError
 from fairlead.model.argument_checks import NUMBER, TEXT, check_arguments, or_none
@@ -146,6 +147,11 @@ class Client:
     def usage(self, job: int) -> list[DeviceUsageView]:
         """Return how busy the devices of a job were over time, by attempt and rank; [] = not known."""
         return self._call("GET", f"/v1/jobs/{job:d}/usage", list[DeviceUsageView])
+
+    def metrics(self, job: int, name: str = "") -> list[MetricCurve]:
+        """Return the metrics that a job has reported, in order of name. name: only this one, "" = all."""
+        ask = {"name": name} if name else {}
+        return self._call("GET", f"/v1/jobs/{job:d}/metrics", list[MetricCurve], ask)
 
     def explain(self, job: int) -> Explanation:
         """Return where a job is and why, its attempts, and when it is forecast to end."""

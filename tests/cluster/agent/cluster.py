@@ -21,6 +21,7 @@ from fairlead.cluster.protocol.messages import (
     AttemptStatus,
     LogChunk,
     LogOffset,
+    MetricChunk,
     NodeReport,
     Orders,
     Rank,
@@ -58,6 +59,7 @@ class Server:
         self.enrolled: list[bool] = []  # of each registration: did it come without that?
         self.statuses: dict[Key, AttemptStatus] = {}
         self.output: dict[tuple[int, int, int], bytes] = {}
+        self.metric_lines: dict[tuple[int, int], bytes] = {}
         self.offsets: dict[tuple[int, int, int], list[int]] = {}
         self._ends: dict[tuple[int, int, int], int] = {}  # offset wanted next
         self.orders = Orders(seq=0, desired=())
@@ -159,6 +161,13 @@ class Server:
         self._ends[key] = max(end, message.offset + len(message.data))
         await self._wake()
         return LogOffset(offset=self._ends[key])
+
+    async def metrics(self, message: MetricChunk) -> LogOffset:
+        key = message.job, message.attempt
+        kept = self.metric_lines.get(key, b"")
+        self.metric_lines[key] = kept + message.data[len(kept) - message.offset :]
+        await self._wake()
+        return LogOffset(offset=len(self.metric_lines[key]))
 
     async def watch(self, message: WatchRequest) -> AsyncGenerator[Orders, None]:
         sent = -1

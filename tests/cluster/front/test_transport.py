@@ -32,6 +32,7 @@ from fairlead.cluster.protocol.messages import (
     AttemptStatus,
     LogChunk,
     LogOffset,
+    MetricChunk,
     NodeReport,
     Orders,
     Register,
@@ -86,6 +87,9 @@ class Handler:
         return Orders(seq=message.seq, desired=(), leases={1: 2.5})
 
     async def log(self, message: LogChunk) -> LogOffset:
+        return LogOffset(offset=message.offset + len(message.data))
+
+    async def metrics(self, message: MetricChunk) -> LogOffset:
         return LogOffset(offset=message.offset + len(message.data))
 
     async def watch(self, message: WatchRequest) -> AsyncGenerator[Orders, None]:

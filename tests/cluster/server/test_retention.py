@@ -11,6 +11,7 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.options import live_options
 from fairlead.cluster.server.runtime_options import RuntimeOptions
 from fairlead.cluster.store.audit_log import read_audit
+from fairlead.cluster.store.metric_store import MetricStore, read_curves
 from fairlead.errors import ConfigError
 
 SOON = 1e-9  # days
@@ -57,10 +58,15 @@ def test_all_of_a_job_goes_and_the_next_ids_are_others(tmp_path: Path) -> None:
         cluster.service.cancel(ADMIN, first)
         jobs = [first, *cancelled(cluster, 3)]
         made = [folders(cluster, job) for job in jobs]
+        metrics = MetricStore(tmp_path)
+        for job in (*jobs, jobs[-1] + 1):
+            metrics.put((job, 1), 0, b'{"step": 1, "metrics": {"loss": 1}}\n')
         cluster.service.retention.keep(
             RuntimeOptions(keep_ended_jobs=SOON, keep_logs=SOON, keep_checkpoints=SOON)
         )
         cluster.until(lambda: all(is_gone(cluster, job) for job in jobs), "the jobs to leave")
+        assert not any(read_curves(tmp_path, job) for job in jobs)
+        assert read_curves(tmp_path, jobs[-1] + 1)
         assert not any(folder.exists() for pair in made for folder in pair)
         with pytest.raises(NotFoundError):
             cluster.service.job(ADMIN, jobs[0])

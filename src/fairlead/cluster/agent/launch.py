@@ -116,6 +116,11 @@ def progress_path(state: Path, job: int, attempt: int) -> Path:
     return failure_path(state, job, attempt, 0).with_suffix(".progress")
 
 
+def metrics_path(state: Path, job: int, attempt: int) -> Path:
+    """Return the file in which rank 0 of a job reports metrics."""
+    return failure_path(state, job, attempt, 0).with_suffix(".metrics")
+
+
 def checkpoint_path(state: Path, assignment: Assignment) -> Path:
     """The directory of its checkpoints."""
     path = Path(assignment.checkpoint_dir or state / "checkpoints" / str(assignment.job))
@@ -204,6 +209,9 @@ def _rank(
     variables = {"PYTHONUNBUFFERED": "1"} | assignment.env | _identity(place, attempt, checkpoints)
     stacks = failure.with_suffix(".stacks")
     variables |= {"FAIRLEAD_FAILURE_FILE": str(failure), "FAIRLEAD_STACKS_FILE": str(stacks)}
+    if rank.rank == 0:
+        metrics = metrics_path(place.state, assignment.job, assignment.attempt)
+        variables["FAIRLEAD_METRICS_FILE"] = str(metrics)
     variables |= _progress(place.state, attempt, rank) | _devices(
         place.devices, assignment.ranks, rank
     )

@@ -1,4 +1,4 @@
-"""Output of ranks: files with a limit, told to the server as they grow."""
+"""Output of ranks: files with a limit, told to the server as they grow; and the metrics that they report."""
 
 import asyncio
 import contextlib
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.cluster.agent.launch import REPORTS, failure_path, log_path, logs_path
+from fairlead.cluster.agent.metric_files import MetricFiles
 from fairlead.cluster.agent.on_thread import start_thread
 from fairlead.cluster.agent.server_client import AgentClient, RefusedError
 from fairlead.cluster.agent.untrusted_files import (
@@ -93,6 +94,7 @@ class Logs:
     def __init__(self, state: Path) -> None:
         self._state = state
         self._logs: dict[tuple[int, int, int], _RankLog] = {}
+        self._metrics = MetricFiles(state)
         self._sending = asyncio.Lock()  # piece after piece
 
     def remove_old(self) -> None:
@@ -116,6 +118,7 @@ class Logs:
                 *key, path, _MAX_OUTPUT, begin=_begin_of(path), inherited=True, asked=False
             )
             self._logs[key] = log
+        self._metrics.inherit()
 
     def _left_behind(self) -> Iterator[Path]:
         with contextlib.suppress(OSError):
@@ -131,6 +134,8 @@ class Logs:
             path = log_path(self._state, job, attempt, rank.rank)
             log = _RankLog(job, attempt, rank.rank, path, assignment.log_bytes)
             self._logs[job, attempt, rank.rank] = log
+        if assignment.has_rank_0:
+            self._metrics.follow(job, attempt)
 
     def forget(self, job: int, attempt: int, now: float) -> None:
         """The server has booked the attempt: its files go some time after."""
@@ -152,11 +157,13 @@ class Logs:
 
     def _remove(self, log: _RankLog) -> None:
         """Remove the files of a rank, and the folders of its job once they are empty. Raises OSError."""
+        if log.rank == 0:
+            self._metrics.forget((log.job, log.attempt))
         log.path.unlink(missing_ok=True)
         log.path.with_suffix(_BEGIN).unlink(missing_ok=True)
         failure = failure_path(self._state, log.job, log.attempt, log.rank)
         with contextlib.suppress(OSError):  # the folder is the job's
-            for suffix in (".failure", ".stacks", ".progress"):
+            for suffix in (".failure", ".stacks", ".progress", ".metrics"):
                 failure.with_suffix(suffix).unlink(missing_ok=True)
         log.path.parent.rmdir()
         _discard(failure.parent)
@@ -172,6 +179,7 @@ class Logs:
     async def send(self, client: AgentClient, node: str, incarnation: str) -> bool:
         """Tell what is new. Returns whether all is told. Raises UnreachableError, RegisterAgainError."""
         async with self._sending:
+            await self._metrics.send(client, node, incarnation)
             return await self._send(client, node, incarnation)
 
     async def _send(self, client: AgentClient, node: str, incarnation: str) -> bool:

@@ -1,4 +1,4 @@
-"""The agent's side of ``transport``: the four calls, over a channel that connects again by itself."""
+"""The agent's side of ``transport``: its calls, over a channel that connects again by itself."""
 
 import ssl
 from collections.abc import AsyncGenerator
@@ -12,6 +12,7 @@ from fairlead.cluster.protocol.messages import (
     SERVICE,
     LogChunk,
     LogOffset,
+    MetricChunk,
     NodeReport,
     Orders,
     Register,
@@ -106,7 +107,7 @@ class AgentClient:
         else:
             trusted = grpc.ssl_channel_credentials(_read(self.ca))
             channel = grpc.aio.secure_channel(self.address, trusted, options=self._options)
-        for name in ("Register", "Report", "Log"):
+        for name in ("Register", "Report", "Log", "Metrics"):
             self._calls[name] = channel.unary_unary(f"/{SERVICE}/{name}", None, None)
         self._calls["Watch"] = channel.unary_stream(f"/{SERVICE}/Watch", None, None)
         self._channel = channel
@@ -139,6 +140,10 @@ class AgentClient:
     async def log(self, message: LogChunk) -> LogOffset:
         """A piece of output."""
         return await self._unary("Log", message, _LOG_REQUEST)
+
+    async def metrics(self, message: MetricChunk) -> LogOffset:
+        """A piece of what a job reports."""
+        return await self._unary("Metrics", message, _LOG_REQUEST)
 
     async def watch(self, message: WatchRequest) -> AsyncGenerator[Orders, None]:
         """Orders as they change, until the server ends it or cannot be reached any more."""

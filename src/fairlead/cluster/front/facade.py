@@ -28,6 +28,7 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.audit import AuditFilter, AuditPage
 from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.errors import InputError
 
 
@@ -132,6 +133,9 @@ class Facade(Protocol):
     ) -> tuple[str, str]:
         """Return output from the cursor on ("" = from the beginning, "tail" = the end of the newest attempt;
         ranks of several are marked), and the cursor behind it. The newest ``log_bytes`` of a job are kept."""
+
+    def metrics(self, caller: Caller, job: int, name: str = "") -> list[MetricCurve]:
+        """Return the metrics that a job has reported, in order of name. name: only this one, "" = all."""
 
     # --- cluster ---------------------------------------------------------------------------------
     def status(self, caller: Caller) -> StatusView:

@@ -58,7 +58,7 @@ class LogService:
 
     def _put(self, chunk: LogChunk) -> LogOffset:
         """Output of attempts that are not here is not kept, nor a rank's from another node than its own."""
-        attempt = self._attempt((chunk.job, chunk.attempt))
+        attempt = self.find_attempt((chunk.job, chunk.attempt))
         ranks = 0 if attempt is None else len(attempt.nodes)
         if (
             attempt is None
@@ -90,8 +90,8 @@ class LogService:
                 _remember(self._tenants, job, known)
             return known
 
-    def _attempt(self, key: AttemptKey) -> LoggedAttempt | None:
-        """An attempt; None = there is none."""
+    def find_attempt(self, key: AttemptKey) -> LoggedAttempt | None:
+        """Return an attempt; None = there is none."""
         with self._lock:
             known = self._attempts.get(key)
             if known is None and (row := self._row(ATTEMPTS, _ATTEMPT, *key)) is not None:

@@ -62,6 +62,7 @@ from fairlead.cluster.protocol.access import Caller, TokenKind
 from fairlead.cluster.protocol.messages import (
     LogChunk,
     LogOffset,
+    MetricChunk,
     NodeReport,
     Orders,
     Register,
@@ -305,6 +306,7 @@ class Front:
         await self._agents.stop(0.5)
         self._trail.writer.close()
         self._logs.close()
+        self._facade.job_metrics.close()
 
     async def _tick(self) -> None:
         while True:
@@ -400,6 +402,10 @@ class Front:
     async def log(self, message: LogChunk) -> LogOffset:
         """Output of a rank."""
         return await self._logs.put(message)
+
+    async def metrics(self, message: MetricChunk) -> LogOffset:
+        """Metrics of an attempt."""
+        return await self._facade.job_metrics.put(message)
 
 
 class _Uvicorn(uvicorn.Server):

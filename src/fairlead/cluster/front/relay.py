@@ -25,7 +25,10 @@ _log = logging.getLogger(__name__)
 THREADS = 64  # calls that wait for the driver at once
 # Of the facade: answered by the front itself
 LOCAL = frozenset(
-    ("authenticate", "log", "backup", "audit", "accounting", "find_jobs", "failed_nodes", "usage")
+    (
+        *("authenticate", "log", "metrics", "backup", "audit", "accounting"),
+        *("find_jobs", "failed_nodes", "usage"),
+    )
 )
 READ_CALLS = frozenset(  # answered without the driver's thread
     (

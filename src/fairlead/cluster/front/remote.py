@@ -17,6 +17,7 @@ from fairlead.cluster.front.caller_roles import check_admin
 from fairlead.cluster.front.committed_state import CommittedState
 from fairlead.cluster.front.errors import unpack
 from fairlead.cluster.front.facade import Facade
+from fairlead.cluster.front.job_metrics import MetricService
 from fairlead.cluster.front.leases import LeaseTable
 from fairlead.cluster.front.logs import LogService
 from fairlead.cluster.front.messages import (
@@ -45,6 +46,7 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.audit import AuditFilter, AuditPage
 from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.node_states import suspect_after_s
 from fairlead.cluster.store.audit_log import read_audit
 from fairlead.cluster.store.backup import backup_age_s, stream
@@ -169,6 +171,7 @@ class RemoteFacade:
         self._rate_limiter = RateLimiter()
         self._local = TimeShare()  # for what is answered here of the driver's questions
         self._logs = logs
+        self.job_metrics = MetricService(directory, logs)
         self._driver_metrics = ""
         self.prices: dict[str, float] = {}  # $ per device-hour, by type
         self.usage_history = UsageHistory(time.monotonic)
@@ -188,6 +191,10 @@ class RemoteFacade:
         """How busy the devices of a job were, by attempt and rank."""
         self._logs.check_visible(caller, job)
         return self.usage_history.of(job, self._now_s())
+
+    def metrics(self, caller: Caller, job: int, name: str = "") -> list[MetricCurve]:
+        """The metrics that a job has reported."""
+        return self.job_metrics.read(caller, job, name)
 
     # --- what is shown without asking the driver ---------------------------------------------------
 

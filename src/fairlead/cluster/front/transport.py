@@ -23,6 +23,7 @@ from fairlead.cluster.protocol.messages import (
     SERVICE,
     LogChunk,
     LogOffset,
+    MetricChunk,
     NodeReport,
     Orders,
     Register,
@@ -67,6 +68,9 @@ class AgentHandler(Protocol):
 
     async def log(self, message: LogChunk) -> LogOffset:
         """Store a chunk of a rank's output. Returns the offset that is to be sent next."""
+
+    async def metrics(self, message: MetricChunk) -> LogOffset:
+        """Store a chunk of the metrics of an attempt. Returns the offset that is to be sent next."""
 
     def watch(self, message: WatchRequest) -> AsyncGenerator[Orders | PublishedOrders, None]:
         """Yield the orders of a node as they change. Closed when the agent goes away; may end by itself."""
@@ -154,6 +158,7 @@ class AgentServer:
                 "Register": unary(self._unary(Register, self._register)),
                 "Report": unary(self._unary(NodeReport, self._of_node(handler.report))),
                 "Log": unary(self._unary(LogChunk, self._of_node(handler.log))),
+                "Metrics": unary(self._unary(MetricChunk, self._of_node(handler.metrics))),
                 "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
             },
         )
@@ -295,6 +300,7 @@ _METHODS: dict[type[Any], str] = {
     Register: "Register",
     NodeReport: "Report",
     LogChunk: "Log",
+    MetricChunk: "Metrics",
     WatchRequest: "Watch",
 }
 

@@ -15,6 +15,7 @@ other calls need.
 - ``Watch(WatchRequest) -> stream of Orders``: pushed whenever the orders of the node change.
 - ``Log(LogChunk) -> LogOffset``: output of ranks, as it grows; the server keeps it where its owner may
   read it.
+- ``Metrics(MetricChunk) -> LogOffset``: the metrics that rank 0 of a job reports, likewise.
 
 Refusals are gRPC statuses with one sentence: INVALID_ARGUMENT (malformed, unknown device), UNAUTHENTICATED,
 PERMISSION_DENIED (not an agent's token), FAILED_PRECONDITION (another protocol version), ABORTED (register
@@ -39,6 +40,7 @@ ORPHANED = "the process that owned the ranks died"
 WOULD_LOSE = ": a stop would lose"  # in a ``directory_problem``, before what it would
 SPAWNER_STALLED = "the process that owned the ranks stood still"
 LARGEST_LOG = 256 << 10  # bytes in a LogChunk
+LARGEST_METRICS = 64 << 10  # and in a MetricChunk
 ASSIGNMENT_BYTES = 256 << 10  # no Assignment is larger: its texts 128 KiB (JOB_BYTES), paths 80 KiB
 
 # What a field may hold: checked on arrival, so that nothing absurd gets further.
@@ -355,3 +357,14 @@ class LogOffset(msgspec.Struct, frozen=True, kw_only=True):
     """Offset at which the next piece is to begin: the end of what the server holds."""
 
     offset: int
+
+
+class MetricChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of the reports of one attempt: lines as ``fairlead.client.report`` writes them."""
+
+    node: Name
+    incarnation: Name
+    job: Count
+    attempt: Count
+    offset: Count  # of the first byte, from the beginning of all reports of this attempt
+    data: Annotated[bytes, Meta(max_length=LARGEST_METRICS)]

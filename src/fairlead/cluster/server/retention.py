@@ -26,6 +26,7 @@ from fairlead.cluster.store.ended_jobs import (
     named_directories,
     remove_jobs,
 )
+from fairlead.cluster.store.metric_store import MetricStore
 from fairlead.errors import StoreError
 
 DAY_S = 86_400.0
@@ -211,6 +212,9 @@ class Retention:
             self._note("remove jobs", jobs)
             state = self._loop.state
             offset_s = time.time() - state.now_s()
+            metrics = MetricStore(self._directory)
+            metrics.remove(job.id for job in jobs)
+            metrics.close()
             remove_jobs(state.store, jobs, offset_s, state.clock.to_meta())
 
     def _note(self, action: str, jobs: Sequence[EndedJob]) -> None:

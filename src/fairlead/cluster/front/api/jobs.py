@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 
+from fairlead.client.report import NAME
 from fairlead.cluster.front.api.bodies import (
     LogPart,
     Submitted,
@@ -30,6 +31,7 @@ from fairlead.cluster.protocol.api_models import (
 )
 from fairlead.cluster.protocol.job_search import MAX_SEARCH, FoundJobs, JobOrder, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.read_job_spec import check_spec, check_weight
 from fairlead.errors import InputError
 
@@ -151,6 +153,20 @@ def usage(context: Context, job: JobPath) -> Response:
     """How busy and how full the devices of a job were over time, by attempt and rank. Empty where agents do
     not know (no NVML); it begins anew when the server is started."""
     return answer(context.facade.usage(context.caller, job))
+
+
+@router.get("/{job}/metrics", summary="Show its metrics", responses=answers(list[MetricCurve], 404))
+def metrics(
+    context: Context,
+    job: JobPath,
+    name: Annotated[
+        str,
+        Query(pattern=rf"^({NAME})?$", description="Only this metric; empty: all of them."),
+    ] = "",
+) -> Response:
+    """What a job has reported with `fairlead.report()`, by metric and step. Of many values some are kept,
+    evenly, and the newest one."""
+    return answer(context.facade.metrics(context.caller, job, name))
 
 
 @router.get("/{job}/explain", summary="Explain a job", responses=answers(Explanation, 404))

@@ -26,6 +26,7 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.audit import AuditPage
 from fairlead.cluster.protocol.job_search import FoundJobs
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.read_job_spec import BOUNDS
 
 _REF = "#/components/schemas/{name}"
@@ -41,6 +42,7 @@ _STRUCTS = (
     JobSpec,
     JobView,
     LostWork,
+    MetricCurve,
     NodeView,
     Sample,
     StatusView,

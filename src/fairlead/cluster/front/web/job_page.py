@@ -6,6 +6,7 @@ from fairlead.analysis.report.markup import Html, join, tag
 from fairlead.analysis.report.metric_catalogue import counted
 from fairlead.cluster.front.facade import Facade, NotFoundError
 from fairlead.cluster.front.web import charts, tables
+from fairlead.cluster.front.web.curves import metrics_section
 from fairlead.cluster.front.web.forecasts import Forecasts
 from fairlead.cluster.front.web.layout import (
     FAST,
@@ -53,6 +54,7 @@ def job_page(forecasts: Forecasts, facade: Facade, ask: PageRequest) -> Page:
         attempts = facade.attempts(ask.caller, job.id)
         sections += [attempts_section(job, attempts, now_s), *tracebacks(attempts)]
     if ask.wants(SLOW):
+        sections.append(metrics_section(facade.metrics(ask.caller, job.id)))
         sections.append(usage_section(facade.usage(ask.caller, job.id), now_s))
     if ask.wants(""):
         sections.append(log_section(job, *tail(facade, ask.caller, job.id)))
