@@ -17,6 +17,9 @@ FAIRLEAD_DEVICES            their indices on the node, ``0,1`` (CUDA_VISIBLE_DEV
 FAIRLEAD_ARRAY_ID           of a task: its array, and which task of it this is; _COUNT: how many there are
 FAIRLEAD_ARRAY_INDEX
 FAIRLEAD_ARRAY_COUNT
+FAIRLEAD_SEARCH, _TRIAL     of a trial of a search: its search, and which trial of it this is; its parameters
+FAIRLEAD_PARAMETERS         as a JSON object (``fairlead.parameters()``),
+FAIRLEAD_PARAM_NAME         and one by one
 FAIRLEAD_BATCH              samples per step that the job uses now, where it has changed it before
 FAIRLEAD_ACCEPT_LOSS        1: the owner has this start begin with whatever checkpoints are there
 FAIRLEAD_FAILURE_FILE       where to leave the exception that the rank dies of

@@ -422,7 +422,7 @@ def test_the_state_of_another_version_is_no_backup(tmp_path: Path) -> None:
     with Store(tmp_path / "a") as store, store.transaction() as t:
         t.put_jobs([row(1)])
         t.set_meta("schema", "1")
-    wanted = r"was written by another version of Fairlead \(schema 1, known is 4\)"
+    wanted = r"was written by another version of Fairlead \(schema 1, known is 5\)"
     with pytest.raises(RunError, match=wanted):
         restore(tmp_path / "a" / "state.db", tmp_path / "b", replace=False)
 

@@ -34,7 +34,7 @@ def written(folder: Path, version: int) -> Path:
 
 
 def check_content(store: Store) -> None:
-    """It is what the state of schema 3 held."""
+    """It is what the states of earlier schemas held."""
     done, failed_once, waiting = store.jobs()
     assert [
         (job.id, job.state, job.attempt, job.steps) for job in (done, failed_once, waiting)
@@ -62,14 +62,18 @@ def check_content(store: Store) -> None:
     assert list(store.segment()[1]) == [b"setup", b"state", b"event"]
 
 
-def test_schema_3_becomes_the_present_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = written(tmp_path / "state", 3)
+@pytest.mark.parametrize(("version", "commits"), [(3, 4), (4, 5)])
+def test_an_earlier_schema_becomes_the_present_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: int, commits: int
+) -> None:
+    folder = written(tmp_path / "state", version)
     with caplog.at_level(logging.INFO), Store(folder) as store:
-        assert f"brought from schema 3 to {VERSION}" in caplog.text
+        assert f"brought from schema {version} to {VERSION}" in caplog.text
         check_content(store)
+        assert store.searches() == []
     found = Marker(folder / "state.mark").read()
     verified = verify_file(folder / "state.db", found)
-    assert verified.newest.number == 4, "the chain of commits goes on"
+    assert verified.newest.number == commits, "the chain of commits goes on"
     assert verified.rows["attempts"] == 3
     with Store(folder) as store:
         check_content(store)
@@ -78,8 +82,11 @@ def test_schema_3_becomes_the_present_one(tmp_path: Path, caplog: pytest.LogCapt
     verify_file(folder / "state.db", Marker(folder / "state.mark").read())
 
 
-def test_a_server_that_died_before_it_marked_the_migration_goes_on(tmp_path: Path) -> None:
-    folder = written(tmp_path / "state", 3)
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_server_that_died_before_it_marked_the_migration_goes_on(
+    tmp_path: Path, version: int
+) -> None:
+    folder = written(tmp_path / "state", version)
     mark = (folder / "state.mark").read_bytes()
     Store(folder).open().close()
     (folder / "state.mark").write_bytes(mark)
@@ -113,10 +120,11 @@ def test_a_marker_that_is_missing_is_told_of_before_the_migration(tmp_path: Path
         Store(folder).open()
 
 
+@pytest.mark.parametrize("version", [3, 4])
 def test_an_earlier_schema_is_checked_backed_up_and_restored_from(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int
 ) -> None:
-    folder = written(tmp_path / "state", 3)
+    folder = written(tmp_path / "state", version)
     back_up(folder, tmp_path / "backup")
     with pytest.raises(SystemExit):
         main(["check", str(tmp_path / "backup")])

@@ -258,8 +258,8 @@ def test_a_database_of_somebody_else_is_refused(tmp_path: Path) -> None:
 
 def test_a_later_schema_is_refused(tmp_path: Path) -> None:
     with Store(tmp_path) as store, store.transaction() as t:
-        t.set_meta("schema", "5")
-    with pytest.raises(RunError, match=r"another version of Fairlead \(schema 5, known is 4\)"):
+        t.set_meta("schema", "6")
+    with pytest.raises(RunError, match=r"another version of Fairlead \(schema 6, known is 5\)"):
         store.open()
 
 

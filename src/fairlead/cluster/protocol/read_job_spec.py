@@ -79,7 +79,7 @@ def read_spec(path: str | Path) -> JobSpec:
 
 
 def _read_spec(path: Path) -> JobSpec:
-    content = _content(path)
+    content = read_content(path, "a job")
     if isinstance(content, dict):
         content.setdefault("name", path.stem)
     return make_spec(content, str(path))
@@ -194,9 +194,10 @@ def _at(path: str, content: Any) -> Any:
     return content
 
 
-def _content(path: Path) -> Any:
+def read_content(path: Path, what: str) -> Any:
+    """The values of a ``.toml`` or ``.json`` file. what: is described there. Raises InputError."""
     if path.suffix not in (".toml", ".json"):
-        raise InputError(f"{path}: a job is described in a .toml or a .json file")
+        raise InputError(f"{path}: {what} is described in a .toml or a .json file")
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise InputError(f"{path}: is larger than {LARGEST_FILE:,} bytes")

@@ -1,5 +1,7 @@
-"""The tasks of arrays: jobs that are submitted as one, each with an index of its own."""
+"""The tasks of arrays: jobs that are submitted as one, each with an index of its own. And what the ranks of a
+task, or of a trial of a search, know of it by their environment."""
 
+import json
 import secrets
 from collections.abc import Iterator
 
@@ -7,6 +9,7 @@ from msgspec.structs import replace
 
 from fairlead.cluster.protocol.arrays import parse_array
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.read_study import text_of
 from fairlead.cluster.store.rows import JobRow
 
 
@@ -45,3 +48,14 @@ def task_variables(row: JobRow) -> dict[str, str]:
         "FAIRLEAD_ARRAY_INDEX": str(row.array_index),
         "FAIRLEAD_ARRAY_COUNT": str(row.array_count),
     }
+
+
+def trial_variables(row: JobRow) -> dict[str, str]:
+    """The variables by which the ranks of a trial of a search know its parameters."""
+    if row.search < 0:
+        return {}
+    return {
+        "FAIRLEAD_SEARCH": str(row.search),
+        "FAIRLEAD_TRIAL": str(row.trial),
+        "FAIRLEAD_PARAMETERS": json.dumps(row.parameters),
+    } | {f"FAIRLEAD_PARAM_{name.upper()}": text_of(one) for name, one in row.parameters.items()}

@@ -16,7 +16,7 @@ from fairlead.cluster.protocol.messages import (
     Rank,
 )
 from fairlead.cluster.protocol.plausible import MAX_RATE
-from fairlead.cluster.server.array_tasks import task_variables
+from fairlead.cluster.server.array_tasks import task_variables, trial_variables
 from fairlead.cluster.server.attempt_statuses import MIN_TRAINED_S, measured_rate, steps_took_s
 from fairlead.cluster.server.death_judge import DeathDecision, DeathKey
 from fairlead.cluster.store.rows import (
@@ -397,7 +397,7 @@ class Attempt:
             attempt=self.record.attempt,
             order_id=self.record.order_id,
             command=spec.command,
-            env=spec.env | task_variables(self.row),
+            env=spec.env | task_variables(self.row) | trial_variables(self.row),
             cwd=spec.cwd,
             checkpoint_dir=self.row.checkpoint_dir,
             kept_steps=self.row.kept_steps(self.from_step),

@@ -98,7 +98,7 @@ class RoundStarter:
             row.state = _END[end]
             row.ended_s = end_s
             if end in (JobEnd.COMPLETED, JobEnd.CANCELLED):  # what it waited for is past
-                row.reason = ""
+                row.reason = row.stopped_by if end == JobEnd.CANCELLED else ""
             totals = registry.totals_of(row.tenant)
             totals.done += end == JobEnd.COMPLETED
             if row.rho is not None and end == JobEnd.COMPLETED:

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from fairlead.cluster.front.facade import ConflictError
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.server.array_tasks import count_tasks, folder_of, tasks_of
@@ -24,7 +26,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.directory_claims import DirectoryClaims
 from fairlead.cluster.server.inbox import Inbox
 from fairlead.cluster.server.rates import job_type_of
-from fairlead.cluster.store.rows import JobRow
+from fairlead.cluster.store.rows import JobRow, TrialRow
 from fairlead.cluster.store.store import Transaction
 from fairlead.errors import FairleadError, StoreError
 
@@ -45,6 +47,7 @@ class Submission:
     key: str  # of this user's submission; the same again submits nothing. "" = none
     ids: "Future[list[int]]" = field(default_factory=Future)  # once they are durable
     asked_s: float = field(default_factory=time.monotonic)
+    trial: TrialRow | None = None  # that the one job is, which is written with it
 
     @property
     def jobs(self) -> int:
@@ -149,6 +152,8 @@ class SubmissionQueue:
     def write(self, t: Transaction) -> None:
         """Their jobs and keys."""
         t.put_jobs(self._joined.rows)
+        for submission, ids in self._joined.asked:
+            _put_trial(t, submission, ids)
         for key, rows in self._joined.keys.items():
             t.put_key(key, [row.id for row in rows])
 
@@ -213,6 +218,7 @@ class SubmissionQueue:
         return rows
 
     def _row(self, submission: Submission, spec: JobSpec, id_: int, now: float) -> JobRow:
+        trial = submission.trial
         return JobRow(
             id=id_,
             name=spec.name,
@@ -226,6 +232,9 @@ class SubmissionQueue:
             weight=spec.weight,
             folder=folder_of(id_),
             checkpoints=self._state.checkpoints,
+            search=-1 if trial is None else trial.search,
+            trial=0 if trial is None else trial.number,
+            parameters={} if trial is None else trial.parameters,
         )
 
     # --- the thread for when that is busy ----------------------------------------------------------
@@ -296,9 +305,16 @@ class SubmissionQueue:
         with self._state.store.transaction() as t:
             t.put_jobs([row for rows in jobs.values() for row in rows])
             for submission, rows in jobs.items():
+                _put_trial(t, submission, [row.id for row in rows])
                 if submission.key:
                     t.put_key(submission.key, [row.id for row in rows])
             t.set_meta("clock", self._state.clock.to_meta())
+
+
+def _put_trial(t: Transaction, submission: Submission, ids: Sequence[int]) -> None:
+    """The trial is there if and only if its job is."""
+    if submission.trial is not None:
+        t.put_trial(replace(submission.trial, job=ids[0]))
 
 
 def _commit_soon() -> None:

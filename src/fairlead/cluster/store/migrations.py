@@ -14,6 +14,7 @@ from fairlead.cluster.store.schema import (
     ATTEMPTS_SCHEMA,
     JOBS,
     SCHEMA,
+    SEARCHES_SCHEMA,
     TABLES,
     VERSION,
     SqlTable,
@@ -36,17 +37,20 @@ CREATE INDEX stints_open ON stints (job, epoch) WHERE open = 1;
 
 
 class StateSchema(NamedTuple):
-    """The tables of a version. tables: in the order of ``schema.TABLES``."""
+    """The tables of a version. tables: in the order of ``schema.TABLES``, of which they are the first."""
 
     statements: list[str]
     tables: tuple[SqlTable, ...]
 
 
+_SCHEMA_4 = SCHEMA.replace(SEARCHES_SCHEMA.strip(), "")
+_TABLES_4 = TABLES[:8]  # there were no searches
 SCHEMAS: Mapping[int, StateSchema] = {
     3: StateSchema(
-        statements(SCHEMA.replace(ATTEMPTS_SCHEMA.strip(), _STINTS_SCHEMA.strip())),
-        tuple(_STINTS if table is ATTEMPTS else table for table in TABLES),
+        statements(_SCHEMA_4.replace(ATTEMPTS_SCHEMA.strip(), _STINTS_SCHEMA.strip())),
+        tuple(_STINTS if table is ATTEMPTS else table for table in _TABLES_4),
     ),
+    4: StateSchema(statements(_SCHEMA_4), _TABLES_4),
     VERSION: StateSchema(statements(SCHEMA), TABLES),
 }
 
@@ -63,6 +67,13 @@ def _from_3(connection: sqlite3.Connection) -> None:
     ).fetchall():
         connection.executemany(JOBS.put, [_renamed_job(row[:-1]) for row in rows])
         last = rows[-1][0]
+    _from_4(connection)
+
+
+def _from_4(connection: sqlite3.Connection) -> None:
+    """Make the tables of searches."""
+    for statement in statements(SEARCHES_SCHEMA):
+        connection.execute(statement)
     write_schema(connection)
     commit_all_rows(connection, time.time(), os.urandom(SIZE))
 
@@ -89,4 +100,4 @@ def _with_sum(table: SqlTable, columns: tuple[Value, ...]) -> tuple[Value, ...]:
     return (*columns, row_sum(table.name, columns))
 
 
-MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {3: _from_3}
+MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {3: _from_3, 4: _from_4}

@@ -9,6 +9,7 @@ from fairlead.cluster.protocol.api_models import JobState
 from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Failure
+from fairlead.cluster.protocol.study import Parameter, SearchState, StudySpec, TrialState
 from fairlead.cluster.store.failures import FailureRecord, in_a_row
 
 OPEN_STATES: frozenset[JobState] = frozenset(
@@ -84,6 +85,10 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     array: int = -1  # its array: the id of the first task, -1 = it is in none
     array_index: int = 0  # of this task
     array_count: int = 0  # tasks of the array; their ids follow each other
+    search: int = -1  # of which it is a trial, -1 = of none
+    trial: int = 0  # its number there
+    parameters: dict[str, Parameter] = {}  # of the trial
+    stopped_by: str = ""  # why Fairlead itself cancels it; "" = it does not
 
     @property
     def array_ids(self) -> range:
@@ -212,6 +217,41 @@ class UserRow(msgspec.Struct, kw_only=True):
     role: Role
     token_hash: bytes
     expires_s: float | None = None  # wall clock; the token is refused from then on, None = never
+
+
+class SearchRow(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A search; see ``protocol.study``."""
+
+    id: int
+    tenant: str
+    user: str
+    study: StudySpec
+    state: SearchState = "running"
+    reason: str = ""
+    started_s: float
+    ended_s: float | None = None
+    by_admin: bool = False  # whose jobs no limit of the tenant is for
+    settled: bool = False  # it has ended, and no job of a trial runs any more
+
+    @property
+    def open(self) -> bool:
+        """Whether it has to be looked after."""
+        return not self.settled
+
+
+class TrialRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A trial of a search. It is written with its job, and never without."""
+
+    search: int
+    number: int
+    job: int = -1
+    parameters: dict[str, Parameter]
+    state: TrialState = "running"
+    value: float | None = None
+    step: int | None = None
+    reason: str = ""
+    rungs: int = 0  # of asha and hyperband, that it has passed
+    notes: dict[str, str] = {}  # of its sampler, as JSON
 
 
 class TenantTotals(msgspec.Struct, kw_only=True):

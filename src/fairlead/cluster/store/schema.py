@@ -17,7 +17,7 @@ from fairlead.cluster.store.checksums import (
 )
 
 APPLICATION = 0x464C4431  # "FLD1"
-VERSION = 4
+VERSION = 5
 MAX_COMMITS = 1024
 
 
@@ -81,12 +81,22 @@ ATTEMPTS = SqlTable("attempts", ("job", "attempt", "open", "row"), keys=2)
 NODES = SqlTable("nodes", ("name", "row"))
 USERS = SqlTable("users", ("user", "row"))
 KEYS = SqlTable("keys", ("number", "key", "ids"))
-TABLES = (META, SEGMENTS, JOURNAL, JOBS, ATTEMPTS, NODES, USERS, KEYS)
+SEARCHES = SqlTable("searches", ("id", "tenant", "open", "row"))
+TRIALS = SqlTable("trials", ("search", "number", "row"), keys=2)
+# Later versions add theirs at the end: see ``migrations``
+TABLES = (META, SEGMENTS, JOURNAL, JOBS, ATTEMPTS, NODES, USERS, KEYS, SEARCHES, TRIALS)
 
 ATTEMPTS_SCHEMA = """
 CREATE TABLE attempts (job INTEGER NOT NULL, attempt INTEGER NOT NULL, open INTEGER NOT NULL,
                        row BLOB NOT NULL, sum BLOB NOT NULL, PRIMARY KEY (job, attempt)) WITHOUT ROWID;
 CREATE INDEX attempts_open ON attempts (job, attempt) WHERE open = 1;
+"""
+SEARCHES_SCHEMA = """
+CREATE TABLE searches (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, open INTEGER NOT NULL,
+                       row BLOB NOT NULL, sum BLOB NOT NULL);
+CREATE INDEX searches_open ON searches (id) WHERE open = 1;
+CREATE TABLE trials (search INTEGER NOT NULL, number INTEGER NOT NULL, row BLOB NOT NULL,
+                     sum BLOB NOT NULL, PRIMARY KEY (search, number)) WITHOUT ROWID;
 """
 SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, sum BLOB NOT NULL) WITHOUT ROWID;
@@ -103,6 +113,7 @@ CREATE TABLE nodes (name TEXT PRIMARY KEY, row BLOB NOT NULL, sum BLOB NOT NULL)
 CREATE TABLE users (user TEXT PRIMARY KEY, row BLOB NOT NULL, sum BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE keys (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, ids BLOB NOT NULL,
                    sum BLOB NOT NULL);
+{SEARCHES_SCHEMA.strip()}
 CREATE TABLE commits (number INTEGER PRIMARY KEY, time_s REAL NOT NULL, total BLOB NOT NULL,
                       written BLOB NOT NULL, head BLOB NOT NULL)
 """

@@ -52,6 +52,8 @@ from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
     NodeRow,
+    SearchRow,
+    TrialRow,
     UserRow,
 )
 from fairlead.cluster.store.samples import Samples
@@ -62,7 +64,9 @@ from fairlead.cluster.store.schema import (
     KEYS,
     META,
     NODES,
+    SEARCHES,
     SEGMENTS,
+    TRIALS,
     USERS,
     VERSION,
     Commit,
@@ -370,6 +374,20 @@ class Store:
     def users(self) -> list[UserRow]:
         """Return the users in order of name."""
         return self._decoded(UserRow, USERS, "ORDER BY user")
+
+    def searches(self, tenant: str = "", *, open_only: bool = False) -> list[SearchRow]:
+        """Return the searches in order of id. tenant: "" = of all tenants."""
+        which = "WHERE (? = '' OR tenant = ?)" + " AND open = 1" * open_only + " ORDER BY id"
+        return self._decoded(SearchRow, SEARCHES, which, tenant, tenant)
+
+    def search(self, number: int) -> SearchRow | None:
+        """The search of this id."""
+        found = self._decoded(SearchRow, SEARCHES, "WHERE id = ?", number)
+        return found[0] if found else None
+
+    def trials(self, search: int) -> list[TrialRow]:
+        """Return the trials of a search in order of number."""
+        return self._decoded(TrialRow, TRIALS, "WHERE search = ? ORDER BY number", search)
 
     def key(self, key: str) -> list[int] | None:
         """The jobs of the submission that carried this key; None = there was none."""

@@ -18,6 +18,8 @@ from fairlead.cluster.store.rows import (
     AttemptRow,
     JobRow,
     NodeRow,
+    SearchRow,
+    TrialRow,
     UserRow,
 )
 from fairlead.cluster.store.schema import (
@@ -27,7 +29,9 @@ from fairlead.cluster.store.schema import (
     KEYS,
     META,
     NODES,
+    SEARCHES,
     SEGMENTS,
+    TRIALS,
     USERS,
     Commit,
     SqlTable,
@@ -107,6 +111,14 @@ class Transaction:
         number = self._next("number", KEYS)
         self._put(KEYS, number, key, _encode(list(ids)))
         self._delete(KEYS, "number <= ?", number - MAX_KEYS)
+
+    def put_search(self, row: SearchRow) -> None:
+        """Insert or replace."""
+        self._put(SEARCHES, row.id, row.tenant, int(row.open), _encode(row))
+
+    def put_trial(self, row: TrialRow) -> None:
+        """Insert or replace."""
+        self._put(TRIALS, row.search, row.number, _encode(row))
 
     def set_meta(self, key: str, value: str) -> None:
         """Insert or replace."""

@@ -116,7 +116,7 @@ def verify(
         check_mark(path, found, commits)
     structure = _check_structure(connection, path, limit_s)
     total, rows = Total(), {}
-    for table, present in zip(schema.tables, TABLES, strict=True):
+    for table, present in zip(schema.tables, TABLES, strict=False):  # an earlier one has fewer
         rows[present.name] = _check_rows(connection, path, table, total)
     if total.value() != commits[-1].total:
         raise DamageError(path, f"is damaged (rows of commit {commits[-1].number} are missing)")

@@ -1,0 +1,92 @@
+"""Searches for good parameters: what a person asks for, and what is shown of one."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from fairlead.cluster.protocol.job_spec import JobSpec
+
+Parameter: TypeAlias = bool | int | float | str
+SamplerName: TypeAlias = Literal["random", "grid", "tpe", "cmaes"]
+PrunerName: TypeAlias = Literal["none", "median", "asha", "hyperband"]
+# completed: it has a value; pruned: a bad one, stopped for that; stopped: with its search, or by a person
+TrialState: TypeAlias = Literal["running", "completed", "pruned", "failed", "stopped"]
+SearchState: TypeAlias = Literal["running", "completed", "stopped"]
+
+
+class ParameterRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The values that a parameter may have: ``choices``, or numbers from ``low`` to ``high``."""
+
+    type: Literal["float", "int", "categorical"] = "float"
+    low: float | None = None
+    high: float | None = None
+    log: bool = False  # by its logarithm
+    step: float | None = None  # between two values from ``low`` on; None = any, of integers 1
+    points: int | None = None  # of a grid, from low to high
+    choices: tuple[Parameter, ...] = ()
+
+
+class PrunerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """When a trial is stopped early, by the values that trials report at the same step."""
+
+    type: PrunerName = "none"
+    min_step: int = 1  # no trial is judged before it; asha, hyperband: the first rung
+    max_step: int | None = None  # of a whole trial; hyperband needs it
+    reduction: int = 3  # asha, hyperband: one in so many goes on to the next rung
+    startup_trials: int = 5  # median: so many are completed before one is stopped
+
+
+class StudySpec(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """A search. ``read_study`` and ``check_study`` say what is wrong with one."""
+
+    metric: str  # that trials report
+    parameters: dict[str, ParameterRange]
+    job: JobSpec  # a trial; {NAME} in its command becomes the value of a parameter
+    trials: int
+    direction: Literal["minimize", "maximize"] = "minimize"
+    name: str = ""
+    parallel: int = 1  # trials at once
+    sampler: SamplerName = "tpe"
+    seed: int = 0
+    target: float | None = None  # the search ends with the first trial that reaches it
+    value: Literal["last", "best"] = "last"  # which of its values is a trial's
+    weight: float = 1.0  # of all trials together, as of one job
+    favour: int = 0  # so many trials, the best ones, have more of that weight
+    favour_factor: float = 4.0  # as much more, each
+    pruner: PrunerSpec = PrunerSpec()
+
+    @property
+    def sign(self) -> float:
+        """1 where small values are good, else -1."""
+        return 1.0 if self.direction == "minimize" else -1.0
+
+
+class TrialView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A trial of a search: a job with parameters."""
+
+    number: int  # from 0 on
+    job: int
+    parameters: dict[str, Parameter]
+    state: TrialState
+    value: float | None = None  # of its metric, so far or at its end
+    step: int | None = None  # at which it was reported
+    reason: str = ""  # why it was pruned, stopped or failed
+
+
+class SearchView(msgspec.Struct, frozen=True, kw_only=True):
+    """A search. Times are seconds since the cluster was first started."""
+
+    id: int
+    name: str
+    user: str
+    tenant: str
+    state: SearchState
+    reason: str  # why it has ended, "" = it has not
+    started_s: float
+    ended_s: float | None
+    study: StudySpec
+    counts: dict[TrialState, int]  # trials by state
+    best: TrialView | None  # the completed trial with the best value
+    trials: list[TrialView]  # in order of number; in a list of searches none
