@@ -133,17 +133,17 @@ def _print_log(client: Client, job: int, cursor: str, show: Callable[[str], str]
 
 
 class JobName(NamedTuple):
-    """A job, or all tasks of an array, as a command's argument names it."""
+    """A job, all tasks of an array, or a search, as a command's argument names it."""
 
     id: int
-    is_array: bool
+    kind: str  # job, array or search
 
 
 def _job_name(text: str) -> JobName:
-    found = re.fullmatch(r"(array:)?([0-9]{1,16})", text)
+    found = re.fullmatch(r"(?:(array|search):)?([0-9]{1,16})", text)
     if found is None:
-        raise typer.BadParameter(f"expected the id of a job, or array:ID, got {text!r}")
-    return JobName(int(found[2]), bool(found[1]))
+        raise typer.BadParameter(f"expected the id of a job, array:ID or search:ID, got {text!r}")
+    return JobName(int(found[2]), found[1] or "job")
 
 
 @asks_server
@@ -154,17 +154,21 @@ def cancel(
         typer.Argument(
             metavar="JOB...",
             parser=_job_name,
-            help="Ids of jobs; array:ID: all tasks of an array that have not ended.",
+            help="Ids of jobs; array:ID: all tasks of an array that have not ended; search:ID: a search and "
+            "its trials.",
         ),
     ],
 ) -> None:
     """End jobs for good."""
-    ids = [job.id for job in jobs if not job.is_array]
+    ids = [job.id for job in jobs if job.kind == "job"]
     if ids:
         each("job", ids, client.cancel, "cancelled")
-    for array in dict.fromkeys(job.id for job in jobs if job.is_array):
+    for array in dict.fromkeys(job.id for job in jobs if job.kind == "array"):
         ended = client.cancel_array(array)
         print(f"array {array} cancelled: {len(ended):,} jobs", flush=True)
+    for search in dict.fromkeys(job.id for job in jobs if job.kind == "search"):
+        client.stop_search(search)
+        print(f"search {search} stopped", flush=True)
 
 
 @asks_server

@@ -34,6 +34,8 @@ from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
+from fairlead.cluster.protocol.read_study import check_study
+from fairlead.cluster.protocol.study import SearchView, StudySpec
 from fairlead.errors import FairleadError, InputError, UnreachableError
 from fairlead.model.argument_checks import NUMBER, TEXT, check_arguments, or_none
 
@@ -189,6 +191,31 @@ class Client:
         if not isfinite(weight):  # JSON has no word for it
             raise InputError(f"weight: must be a finite number, got {weight}")
         self._call("PUT", f"/v1/jobs/{job:d}/weight", body={"weight": weight})
+
+    # --- searches --------------------------------------------------------------------------------
+    def search(self, study: StudySpec, tenant: str = "", key: str = "") -> int:
+        """Begin a search for good parameters. Returns its id once it is durable. tenant, key: as of
+        ``submit``. Raises ConfigError for a study that cannot be used."""
+        check_study(study)
+        sent = {"Idempotency-Key": key or uuid.uuid4().hex}
+        ask = {"tenant": tenant} if tenant else {}
+        return self._call("POST", "/v1/searches", dict[str, int], ask, study, sent)["id"]
+
+    def searches(self) -> list[SearchView]:
+        """Return the searches in order of id, with their best trials, and without the others."""
+        return self._call("GET", "/v1/searches", list[SearchView])
+
+    def search_status(self, search: int) -> SearchView:
+        """Return a search with all its trials."""
+        return self._call("GET", f"/v1/searches/{search:d}", SearchView)
+
+    def search_curves(self, search: int) -> dict[int, MetricCurve]:
+        """Return what each trial of a search has reported of its metric, by number of the trial."""
+        return self._call("GET", f"/v1/searches/{search:d}/curves", dict[int, MetricCurve])
+
+    def stop_search(self, search: int) -> None:
+        """End a search and its trials for good. Raises InputError for one that has ended."""
+        self._call("POST", f"/v1/searches/{search:d}/stop")
 
     # --- cluster ---------------------------------------------------------------------------------
     def me(self) -> UserView:

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.server_nodes import ADMIN, WAIT_S, EngineNodes, busy_driver, engine_nodes
 
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.server import service
+from fairlead.cluster.server import durable_answers
 from fairlead.cluster.store.rows import UserRow
 from fairlead.cluster.store.store import Store
 from fairlead.errors import StoreError
@@ -53,7 +53,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Answers are not waited for."""
     with monkeypatch.context() as patch:
-        patch.setattr(service, "DURABLE_S", 0.0)
+        patch.setattr(durable_answers, "DURABLE_S", 0.0)
         yield
 
 

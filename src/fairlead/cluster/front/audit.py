@@ -61,6 +61,10 @@ NAMED: dict[str, _Name] = {
         f"{len(specs)} jobs" + f" for tenant {tenant}" * bool(tenant)
     ),
     "cancel": _job,
+    "submit_search": lambda study, tenant="", *_: (
+        f"search {study.name!r}" + f" for tenant {tenant}" * bool(tenant)
+    ),
+    "stop_search": lambda search: f"search {search}",
     "pause": _job,
     "resume": lambda job, accept_loss=False: _job(job) + ", accepting loss" * accept_loss,
     "set_weight": lambda job, weight: f"job {job}: weight {weight:g}",

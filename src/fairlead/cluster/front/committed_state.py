@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.cluster.front import searches
 from fairlead.cluster.front.job_list_index import IdsFound, JobListIndex
 from fairlead.cluster.front.leases import LeaseTable
 from fairlead.cluster.front.visible_jobs import existing, seen_by, task_ids
@@ -22,7 +23,9 @@ from fairlead.cluster.protocol.api_models import (
 from fairlead.cluster.protocol.deadlines import deadline_sentence
 from fairlead.cluster.protocol.job_search import JobQuery
 from fairlead.cluster.protocol.messages import AttemptStatus
+from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.node_states import silence_s
+from fairlead.cluster.protocol.study import SearchView
 from fairlead.cluster.store.database import readable, reader
 from fairlead.cluster.store.job_views import (
     attempt_views,
@@ -70,6 +73,18 @@ class CommittedState:
         after = after if ids is None else max(after, ids.start - 1)
         below = None if ids is None else ids.stop
         return self._views(self._reading().jobs(state, tenant, after, limit, below))
+
+    def searches(self, caller: Caller) -> list[SearchView]:
+        """Return the searches without their trials."""
+        return searches.searches(self._reading(), caller)
+
+    def search(self, caller: Caller, search: int) -> SearchView:
+        """One search with its trials."""
+        return searches.search(self._reading(), caller, search)
+
+    def search_curves(self, caller: Caller, search: int) -> dict[int, MetricCurve]:
+        """The curves of its trials."""
+        return searches.search_curves(self._reading(), caller, search)
 
     def jobs_of(self, caller: Caller, ids: list[int]) -> list[JobView]:
         """Those of these jobs that there are and that the caller may see, in order of id."""

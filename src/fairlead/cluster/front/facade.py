@@ -29,6 +29,7 @@ from fairlead.cluster.protocol.audit import AuditFilter, AuditPage
 from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.metrics import MetricCurve
+from fairlead.cluster.protocol.study import SearchView, StudySpec
 from fairlead.errors import InputError
 
 
@@ -136,6 +137,24 @@ class Facade(Protocol):
 
     def metrics(self, caller: Caller, job: int, name: str = "") -> list[MetricCurve]:
         """Return the metrics that a job has reported, in order of name. name: only this one, "" = all."""
+
+    # --- searches --------------------------------------------------------------------------------
+    def submit_search(
+        self, caller: Caller, study: StudySpec, tenant: str = "", key: str = ""
+    ) -> int:
+        """Begin a search. Returns its id once it is durable. tenant, key: as of ``submit``."""
+
+    def stop_search(self, caller: Caller, search: int) -> None:
+        """End a search and its trials for good; ConflictError for one that has ended."""
+
+    def searches(self, caller: Caller) -> list[SearchView]:
+        """Return the searches that the caller may see, without their trials."""
+
+    def search(self, caller: Caller, search: int) -> SearchView:
+        """Return a search with its trials."""
+
+    def search_curves(self, caller: Caller, search: int) -> dict[int, MetricCurve]:
+        """Return what each trial of a search has reported of its metric, by number."""
 
     # --- cluster ---------------------------------------------------------------------------------
     def status(self, caller: Caller) -> StatusView:

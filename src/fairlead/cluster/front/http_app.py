@@ -15,6 +15,7 @@ from fairlead.cluster.front.api import (
     cluster,
     jobs,
     records,
+    searches,
     users,
 )
 from fairlead.cluster.front.api.bodies import Health
@@ -67,6 +68,7 @@ def create_app(
         users.router,
         records.router,
         arrays.router,
+        searches.router,
         _server(app, registries, more_metrics, open_metrics),
     ):
         app.include_router(router)

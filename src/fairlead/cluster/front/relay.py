@@ -27,7 +27,7 @@ THREADS = 64  # calls that wait for the driver at once
 LOCAL = frozenset(
     (
         *("authenticate", "log", "metrics", "backup", "audit", "accounting"),
-        *("find_jobs", "failed_nodes", "usage"),
+        *("find_jobs", "failed_nodes", "usage", "searches", "search", "search_curves"),
     )
 )
 READ_CALLS = frozenset(  # answered without the driver's thread

@@ -48,6 +48,7 @@ from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.node_states import suspect_after_s
+from fairlead.cluster.protocol.study import SearchView
 from fairlead.cluster.store.audit_log import read_audit
 from fairlead.cluster.store.backup import backup_age_s, stream
 from fairlead.cluster.store.store import NAME
@@ -195,6 +196,21 @@ class RemoteFacade:
     def metrics(self, caller: Caller, job: int, name: str = "") -> list[MetricCurve]:
         """The metrics that a job has reported."""
         return self.job_metrics.read(caller, job, name)
+
+    def searches(self, caller: Caller) -> list[SearchView]:
+        """The searches, as the last commit has them."""
+        with self._local.turn():
+            return self._committed.searches(caller)
+
+    def search(self, caller: Caller, search: int) -> SearchView:
+        """One of them, with its trials."""
+        with self._local.turn():
+            return self._committed.search(caller, search)
+
+    def search_curves(self, caller: Caller, search: int) -> dict[int, MetricCurve]:
+        """The curves of its trials."""
+        with self._local.turn():
+            return self._committed.search_curves(caller, search)
 
     # --- what is shown without asking the driver ---------------------------------------------------
 

@@ -133,6 +133,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     array: int | None = None  # its array: the id of the first task; None = it is in none
     array_index: int | None = None  # of this task
     array_count: int | None = None  # tasks of the array; their ids follow each other
+    search: int | None = None  # of which it is a trial; None = of none
+    trial: int | None = None  # its number there, from 0 on
+    parameters: dict[str, bool | int | float | str] = {}  # of the trial
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):

@@ -209,6 +209,8 @@ def _check_job(where: str, spec: StudySpec) -> None:
             raise InputError(
                 f"{where}: job: {name}: cannot be given, each trial has one of its own"
             )
+    if job.after:
+        raise InputError(f"{where}: job: after: cannot be given in a search")
     check_spec(job, f"{where}: job")
     example = {name: example_of(one) for name, one in spec.parameters.items()}
     check_spec(trial_spec(spec, 0, example), f"{where}: job")

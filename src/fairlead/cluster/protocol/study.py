@@ -1,6 +1,7 @@
 """Searches for good parameters: what a person asks for, and what is shown of one."""
 
-from typing import Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -90,3 +91,25 @@ class SearchView(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[TrialState, int]  # trials by state
     best: TrialView | None  # the completed trial with the best value
     trials: list[TrialView]  # in order of number; in a list of searches none
+
+
+class _Valued(Protocol):
+    """A trial, as it is kept or shown."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def state(self) -> TrialState: ...
+    @property
+    def value(self) -> float | None: ...
+
+
+_Trial = TypeVar("_Trial", bound=_Valued)
+
+
+def best_of(study: StudySpec, trials: Sequence[_Trial]) -> _Trial | None:
+    """The completed trial with the best value, the first of equals; None = there is none."""
+    valued = [trial for trial in trials if trial.state == "completed" and trial.value is not None]
+    return min(
+        valued, key=lambda trial: (study.sign * (trial.value or 0.0), trial.number), default=None
+    )

@@ -1,6 +1,5 @@
 """The live cluster as the driver's process offers it to the front; see ``facade``."""
 
-import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -35,8 +34,10 @@ from fairlead.cluster.protocol.job_search import matches_state
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.messages import Register, Welcome
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec, check_weight
+from fairlead.cluster.protocol.study import StudySpec
 from fairlead.cluster.server.admission import job_of
 from fairlead.cluster.server.array_tasks import count_tasks
+from fairlead.cluster.server.durable_answers import DurableAnswers
 from fairlead.cluster.server.forecasting import Forecasting
 from fairlead.cluster.server.held_jobs import is_held_at_first
 from fairlead.cluster.server.lost_work import lost_work
@@ -44,6 +45,7 @@ from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.resumption import resume
 from fairlead.cluster.server.retention import Retention
 from fairlead.cluster.server.runtime_options import RuntimeOptions
+from fairlead.cluster.server.search_controller import SearchController, SearchDoors
 from fairlead.cluster.server.server_loop import LoopArguments, ServerLoop
 from fairlead.cluster.server.submission_checks import (
     check_count,
@@ -74,7 +76,6 @@ from fairlead.model.job import JobId
 from fairlead.policies import registry
 
 _Result = TypeVar("_Result")
-DURABLE_S = 30.0  # an answer that takes longer to become durable is given up on
 
 
 class Service:
@@ -107,13 +108,18 @@ class Service:
             has_ended=lambda row: self.viewer.displayed_state(row) in ENDED_STATES,
         )
         self.engine.parts.commits.join(self.submissions)
+        self._answers = DurableAnswers(self.engine.state)
         self._tenants = TenantAdmission(options.runtime.tenant_limits, self._open_jobs)
         self.accounts = UserAccounts(
-            self.engine, changed=users_changed or _ignore, await_durable=self._durable
+            self.engine, changed=users_changed or _ignore, await_durable=self._answers.wait
         )
         self._nodes_known = nodes_known or _ignore
         self._reload = reload
         self.retention = Retention(self.engine, self.submissions, directory)
+        doors = SearchDoors(self._cancel, self._reweight, self.viewer.displayed_state, self._change)
+        self.searches = SearchController(
+            self.engine, directory, self.submissions, self._tenants, doors
+        )
 
     def start(self, opened: Callable[[], None] = lambda: None) -> None:
         """Open the state directory, recover what is in it, and drive. opened: called when it is ours."""
@@ -124,9 +130,11 @@ class Service:
         self.forecasting.start()
         self.engine.start()
         self.submissions.start()
+        self.searches.start()
 
     def stop(self) -> None:
         """Commit, and let go of the state directory."""
+        self.searches.close()
         self.retention.close()
         self.submissions.close()
         self.engine.stop()
@@ -134,7 +142,6 @@ class Service:
         self.store.close()
 
     # --- people ----------------------------------------------------------------------------------
-
     def add_user(
         self, caller: Caller, user: str, tenant: str, role: Role, lasts_s: float | None = None
     ) -> str:
@@ -155,7 +162,6 @@ class Service:
         return self.accounts.views()
 
     # --- jobs ------------------------------------------------------------------------------------
-
     def submit(
         self, caller: Caller, specs: list[JobSpec], tenant: str = "", key: str = ""
     ) -> list[int]:
@@ -179,7 +185,17 @@ class Service:
         submission = Submission(user=caller.user, tenant=owner, specs=specs, key=mark)
         ids = self.submissions.submit(submission)
         self._tenants.follow(owner, n_jobs, ids)
-        return self._durable(ids, partial(self.submissions.withdraw, submission))
+        return self._answers.wait(ids, partial(self.submissions.withdraw, submission))
+
+    def submit_search(
+        self, caller: Caller, study: StudySpec, tenant: str = "", key: str = ""
+    ) -> int:
+        """Id of the search, once it is durable."""
+        return self.searches.create(caller, study, tenant, key)
+
+    def stop_search(self, caller: Caller, search: int) -> None:
+        """End it and its trials for good."""
+        self.searches.stop(caller, search)
 
     def _open_jobs(self, tenant: str) -> int:
         known = self.engine.parts.view_parts.published.tally.tenants.get(tenant)
@@ -228,7 +244,7 @@ class Service:
         engine, now = self.engine, self.engine.state.now_s()
         engine.parts.jobs.admission.unfit.discard(row.id)
         if row.id in engine.parts.jobs.admission.unplaced:
-            engine.parts.jobs.admission.end_outside(row, "cancelled", "")
+            engine.parts.jobs.admission.end_outside(row, "cancelled", row.stopped_by)
             return
         engine.state.emit(JobsCancelled(now, (JobId(row.id),)))
 
@@ -367,7 +383,6 @@ class Service:
         return self.forecasting.explain(caller, view, attempts)
 
     # --- cluster ---------------------------------------------------------------------------------
-
     def status(self, caller: Caller) -> StatusView:
         """The cluster in one screen."""
         return self.viewer.status(caller, self.engine.parts.view_parts.published.tally)
@@ -448,7 +463,6 @@ class Service:
         return self._reload()
 
     # --- agents ----------------------------------------------------------------------------------
-
     def register(self, message: Register, token: TokenKind = "own") -> "Future[Welcome]":
         """A node comes up. token: with which it comes."""
         check_name("node", message.node)
@@ -463,11 +477,10 @@ class Service:
         return generate_latest(self.counters.registry).decode()
 
     # --- the driver ------------------------------------------------------------------------------
-
     def _do(self, do: Callable[[], _Result]) -> _Result:
         """Have it done by the driver's thread; returns when it is durable."""
         future = self.engine.call(do)
-        return self._durable(future, future.cancel)
+        return self._answers.wait(future, future.cancel)
 
     def _change(self, do: Callable[[], _Result]) -> _Result:
         """Have something changed that is scheduled, or on which. Raises StoreError where nothing may be."""
@@ -478,22 +491,6 @@ class Service:
             return do()
 
         return self._do(run)
-
-    def _durable(self, future: "Future[_Result]", withdraw: Callable[[], bool]) -> _Result:
-        """The result, once it is durable. withdraw: have it not done, if nobody has begun with it; returns
-        whether that is so. Raises StoreError, which says what may still happen, where it takes too long."""
-        with contextlib.suppress(TimeoutError):
-            return future.result(DURABLE_S)
-        trouble = self.engine.state.commit_error or "the server is busy"
-        late = f"not durable within {DURABLE_S:.0f} s ({trouble})"
-        if withdraw():
-            raise StoreError(f"{late}, so nothing was done: try again later")
-        if future.done():
-            return future.result()
-        raise StoreError(
-            f"{late}; it may still come into force: look before you ask for it again "
-            "(jobs submitted with the same key are submitted once)"
-        )
 
 
 def _ignore(rows: list[UserRow] | list[NodeRow]) -> None:

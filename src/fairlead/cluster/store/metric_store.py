@@ -9,6 +9,7 @@ Of a metric at most ``MAX_POINTS`` points are kept, and the newest one. Where th
 of every two steps is kept, then of every four, and so on.
 """
 
+import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
@@ -70,6 +71,15 @@ _LINE = msgspec.json.Decoder(_ReportLine)
 
 class _CurvePoint(NamedTuple):
     name: str
+    step: int
+    time_s: float
+    value: float
+
+
+class LastValue(NamedTuple):
+    """The value of a metric that a job has reported last."""
+
+    attempt: int
     step: int
     time_s: float
     value: float
@@ -185,8 +195,7 @@ def read_curves(directory: Path, job: int, name: str = "") -> list[MetricCurve]:
     given = (job, name) if name else (job,)
     with readable(path), closing(reader(path)) as connection:
         connection.execute("BEGIN")  # one state of the file
-        made = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'curves'")
-        if not made.fetchone()[0]:  # it is about to be
+        if not _is_made(connection):
             return []
         lasts = connection.execute(
             f"SELECT name, step, time_s, value FROM curves WHERE {where} ORDER BY name", given
@@ -197,6 +206,28 @@ def read_curves(directory: Path, job: int, name: str = "") -> list[MetricCurve]:
         ):
             points[one].append((point[0], point[1], point[2]))
     return [_curve(one, points[one], (step, at, value)) for one, step, at, value in lasts]
+
+
+def read_lasts(directory: Path, jobs: Iterable[int], name: str) -> dict[int, LastValue]:
+    """Job -> its newest value of a metric, of those of these jobs that have one. Raises StoreError."""
+    path = directory / FILE
+    if not path.exists():
+        return {}
+    with readable(path), closing(reader(path)) as connection:
+        if not _is_made(connection):
+            return {}
+        rows = connection.execute(
+            "SELECT job, attempt, step, time_s, value FROM curves WHERE name = ? AND "
+            "job IN (SELECT value FROM json_each(?))",
+            (name, json.dumps(list(jobs))),
+        ).fetchall()
+    return {job: LastValue(*last) for job, *last in rows}
+
+
+def _is_made(connection: sqlite3.Connection) -> bool:
+    """Whether the file has its tables; else it is about to have them."""
+    query = "SELECT count(*) FROM sqlite_master WHERE name = 'curves'"
+    return bool(connection.execute(query).fetchone()[0])
 
 
 def _curve(

@@ -30,6 +30,12 @@ class Cancelled(msgspec.Struct, frozen=True):
     ids: list[int]
 
 
+class SearchStarted(msgspec.Struct, frozen=True):
+    """The search is durably accepted."""
+
+    id: int
+
+
 class LogPart(msgspec.Struct, frozen=True):
     """A piece of a job's output."""
 

@@ -28,6 +28,7 @@ from fairlead.cluster.protocol.job_search import FoundJobs
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.read_job_spec import BOUNDS
+from fairlead.cluster.protocol.study import SearchView, StudySpec
 
 _REF = "#/components/schemas/{name}"
 _STRUCTS = (
@@ -45,7 +46,9 @@ _STRUCTS = (
     MetricCurve,
     NodeView,
     Sample,
+    SearchView,
     StatusView,
+    StudySpec,
     AttemptView,
     WhatIf,
     models.Health,
@@ -54,6 +57,7 @@ _STRUCTS = (
     models.NewUser,
     models.PolicyChange,
     models.ErrorBody,
+    models.SearchStarted,
     models.Submitted,
     models.WeightChange,
 )
@@ -64,6 +68,7 @@ _DESCRIPTION = (
 )
 TAGS = [
     {"name": "jobs", "description": "Submit, watch and steer jobs."},
+    {"name": "searches", "description": "Search for good parameters of a job."},
     {"name": "cluster", "description": "The cluster as a whole, its nodes and its policy."},
     {"name": "users", "description": "Who may use the cluster. For admins."},
     {"name": "records", "description": "What is kept about the past."},

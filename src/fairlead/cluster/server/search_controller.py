@@ -1,0 +1,386 @@
+"""The controller of searches: begins their trials, stops bad ones, and ends the searches.
+
+A thread of the driver's process. It reads the store and the metrics of jobs, and acts by the same doors as
+people: jobs are submitted, cancelled, and given other weights. All that it remembers is in the
+store: a trial is written with its job in one transaction, what becomes of it before its job is cancelled. So
+whatever it is killed at, the next one goes on where this one was (docs/decisions/0042).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from fairlead.cluster.front.caller_roles import check_admin, check_person
+from fairlead.cluster.front.facade import ConflictError, NotFoundError
+from fairlead.cluster.front.visible_tenants import may_see
+from fairlead.cluster.protocol.access import Caller
+from fairlead.cluster.protocol.api_models import ENDED_STATES, JobState
+from fairlead.cluster.protocol.read_study import check_study, trial_spec
+from fairlead.cluster.protocol.study import SearchState, StudySpec, TrialState
+from fairlead.cluster.searching.samplers import check_sampler
+from fairlead.cluster.server.live_search import LiveSearch
+from fairlead.cluster.server.sampler_process import SamplerError, SamplerProcess
+from fairlead.cluster.server.server_loop import ServerLoop
+from fairlead.cluster.server.submission_checks import check_rates_known
+from fairlead.cluster.server.submissions import SubmissionQueue
+from fairlead.cluster.server.tenant_limits import TenantAdmission
+from fairlead.cluster.store.metric_store import LastValue, read_curves, read_lasts
+from fairlead.cluster.store.rows import JobRow, SearchRow, TrialRow
+from fairlead.cluster.store.tokens import check_name
+from fairlead.errors import FairleadError, StoreError
+
+POLL_S = 0.5  # between looks at what trials have reported
+RETRY_S = 5.0  # until something is tried again that was refused
+LATE_S = 10.0  # that a job's last value may come after its end
+MAX_OPEN = 1_000  # searches that have not ended
+MIN_CHANGE = 0.01  # of a weight, below which it stays as it is
+_log = logging.getLogger(__name__)
+
+
+class SearchDoors(NamedTuple):
+    """What the controller may do with jobs, as people do it. ``cancel`` and ``set_weight`` are for the
+    driver's thread, the others for any."""
+
+    cancel: Callable[[JobRow], None]
+    set_weight: Callable[[JobRow, float], None]
+    displayed_state: Callable[[JobRow], JobState]
+    change: Callable[[Callable[[], Any]], Any]  # on the driver's thread; returns once it is durable
+
+
+class SearchController:
+    """``create`` and ``stop`` from any thread."""
+
+    def __init__(
+        self,
+        loop: ServerLoop,
+        directory: Path,
+        submissions: SubmissionQueue,
+        tenants: TenantAdmission,
+        doors: SearchDoors,
+    ) -> None:
+        """directory: of the cluster's state."""
+        self._state = loop.state
+        self._directory = directory
+        self._submissions = submissions
+        self._tenants = tenants
+        self._doors = doors
+        self._rows: dict[int, SearchRow] = {}  # open searches; changed by the driver's thread
+        self._keys: dict[str, SearchRow] = {}  # of searches since the start
+        self._next = 0
+        self._searches: dict[int, LiveSearch] = {}  # of this thread
+        self._seen: dict[int, LastValue] = {}  # job -> its last value, as it was read
+        self._sampler = SamplerProcess()
+        self._troubles: set[str] = set()  # that have been told
+        self._news = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="searches", daemon=True)
+        loop.listen_to_ends(lambda _: self._news.set())
+
+    def start(self) -> None:
+        """Once the state is recovered."""
+        rows = self._state.store.searches()
+        self._next = rows[-1].id + 1 if rows else 0
+        self._rows = {row.id: row for row in rows if row.open}
+        self._thread.start()
+
+    def close(self) -> None:
+        """Begin nothing any more."""
+        self._closed.set()
+        self._news.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    # --- people ------------------------------------------------------------------------------------
+
+    def create(self, caller: Caller, study: StudySpec, tenant: str = "", key: str = "") -> int:
+        """Id of the search, once it is durable. key: as of a submission."""
+        check_person(caller)
+        if tenant and tenant != caller.tenant:
+            check_admin(caller)
+            check_name("tenant", tenant)
+        check_study(study)
+        check_sampler(study)
+        example = trial_spec(study, 0, {})
+        check_rates_known("job", example, self._state.options.catalogue)
+        owner = tenant or caller.tenant or "default"
+        mark = f"{caller.user}/search key {key}" if key else ""
+
+        def enter() -> SearchRow:
+            known = self._known(mark)
+            if known is not None:
+                if known.study != study:
+                    raise ConflictError(f"key: {key!r} was used before, for another search")
+                return known
+            if len(self._rows) >= MAX_OPEN:
+                raise ConflictError(f"there are {MAX_OPEN:,} searches that have not ended already")
+            row = SearchRow(
+                id=self._next,
+                tenant=owner,
+                user=caller.user,
+                study=study,
+                started_s=self._state.now_s(),
+                by_admin=caller.role == "admin",
+            )
+            self._next += 1
+            self._rows[row.id] = row
+            self._state.write(lambda t: t.put_search(row))
+            if mark:
+                self._keys[mark] = row
+                self._state.write(lambda t: t.put_key(mark, [row.id]))
+            return row
+
+        row: SearchRow = self._doors.change(enter)
+        self._news.set()
+        return row.id
+
+    def _known(self, mark: str) -> SearchRow | None:
+        """The search of an earlier call with this key."""
+        if not mark:
+            return None
+        ids = self._state.store.key(mark)
+        return self._keys.get(mark) if ids is None else self._state.store.search(ids[0])
+
+    def stop(self, caller: Caller, number: int) -> None:
+        """End a search and its trials for good."""
+        check_person(caller)
+        row = self._state.store.search(number) if 0 <= number < 1 << 62 else None
+        if row is None or not may_see(caller, row.tenant):
+            raise NotFoundError(f"search {number}: there is none")
+
+        def run() -> None:
+            if not self._end(number, "stopped", f"stopped by {caller.user}"):
+                raise ConflictError(f"search {number}: has ended already")
+
+        self._doors.change(run)
+        self._news.set()
+
+    def _end(self, number: int, state: SearchState, reason: str) -> bool:
+        """A search is over (the driver's thread). Returns whether it was not before."""
+        row = self._rows.get(number)
+        if row is None or row.state != "running":
+            return False
+        ended = replace(row, state=state, reason=reason, ended_s=self._state.now_s())
+        self._rows[number] = ended
+        self._state.write(lambda t: t.put_search(ended))
+        return True
+
+    # --- the thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.is_set():
+                self._news.wait(POLL_S if self._rows else None)
+                self._news.clear()
+                if not (self._state.halted or self._state.commit_error or self._closed.is_set()):
+                    self._look()
+        finally:
+            self._sampler.close()
+
+    def _look(self) -> None:
+        for number, row in list(self._rows.items()):
+            try:
+                search = self._searches.get(number)
+                if search is None:
+                    if self._state.store.search(number) is None:  # it is not durable yet
+                        continue
+                    search = self._searches[number] = self._loaded(row)
+                search.row = row
+                self._turn(search)
+                self._troubles.discard(f"search {number}")
+            except FairleadError as problem:
+                self._tell(f"search {number}", str(problem))
+            except Exception:
+                if f"search {number}" not in self._troubles:
+                    _log.exception("search %d cannot go on", number)
+                self._troubles.add(f"search {number}")
+
+    def _tell(self, what: str, trouble: str) -> None:
+        """Say once what is wrong."""
+        if what not in self._troubles:
+            self._troubles.add(what)
+            _log.warning("%s: %s", what, trouble)
+
+    def _loaded(self, row: SearchRow) -> LiveSearch:
+        """A search as the store has it, with what its trials have reported."""
+        search = LiveSearch(row, self._state.store.trials(row.id))
+        for trial in search.trials.values():
+            for curve in read_curves(self._directory, trial.job, row.study.metric):
+                search.note_curve(trial.number, curve)
+        return search
+
+    def _turn(self, search: LiveSearch) -> None:
+        """Do what is to be done for a search now."""
+        self._adopt(search)
+        jobs = {trial.number: self._job(trial.job) for trial in search.running}
+        over = {number: job for number, job in jobs.items() if self._is_over(job)}
+        self._read(search)  # behind the look at the jobs: a job's metrics come before its end
+        changed = [self._decide(search, trial, over) for trial in search.running]
+        self._change(search, [trial for trial in changed if trial is not None])
+        if search.row.state == "running":
+            reason, wished = search.why_over()
+            if reason:
+                state: SearchState = "completed" if wished else "stopped"
+                self._doors.change(lambda: self._end(search.row.id, state, reason))
+                self._news.set()
+            else:
+                self._balance(search)
+                self._ask(search)
+        elif search.is_over:
+            self._settle(search)
+
+    def _job(self, job: int) -> JobRow | None:
+        return self._state.registry.jobs.get(job) or self._state.store.job(job)
+
+    def _is_over(self, job: JobRow | None) -> bool:
+        return job is None or self._doors.displayed_state(job) in ENDED_STATES
+
+    def _read(self, search: LiveSearch) -> None:
+        """Take over what running trials have reported since."""
+        metric = search.study.metric
+        jobs = {trial.job: trial.number for trial in search.running}
+        for job, last in read_lasts(self._directory, jobs, metric).items():
+            if self._seen.get(job) != last:
+                for curve in read_curves(self._directory, job, metric):
+                    search.note_curve(jobs[job], curve)
+                self._seen[job] = last
+
+    def _decide(
+        self,
+        search: LiveSearch,
+        trial: TrialRow,
+        over: dict[int, JobRow | None],
+    ) -> TrialRow | None:
+        """What has become of a running trial; None = nothing new."""
+        if trial.number in over:
+            return self._ended(search, trial, over[trial.number])
+        value, step = search.value(trial.number) or (None, None)
+        trial = replace(trial, value=value, step=step)
+        if search.row.state != "running":
+            return replace(trial, state="stopped", reason=search.row.reason)
+        verdict = search.verdict(trial.number)
+        if verdict.reason:
+            return replace(trial, state="pruned", reason=verdict.reason, rungs=verdict.rungs)
+        return replace(trial, rungs=verdict.rungs) if verdict.rungs != trial.rungs else None
+
+    def _ended(self, search: LiveSearch, trial: TrialRow, job: JobRow | None) -> TrialRow | None:
+        """How a trial has ended whose job has; None = its value may still come."""
+        value, step = search.value(trial.number) or (None, None)
+        trial = replace(trial, value=value, step=step)
+
+        def ended(state: TrialState, reason: str) -> TrialRow:
+            return replace(trial, state=state, reason=reason[:1000])
+
+        if job is None:
+            return ended("failed", "nothing is known of its job any more")
+        state = self._doors.displayed_state(job)
+        if state == "cancelled":
+            return ended("stopped", job.reason or "its job was cancelled")
+        if state != "completed":
+            return ended("failed", job.reason or f"its job was {state}")
+        if value is not None:
+            return ended("completed", "")
+        since = search.ended_s.setdefault(trial.number, time.monotonic())
+        if time.monotonic() - since < LATE_S:
+            return None
+        return ended("failed", f"it has reported no {search.study.metric}")
+
+    def _change(self, search: LiveSearch, trials: list[TrialRow]) -> None:
+        """Make durable what has become of trials, and cancel the jobs of those that are over."""
+        over = [search.trials[number] for number in search.unsettled]
+        over += [trial for trial in trials if trial.state != "running"]
+        open_ = [trial for trial in over if not self._is_over(self._job(trial.job))]
+        if trials or open_:
+            self._doors.change(lambda: self._write(trials, open_))
+        for trial in trials:
+            search.note_trial(trial)
+        for trial in over:
+            if self._is_over(self._job(trial.job)):
+                search.unsettled.discard(trial.number)
+                self._seen.pop(trial.job, None)
+
+    def _write(self, trials: list[TrialRow], open_: list[TrialRow]) -> None:
+        """On the driver's thread."""
+        registry = self._state.registry
+        for trial in trials:
+            self._state.write(lambda t, trial=trial: t.put_trial(trial))  # type: ignore[misc]
+        for trial in open_:
+            row = registry.jobs.get(trial.job)
+            if row is not None and row.open and not self._is_over(row):
+                row.stopped_by = f"{trial.state} by search {trial.search}: {trial.reason}"
+                registry.dirty_jobs.add(row.id)
+                self._doors.cancel(row)
+
+    def _balance(self, search: LiveSearch) -> None:
+        """Share the weight of the search among its trials."""
+        wanted: list[tuple[int, float]] = []
+        for number, weight in search.weights().items():
+            job = search.trials[number].job
+            row = self._state.registry.jobs.get(job)
+            if row is not None and abs(weight / row.weight - 1.0) > MIN_CHANGE:
+                wanted.append((job, weight))
+
+        def run() -> None:
+            for job, weight in wanted:
+                row = self._state.registry.jobs.get(job)
+                if row is not None and row.open and not self._is_over(row):
+                    self._doors.set_weight(row, weight)
+
+        if wanted:
+            self._doors.change(run)
+
+    def _ask(self, search: LiveSearch) -> None:
+        """Begin another trial, if one is wanted."""
+        if search.asked or not search.wants_trial or time.monotonic() < search.ask_from_s:
+            return
+        if search.suggested is None:
+            number = len(search.trials)
+            try:
+                suggestion = self._sampler.suggest(search.task())
+            except SamplerError as problem:
+                reason = f"no parameters can be suggested: {problem}"
+                self._doors.change(lambda: self._end(search.row.id, "stopped", reason))
+                return
+            search.suggested = TrialRow(
+                search=search.row.id,
+                number=number,
+                parameters=suggestion.parameters,
+                notes=suggestion.notes,
+            )
+        search.ask_from_s = time.monotonic() + RETRY_S  # where it is refused
+        submission = search.submission(search.suggested)
+        if not search.row.by_admin:
+            self._tenants.check(submission.tenant, 1)
+        search.asked = self._submissions.submit(submission)
+        self._tenants.follow(submission.tenant, 1, search.asked)
+        search.asked.add_done_callback(lambda _: self._news.set())
+
+    def _adopt(self, search: LiveSearch) -> None:
+        """Take over the trial that was asked for last, once it is durable."""
+        if search.asked is None or not search.asked.done():
+            return
+        asked, search.asked = search.asked, None
+        trial = search.suggested
+        assert trial is not None
+        try:
+            (job,) = asked.result()
+        except StoreError:  # it is asked for again
+            return
+        search.suggested, search.ask_from_s = None, 0.0
+        search.note_trial(replace(trial, job=job))
+
+    def _settle(self, search: LiveSearch) -> None:
+        """Nothing is left to be done for a search."""
+
+        def run() -> None:
+            row = self._rows.pop(search.row.id, None)
+            if row is not None:
+                settled = replace(row, settled=True)
+                self._state.write(lambda t: t.put_search(settled))
+
+        self._doors.change(run)
+        del self._searches[search.row.id]
