@@ -210,7 +210,7 @@ class Client:
         return self._call("GET", f"/v1/searches/{search:d}", SearchView)
 
     def search_curves(self, search: int) -> dict[int, MetricCurve]:
-        """Return what each trial of a search has reported of its metric, by number of the trial."""
+        """Return what the newest 500 trials of a search have reported of its metric, by number."""
         return self._call("GET", f"/v1/searches/{search:d}/curves", dict[int, MetricCurve])
 
     def stop_search(self, search: int) -> None:

@@ -43,7 +43,7 @@ def test_a_stranger_gets_health_and_nothing_else(front: Served) -> None:
         if path == "/health":
             continue
         for method in operations:
-            filled = path.format(job=0, array=0, name="n")
+            filled = path.format(job=0, array=0, search=0, name="n")
             for headers in ({}, {"Authorization": "Bearer fl_guess"}, {"Authorization": "Basic x"}):
                 found = httpx.request(method, front.url + filled, headers=headers, verify=False)
                 assert found.status_code == 401, (method, path)
@@ -65,6 +65,7 @@ def test_a_user_cannot_tell_anothers_job_from_none(front: Served, ann: str, bob:
         ("GET", "/attempts"),
         ("GET", "/explain"),
         ("GET", "/log"),
+        ("GET", "/metrics"),
         ("POST", "/cancel"),
         ("POST", "/pause"),
         ("POST", "/resume"),

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.store.rows import AttemptRow, JobRow
+from fairlead.cluster.protocol.study import PrunerSpec, StudySpec
+from fairlead.cluster.store.rows import AttemptRow, JobRow, SearchRow, TrialRow
 
 SMALL = JobSpec(command=("true",), total_steps=1)
 
@@ -23,8 +24,16 @@ def digest(struct: type[msgspec.Struct]) -> str:
 
 @pytest.mark.parametrize(
     ("struct", "known"),
-    [(JobRow, "67366ffc"), (AttemptRow, "18888cff"), (JobSpec, "7906f815")],
-    ids=["job", "attempt", "spec"],
+    [
+        (JobRow, "779db78f"),
+        (AttemptRow, "18888cff"),
+        (JobSpec, "7906f815"),
+        (SearchRow, "73b364ee"),
+        (TrialRow, "6c6784ac"),
+        (StudySpec, "f140f2ef"),
+        (PrunerSpec, "3e4ade27"),
+    ],
+    ids=["job", "attempt", "spec", "search", "trial", "study", "pruner"],
 )
 def test_a_default_is_not_changed_without_a_migration(
     struct: type[msgspec.Struct], known: str

@@ -154,7 +154,7 @@ class Facade(Protocol):
         """Return a search with its trials."""
 
     def search_curves(self, caller: Caller, search: int) -> dict[int, MetricCurve]:
-        """Return what each trial of a search has reported of its metric, by number."""
+        """Return what the newest 500 trials of a search have reported of its metric, by number."""
 
     # --- cluster ---------------------------------------------------------------------------------
     def status(self, caller: Caller) -> StatusView:

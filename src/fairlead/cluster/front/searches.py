@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -11,9 +10,11 @@ from fairlead.cluster.front.visible_tenants import may_see
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.study import SearchView, TrialView, best_of
-from fairlead.cluster.store.metric_store import read_curves, read_lasts
+from fairlead.cluster.store.metric_store import read_curves_of, read_lasts
 from fairlead.cluster.store.rows import SearchRow, TrialRow
 from fairlead.cluster.store.store import Store
+
+CURVES = 500  # newest trials of which curves are given
 
 
 def searches(store: Store, caller: Caller) -> list[SearchView]:
@@ -37,14 +38,12 @@ def search(store: Store, caller: Caller, number: int) -> SearchView:
 
 
 def search_curves(store: Store, caller: Caller, number: int) -> dict[int, MetricCurve]:
-    """The curve of the search's metric of each trial that has reported it. Raises NotFoundError."""
+    """The curve of the search's metric of each of the newest ``CURVES`` trials, where it has one. Raises
+    NotFoundError."""
     row = _visible(store, caller, number)
-    return _curves(store.directory, store.trials(number), row.study.metric)
-
-
-def _curves(directory: Path, trials: Sequence[TrialRow], metric: str) -> dict[int, MetricCurve]:
-    found = {trial.number: read_curves(directory, trial.job, metric) for trial in trials}
-    return {number: curves[0] for number, curves in found.items() if curves}
+    trials = {trial.job: trial.number for trial in store.trials(number)[-CURVES:]}
+    found = read_curves_of(store.directory, trials, row.study.metric)
+    return {trials[job]: curve for job, curve in found.items()}
 
 
 def _visible(store: Store, caller: Caller, number: int) -> SearchRow:

@@ -15,7 +15,7 @@ TrialState: TypeAlias = Literal["running", "completed", "pruned", "failed", "sto
 SearchState: TypeAlias = Literal["running", "completed", "stopped"]
 
 
-class ParameterRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ParameterRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The values that a parameter may have: ``choices``, or numbers from ``low`` to ``high``."""
 
     type: Literal["float", "int", "categorical"] = "float"

@@ -29,7 +29,7 @@ from fairlead.cluster.server.server_loop import ServerLoop
 from fairlead.cluster.server.submission_checks import check_rates_known
 from fairlead.cluster.server.submissions import SubmissionQueue
 from fairlead.cluster.server.tenant_limits import TenantAdmission
-from fairlead.cluster.store.metric_store import LastValue, read_curves, read_lasts
+from fairlead.cluster.store.metric_store import LastValue, read_curves_of, read_lasts
 from fairlead.cluster.store.rows import JobRow, SearchRow, TrialRow
 from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import FairleadError, StoreError
@@ -208,9 +208,10 @@ class SearchController:
     def _loaded(self, row: SearchRow) -> LiveSearch:
         """A search as the store has it, with what its trials have reported."""
         search = LiveSearch(row, self._state.store.trials(row.id))
-        for trial in search.trials.values():
-            for curve in read_curves(self._directory, trial.job, row.study.metric):
-                search.note_curve(trial.number, curve)
+        trials = {trial.job: trial.number for trial in search.trials.values()}
+        curves = read_curves_of(self._directory, trials, row.study.metric)
+        for job, curve in curves.items():
+            search.note_curve(trials[job], curve)
         return search
 
     def _turn(self, search: LiveSearch) -> None:
@@ -243,11 +244,12 @@ class SearchController:
         """Take over what running trials have reported since."""
         metric = search.study.metric
         jobs = {trial.job: trial.number for trial in search.running}
-        for job, last in read_lasts(self._directory, jobs, metric).items():
-            if self._seen.get(job) != last:
-                for curve in read_curves(self._directory, job, metric):
-                    search.note_curve(jobs[job], curve)
-                self._seen[job] = last
+        lasts = read_lasts(self._directory, jobs, metric)
+        news = [job for job, last in lasts.items() if self._seen.get(job) != last]
+        curves = read_curves_of(self._directory, news, metric) if news else {}
+        for job, curve in curves.items():
+            search.note_curve(jobs[job], curve)
+            self._seen[job] = lasts[job]
 
     def _decide(
         self,

@@ -188,24 +188,39 @@ class MetricStore:
 
 def read_curves(directory: Path, job: int, name: str = "") -> list[MetricCurve]:
     """The curves of a job in order of name. name: only this one, "" = all. Raises StoreError."""
+    return [curve for _, curve in _read(directory, [job], name)]
+
+
+def read_curves_of(directory: Path, jobs: Iterable[int], name: str) -> dict[int, MetricCurve]:
+    """Job -> its curve of a metric, of those of these jobs that have one. Raises StoreError."""
+    return dict(_read(directory, jobs, name))
+
+
+def _read(directory: Path, jobs: Iterable[int], name: str) -> list[tuple[int, MetricCurve]]:
+    """(job, curve) in order of job and name. name: "" = all."""
     path = directory / FILE
     if not path.exists():
         return []
-    where = "job = ?" + " AND name = ?" * bool(name)
-    given = (job, name) if name else (job,)
+    where = "job IN (SELECT value FROM json_each(?)) AND ? IN ('', name)"
+    given = (json.dumps(list(jobs)), name)
     with readable(path), closing(reader(path)) as connection:
         connection.execute("BEGIN")  # one state of the file
         if not _is_made(connection):
             return []
         lasts = connection.execute(
-            f"SELECT name, step, time_s, value FROM curves WHERE {where} ORDER BY name", given
+            f"SELECT job, name, step, time_s, value FROM curves WHERE {where} ORDER BY job, name",
+            given,
         ).fetchall()
-        points: dict[str, list[tuple[int, float, float]]] = {last[0]: [] for last in lasts}
-        for one, *point in connection.execute(
-            f"SELECT name, step, time_s, value FROM points WHERE {where} ORDER BY name, step", given
+        points: dict[tuple[int, str], list[tuple[int, float, float]]] = {
+            (job, one): [] for job, one, *_ in lasts
+        }
+        for job, one, step, time_s, value in connection.execute(
+            f"SELECT job, name, step, time_s, value FROM points WHERE {where} "
+            "ORDER BY job, name, step",
+            given,
         ):
-            points[one].append((point[0], point[1], point[2]))
-    return [_curve(one, points[one], (step, at, value)) for one, step, at, value in lasts]
+            points[job, one].append((step, time_s, value))
+    return [(job, _curve(one, points[job, one], (s, t, v))) for job, one, s, t, v in lasts]
 
 
 def read_lasts(directory: Path, jobs: Iterable[int], name: str) -> dict[int, LastValue]:

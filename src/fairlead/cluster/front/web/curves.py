@@ -23,6 +23,7 @@ from fairlead.model.arrays import Floats
 
 SHOWN = 16  # metrics of a job that are drawn
 CURVES = 200  # most curves in one picture
+POINTS = 250  # and points of each
 _SIZE = (620, 220)
 _HUGE = 1e300
 _STEPS = Unit("", 1.0, 0)
@@ -56,7 +57,7 @@ def _alone(curve: MetricCurve) -> Html:
 
 def curves_picture(curves: Sequence[NamedCurve], title: str, size: tuple[int, int] = _SIZE) -> Html:
     """Values by step, all curves over each other; those in the back are drawn first."""
-    drawn = [one for one in curves if one.curve.steps][:CURVES]
+    drawn = [one for one in curves if one.curve.steps][-CURVES:]
     if not drawn:
         return empty("Nothing has been reported yet.", size)
     frame = PlotFrame(*size, left=64, right_margin=14)
@@ -80,8 +81,9 @@ def _values(curve: MetricCurve) -> Floats:
 
 def _line(x: Axis, y: Axis, series: int, one: NamedCurve) -> str:
     curve = one.curve
-    across = x.all(np.array(curve.steps, np.float64))
-    along = y.all(_values(curve))
+    every = -(-len(curve.steps) // POINTS)  # the newest is among them
+    across = x.all(np.array(curve.steps, np.float64))[::-1][::every][::-1]
+    along = y.all(_values(curve))[::-1][::every][::-1]
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, along, strict=True))
     dash = dashes(series)
     style = f'stroke="{colour(series)}" stroke-width="{1 if one.faint else 1.8}"'

@@ -110,6 +110,7 @@ def _facts(job: JobView, now_s: float) -> list[tuple[str, object]]:
         ("Deadline", _deadline(job, now_s)),
         ("Array", _array(job)),
         ("After", ", ".join(job.after) or DASH),
+        ("Search", _trial(job)),
     ]
 
 
@@ -119,6 +120,15 @@ def _array(job: JobView) -> object:
         return DASH
     tasks = link(address("/jobs", array=job.array), f"array {job.array}")
     return join(f"task {job.array_index} of ", tasks, f", which has {count(job.array_count or 0)}")
+
+
+def _trial(job: JobView) -> object:
+    """Which trial of which search a job is, and its parameters."""
+    if job.search is None:
+        return DASH
+    parameters = ", ".join(f"{key} = {value}" for key, value in job.parameters.items())
+    search = link(f"/searches/{job.search}", f"search {job.search}")
+    return join(f"trial {job.trial} of ", search, f": {parameters}")
 
 
 def _deadline(job: JobView, now_s: float) -> str | Html:

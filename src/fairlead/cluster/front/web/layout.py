@@ -17,6 +17,7 @@ _NAVIGATION = (
     ("/", "Cluster"),
     ("/jobs", "Jobs"),
     ("/nodes", "Nodes"),
+    ("/searches", "Searches"),
     ("/what-if", "What if"),
     ("/submit", "Submit"),
 )

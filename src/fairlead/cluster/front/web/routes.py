@@ -38,6 +38,7 @@ from fairlead.cluster.front.web.login import login_page, safe_target
 from fairlead.cluster.front.web.markup import strip_escapes
 from fairlead.cluster.front.web.overview import overview
 from fairlead.cluster.front.web.page_request import PageRequest
+from fairlead.cluster.front.web.search_page import search_of, search_page, searches_page
 from fairlead.cluster.front.web.submit_page import submit_page
 from fairlead.cluster.front.web.what_if import what_if_page
 from fairlead.cluster.protocol.access import Caller
@@ -62,6 +63,8 @@ def add_pages(app: FastAPI, facade: Facade, policies: Sequence[str] = ()) -> Non
         "/jobs": jobs_page,
         "/jobs/{job}": partial(job_page, forecasts),
         "/nodes": nodes_page,
+        "/searches": searches_page,
+        "/searches/{search}": search_page,
         "/what-if": partial(what_if_page, forecasts, policies),
         "/submit": submit_page,
     }
@@ -222,10 +225,17 @@ def _undrain(facade: Facade, ask: PageRequest) -> str:
     return "/nodes"
 
 
+def _stop_search(facade: Facade, ask: PageRequest) -> str:
+    search = search_of(ask)
+    facade.stop_search(ask.caller, search)
+    return f"/searches/{search}"
+
+
 CHANGES: dict[str, Change] = {
     "/jobs/{job}/cancel": _cancel,
     "/jobs/{job}/pause": _pause,
     "/jobs/{job}/resume": _resume,
+    "/searches/{search}/stop": _stop_search,
     "/nodes/drain": _drain,
     "/nodes/undrain": _undrain,
 }
