@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import cached_property
 from math import isfinite
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -34,7 +35,7 @@ from fairlead.cluster.protocol.job_search import FoundJobs, JobQuery
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.read_job_spec import SPECS, check_spec
-from fairlead.cluster.protocol.read_study import check_study
+from fairlead.cluster.protocol.read_study import check_study, read_study
 from fairlead.cluster.protocol.study import SearchView, StudySpec
 from fairlead.errors import FairleadError, InputError, UnreachableError
 from fairlead.model.argument_checks import NUMBER, TEXT, check_arguments, or_none
@@ -193,9 +194,14 @@ class Client:
         self._call("PUT", f"/v1/jobs/{job:d}/weight", body={"weight": weight})
 
     # --- searches --------------------------------------------------------------------------------
-    def search(self, study: StudySpec, tenant: str = "", key: str = "") -> int:
-        """Begin a search for good parameters. Returns its id once it is durable. tenant, key: as of
-        ``submit``. Raises ConfigError for a study that cannot be used."""
+    def search(self, study: StudySpec | str | Path, tenant: str = "", key: str = "") -> int:
+        """Begin a search for good parameters. Returns its id once it is durable.
+
+        study: what to search, or the path of a file that says so. tenant, key: as of ``submit``. Raises
+        InputError for a study that cannot be used.
+        """
+        if not isinstance(study, StudySpec):
+            study = read_study(study)
         check_study(study)
         sent = {"Idempotency-Key": key or uuid.uuid4().hex}
         ask = {"tenant": tenant} if tenant else {}
