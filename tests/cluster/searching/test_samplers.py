@@ -13,7 +13,7 @@ from fairlead.cluster.searching.samplers import (
     n_trials,
     suggest,
 )
-from fairlead.cluster.server.sampler_process import SamplerError, SamplerProcess
+from fairlead.cluster.server.sampler_process import SamplerError, SamplerProcess, SuggestionError
 from fairlead.errors import InputError
 
 SPACE = {
@@ -159,7 +159,7 @@ def test_a_process_of_its_own_suggests_the_same_and_outlasts_its_end() -> None:
             process.suggest(SamplerTask(wanted, past))
         assert process.suggest(SamplerTask(wanted, past)) == expected
         broken = [PastTrial({"lr": "none of these"}, "completed", 1.0)]
-        with pytest.raises(SamplerError, match=r"^tpe: "):
+        with pytest.raises(SuggestionError, match=r"^tpe: "):
             process.suggest(SamplerTask(wanted, broken))
     finally:
         process.close()

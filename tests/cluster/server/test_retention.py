@@ -8,6 +8,7 @@ from tests.cluster.server_nodes import ADMIN, EngineNodes, engine_nodes
 from fairlead.cluster.front.facade import ConflictError, NotFoundError
 from fairlead.cluster.protocol.audit import AuditFilter
 from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.study import ParameterRange, StudySpec
 from fairlead.cluster.server.options import live_options
 from fairlead.cluster.server.runtime_options import RuntimeOptions
 from fairlead.cluster.store.audit_log import read_audit
@@ -83,6 +84,29 @@ def test_all_of_a_job_goes_and_the_next_ids_are_others(tmp_path: Path) -> None:
     with engine_nodes(tmp_path) as cluster:
         assert cluster.service.engine.state.ended_counts == ended
         assert cluster.submit() == newest + 1
+
+
+def test_searches_leave_with_their_trials_but_for_the_newest(tmp_path: Path) -> None:
+    study = StudySpec(
+        metric="loss",
+        parameters={"x": ParameterRange(low=0.0, high=1.0)},
+        job=JobSpec(command=("x",), total_steps=9, unmanaged=True),
+        trials=3,
+        sampler="random",
+    )
+    with engine_nodes(tmp_path) as cluster:
+        service, store = cluster.service, cluster.service.store
+        ended, runs, newest = (service.submit_search(ADMIN, study) for _ in range(3))
+        for number in (ended, newest):
+            cluster.until(lambda number=number: store.trials(number), "a trial")  # type: ignore[misc]
+            service.stop_search(ADMIN, number)
+        cluster.until(lambda: all(s.settled for s in store.searches() if s.id != runs), "their end")
+        service.retention.keep(RuntimeOptions(keep_ended_jobs=SOON))
+        cluster.until(lambda: [s.id for s in store.searches()] == [runs, newest], "one to leave")
+        assert store.trials(ended) == []
+        assert store.trials(runs)
+    with engine_nodes(tmp_path) as cluster:
+        assert cluster.service.submit_search(ADMIN, study) == newest + 1
 
 
 def test_each_kind_has_its_own_time(tmp_path: Path) -> None:

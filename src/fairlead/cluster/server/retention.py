@@ -94,6 +94,7 @@ class Retention:
         while _removes(self._options):
             jobs = ended_jobs(self._loop.state.store.path, after, BATCH)
             if not jobs:
+                self._remove_searches()
                 return
             after = jobs[-1].id
             self.remove_due(jobs)
@@ -216,6 +217,19 @@ class Retention:
             metrics.remove(job.id for job in jobs)
             metrics.close()
             remove_jobs(state.store, jobs, offset_s, state.clock.to_meta())
+
+    def _remove_searches(self) -> None:
+        """Remove searches that ended as long ago as jobs may be kept, with their trials; but for the newest,
+        for ids go on from it."""
+        state, days = self._loop.state, self._options.keep_ended_jobs
+        if not days or state.halted or state.commit_error:
+            return
+        until_s = state.now_s() - days * DAY_S
+        rows = state.store.searches()[:-1]
+        due = [row for row in rows if row.settled and row.ended_s is not None]
+        ids = [row.id for row in due if (row.ended_s or 0.0) <= until_s]
+        if ids:
+            self._loop.call(lambda: state.write(lambda t: t.delete_searches(ids))).result(CHECK_S)
 
     def _note(self, action: str, jobs: Sequence[EndedJob]) -> None:
         """Write into the audit log what is about to be removed. Raises StoreError: then nothing is."""

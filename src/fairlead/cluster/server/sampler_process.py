@@ -19,7 +19,11 @@ NICENESS = 10
 
 
 class SamplerError(FairleadError):
-    """A sampler has failed, or takes too long."""
+    """The process of the sampler has ended, or takes too long; another one may do better."""
+
+
+class SuggestionError(FairleadError):
+    """A sampler can suggest nothing, now or later."""
 
 
 class _Task(msgspec.Struct):
@@ -40,7 +44,7 @@ class SamplerProcess:
         self._connection: Connection | None = None
 
     def suggest(self, task: SamplerTask) -> Suggestion:
-        """See ``samplers.suggest``. Raises SamplerError."""
+        """See ``samplers.suggest``. Raises SamplerError, SuggestionError."""
         if task.study.sampler in OWN:
             return suggest(task)
         connection = self._connected()
@@ -56,11 +60,17 @@ class SamplerProcess:
             self.close()
             raise
         if answer.suggestion is None:
-            raise SamplerError(answer.problem)
+            raise SuggestionError(answer.problem)
         return answer.suggestion
 
+    def kill(self) -> None:
+        """End the process, whatever it does; from any thread. What it works at raises SamplerError."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """End the process, and let go of it."""
         if self._connection is not None:
             self._connection.close()
         if self._process is not None:

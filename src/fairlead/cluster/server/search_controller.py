@@ -24,7 +24,7 @@ from fairlead.cluster.protocol.read_study import check_study, trial_spec
 from fairlead.cluster.protocol.study import SearchState, StudySpec, TrialState
 from fairlead.cluster.searching.samplers import check_sampler
 from fairlead.cluster.server.live_search import LiveSearch
-from fairlead.cluster.server.sampler_process import SamplerError, SamplerProcess
+from fairlead.cluster.server.sampler_process import SamplerProcess, SuggestionError
 from fairlead.cluster.server.server_loop import ServerLoop
 from fairlead.cluster.server.submission_checks import check_rates_known
 from fairlead.cluster.server.submissions import SubmissionQueue
@@ -88,12 +88,13 @@ class SearchController:
         self._rows = {row.id: row for row in rows if row.open}
         self._thread.start()
 
-    def close(self) -> None:
-        """Begin nothing any more."""
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Begin nothing any more. Neither a sampler nor a store that cannot be written is waited for."""
         self._closed.set()
         self._news.set()
+        self._sampler.kill()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(timeout_s)
 
     # --- people ------------------------------------------------------------------------------------
 
@@ -201,7 +202,7 @@ class SearchController:
 
     def _tell(self, what: str, trouble: str) -> None:
         """Say once what is wrong."""
-        if what not in self._troubles:
+        if what not in self._troubles and not self._closed.is_set():
             self._troubles.add(what)
             _log.warning("%s: %s", what, trouble)
 
@@ -339,11 +340,12 @@ class SearchController:
         """Begin another trial, if one is wanted."""
         if search.asked or not search.wants_trial or time.monotonic() < search.ask_from_s:
             return
+        search.ask_from_s = time.monotonic() + RETRY_S  # where it is refused, or fails
         if search.suggested is None:
             number = len(search.trials)
             try:
                 suggestion = self._sampler.suggest(search.task())
-            except SamplerError as problem:
+            except SuggestionError as problem:
                 reason = f"no parameters can be suggested: {problem}"
                 self._doors.change(lambda: self._end(search.row.id, "stopped", reason))
                 return
@@ -353,7 +355,6 @@ class SearchController:
                 parameters=suggestion.parameters,
                 notes=suggestion.notes,
             )
-        search.ask_from_s = time.monotonic() + RETRY_S  # where it is refused
         submission = search.submission(search.suggested)
         if not search.row.by_admin:
             self._tenants.check(submission.tenant, 1)

@@ -120,6 +120,12 @@ class Transaction:
         """Insert or replace."""
         self._put(TRIALS, row.search, row.number, _encode(row))
 
+    def delete_searches(self, ids: Sequence[int]) -> None:
+        """Delete searches with their trials; nothing happens for those that are not there."""
+        for id_ in ids:
+            self._delete(TRIALS, "search = ?", id_)
+            self._delete(SEARCHES, "id = ?", id_)
+
     def set_meta(self, key: str, value: str) -> None:
         """Insert or replace."""
         self._put(META, key, value)
