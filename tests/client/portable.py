@@ -190,6 +190,18 @@ def calls(folder: Path) -> None:
         assert list(executor.map(json.dumps, [])) == []
 
 
+def metrics(folder: Path) -> None:
+    """Reports of metrics, and the parameters of a trial."""
+    os.environ["FAIRLEAD_METRICS_FILE"] = str(folder / "metrics")
+    os.environ["FAIRLEAD_PARAMETERS"] = '{"lr": 0.5}'
+    assert fairlead.parameters(lr=1.0, layers=2) == {"lr": 0.5, "layers": 2}
+    fairlead.report(step=3, loss=0.25)
+    report = json.loads((folder / "metrics").read_text())
+    assert (report["step"], report["metrics"]) == (3, {"loss": 0.25})
+    refused = raised(ConfigError, lambda: fairlead.report(step=1, loss="low"))
+    assert "expected a number" in str(refused)
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     import_all()
@@ -197,6 +209,7 @@ def main() -> None:
     under_an_agent(folder / "agent")
     two_ranks(folder / "ranks")
     calls(folder)
+    metrics(folder)
     print("ok")
 
 

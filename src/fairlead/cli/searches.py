@@ -17,6 +17,7 @@ from fairlead.cluster.protocol.read_study import read_study, text_of
 from fairlead.cluster.protocol.study import SearchView, StudySpec, TrialView
 from fairlead.errors import ConfigError, FairleadError, InputError, UnreachableError
 from fairlead.model.duration_text import DASH, ago, duration
+from fairlead.model.toml_lines import naming_lines
 
 POLL_S = 0.5  # between two looks at a search
 SearchArgument = Annotated[int, typer.Argument(metavar="SEARCH", min=0, help="Id of the search.")]
@@ -71,14 +72,15 @@ def search(
 
 
 def _begun(client: Client, file: Path, study: StudySpec, tenant: str, key: str) -> int:
-    """Begin the search. What the server says of the study names its file."""
-    try:
-        return client.search(study, tenant, key)
-    except InputError as problem:
-        field = str(problem).partition(":")[0]
-        if field in StudySpec.__struct_fields__:
-            raise InputError(f"{file}: {problem}") from None
-        raise
+    """Begin the search. What the server says of the study names its file and line."""
+    with naming_lines(file):
+        try:
+            return client.search(study, tenant, key)
+        except InputError as problem:
+            field = str(problem).partition(":")[0]
+            if field in StudySpec.__struct_fields__:
+                raise InputError(f"{file}: {problem}") from None
+            raise
 
 
 def _ended(client: Client, number: int) -> SearchView:

@@ -9,7 +9,7 @@ whatever it is killed at, the next one goes on where this one was (docs/decision
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -222,7 +222,7 @@ class SearchController:
         over = {number: job for number, job in jobs.items() if self._is_over(job)}
         self._read(search)  # behind the look at the jobs: a job's metrics come before its end
         changed = [self._decide(search, trial, over) for trial in search.running]
-        self._change(search, [trial for trial in changed if trial is not None])
+        self._change(search, [trial for trial in changed if trial is not None], over.keys())
         if search.row.state == "running":
             reason, wished = search.why_over()
             if reason:
@@ -292,31 +292,47 @@ class SearchController:
             return None
         return ended("failed", f"it has reported no {search.study.metric}")
 
-    def _change(self, search: LiveSearch, trials: list[TrialRow]) -> None:
-        """Make durable what has become of trials, and cancel the jobs of those that are over."""
-        over = [search.trials[number] for number in search.unsettled]
-        over += [trial for trial in trials if trial.state != "running"]
-        open_ = [trial for trial in over if not self._is_over(self._job(trial.job))]
-        if trials or open_:
-            self._doors.change(lambda: self._write(trials, open_))
-        for trial in trials:
-            search.note_trial(trial)
-        for trial in over:
+    def _change(self, search: LiveSearch, trials: list[TrialRow], ended: Collection[int]) -> None:
+        """Make durable what has become of trials, and cancel the jobs of those that are over. ended: numbers
+        of those whose jobs have ended by themselves."""
+        unsettled = [search.trials[number] for number in search.unsettled]
+        if trials or any(not self._is_over(self._job(trial.job)) for trial in unsettled):
+            written: list[TrialRow] = self._doors.change(
+                lambda: self._write(trials, ended, unsettled)
+            )
+            for trial in written:
+                search.note_trial(trial)
+        for trial in [search.trials[number] for number in search.unsettled]:
             if self._is_over(self._job(trial.job)):
                 search.unsettled.discard(trial.number)
                 self._seen.pop(trial.job, None)
 
-    def _write(self, trials: list[TrialRow], open_: list[TrialRow]) -> None:
-        """On the driver's thread."""
-        registry = self._state.registry
+    def _write(
+        self, trials: list[TrialRow], ended: Collection[int], unsettled: list[TrialRow]
+    ) -> list[TrialRow]:
+        """What is written of these (the driver's thread). A trial whose job has ended since it was looked at
+        is not stopped any more: it has ended as its job has, which is seen the next time."""
+        written = []
         for trial in trials:
+            job = self._job(trial.job)
+            if trial.state != "running" and trial.number not in ended:
+                if job is None or self._is_over(job):
+                    continue
+                self._cancel(trial, job)
             self._state.write(lambda t, trial=trial: t.put_trial(trial))  # type: ignore[misc]
-        for trial in open_:
-            row = registry.jobs.get(trial.job)
-            if row is not None and row.open and not self._is_over(row):
-                row.stopped_by = f"{trial.state} by search {trial.search}: {trial.reason}"
-                registry.dirty_jobs.add(row.id)
-                self._doors.cancel(row)
+            written.append(trial)
+        for trial in unsettled:
+            job = self._job(trial.job)
+            if job is not None and not self._is_over(job):
+                self._cancel(trial, job)
+        return written
+
+    def _cancel(self, trial: TrialRow, job: JobRow) -> None:
+        """Cancel the job of a trial that is over."""
+        if job.id in self._state.registry.jobs:  # else it is about to be
+            job.stopped_by = f"{trial.state} by search {trial.search}: {trial.reason}"
+            self._state.registry.dirty_jobs.add(job.id)
+            self._doors.cancel(job)
 
     def _balance(self, search: LiveSearch) -> None:
         """Share the weight of the search among its trials."""
