@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
+from fairlead.cluster.protocol.api_models import JobState
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.study import ParameterRange, PrunerSpec, StudySpec
 from fairlead.cluster.server import search_controller
 from fairlead.cluster.store.metric_store import MetricStore
-from fairlead.cluster.store.rows import SearchRow, TrialRow
+from fairlead.cluster.store.rows import JobRow, SearchRow, TrialRow
 from fairlead.cluster.store.transaction import Transaction
 from fairlead.errors import StoreError
 
@@ -181,3 +182,26 @@ def test_a_trial_and_its_job_are_written_together(
         assert next(failures, None) is None, "it has failed twice"
         assert [job.id for job in cluster.service.jobs(ADMIN)] == [found.job]
         assert [one.job for one in store.trials(search)] == [found.job]
+
+
+def test_a_job_whose_round_ends_as_it_is_looked_at_has_completed(tmp_path: Path) -> None:
+    """Its row says that it runs, between the end of the round and what is written of it."""
+    with engine_nodes(tmp_path) as cluster:
+        node = cluster.node("a")
+        node.register()
+        controller = cluster.service.searches
+        looked: list[str] = []
+
+        def displayed_state(job: JobRow) -> JobState:
+            state = cluster.service.viewer.displayed_state(job)
+            looked.append(state)
+            return "running" if looked[-2:] == ["completed"] * 2 else state
+
+        controller._doors = controller._doors._replace(displayed_state=displayed_state)
+        search = begin(cluster, trials=1)
+        job = trial(cluster, search).job
+        cluster.begin(node, job)
+        report(tmp_path, job, (1, 0.5))
+        complete(cluster, node, job)
+        cluster.until(lambda: trial(cluster, search).state != "running", "the end of the trial")
+        assert trial(cluster, search).state == "completed"

@@ -52,6 +52,13 @@ class SearchDoors(NamedTuple):
     change: Callable[[Callable[[], Any]], Any]  # on the driver's thread; returns once it is durable
 
 
+class _JobLook(NamedTuple):
+    """What is shown of a job."""
+
+    state: JobState
+    reason: str
+
+
 class SearchController:
     """``create`` and ``stop`` from any thread."""
 
@@ -218,8 +225,8 @@ class SearchController:
     def _turn(self, search: LiveSearch) -> None:
         """Do what is to be done for a search now."""
         self._adopt(search)
-        jobs = {trial.number: self._job(trial.job) for trial in search.running}
-        over = {number: job for number, job in jobs.items() if self._is_over(job)}
+        looks = {trial.number: self._look_at(trial.job) for trial in search.running}
+        over = {number: look for number, look in looks.items() if look.state in ENDED_STATES}
         self._read(search)  # behind the look at the jobs: a job's metrics come before its end
         changed = [self._decide(search, trial, over) for trial in search.running]
         self._change(search, [trial for trial in changed if trial is not None], over.keys())
@@ -234,6 +241,14 @@ class SearchController:
                 self._ask(search)
         elif search.is_over:
             self._settle(search)
+
+    def _look_at(self, job: int) -> "_JobLook":
+        """A job as it is now. Its state is looked at once: where a round ends just then, the next look may
+        still find the state that it had before."""
+        row = self._job(job)
+        if row is None:
+            return _JobLook("dropped", "nothing is known of its job any more")
+        return _JobLook(self._doors.displayed_state(row), row.reason)
 
     def _job(self, job: int) -> JobRow | None:
         return self._state.registry.jobs.get(job) or self._state.store.job(job)
@@ -256,7 +271,7 @@ class SearchController:
         self,
         search: LiveSearch,
         trial: TrialRow,
-        over: dict[int, JobRow | None],
+        over: dict[int, "_JobLook"],
     ) -> TrialRow | None:
         """What has become of a running trial; None = nothing new."""
         if trial.number in over:
@@ -270,7 +285,7 @@ class SearchController:
             return replace(trial, state="pruned", reason=verdict.reason, rungs=verdict.rungs)
         return replace(trial, rungs=verdict.rungs) if verdict.rungs != trial.rungs else None
 
-    def _ended(self, search: LiveSearch, trial: TrialRow, job: JobRow | None) -> TrialRow | None:
+    def _ended(self, search: LiveSearch, trial: TrialRow, job: "_JobLook") -> TrialRow | None:
         """How a trial has ended whose job has; None = its value may still come."""
         value, step = search.value(trial.number) or (None, None)
         trial = replace(trial, value=value, step=step)
@@ -278,13 +293,10 @@ class SearchController:
         def ended(state: TrialState, reason: str) -> TrialRow:
             return replace(trial, state=state, reason=reason[:1000])
 
-        if job is None:
-            return ended("failed", "nothing is known of its job any more")
-        state = self._doors.displayed_state(job)
-        if state == "cancelled":
+        if job.state == "cancelled":
             return ended("stopped", job.reason or "its job was cancelled")
-        if state != "completed":
-            return ended("failed", job.reason or f"its job was {state}")
+        if job.state != "completed":
+            return ended("failed", job.reason or f"its job was {job.state}")
         if value is not None:
             return ended("completed", "")
         since = search.ended_s.setdefault(trial.number, time.monotonic())
