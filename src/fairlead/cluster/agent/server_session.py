@@ -107,6 +107,7 @@ class ServerSession:
         await backoff.sleep()
 
     async def _register(self) -> None:
+        await self._tell_last_output()
         asked = time.monotonic()
         welcome: Welcome = await self._client.register(self._reports.registration())
         if welcome.token:
@@ -147,12 +148,7 @@ class ServerSession:
         await self._pace.wait_gap()
 
     async def _report(self) -> None:
-        if self._reports.has_new_ends:  # whoever sees that a job has ended finds all its output
-            with contextlib.suppress(
-                TimeoutError, ServerUnreachableError, RegisterAgainError, TooLargeError
-            ):
-                async with asyncio.timeout(_LAST_OUTPUT_TIMEOUT_S):
-                    await self._send_output()
+        await self._tell_last_output()
         waiting = self._pace.begin()
         asked = time.monotonic()
         try:
@@ -164,6 +160,20 @@ class ServerSession:
         self._follow(orders, asked)
         self._trials.begin(orders.check)
         self._pace.answered(waiting, orders)
+
+    async def _tell_last_output(self) -> None:
+        """Whoever sees that a job has ended finds all its output, and all that it has reported. A server that
+        was away for a while hears of ends as early as this node registers."""
+        if self._reports.has_new_ends:
+            with contextlib.suppress(
+                TimeoutError,
+                ServerUnreachableError,
+                RegisterAgainError,
+                RefusedError,
+                TooLargeError,
+            ):
+                async with asyncio.timeout(_LAST_OUTPUT_TIMEOUT_S):
+                    await self._send_output()
 
     def _follow(self, orders: Orders, asked: float | None) -> None:
         before = self._node.orders.seq
