@@ -22,11 +22,14 @@ class RoundPlan:
     job_group: (running,) rows of the snapshot's job groups. slot: (running,) columns of the snapshot's slots.
     wake_s: if nothing runs, when the planner is to be asked again at the latest, in seconds since the
     beginning; inf = when something has happened.
+    nodes: (devices of all rows,) the node of each device that a row is to have, row after row, ascending
+    within a row: positions in ``Snapshot.servers``. None = the rule of placement chooses.
     """
 
     job_group: Ints
     slot: Ints
     wake_s: float = float("inf")
+    nodes: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)

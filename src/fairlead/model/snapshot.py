@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.model.adaptation import Adaptation
 from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Bools, Floats, Ints
-from fairlead.model.cluster import SlotType
+from fairlead.model.cluster import Cluster, SlotType
 
 # The arrays that have a row for each job group.
 _BY_GROUP = (
@@ -35,6 +35,27 @@ class Regimes:
     announced: tuple[
         Adaptation | None, ...
     ]  # (jobs,) with the schedule, which only an oracle may use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """The nodes of a cluster, in its order, for planners that choose among them."""
+
+    names: tuple[str, ...]
+    accelerator: Ints  # (nodes,) index of the accelerator type
+    size: Ints  # (nodes,) devices
+    working: Ints  # (nodes,) devices that may be given to jobs: all of a node, or none
+
+    @staticmethod
+    def of(cluster: Cluster, usable: Bools) -> "Servers":
+        """Return the nodes of a cluster. usable: (devices,) whether a device may be given to jobs."""
+        column = {name: index for index, name in enumerate(cluster.accelerators)}
+        return Servers(
+            names=tuple(node.name for node in cluster.nodes),
+            accelerator=np.array([column[node.accelerator] for node in cluster.nodes], np.int64),
+            size=np.array([node.devices for node in cluster.nodes], np.int64),
+            working=np.bincount(cluster.device_node[usable], minlength=len(cluster.nodes)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +104,11 @@ class Snapshot:
     allocated: Bools  # (groups,) was the job group part of the allocation in force
     running_on: Ints  # (groups,) slot of the round that has just ended, -1 = did not run
     previous: Allocation | None  # the answer in force, for warm starts
+    servers: Servers | None = None  # None: nobody knows, as in a problem from a file
+    believed_rate: Floats | None = (
+        None  # (job_types, slots) as job_type_rate, but not 0 on slot types that
+    )
+    # another dominates: what a job does where its devices are scattered; None: as job_type_rate
 
     def copied(self) -> "Snapshot":
         """Return a copy with arrays of its own, which stays valid while the scheduler goes on."""

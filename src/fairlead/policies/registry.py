@@ -30,8 +30,9 @@ from fairlead.policies.cost import (
 from fairlead.policies.entities import requested_entities
 from fairlead.policies.fifo import FastestFirstFifo, FifoPlanner, FifoShares
 from fairlead.policies.finish_time import AgnosticFinishTime, FinishTime, SpaceSharingFinishTime
-from fairlead.policies.gandiva import Gandiva
+from fairlead.policies.gandiva.planner import Gandiva
 from fairlead.policies.gandiva_fair import GandivaFair
+from fairlead.policies.gandiva_packing import GandivaPacking
 from fairlead.policies.gavel_reference import factories as gavel_reference
 from fairlead.policies.isolated import Isolated
 from fairlead.policies.las import AgnosticLas, Las, SpaceSharingLas
@@ -94,8 +95,8 @@ def _tiresias(request: PolicyRequest) -> Planner:
     return Tiresias.of(request.argument, request.seed)
 
 
-def _gandiva(request: PolicyRequest) -> Policy:
-    return Gandiva(random=PythonRandomStream(request.seed))
+def _gandiva_packing(request: PolicyRequest) -> Policy:
+    return GandivaPacking(random=PythonRandomStream(request.seed))
 
 
 def _partition(request: PolicyRequest) -> Policy:
@@ -176,7 +177,14 @@ BUILT_IN = (
     Entry("srtf", (), lambda _: ShortestRemainingTimeFirst(), ShortestRemainingTimeFirst),
     Entry("tiresias", (), _tiresias, Tiresias, "[S,...,promote=K]"),
     Entry("allox", ("allox_alpha",), lambda request: AlloX.of(request.argument), AlloX, "[ALPHA]"),
-    Entry("gandiva", ("gandiva_packing",), _gandiva, Gandiva),
+    Entry(
+        "gandiva",
+        (),
+        lambda request: Gandiva.of(request.argument),
+        Gandiva,
+        "[no-MECHANISM,...]",
+    ),
+    Entry("gandiva_packing", (), _gandiva_packing, GandivaPacking),
     Entry("gandiva_fair", (), lambda _: GandivaFair(), GandivaFair),
     Entry(
         "isolated_plus", (), lambda _: SimpleShare(strict=True, name="isolated_plus"), SimpleShare

@@ -8,6 +8,7 @@ from fairlead.policies.cost import (
 )
 from fairlead.policies.entities import requested_entities
 from fairlead.policies.fifo import FastestFirstFifo, FifoShares
+from fairlead.policies.gandiva_packing import GandivaPacking
 from fairlead.policies.gavel_reference.allox import GavelAlloX
 from fairlead.policies.gavel_reference.las import (
     ReleasedAgnosticLas,
@@ -32,6 +33,7 @@ from fairlead.policies.gavel_reference.water_filling import (
     ReleasedWaterFilling,
 )
 from fairlead.policies.nash import StrategyProof
+from fairlead.policies.python_random_stream import PythonRandomStream
 from fairlead.policies.request import PolicyFactory
 from fairlead.policies.water_filling import SpaceSharingWaterFilling
 
@@ -39,6 +41,7 @@ FACTORIES: Mapping[str, PolicyFactory] = {
     "fifo": lambda request: FifoShares(seed=request.seed),
     "fifo_aware": lambda _: FastestFirstFifo(),
     "fifo_packed": lambda _: GavelSpaceSharingFifo(),
+    "gandiva": lambda request: GandivaPacking(random=PythonRandomStream(request.seed)),
     "las": lambda _: ReleasedAgnosticLas(),
     "las_aware": lambda _: ReleasedLas(),
     "las_packed": lambda _: ReleasedSpaceSharingLas(),

@@ -5,6 +5,7 @@ import numpy as np
 from fairlead.errors import ProtocolError
 from fairlead.model.commands import Command
 from fairlead.model.plan import Change
+from fairlead.model.snapshot import Servers
 from fairlead.scheduler.core.decisions import end_round_early, when_idle
 from fairlead.scheduler.core.scheduler_data import (
     SchedulerData,
@@ -24,5 +25,6 @@ def set_node(s: SchedulerData, name: str, usable: bool) -> None:
     if index is None:
         raise ProtocolError(f"node {name!r}: not in the cluster")
     s.running.topology.usable[s.cluster.device_node == index] = usable
+    s.servers = Servers.of(s.cluster, s.running.topology.usable)
     accelerator_index = s.cluster.device_type[s.running.topology.usable]
     s.capacity = np.bincount(accelerator_index, minlength=len(s.capacity)).astype(np.float64)

@@ -17,6 +17,7 @@ from fairlead.scheduler.placement.avoid_nodes import (
     change_types,
     move_away,
 )
+from fairlead.scheduler.placement.named_nodes import place_on_nodes
 from fairlead.scheduler.placement.records import (
     MoveTradeoffs,
     PlannedGroups,
@@ -142,11 +143,15 @@ class ActiveRound:
         running, tradeoffs = self._still_running(), self._tradeoffs(plan)
         before = self._with_resumed(plan, running) if self.paused_on else running
         rows = PlannedGroups(plan.job_group, plan.slot, self.ledger.groups.scale)
-        request = PlacementRequest(rows, before, self.topology, tradeoffs)
-        order, offsets, devices, kept, slot = ask(self.rule, request, now_s)
+        if plan.nodes is None:
+            request = PlacementRequest(rows, before, self.topology, tradeoffs)
+            placed = ask(self.rule, request, now_s)
+        else:
+            placed = place_on_nodes(rows, before, self.topology, plan.nodes)
+        order, offsets, devices, kept, slot = placed
         group, planned = plan.job_group[order], plan.slot[order]
         assignment = DeviceAssignment(offsets, devices, kept, slot)
-        if self.settings.preemption_hysteresis > 0:
+        if self.settings.preemption_hysteresis > 0 and plan.nodes is None:
             assignment = self._undo_moves(group, assignment, before, weighs_prices)
         if self.avoids:
             assignment = self._move_away(group, assignment, before, np.isin(group, running.group))

@@ -11,6 +11,7 @@ from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.commands import StartRound
 from fairlead.model.job import JobId, RestartCosts
 from fairlead.model.plan import Change, Planner, PlannerState
+from fairlead.model.snapshot import Servers
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.ledger import Ledger
 from fairlead.scheduler.core.lifecycle import JobPhase
@@ -79,6 +80,7 @@ class SchedulerData:
     options: SchedulerOptions
     cluster: Cluster
     capacity: Floats  # (types,) devices that work
+    servers: Servers
     beliefs: RateBeliefs
     ledger: Ledger
     paused_jobs: Ledger  # jobs that take no part
@@ -126,6 +128,7 @@ def new_data(
         options=options,
         cluster=cluster,
         capacity=cluster.capacity.copy(),
+        servers=Servers.of(cluster, np.ones(len(cluster.device_node), np.bool_)),
         beliefs=beliefs,
         ledger=ledger,
         paused_jobs=ledger.for_paused_jobs(),

@@ -56,6 +56,8 @@ def make_snapshot(s: SchedulerData, time_s: float, regimes: bool = True) -> Snap
             "allocated": groups.allocated,
             "running_on": groups.running_on,
             "previous": s.planning.previous,
+            "servers": s.servers,
+            "believed_rate": s.beliefs.table.rate,
         },
     )
     return snapshot

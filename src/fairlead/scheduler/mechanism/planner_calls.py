@@ -123,7 +123,33 @@ def _checked_plan(made: RoundPlan, snapshot: Snapshot) -> RoundPlan:
             f"wake_s must be seconds, later than {snapshot.now_s} where nothing runs, "
             f"got {brief_repr(wake_s)}"
         )
-    return RoundPlan(group, slot, float(made.wake_s))
+    return RoundPlan(group, slot, float(made.wake_s), _checked_nodes(made, group, slot, snapshot))
+
+
+def _checked_nodes(made: RoundPlan, group: Ints, slot: Ints, snapshot: Snapshot) -> Ints | None:
+    """Return the nodes, sorted within each row; None where none are named."""
+    if made.nodes is None:
+        return None
+    servers, scale = snapshot.servers, snapshot.scale[group]
+    if servers is None:
+        raise AllocationError("nodes: the snapshot has no servers to choose among")
+    nodes = _rows("nodes", made.nodes, len(servers.names))
+    if len(nodes) != scale.sum():
+        raise AllocationError(
+            f"nodes must be {scale.sum()} positions, one for each device, got {len(nodes)}"
+        )
+    row = np.repeat(np.arange(len(group)), scale)
+    wrong = np.flatnonzero(servers.accelerator[nodes] != snapshot.accelerator_of_slot[slot][row])
+    if len(wrong):
+        raise AllocationError(
+            f"node {servers.names[nodes[wrong[0]]]!r} is not of the accelerator type that is planned"
+        )
+    over = np.flatnonzero(np.bincount(nodes, minlength=len(servers.names)) > servers.working)
+    if len(over):
+        raise AllocationError(
+            f"node {servers.names[over[0]]!r}: more than its {servers.working[over[0]]} devices are used"
+        )
+    return np.asarray(nodes[np.lexsort((nodes, row))])
 
 
 def _rows(name: str, given: object, count: int) -> Ints:

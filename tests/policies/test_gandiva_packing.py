@@ -16,7 +16,7 @@ from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
-from fairlead.policies.gandiva import Gandiva
+from fairlead.policies.gandiva_packing import GandivaPacking
 from fairlead.policies.isolated import Isolated
 from fairlead.policies.python_random_stream import PythonRandomStream
 from fairlead.scheduler.journal import replay
@@ -27,7 +27,7 @@ from tests.policies.problems import snapshots
 
 def allocate(snapshot: Snapshot, seed: int = 0) -> Allocation:
     """By a policy that has never been asked before."""
-    return Gandiva(random=PythonRandomStream(seed)).allocate(snapshot)
+    return GandivaPacking(random=PythonRandomStream(seed)).allocate(snapshot)
 
 
 def pairs(made: Allocation) -> set[tuple[int, int]]:
@@ -151,14 +151,14 @@ def test_a_run_that_was_interrupted_draws_as_if_it_had_not_been(tmp_path: Path) 
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     for folder in (whole, cut):
         folder.mkdir()
-    known = simulate(jobs, cluster, "gandiva", throughputs=RATES, out=whole)
+    known = simulate(jobs, cluster, "gandiva_packing", throughputs=RATES, out=whole)
     calls = iter(range(10**9))
     partly = simulate(
-        jobs, cluster, "gandiva", throughputs=RATES, out=cut, stop=lambda: next(calls) > 40
+        jobs, cluster, "gandiva_packing", throughputs=RATES, out=cut, stop=lambda: next(calls) > 40
     )
     assert not partly.complete
-    resumed = simulate(jobs, cluster, "gandiva", throughputs=RATES, out=cut, resume=True)
+    resumed = simulate(jobs, cluster, "gandiva_packing", throughputs=RATES, out=cut, resume=True)
     assert resumed.metrics["journal_sha256"] == known.metrics["journal_sha256"]
     assert replay(cut / "journal")[0] > 50
-    other = simulate(jobs, cluster, "gandiva", throughputs=RATES, seed=1)
+    other = simulate(jobs, cluster, "gandiva_packing", throughputs=RATES, seed=1)
     assert other.jobs["jct_s"].to_list() != known.jobs["jct_s"].to_list()

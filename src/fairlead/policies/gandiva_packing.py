@@ -16,7 +16,7 @@ KEEP_PAIR_FROM = 1.0  # a pair stays while its normalised rates, summed over all
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Gandiva:
+class GandivaPacking:
     """x_uj = (N_j / m) / s_u, divided by max(1, sum_j x_uj), for the m job groups u that are in force.
 
     While the jobs ask for no more devices than there are, the job groups are the jobs. Otherwise jobs
@@ -31,7 +31,7 @@ class Gandiva:
     """
 
     random: PythonRandomStream
-    name: str = "gandiva"
+    name: str = "gandiva_packing"
     heterogeneity_aware: bool = False
     space_sharing: bool = True
     work_conserving: bool = True

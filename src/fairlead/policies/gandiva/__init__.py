@@ -1,0 +1,1 @@
+"""Gandiva's planner: time-slicing per server, packing by trial, migration, defragmentation."""
