@@ -36,6 +36,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
         (("--cluster", "v100=10000000"), "at most 1000000 devices, got 10000000"),
         (("--cluster", "v100=100000000000"), "at most 1000000 devices"),
         (("--cluster", "9" * 5000), "cluster: expected NAME=NUMBER"),
+        (("--resume-cost", "1e308"), "--resume-cost: expected a number of seconds from 0 to"),
+        (("--round", "short"), "--round: 'short' is not a number of seconds"),
+        (("--round", "5"), "--round: must be from 10 to"),
         (("--restart-cost", "1e308"), "--restart-cost: expected a number of seconds from 0 to"),
         (("--restart-cost", "A3C=1e308"), "--restart-cost: expected a number of seconds from 0 to"),
         (

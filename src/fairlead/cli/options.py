@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -69,9 +69,27 @@ PricesOption = Annotated[
         "--prices", metavar="TYPE=DOLLARS,...", help="Dollars per device-hour, by accelerator type."
     ),
 ]
+
+
+def round_length(text: str) -> float | Literal["auto"]:
+    """Seconds of a round, or ``auto``."""
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number of seconds, nor auto") from None
+
+
 RoundOption = Annotated[
-    float | None,
-    typer.Option("--round", metavar="SECONDS", help="Length of a round, 10 or more. Default: 360."),
+    str | None,
+    typer.Option(
+        "--round",
+        metavar="SECONDS|auto",
+        parser=round_length,
+        help="Length of a round, 10 or more; auto: the shortest of which starts take at most 2 % "
+        "(--resume-cost, else --restart-cost). Default: 360.",
+    ),
 ]
 SeedOption = Annotated[
     int, typer.Option("--seed", min=0, max=MAX_SEED, help="Seed of everything random.")
@@ -94,6 +112,15 @@ RestartOption = Annotated[
         metavar="SECONDS|FAMILY=SECONDS",
         help="Time that a job loses when it starts again or moves; for all, or for a family. "
         "May be given several times. Default: 0.",
+    ),
+]
+ResumeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--resume-cost",
+        metavar="SECONDS|FAMILY=SECONDS",
+        help="The same where the job starts again on the servers on which it ran last. May be given several "
+        "times. Default: as --restart-cost.",
     ),
 ]
 NoiseOption = Annotated[
@@ -200,6 +227,7 @@ INPUT_OPTIONS: dict[str, Any] = {
     "window": WindowOption,
     "stop_at_s": StopAtOption,
     "restart_cost": RestartOption,
+    "resume_cost": ResumeOption,
     "rate_noise": NoiseOption,
     "rate_bias": BiasOption,
     "mtbf_h": MtbfOption,

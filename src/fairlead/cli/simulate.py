@@ -112,6 +112,8 @@ def simulate(
     names = PluginNames(placement=placement, admission=admission, observers=tuple(observers or ()))
     plugins = find_plugins(names)
     run = given.prepare(policy, profile)
+    if given.round_s == "auto":
+        print(f"fairlead: --round auto: rounds of {run.profile.round_s:g} s", file=sys.stderr)
     name = f"{Path(run.jobs.name).stem}-{policy.partition(':')[0]}-{profile}"
     folder = o.new_folder(out, name)
     arguments = run_arguments(given, policy, profile, expect_rounds) | {"plugins": asdict(names)}

@@ -50,6 +50,7 @@ class Setup:
     settings: MechanismSettings
     seed: int
     restart_costs: RestartCosts = field(default_factory=RestartCosts)
+    resume_costs: RestartCosts | None = None  # on the servers where a job ran last; None = the same
     overlap_solves: bool = False
     traits: PolicyTraits | None = None
     placement: str = ""  # name of the rule; "" = that of the settings

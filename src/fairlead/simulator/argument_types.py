@@ -25,6 +25,7 @@ from fairlead.model.cluster import Cluster
 from fairlead.model.job import RestartCosts
 from fairlead.model.near_names import did_you_mean
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.mechanism.round_length import AUTO
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.options import SimulationOptions
@@ -80,7 +81,7 @@ ARGUMENTS: dict[str, Check] = {
     ),
     "throughputs": (instance_of(Throughputs, str, Path), "a table of rates or its path"),
     "profile": (instance_of(str, MechanismSettings), "a name or MechanismSettings"),
-    "round_s": _SECONDS,
+    "round_s": (lambda value: value == AUTO or is_number(value), "a number of seconds, or 'auto'"),
     "seed": WHOLE_NUMBER,
     "preemption_hysteresis": NUMBER,
     "measured_jobs": (_is_pair, "two whole numbers"),

@@ -17,6 +17,7 @@ from fairlead.model.commands import (
 from fairlead.model.events import (
     Event,
     JobsSubmitted,
+    NodeLost,
     RoundEnded,
     Solved,
     Stalled,
@@ -117,7 +118,7 @@ class SimBackend:
         if first == np.inf:
             return self._stall()
         if node_s == first:
-            return self.failures.take()
+            return self._change_node()
         if arrival_s == first:
             return self._submit()
         if answer_s == first:
@@ -125,6 +126,12 @@ class SimBackend:
         if round_s == first:
             return self._end_round(round_s)
         return self._wake()
+
+    def _change_node(self) -> Event:
+        event, node = self.failures.take()
+        if isinstance(event, NodeLost):
+            self.rounds.lose_node(node)
+        return event
 
     def _ahead(self) -> tuple[float, float, float, float]:
         """When the next node fails or is back, jobs come, a solve is done, the round ends; inf = never."""

@@ -33,6 +33,9 @@ class GroundTruth:
         0.0  # probability that a job is killed or crashes before its last step
     )
     seed: int = 0
+    resume_costs: RestartCosts | None = (
+        None  # of a start on the servers where the job ran last; None = as any other start
+    )
     first_starts_cost: bool = False  # as much as restarts; papers have them free
 
     def __post_init__(self) -> None:
@@ -71,6 +74,7 @@ class GroundTruth:
 
 _TYPES = {
     "restart_costs": (instance_of(RestartCosts), "RestartCosts"),
+    "resume_costs": or_none((instance_of(RestartCosts), "RestartCosts")),
     "rate_noise": NUMBER,
     "rate_bias": NUMBER,
     "mtbf_s": or_none(NUMBER),

@@ -32,13 +32,13 @@ class NodeFailures:
         """When the next node fails or comes back; inf = never."""
         return self._to_come[0][0] if self._to_come else np.inf
 
-    def take(self) -> NodeLost | NodeRecovered:
-        """Carry out the next failure or recovery, and return it."""
+    def take(self) -> tuple[NodeLost | NodeRecovered, int]:
+        """Carry out the next failure or recovery, and return it and the position of the node."""
         time_s, node, is_up = heapq.heappop(self._to_come)
         self._set(node, time_s, is_up=is_up)
         self.lost[self._cluster.device_node == node] = not is_up
         name = self._cluster.nodes[node].name
-        return NodeRecovered(time_s, name) if is_up else NodeLost(time_s, name)
+        return (NodeRecovered(time_s, name) if is_up else NodeLost(time_s, name)), node
 
     def _set(self, node: int, now_s: float, *, is_up: bool) -> None:
         """Draw when a node fails that works from now on, or is back that does not."""

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from fairlead.errors import ConfigError
 from fairlead.model.job import RestartCosts
 from fairlead.model.limits import MAX_JOBS, MAX_NUMBER, MAX_SECONDS, check_seed, is_duration
 from fairlead.model.throughputs import Throughputs
+from fairlead.scheduler.mechanism.round_length import AUTO, MIN_ROUND_S
 from fairlead.scheduler.mechanism.settings import PROFILES, MechanismSettings, fluid
 from fairlead.simulator.ground_truth import GroundTruth
 from fairlead.simulator.user_estimates import UserEstimates
@@ -17,8 +19,9 @@ class SimulationOptions:
     """Everything about a simulation besides trace, cluster and policy; each has its default.
 
     throughputs: the table of rates, or its path; "builtin" = the catalogue. profile: "default", "gavel" or
-    "shockwave", or settings of the mechanism. round_s: the longest that a round lasts, in seconds; None = the
-    profile's. seed: of all that is random but the ground truth. preemption_hysteresis: a start
+    "shockwave", or settings of the mechanism. round_s: the longest that a round lasts, in seconds; "auto" =
+    the shortest of which starts take at most 2 %; None = the profile's.
+    seed: of all that is random but the ground truth. preemption_hysteresis: a start
     must be worth this many times what it costs; None = the profile's. measured_jobs: (s, e)
     measures jobs s .. e-1 by order of submission, and stops when they have ended; None = all jobs.
     stop_at_s: stop at this time; None = at the end. ground_truth: what is otherwise than planned; None =
@@ -31,7 +34,7 @@ class SimulationOptions:
 
     throughputs: Throughputs | str | Path = "builtin"
     profile: str | MechanismSettings = "default"
-    round_s: float | None = None
+    round_s: float | Literal["auto"] | None = None
     seed: int = 0
     preemption_hysteresis: float | None = None
     measured_jobs: tuple[int, int] | None = None
@@ -57,7 +60,7 @@ def _named_profile(options: SimulationOptions) -> MechanismSettings:
 def settings_of(options: SimulationOptions) -> MechanismSettings:
     """The mechanism's settings: those of the profile, with what the options give in place of them."""
     profile = _named_profile(options)
-    if options.round_s is not None:
+    if isinstance(options.round_s, float | int):
         profile = replace(profile, round_s=options.round_s)
     if options.solve_interval_s is not None:
         profile = replace(profile, solve_interval_s=options.solve_interval_s)
@@ -70,9 +73,12 @@ def settings_of(options: SimulationOptions) -> MechanismSettings:
 def check_options(options: SimulationOptions, n_jobs: int | None) -> None:
     """ConfigError names what is out of its bounds. n_jobs: of the trace; None where nobody can tell."""
     check_seed(options.seed)
-    if options.round_s is not None and not 10 <= options.round_s <= MAX_SECONDS:
+    round_s = options.round_s
+    if round_s not in (None, AUTO) and not (
+        isinstance(round_s, float | int) and MIN_ROUND_S <= round_s <= MAX_SECONDS
+    ):
         raise ConfigError(
-            f"round (round_s): must be from 10 to {MAX_SECONDS:g} seconds, got {options.round_s}"
+            f"round (round_s): must be from 10 to {MAX_SECONDS:g} seconds, got {round_s}"
         )
     if options.stop_at_s is not None and not options.stop_at_s > 0:
         raise ConfigError(
@@ -117,6 +123,7 @@ def _check_ideal(options: SimulationOptions) -> None:
         "a solve interval": options.solve_interval_s is not None,
         "a time for solves": options.solve_s > 0,
         "restart costs": ground_truth.restart_costs != RestartCosts(),
+        "resume costs": ground_truth.resume_costs is not None,
         "noise or bias of rates": ground_truth.rate_noise > 0 or ground_truth.rate_bias > 0,
         "early ends": ground_truth.early_termination > 0,
         "the world of Shockwave's release": _named_profile(options).shockwave.released_world,

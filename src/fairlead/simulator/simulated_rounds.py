@@ -16,6 +16,7 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.placement.servers import are_scattered
 from fairlead.simulator.batch_size_stages import BatchSizeStages, change_stages
 from fairlead.simulator.ground_truth import GroundTruth
+from fairlead.simulator.resume_costs import ResumeCosts
 from fairlead.simulator.round_kernels import (
     RoundEnd,
     RoundForecast,
@@ -80,6 +81,7 @@ class SimulatedRounds:
         )
         largest = max(one.scale_factor for one in throughputs.job_types)
         self._fewest = cluster.fewest_servers(largest)
+        self._resuming = None if ground_truth.resume_costs is None else ResumeCosts(cluster)
         self._round: _Round | None = None
         self._scratch = empty_forecast(0, 1), np.ones(0)  # of all rounds: see ``_room``
         self._last_end_s = 0.0
@@ -92,6 +94,8 @@ class SimulatedRounds:
         truth = self.ground_truth
         bias = truth.bias(job, len(self.cluster.accelerators))[self._accelerator]
         self.jobs.add(job, table_row=row, truth=truth, bias=bias)
+        if self._resuming is not None and truth.resume_costs is not None:
+            self._resuming.add(truth.restart_costs.of(job), truth.resume_costs.of(job))
         self.stages.add(job, self._released is None, steps_done)
         if self._released is not None:
             self._released.add(job)
@@ -109,6 +113,11 @@ class SimulatedRounds:
     def end_s(self) -> float:
         """When the round in force ends by itself; inf where there is none."""
         return np.inf if self._round is None else self._round.end_s
+
+    def lose_node(self, node: int) -> None:
+        """A node fails: what jobs had left on it to resume from is gone."""
+        if self._resuming is not None:
+            self._resuming.forget(node)
 
     def end_at(self, time_s: float) -> None:
         """The round in force ends then."""
@@ -133,6 +142,8 @@ class SimulatedRounds:
             offsets=command.offsets,
             devices=command.devices,
         )
+        if self._resuming is not None:
+            self._resuming.charge(groups, jobs.arrays)
         start = RoundStart(
             time_s=command.time_s,
             length_s=command.length_s,

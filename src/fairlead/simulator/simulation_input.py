@@ -1,13 +1,15 @@
 """The input of a simulation as plain values, as people write it: commands, files and experiments hold it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fairlead.errors import ConfigError
 from fairlead.model.limits import MAX_JOBS, MAX_SECONDS, is_duration
 from fairlead.model.option_text import split_option
 
 if TYPE_CHECKING:
+    from fairlead.model.job import RestartCosts
     from fairlead.simulator.ground_truth import GroundTruth
     from fairlead.simulator.simulation_run import SimulationRun
 
@@ -32,11 +34,12 @@ class SimulationInput:
     cluster: str = "v100=8,p100=8,k80=8"
     devices_per_server: str | None = None
     prices: str | None = None
-    round_s: float | None = None
+    round_s: float | Literal["auto"] | None = None
     seed: int = 0
     window: str | None = None
     stop_at_s: float | None = None
     restart_cost: list[str] | None = None
+    resume_cost: list[str] | None = None
     rate_noise: float = 0.0
     rate_bias: float = 0.0
     mtbf_h: float | None = None
@@ -98,22 +101,12 @@ class SimulationInput:
         return "oracle" if self.user_estimates is None else "users"
 
     def _ground_truth(self) -> "GroundTruth":
-        from fairlead.model.job import RestartCosts
         from fairlead.simulator.ground_truth import GroundTruth
 
-        default, by_family = None, dict[str, float]()
-        for text in self.restart_cost or ():
-            first, second = split_option(text)
-            value = _seconds("--restart-cost", first if second is None else second)
-            if (default is not None) if second is None else (first in by_family):
-                whose = "that of all families" if second is None else repr(first)
-                raise ConfigError(f"--restart-cost: {whose} is given twice, got {text!r}")
-            if second is None:
-                default = value
-            else:
-                by_family[first] = value
+        resume = None if self.resume_cost is None else _costs("--resume-cost", self.resume_cost)
         return GroundTruth(
-            restart_costs=RestartCosts(default or 0.0, by_family),
+            restart_costs=_costs("--restart-cost", self.restart_cost or ()),
+            resume_costs=resume,
             rate_noise=self.rate_noise,
             rate_bias=self.rate_bias,
             mtbf_s=None if self.mtbf_h is None else _hours_as_s("--mtbf-hours", self.mtbf_h),
@@ -121,6 +114,24 @@ class SimulationInput:
             early_termination=self.early_termination,
             seed=self.seed,
         )
+
+
+def _costs(option: str, texts: Sequence[str]) -> "RestartCosts":
+    """Costs from texts ``SECONDS`` and ``FAMILY=SECONDS``."""
+    from fairlead.model.job import RestartCosts
+
+    default, by_family = None, dict[str, float]()
+    for text in texts:
+        first, second = split_option(text)
+        value = _seconds(option, first if second is None else second)
+        if (default is not None) if second is None else (first in by_family):
+            whose = "that of all families" if second is None else repr(first)
+            raise ConfigError(f"{option}: {whose} is given twice, got {text!r}")
+        if second is None:
+            default = value
+        else:
+            by_family[first] = value
+    return RestartCosts(default or 0.0, by_family)
 
 
 def _seconds(option: str, text: str) -> float:

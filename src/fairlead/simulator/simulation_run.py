@@ -25,6 +25,7 @@ from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
 from fairlead.scheduler.core.scheduler import Scheduler
 from fairlead.scheduler.driver import Backend, Observer, drive
+from fairlead.scheduler.mechanism.round_length import AUTO, shortest_round_s
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.placement.rule import PlacementRule
 from fairlead.scheduler.setup import Setup, build, check_policy, traits_of
@@ -117,6 +118,18 @@ def _check_costs(costs: RestartCosts, rates: Throughputs, jobs: SimulationJobs) 
             raise ConfigError(f"restart cost: there is no job {job} in {jobs.name}")
 
 
+def _automatic_round_s(truth: GroundTruth, jobs: SimulationJobs) -> float:
+    """The shortest round by what a switch costs: the mean over the devices that jobs ask for; of a stream,
+    the cost of all families."""
+    costs = truth.resume_costs or truth.restart_costs
+    if jobs.n is None or not jobs.n:
+        return shortest_round_s(costs.default_s)
+    jobs_there = [arrival.job for arrival in jobs.arrivals]
+    devices = sum(job.scale_factor for job in jobs_there)
+    lost_s = sum(job.scale_factor * costs.of(job) for job in jobs_there)
+    return shortest_round_s(lost_s / devices)
+
+
 @dataclass(frozen=True)
 class SimulationRun:
     """A simulation with all its inputs read and checked, ready to execute."""
@@ -149,9 +162,12 @@ class SimulationRun:
         ends = options.measured_jobs is not None or options.stop_at_s is not None
         if isinstance(trace, EndlessArrivals) and not ends:
             raise ConfigError("an endless stream of jobs needs measured_jobs, stop_at_s or jobs=N")
-        profile = settings_of(options)
-        for costs in ((options.ground_truth or GroundTruth()).restart_costs, options.assumed_costs):
+        truth = options.ground_truth or GroundTruth()
+        for costs in (truth.restart_costs, truth.resume_costs, options.assumed_costs):
             _check_costs(costs or RestartCosts(), rates, jobs)
+        if options.round_s == AUTO:
+            options = replace(options, round_s=_automatic_round_s(truth, jobs))
+        profile = settings_of(options)
         table = rates.on(machines, profile.scattered)
         make_estimator(
             options.estimator, table, machines, options.seed
@@ -290,6 +306,7 @@ class SimulationRun:
             settings=self.profile,
             seed=options.seed,
             restart_costs=ground_truth.restart_costs if costs is None else costs,
+            resume_costs=ground_truth.resume_costs,
             overlap_solves=options.solve_s > 0,
             traits=None if isinstance(self.made, Planner) else traits_of(self.made),
             placement="" if self.placement is None else self.placement.name,

@@ -239,7 +239,9 @@ def test_rho_is_against_the_same_jobs_isolated(tmp_path: Path) -> None:
 
 def test_rounds_are_compared_with_none(tmp_path: Path) -> None:
     def of(point: Point) -> PointResult:
-        hours = 10.0 if point.input.ideal else 10.0 + (point.input.round_s or 0) / 360
+        round_s = point.input.round_s or 0.0
+        assert round_s != "auto"
+        hours = 10.0 if point.input.ideal else 10.0 + round_s / 360
         return made_up(point, avg_jct_s=3600 * hours)
 
     context = MadeUpContext(of, tmp_path, "paper")

@@ -20,7 +20,7 @@ from fairlead.simulator.traces.cluster_files import parse_cluster
 SWEEP_KEYS = ("policies", "profiles", "seeds", "rates", "jobs", "utilization_threshold", "cutoff")
 POLICIES = ("las", "las_aware")
 _TYPES = get_type_hints(SimulationInput)
-_LISTS = ("restart_cost",)  # whose values are lists themselves
+_LISTS = ("restart_cost", "resume_cost")  # whose values are lists themselves
 _KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
