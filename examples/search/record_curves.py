@@ -17,7 +17,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-MINI_BATCHES = 400  # of every configuration
+MINI_BATCHES = 1000  # of every configuration
 EVERY = 0.03  # of the mini-batches between two points of a curve
 TRAINED_ON = 300  # images; accuracy is that on all others
 ACTIVATIONS = {"elu": nn.ELU, "relu": nn.ReLU, "tanh": nn.Tanh}
@@ -32,9 +32,9 @@ def draw(rng: np.random.Generator) -> dict[str, float | int | str]:
     return {
         "learning_rate": log_uniform(1e-4, 1.0),
         "momentum": round(rng.uniform(0.0, 0.99), 3),
-        "batch_size": int(2 ** rng.integers(2, 8)),
-        "channels_1": int(rng.integers(2, 33)),
-        "channels_2": int(rng.integers(2, 33)),
+        "batch_size": int(2 ** rng.integers(2, 7)),
+        "channels_1": int(rng.integers(2, 17)),
+        "channels_2": int(rng.integers(2, 17)),
         "kernel": int(rng.choice([1, 3, 5])),
         "hidden": int(2 ** rng.integers(2, 8)),
         "dropout": round(rng.uniform(0.0, 0.8), 3),

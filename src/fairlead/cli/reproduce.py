@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairlead.cli.option_records import takes_records
+from fairlead.cli.options import JsonOption
 from fairlead.cli.sweep_options import (
     ExecutionOptions,
     keeps_results,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fairlead.analysis.experiments.experiment_context import RunContext
     from fairlead.analysis.experiments.findings import Findings, Reproduction
     from fairlead.analysis.experiments.point import PointResult
+    from fairlead.analysis.experiments.reproduce import ReproductionRecord
 
 
 class ScaleName(StrEnum):
@@ -72,6 +74,7 @@ def reproduce(
             help="Write pages of results (Markdown) into DIR from the folders given in place of names.",
         ),
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Reproduce published results.
 
@@ -89,13 +92,18 @@ def reproduce(
         r.write_results(results, [Path(name) for name in names])
         print(f"Results: {results}")
         return
-    _run_all(r.select_reproductions(names), options, execution)
+    _run_all(r.select_reproductions(names), options, execution, json=json)
 
 
 def _run_all(
-    chosen: Sequence["Reproduction"], options: ReproduceOptions, execution: ExecutionOptions
+    chosen: Sequence["Reproduction"],
+    options: ReproduceOptions,
+    execution: ExecutionOptions,
+    *,
+    json: bool,
 ) -> None:
-    """Run and show them one after the other; exit with 1 if one fails."""
+    """Run and show them one after the other, or all records as one JSON object by name at the end; exit with
+    1 if one fails."""
     from fairlead.analysis.experiments.experiment_context import RunContext
 
     limits = execution.limits()
@@ -116,20 +124,28 @@ def _run_all(
         )
         for one in chosen
     ]
+    records: dict[str, ReproductionRecord] = {}
     with keeps_results("run the same command again to go on"):
         failed = [
-            not _reproduced(one, context, chosen)
+            not _reproduced(one, context, chosen, records if json else None)
             for one, context in zip(chosen, contexts, strict=True)
         ]
     report_foreign(store)
+    if json:
+        from fairlead.analysis.experiments.reproduce import as_json
+
+        print(as_json(records), end="")
     if any(failed):
         raise typer.Exit(1)
 
 
 def _reproduced(
-    one: "Reproduction", context: "RunContext", chosen: Sequence["Reproduction"]
+    one: "Reproduction",
+    context: "RunContext",
+    chosen: Sequence["Reproduction"],
+    records: "dict[str, ReproductionRecord] | None",
 ) -> bool:
-    """Run one and show it. Among several, one that fails costs only itself."""
+    """Run one and show it, or enter it in the records. Among several, one that fails costs only itself."""
     from fairlead.analysis.experiments import reproduce as r
 
     try:
@@ -139,8 +155,12 @@ def _reproduced(
             raise
         print(f"fairlead: {one.name}: {problem}", file=sys.stderr)
         return False
-    _show(one, findings)
-    print(f"{record.n_points} simulations, {record.wall_s:.0f} s. Written to {context.folder}\n")
+    if records is not None:
+        records[one.name] = record
+    else:
+        _show(one, findings)
+        took = f"{record.n_points} simulations, {record.wall_s:.0f} s"
+        print(f"{took}. Written to {context.folder}\n")
     unique: dict[str, PointResult] = {context.store.key(o.point): o for o in context.points}
     return not show_failures(list(unique.values()))
 

@@ -162,12 +162,16 @@ class SimBackend:
         time_s, self._wake_s = self._wake_s, np.inf
         return Stalled(time_s)
 
-    def _submit(self) -> Event:
+    def _submit(self) -> JobsSubmitted:
         time_s, batch = self.submissions.next_s(), self.submissions.take()
-        for job in batch:
+        return self.submit(time_s, batch)
+
+    def submit(self, time_s: float, jobs: tuple[Job, ...]) -> JobsSubmitted:
+        """Let further jobs come now, besides the arrivals; the event is the caller's to tell."""
+        for job in jobs:
             self._add(job)
         self._stalled = False
-        return JobsSubmitted(time_s, batch)
+        return JobsSubmitted(time_s, jobs)
 
     def _add(self, job: Job) -> None:
         self.rounds.add(job)

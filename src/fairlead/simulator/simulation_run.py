@@ -216,17 +216,20 @@ class SimulationRun:
         keep_intervals: bool = True,
         observers: Sequence[Observer] = (),
         admission: AdmissionRule | None = None,
+        around: Callable[[SimBackend], Backend] | None = None,
     ) -> Result:
         """Run it. With ``out``, journal and tables are written there. The table of placement intervals
         takes most of the memory of a long run; without keep_intervals it stays empty, and the metrics are
         the same.
-        observers: more of them, who see all events and commands. admission: which arrivals are let in."""
+        observers: more of them, who see all events and commands. admission: which arrivals are let in.
+        around: makes the backend that is driven in place of the simulated one, around it."""
         began = time.process_time()
         setup = self.setup()
         scheduler = build(setup, self.made, self.placement)
         solver = TimedSolver(scheduler.data.planning.planner)
         backend = self._backend(solver)
         admitting = self._admitting(backend, admission)
+        driven = admitting or (backend if around is None else around(backend))
         recorder = self._recorder(setup, keep_intervals)
         expect = None if expect_rounds is None else ExpectRounds(expect_rounds, self.cluster)
         log = None if out is None else RunLog(out, setup, resume)
@@ -240,9 +243,7 @@ class SimulationRun:
                 seeing.append(expect)
             if watch is not None:
                 seeing.append(ProgressObserver(backend.submissions, watch))
-            complete = drive(
-                scheduler, self._with_estimator(admitting or backend, setup), seeing, stop
-            )
+            complete = drive(scheduler, self._with_estimator(driven, setup), seeing, stop)
         recorder.finish()
         if expect is not None and complete:
             expect.finish()

@@ -133,11 +133,11 @@ def reproduce(one: Reproduction, context: RunContext) -> tuple[Findings, Reprodu
     if not context.fresh:
         record = _as_run(record, context.folder / RECORD)
     runs = [RunRecord(key, o.point, o.status, o.reason, o.seconds) for key, o in points.items()]
-    _write(context.folder / "points.json", _json(runs))
-    _write(context.folder / "charts.json", _json(findings.charts))
+    _write(context.folder / "points.json", as_json(runs))
+    _write(context.folder / "charts.json", as_json(findings.charts))
     _write(context.folder / "table.csv", as_csv(findings.tables))
     _write(context.folder / "table.md", as_markdown(findings.tables))
-    _write(context.folder / RECORD, _json(record))
+    _write(context.folder / RECORD, as_json(record))
     return findings, record
 
 
@@ -279,7 +279,9 @@ def _read(path: Path) -> ReproductionRecord:
         raise RunError(f"{path}: is not what 'fairlead reproduce' writes: {problem}") from None
 
 
-def _json(content: Any) -> str:
+def as_json(content: Any) -> str:
+    """Return records, arrays in them and all, as JSON; a number that is not finite is null."""
+
     def as_builtin(value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return [one if np.isfinite(one) else None for one in value.tolist()]

@@ -1,0 +1,53 @@
+"""One decision of a search: who stops, who is favoured, and whether the target is reached."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fairlead.policies.search.learning_curve import Curve, Metric
+from fairlead.policies.search.stopping import StoppingRule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchPlan:
+    """How a search decides. favoured: trials that go before all others, those of most promise; rule: which
+    trials stop, None = none does; parallel: trials at a time."""
+
+    metric: Metric
+    parallel: int
+    favoured: int = 0
+    rule: StoppingRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchDecision:
+    """Trials that stop, trials that are favoured, most promise first, and one that has reached the target."""
+
+    stopped: tuple[int, ...]
+    favoured: tuple[int, ...]
+    reached: int | None = None
+
+
+def decide(
+    plan: SearchPlan,
+    running: Mapping[int, Curve],
+    ended: Sequence[Curve] = (),
+    fresh: Sequence[int] | None = None,
+) -> SearchDecision:
+    """Return what is to be done with the trials of a search. running: curves of those that have not ended,
+    by number; a curve may be empty. fresh: those with points that were not decided about yet, which may be
+    stopped; None = all."""
+    for trial, curve in sorted(running.items()):
+        if (curve.value >= plan.metric.target).any():
+            return SearchDecision((), (), trial)
+    if plan.rule is None:
+        return SearchDecision((), ())
+    curves = {trial: curve for trial, curve in sorted(running.items()) if len(curve.value)}
+    stopped = []
+    for trial in curves if fresh is None else [t for t in curves if t in fresh]:
+        others = [*(one for other, one in curves.items() if other != trial), *ended]
+        if plan.rule.stops(curves[trial], others, plan.metric):
+            stopped.append(trial)
+    left = [trial for trial in curves if trial not in stopped]
+    rank = {trial: plan.rule.promise(curves[trial], plan.metric) for trial in left}
+    best = sorted(left, key=lambda trial: (-rank[trial], trial))[: plan.favoured]
+    return SearchDecision(tuple(stopped), tuple(best))

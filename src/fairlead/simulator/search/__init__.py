@@ -1,0 +1,1 @@
+"""Simulated searches: trials whose learning curves were recorded."""
