@@ -221,11 +221,10 @@ class SimulationRun:
         """Run it. With ``out``, journal and tables are written there. The table of placement intervals
         takes most of the memory of a long run; without keep_intervals it stays empty, and the metrics are
         the same.
-        observers: more of them, who see all events and commands. admission: which arrivals are let in.
-        around: makes the backend that is driven in place of the simulated one, around it."""
+        observers: more of them, who see all events and commands. admission: which arrivals are let in;
+        around: makes the backend that is driven, around the simulated one."""
         began = time.process_time()
-        setup = self.setup()
-        scheduler = build(setup, self.made, self.placement)
+        scheduler = build(setup := self.setup(), self.made, self.placement)
         solver = TimedSolver(scheduler.data.planning.planner)
         backend = self._backend(solver)
         admitting = self._admitting(backend, admission)

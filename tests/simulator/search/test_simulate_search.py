@@ -1,5 +1,6 @@
 """Searches on the simulated cluster."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,10 @@ from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job import Arrival, Job, JobId
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.search.decide import SearchPlan
-from fairlead.policies.search.learning_curve import Metric
+from fairlead.policies.search.learning_curve import SearchMetric
 from fairlead.policies.search.stopping import CurveFit, StoppingRule
 from fairlead.simulator.search.recorded_curves import RecordedCurves, read_curves
-from fairlead.simulator.search.search_backend import FIRST_ID, Study
+from fairlead.simulator.search.search_backend import FIRST_ID, SearchStudy
 from fairlead.simulator.search.simulate_search import SearchResult, simulate_search
 
 RATES = Throughputs((SlotType("x"),), job_types(("trial", 1), ("net", 1)), np.ones((2, 1)))
@@ -38,14 +39,14 @@ def study(
     trials: int = 40,
     submitted_s: float = 0.0,
     weight: float | None = None,
-) -> Study:
+) -> SearchStudy:
     plan = SearchPlan(
-        metric=Metric(0.85, 0.1),
+        metric=SearchMetric(0.85, 0.1),
         parallel=8 if rule else 4,
         favoured=2 if rule else 0,
         rule=rule,
     )
-    return Study(
+    return SearchStudy(
         curves=curves(good_at),
         plan=plan,
         family="trial",
@@ -56,7 +57,9 @@ def study(
     )
 
 
-def run(one: Study, policy: str = "gandiva", background: tuple[Arrival, ...] = ()) -> SearchResult:
+def run(
+    one: SearchStudy, policy: str = "gandiva", background: tuple[Arrival, ...] = ()
+) -> SearchResult:
     return simulate_search(one, CLUSTER, policy, background, throughputs=RATES, round_s=60.0)
 
 
@@ -84,12 +87,23 @@ def test_a_favoured_trial_runs_all_the_time() -> None:
     assert made.reached_s < 0.33 * TRIAL_S + 2 * 4 * 0.03 * TRIAL_S + 120
 
 
-def test_without_a_good_one_all_trials_are_stopped_and_the_search_ends() -> None:
-    one = study(39, CurveFit(), trials=20)
-    made = run(one)
+def test_without_a_good_one_all_trials_have_a_second_chance_and_the_search_ends() -> None:
+    made = run(study(39, CurveFit(), trials=20))
     assert made.reached_s is None
-    assert made.explored == 20
-    assert made.progress.submitted == 20
+    assert made.progress.stopped == 20
+    assert made.explored == 40
+    assert made.progress.submitted == 40
+
+
+def test_a_good_one_that_was_stopped_is_found_by_its_second_chance() -> None:
+    """It rises late."""
+    late = curves(7, 20)
+    late.value[7] = np.where(PROGRESS > 0.6, 0.9, 0.1)
+    late.value[7, :3] = 0.12  # of the most promise, but not enough
+    made = run(replace(study(7, CurveFit(), trials=20), curves=late))
+    assert made.reached_s is not None
+    assert made.progress.reached_by == 20
+    assert made.progress.second[0] == 7
 
 
 def test_other_jobs_run_on_after_the_search() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fairlead.policies.search.learning_curve import Curve, Metric
+from fairlead.policies.search.learning_curve import Curve, SearchMetric
 from fairlead.policies.search.stopping import StoppingRule
 
 
@@ -12,7 +12,7 @@ class SearchPlan:
     """How a search decides. favoured: trials that go before all others, those of most promise; rule: which
     trials stop, None = none does; parallel: trials at a time."""
 
-    metric: Metric
+    metric: SearchMetric
     parallel: int
     favoured: int = 0
     rule: StoppingRule | None = None

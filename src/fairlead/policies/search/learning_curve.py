@@ -27,7 +27,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class SearchMetric:
     """What trials are after: a target, and the values between which the metric moves."""
 
     target: float
@@ -35,7 +35,7 @@ class Metric:
     limit: float = 1.0  # that of a perfect one
 
 
-def chance_of_target(curve: Curve, metric: Metric) -> float:
+def chance_of_target(curve: Curve, metric: SearchMetric) -> float:
     """Return the probability that the metric reaches its target by the end of the trial; 1 where it has.
 
     A curve is start + gain (1 - exp(-(progress / time)^power)) with normal errors; gain, time and power are

@@ -6,16 +6,16 @@ from typing import Protocol
 
 import numpy as np
 
-from fairlead.policies.search.learning_curve import Curve, Metric, chance_of_target
+from fairlead.policies.search.learning_curve import Curve, SearchMetric, chance_of_target
 
 
 class StoppingRule(Protocol):
     """Judges a trial by its curve and those of the others. A pure function."""
 
-    def promise(self, curve: Curve, metric: Metric) -> float:
+    def promise(self, curve: Curve, metric: SearchMetric) -> float:
         """Return a number by which trials are ranked, the largest first."""
 
-    def stops(self, curve: Curve, others: Sequence[Curve], metric: Metric) -> bool:
+    def stops(self, curve: Curve, others: Sequence[Curve], metric: SearchMetric) -> bool:
         """Return whether a trial is to be stopped. others: curves of all others, ended ones included."""
 
 
@@ -25,13 +25,13 @@ class CurveFit:
     Source: Gandiva (OSDI'18), section 6.2."""
 
     min_chance: float = 0.1
-    min_points: int = 4
+    min_points: int = 3
 
-    def promise(self, curve: Curve, metric: Metric) -> float:
+    def promise(self, curve: Curve, metric: SearchMetric) -> float:
         """The chance of reaching the target."""
         return chance_of_target(curve, metric)
 
-    def stops(self, curve: Curve, others: Sequence[Curve], metric: Metric) -> bool:  # noqa: ARG002
+    def stops(self, curve: Curve, others: Sequence[Curve], metric: SearchMetric) -> bool:  # noqa: ARG002
         """Whether the chance is too small."""
         enough = len(curve.value) >= self.min_points
         return enough and chance_of_target(curve, metric) < self.min_chance
@@ -46,11 +46,11 @@ class MedianStop:
     min_points: int = 2
     min_trials: int = 5
 
-    def promise(self, curve: Curve, metric: Metric) -> float:  # noqa: ARG002
+    def promise(self, curve: Curve, metric: SearchMetric) -> float:  # noqa: ARG002
         """The best value so far."""
         return float(curve.value.max())
 
-    def stops(self, curve: Curve, others: Sequence[Curve], metric: Metric) -> bool:  # noqa: ARG002
+    def stops(self, curve: Curve, others: Sequence[Curve], metric: SearchMetric) -> bool:  # noqa: ARG002
         """Whether the trial is worse than half of the others were."""
         if len(curve.value) < self.min_points:
             return False
@@ -72,11 +72,11 @@ class Asha:
     first: float = 0.09
     eta: float = 3.0
 
-    def promise(self, curve: Curve, metric: Metric) -> float:  # noqa: ARG002
+    def promise(self, curve: Curve, metric: SearchMetric) -> float:  # noqa: ARG002
         """The best value so far."""
         return float(curve.value.max())
 
-    def stops(self, curve: Curve, others: Sequence[Curve], metric: Metric) -> bool:  # noqa: ARG002
+    def stops(self, curve: Curve, others: Sequence[Curve], metric: SearchMetric) -> bool:  # noqa: ARG002
         """Whether the newest point is the first of a rung, and not among its best."""
         rung = self.first
         while rung * self.eta <= curve.progress[-1] + 1e-9:

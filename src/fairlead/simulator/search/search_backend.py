@@ -20,9 +20,10 @@ _TOLERANCE = 1e-9  # of its steps that a trial may lack at a point
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class SearchStudy:
     """A search whose trials are jobs: trial k is job FIRST_ID + k and follows curve k, over again after the
-    last.
+    last. Where all have ended and none has reached the target, those that were stopped get a second chance:
+    they begin again, those of most promise first, and are not stopped any more.
 
     family, scale_factor, steps: of the job of each trial; plan: how it decides; trials: how many
     configurations there are; submitted_s: when it begins; weight: of the whole search among other jobs, None
@@ -62,10 +63,16 @@ class SearchProgress:
     points: dict[int, int] = field(default_factory=dict)  # trial -> points that were decided about
     weights: dict[int, float] = field(default_factory=dict)  # as the scheduler knows them
     ended: list[Curve] = field(default_factory=list)
-    stopped: int = 0  # trials without promise
+    promise: dict[int, float] = field(default_factory=dict)  # trial -> when it was stopped
+    second: list[int] = field(default_factory=list)  # trials that begin again, by their new number
     completed: int = 0
     reached_s: float | None = None  # when the target was reached, since the beginning of the run
     reached_by: int | None = None  # the trial
+
+    @property
+    def stopped(self) -> int:
+        """Trials without promise."""
+        return len(self.promise)
 
     @property
     def explored(self) -> int:
@@ -77,8 +84,8 @@ class SearchBackend:
     """Passes on events and commands; before the report of a round come the decisions of the search that
     follow from it: trials are cancelled, given other weights, submitted."""
 
-    def __init__(self, backend: SimBackend, study: Study) -> None:
-        """backend: its arrivals include ``Study.first_trials``."""
+    def __init__(self, backend: SimBackend, study: SearchStudy) -> None:
+        """backend: its arrivals include ``SearchStudy.first_trials``."""
         self.backend = backend
         self.study = study
         first = [arrival.job for arrival in study.first_trials()]
@@ -125,7 +132,10 @@ class SearchBackend:
         done = [t for t, steps in state.running.items() if steps >= self.study.steps]
         stopped = [trial for trial in made.stopped if trial not in done]
         state.ended += [curves[trial] for trial in (*done, *stopped)]
-        state.stopped += len(stopped)
+        rule = self.study.plan.rule
+        for trial in stopped:
+            assert rule is not None
+            state.promise[trial] = rule.promise(curves[trial], self.study.plan.metric)
         state.completed += len(done)
         for trial in (*done, *stopped):
             del state.running[trial]
@@ -149,7 +159,8 @@ class SearchBackend:
             points = self._points(steps)
             if points > state.points.get(trial, 0):
                 state.points[trial] = points
-                fresh.append(trial)
+                if trial < self.study.trials:  # those with a second chance are not stopped
+                    fresh.append(trial)
         return fresh
 
     def _points(self, steps: float) -> int:
@@ -158,7 +169,8 @@ class SearchBackend:
 
     def _curve(self, trial: int) -> Curve:
         curves, points = self.study.curves, self.progress.points.get(trial, 0)
-        return Curve(curves.progress[:points], curves.value[trial % len(curves), :points])
+        at = trial if trial < self.study.trials else self.progress.second[trial - self.study.trials]
+        return Curve(curves.progress[:points], curves.value[at % len(curves), :points])
 
     def _jobs(self, trials: "dict[int, float] | list[int]") -> tuple[JobId, ...]:
         return tuple(JobId(FIRST_ID + trial) for trial in trials)
@@ -166,7 +178,10 @@ class SearchBackend:
     def _next_trials(self) -> list[int]:
         """Return the trials to be submitted, and count them as running."""
         state, plan = self.progress, self.study.plan
-        count = min(plan.parallel - len(state.running), self.study.trials - state.submitted)
+        if state.submitted == self.study.trials and not state.running:
+            state.second = sorted(state.promise, key=lambda trial: (-state.promise[trial], trial))
+        total = self.study.trials + len(state.second)
+        count = min(plan.parallel - len(state.running), total - state.submitted)
         more = list(range(state.submitted, state.submitted + max(count, 0)))
         state.submitted += len(more)
         for trial in more:

@@ -15,7 +15,7 @@ from fairlead.simulator.search.search_backend import (
     FIRST_ID,
     SearchBackend,
     SearchProgress,
-    Study,
+    SearchStudy,
 )
 from fairlead.simulator.simulation_run import SimulationRun
 
@@ -36,7 +36,7 @@ class SearchResult:
 
 
 def simulate_search(
-    study: Study,
+    study: SearchStudy,
     cluster: Cluster | str,
     policy: str | Policy | Planner,
     background: Iterable[Arrival] = (),

@@ -18,13 +18,13 @@ from fairlead.model.cluster import Cluster, SlotType
 from fairlead.model.job_type import JobType
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies.search.decide import SearchPlan
-from fairlead.policies.search.learning_curve import Metric
+from fairlead.policies.search.learning_curve import SearchMetric
 from fairlead.policies.search.stopping import CurveFit, StoppingRule
 from fairlead.simulator.search.recorded_curves import RecordedCurves, read_curves
-from fairlead.simulator.search.search_backend import Study
+from fairlead.simulator.search.search_backend import SearchStudy
 from fairlead.simulator.search.simulate_search import SearchResult, simulate_search
 
-METRIC = Metric(target=0.84, start=0.1)  # accuracy; one in ten is right by chance
+METRIC = SearchMetric(target=0.84, start=0.1)  # accuracy; one in ten is right by chance
 CONFIGURATIONS = 374
 TRIAL_S = 6000.0  # of a whole trial on one device
 ROUND_S = 60.0
@@ -64,7 +64,7 @@ class SearchSetting:
             favoured=self.devices // 2 if searching else 0,
             rule=self.rule,
         )
-        study = Study(curves=curves, plan=plan, family="trial", steps=TRIAL_S, trials=trials)
+        study = SearchStudy(curves=curves, plan=plan, family="trial", steps=TRIAL_S, trials=trials)
         return simulate_search(
             study,
             Cluster.of({"x": self.devices}, PER_SERVER),
@@ -78,14 +78,17 @@ class SearchSetting:
 ONE_TYPE = Throughputs((SlotType("x"),), (JobType.parse("trial", 1),), np.array([[1.0]]))
 
 
-def ordered(curves: RecordedCurves, place: int, seed: int) -> Ints:
-    """(CONFIGURATIONS,) configurations in random order, with the first that reaches the target at a place,
-    counted from 1; after it, all others as they come."""
-    order = np.random.default_rng(seed).permutation(len(curves))
-    good = curves.reach(METRIC.target)[order]
-    head = np.concatenate([order[~good][: place - 1], order[good][:1]])
-    rest = order[~np.isin(order, head)]
-    return np.concatenate([head, rest])[:CONFIGURATIONS]
+def ordered(curves: RecordedCurves, place: int, seed: int, count: int = CONFIGURATIONS) -> Ints:
+    """(count,) configurations in random order, with the first that reaches the target at a place, counted
+    from 1; after it, good ones are as frequent as among all."""
+    rng = np.random.default_rng(seed)
+    order, good = rng.permutation(len(curves)), curves.reach(METRIC.target)
+    is_good = np.arange(count) == place - 1
+    is_good[place:] = rng.random(count - place) < good.mean()
+    result = np.empty(count, np.int64)
+    for kind in (False, True):
+        result[is_good == kind] = order[good[order] == kind][: int((is_good == kind).sum())]
+    return result
 
 
 def gandiva_search(context: ExperimentContext) -> Findings:
@@ -93,19 +96,20 @@ def gandiva_search(context: ExperimentContext) -> Findings:
     curves, seeds = read_curves(), SEEDS[context.scale]
     tables, series = [], []
     for devices in DEVICES:
-        gains = []
-        for place in PLACES:
-            times = [_times(curves.ordered(ordered(curves, place, s)), devices) for s in seeds]
-            gains.append(float(np.mean([base / ours for base, ours in times])))
-        published = PUBLISHED[devices]
-        rows = [
-            FindingRow(f"the first good one at place {place}", gain, paper, "x")
-            for place, gain, paper in zip(PLACES, gains, published, strict=True)
-        ]
+        gains, rows = [], []
+        for place, paper in zip(PLACES, PUBLISHED[devices], strict=True):
+            times = [
+                times_to_target(curves.ordered(ordered(curves, place, s)), devices) for s in seeds
+            ]
+            gains.append(float(np.mean([base / ours for base, ours, _ in times])))
+            second = sum(again for _, _, again in times)
+            remark = f"by a second chance in {second} of {len(seeds)} orders" if second else ""
+            what = f"the first good one at place {place}"
+            rows.append(FindingRow(what, gains[-1], paper, "x", remark))
         tables.append(FindingTable(f"Gain in time to the target, {devices} devices", tuple(rows)))
         x, name = np.array(PLACES, np.float64), f"{devices} devices"
         series.append(Series(name, x, np.array(gains)))
-        series.append(Series(name, x, np.array(published), published=True))
+        series.append(Series(name, x, np.array(PUBLISHED[devices]), published=True))
     reaching = int(curves.reach(METRIC.target).sum())
     return Findings(
         tuple(tables),
@@ -117,21 +121,23 @@ def gandiva_search(context: ExperimentContext) -> Findings:
             f"{TRIAL_S / 60:.0f} minutes, and reports after every 3 %.",
             "The baseline runs as many trials as there are devices, in order, to their ends. Gandiva runs "
             "twice as many: the best, half as many as devices, go first; the others take turns; a trial is "
-            "stopped when a fit of its curve gives it less than the least chance of reaching the target. A "
-            "good one that is stopped by mistake is lost, and the search goes on to the next.",
+            f"stopped when a fit of its curve, of at least {CurveFit().min_points} points, gives it a chance "
+            f"below {CurveFit().min_chance:.0%} of reaching the target. These two numbers were chosen on "
+            "120 other configurations (seed 1 of the script that recorded them). A good one that is stopped "
+            "by mistake costs time: the search goes on to the next, and if none is left, those that were "
+            "stopped begin again, the most promising first.",
         ),
     )
 
 
-def _times(curves: RecordedCurves, devices: int) -> tuple[float, float]:
-    """Return the seconds to the target, of the baseline and of Gandiva; the search of one that does not reach
-    it, since it has stopped all that would, counts as inf."""
-    found = [
-        setting.run(curves, CONFIGURATIONS, None).reached_s
-        for setting in (SearchSetting.baseline(devices), SearchSetting.gandiva(devices))
-    ]
-    base, ours = (np.inf if one is None else one for one in found)
-    return base, ours
+def times_to_target(curves: RecordedCurves, devices: int) -> tuple[float, float, bool]:
+    """Return the seconds to the target, of the baseline and of Gandiva, and whether Gandiva needed a second
+    chance for a trial that it had stopped."""
+    base = SearchSetting.baseline(devices).run(curves, CONFIGURATIONS, None)
+    ours = SearchSetting.gandiva(devices).run(curves, CONFIGURATIONS, None)
+    assert base.reached_s is not None
+    assert ours.reached_s is not None  # all that were stopped have run to their ends
+    return base.reached_s, ours.reached_s, bool(ours.progress.second)
 
 
 def gandiva_explored(context: ExperimentContext) -> Findings:  # noqa: ARG001 # it has one scale

@@ -13,7 +13,7 @@ from fairlead.analysis.experiments.findings import (
     FindingTable,
     Reproduction,
 )
-from fairlead.analysis.experiments.published.gandiva_search import METRIC, PER_SERVER, ROUND_S
+from fairlead.analysis.experiments.published.gandiva_search import METRIC, PER_SERVER, ordered
 from fairlead.analysis.simulate import simulate
 from fairlead.model.cluster import Cluster, Locality, SlotType
 from fairlead.model.job import Arrival, Job, JobId
@@ -23,19 +23,21 @@ from fairlead.policies.search.decide import SearchPlan
 from fairlead.policies.search.stopping import CurveFit, StoppingRule
 from fairlead.simulator.recording.metrics import Result
 from fairlead.simulator.search.recorded_curves import RecordedCurves, read_curves
-from fairlead.simulator.search.search_backend import FIRST_ID, Study
+from fairlead.simulator.search.search_backend import FIRST_ID, SearchStudy
 from fairlead.simulator.search.simulate_search import SearchResult, simulate_search
 
 DEVICES = 8
 TRIALS = 40
 GOOD_AT = 36  # place of the first good configuration, counted from 1: the paper does not say
 TRIAL_S = 3600.0  # of a whole trial on two devices of one server
+ROUND_S = 20.0
 SUBMITTED_S = 20_000.0  # the search begins when the others have filled the cluster
 TENANTS = ("a", "b", "c")
-BACKGROUND_JOBS = 150
-WORK_S = 5400.0  # mean work of another job, per device; lognormal, sigma 1
+BACKGROUND_JOBS = 80
+WORK_S = 3 * 3600.0  # mean work of another job, per device; lognormal, sigma 1
+MIN_WORK_S = 1800.0
 TWO_DEVICES = 0.3  # part of the other jobs
-SEARCH_WEIGHT = 0.1  # of the search as an entity; that of each tenant is 1
+SEARCH_WEIGHT = 0.01  # of the search as an entity; that of each tenant is 1
 LOADS = {"small": (0.75,), "paper": (0.6, 0.75, 0.9)}
 SEEDS = {"small": (0, 1), "paper": (0, 1, 2, 3, 4)}
 PUBLISHED = {"time-slicing alone": 7.0, "with migration": 13.6}
@@ -56,7 +58,7 @@ def background(load: float, seed: int) -> list[Arrival]:
     gap_s = WORK_S * (1 + TWO_DEVICES) / (DEVICES * load)
     times_s = np.cumsum(rng.exponential(gap_s, BACKGROUND_JOBS))
     scales = rng.choice([1, 2], BACKGROUND_JOBS, p=[1 - TWO_DEVICES, TWO_DEVICES])
-    work_s = np.maximum(rng.lognormal(np.log(WORK_S) - 0.5, 1.0, BACKGROUND_JOBS), 600.0)
+    work_s = np.maximum(rng.lognormal(np.log(WORK_S) - 0.5, 1.0, BACKGROUND_JOBS), MIN_WORK_S)
     rows = zip(times_s.tolist(), scales.tolist(), work_s.tolist(), strict=True)
     return [
         Arrival(time_s, Job(JobId(i), "job", scale, work, tenant=TENANTS[i % len(TENANTS)]))
@@ -66,11 +68,7 @@ def background(load: float, seed: int) -> list[Arrival]:
 
 def chosen_curves(table: RecordedCurves, seed: int) -> RecordedCurves:
     """The curves of the configurations of a search, in order."""
-    order = np.random.default_rng(seed).permutation(len(table))
-    good = table.reach(METRIC.target)[order]
-    head = np.concatenate([order[~good][: GOOD_AT - 1], order[good][:1]])
-    rest = order[~np.isin(order, head)]
-    return table.ordered(np.concatenate([head, rest])[:TRIALS])
+    return table.ordered(ordered(table, GOOD_AT, seed, TRIALS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ class SharedSearch:
             favoured=pairs // 2 if rule else 0,
             rule=rule,
         )
-        study = Study(
+        study = SearchStudy(
             curves=self.curves,
             plan=plan,
             family="trial",
@@ -154,9 +152,9 @@ def gandiva_shared(context: ExperimentContext) -> Findings:
         (
             f"{TRIALS} trials on two devices each, of which the first good one is at place {GOOD_AT}, on "
             f"{DEVICES} devices beside {BACKGROUND_JOBS} jobs of three tenants; means over "
-            f"{len(SEEDS[context.scale])} seeds. The load is that of the others. The paper states neither the "
-            "place nor the load. The baseline is FIFO: trials wait behind the jobs of others, run to their "
-            "ends, and the search goes on until one reaches the target.",
+            f"{len(SEEDS[context.scale])} seeds. The load is that of the others. The paper states "
+            "neither the place nor the load. The baseline is FIFO: trials wait behind the jobs of others, "
+            "run to their ends, and the search goes on until one reaches the target.",
             f"As one entity, the search has a weight of {SEARCH_WEIGHT} beside 1 of each tenant (policy "
             "water_filling): it gets what the others leave, and little more. The worst rho is the largest "
             "of a tenant's jobs, over that of the same jobs without the search; the worst tenant is shown.",
