@@ -159,7 +159,8 @@ def _reproduced(
         records[one.name] = record
     else:
         _show(one, findings)
-        took = f"{record.n_points} simulations, {record.wall_s:.0f} s"
+        points = f"{record.n_points} simulations, " if record.n_points else ""
+        took = f"{points}{record.wall_s:.0f} s"
         print(f"{took}. Written to {context.folder}\n")
     unique: dict[str, PointResult] = {context.store.key(o.point): o for o in context.points}
     return not show_failures(list(unique.values()))

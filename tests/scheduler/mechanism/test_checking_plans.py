@@ -20,13 +20,16 @@ class Mine(StatelessPlanner):
 
     group: Any
     slot: Any
+    nodes: Any = None
     name: str = "mine"
 
     def plan(self, snapshot: Snapshot, state: None) -> tuple[Any, None]:
         if len(snapshot.jobs) < 2:
             row = np.zeros(len(snapshot.jobs), np.int64)
             return RoundPlan(row, row), None
-        return (None if self.group is None else RoundPlan(self.group, self.slot)), None
+        if self.group is None:
+            return None, None
+        return RoundPlan(self.group, self.slot, nodes=self.nodes), None
 
 
 @pytest.mark.parametrize(
@@ -54,3 +57,25 @@ def test_a_round_that_cannot_be_run_is_one_sentence(
 
 def test_a_good_round_may_be_lists() -> None:
     assert run(JOBS, fast=3, policy=Mine([0, 1], [0, 0])).metrics["n_completed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([0, 9], "nodes: 9 is not one of 3 rows of the snapshot"),
+        ([0], "nodes must be 2 positions, one for each device, got 1"),
+        ([0, 2], "node 'slow-0' is not of the accelerator type that is planned"),
+        ([1, 1], "node 'fast-1': more than its 1 devices are used"),
+        ([0.5, 1], "nodes must be whole numbers in one dimension"),
+    ],
+)
+def test_nodes_that_cannot_be_used_are_one_sentence(nodes: Sequence[Any], message: str) -> None:
+    with pytest.raises(AllocationError) as problem:
+        run(JOBS, fast=2, slow=1, policy=Mine([1], [0], nodes))
+    assert message in str(problem.value)
+
+
+def test_devices_are_on_the_nodes_that_are_named() -> None:
+    result = run(JOBS, fast=3, policy=Mine([0, 1], [0, 0], [1, 2, 0]))
+    used = result.placement_intervals.filter(result.placement_intervals["job"] == 7)
+    assert used["devices"][0].to_list() == [0, 2]

@@ -259,7 +259,7 @@ def _page(record: ReproductionRecord, images: list[str]) -> str:
 
 
 def _took(record: ReproductionRecord) -> str:
-    points = f"{record.n_points} simulations" if record.n_points else "no simulations"
+    points = f"{record.n_points} simulations" if record.n_points else "all"
     if record.n_known:
         return f"{points}, {_minutes(record.cpu_s)} of processor time in several goes"
     cores = f"{record.cores} core{'s' if record.cores > 1 else ''}"

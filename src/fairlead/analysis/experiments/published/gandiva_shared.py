@@ -37,6 +37,7 @@ BACKGROUND_JOBS = 80
 WORK_S = 3 * 3600.0  # mean work of another job, per device; lognormal, sigma 1
 MIN_WORK_S = 1800.0
 TWO_DEVICES = 0.3  # part of the other jobs
+MAX_RATIO = 1.05  # that a search may cost a tenant in worst rho
 SEARCH_WEIGHT = 0.01  # of the search as an entity; that of each tenant is 1
 LOADS = {"small": (0.75,), "paper": (0.6, 0.75, 0.9)}
 SEEDS = {"small": (0, 1), "paper": (0, 1, 2, 3, 4)}
@@ -174,15 +175,13 @@ def _table(
         FindingRow(f"gain, {name}", float(np.mean(some)), PUBLISHED.get(name), "x")
         for name, some in gains.items()
     ]
-    rows.append(
-        FindingRow(
-            f"worst rho of a tenant beside the search, {ENTITY}",
-            float(np.max(ratios)),
-            None,
-            "x",
-            "over that without the search; the worst seed",
-        )
-    )
+    within = sum(ratio <= MAX_RATIO for ratio in ratios)
+    what = f"worst rho of a tenant over that without the search, {ENTITY}"
+    remark = f"at most {MAX_RATIO} in {within} of {len(ratios)} seeds"
+    rows += [
+        FindingRow(f"{what}, mean of the seeds", float(np.mean(ratios)), None, "x"),
+        FindingRow(f"{what}, worst seed", float(np.max(ratios)), None, "x", remark),
+    ]
     return FindingTable(f"A search beside jobs that ask for {load:.0%} of the devices", tuple(rows))
 
 
