@@ -51,6 +51,7 @@ class _File(IsolationFile, forbid_unknown_fields=True):
     ca: str = ""
     host: str = ""
     prefork: str = ""
+    park_memory: float | None = None
     health: str = ""
     health_interval: float | None = None
 
@@ -120,6 +121,14 @@ class NodeOptions:
             "--prefork",
             metavar="MODULES",
             help="Import these once, as numpy,torch, and fork jobs that ask for it: faster starts.",
+        ),
+    ] = None
+    park_memory: Annotated[
+        float | None,
+        typer.Option(
+            "--park-memory",
+            metavar="GB",
+            help="Memory for jobs that are preempted and kept here (default: a quarter of all); 0: none is.",
         ),
     ] = None
     health: Annotated[
@@ -223,6 +232,9 @@ def _agent_options(given: NodeOptions, apart: IsolationOptions) -> list[AgentOpt
         prefork=prefork,
         health=_health(given.health or file.health, interval_s),
         isolation=isolation,
+        park_bytes=_park_bytes(
+            file.park_memory if given.park_memory is None else given.park_memory
+        ),
     )
     if len(specs) == 1:
         return [whole]
@@ -247,6 +259,14 @@ def _description(name: str, found: NodeDevices) -> str:
     return f"node {name}: {what}" + (
         " (simulated: no hardware behind them)" if found.simulated_devices else ""
     )
+
+
+def _park_bytes(park_gb: float | None) -> int | None:
+    if park_gb is None:
+        return None
+    if not 0.0 <= park_gb <= 1e6:
+        raise ConfigError(f"--park-memory: must be from 0 to 1,000,000 GB, got {park_gb:g}")
+    return round(park_gb * 1e9)
 
 
 def _health(command: str, interval_s: float | None) -> HealthOptions:

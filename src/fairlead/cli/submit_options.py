@@ -137,6 +137,13 @@ class StartOptions:
         bool,
         typer.Option("--auto-prefork", help="From one with what the script imports."),
     ] = False
+    park: Annotated[
+        bool | None,
+        typer.Option(
+            "--park/--no-park",
+            help="Keep its process in its node's memory when it is preempted. Default: yes.",
+        ),
+    ] = None
     log_bytes: Annotated[
         int | None,
         typer.Option("--log-bytes", metavar="N", help="Newest output kept. Default: 10,000,000."),

@@ -55,13 +55,15 @@ class LeaseTerm:
 class AgentLink:
     """The lease, and what the agent wants. Without an agent the lease lasts for ever.
 
-    ``stop`` (a reason), ``save_requested`` and ``refused`` (a reason) are what it has asked for so far;
+    ``stop`` (a reason), ``may_park`` (instead of ending then), ``save_requested`` and ``refused`` (a reason)
+    are what it has asked for so far;
     ``save_problem`` is what it is told with the progress: why the newest checkpoint could not be saved.
     """
 
     def __init__(self, environment: RankEnvironment, checkpoint_s: float) -> None:
         self.checkpoint_s = checkpoint_s
         self.stop = ""
+        self.may_park = False
         self.save_requested = False
         self.refused = ""
         self.save_problem = SaveProblem("")
@@ -227,6 +229,7 @@ class AgentLink:
             self.checkpoint_s = message.checkpoint_s
         elif isinstance(message, StopRank):
             self.stop = message.reason or "stopped"
+            self.may_park = message.park
         elif isinstance(message, Save):
             self.save_requested = True
         elif isinstance(message, RankRefused):

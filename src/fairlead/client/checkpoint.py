@@ -148,6 +148,14 @@ class Checkpoints:
             raise DamagedError(f"{which} ({path.name}: {_told(harm)})")
         return found
 
+    def newest_manifest(self) -> Manifest | None:
+        """The manifest of the newest checkpoint, whose parts are not looked at; None: there is none, or it
+        cannot be understood. Raises OSError."""
+        try:
+            return next(iter(map(read_manifest, self._list())), None)
+        except ValueError:
+            return None
+
     def _set_aside(self, path: Path) -> None:
         """Keep one that is damaged under a name that no checkpoint has. Raises OSError."""
         aside = path.with_name(f"damaged-{path.name}")

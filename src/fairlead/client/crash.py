@@ -79,11 +79,11 @@ def install(step: Callable[[], int]) -> None:
     """
     _reporter.step = step
     path = os.environ.get(VARIABLE, "")
-    if not path or _reporter.pid == os.getpid():
+    if not path:
         return
-    inherited = _reporter.pid != 0  # by a fork: the handlers are there already
+    is_there = _reporter.pid != 0  # the handlers are, also in a fork, and of an earlier attempt
     _reporter.path, _reporter.pid = path, os.getpid()
-    if not inherited:
+    if not is_there:
         _chain()
 
 

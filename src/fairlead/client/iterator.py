@@ -65,6 +65,8 @@ class Iterator(Generic[Batch]):
         on_stop: Literal["exit", "return"] = "exit",
         save_ranks: Literal["zero", "all"] = "zero",
         exit: Literal["quick", "clean"] = "quick",
+        on_park: Callable[[], None] | None = None,
+        on_resume: Callable[[], None] | None = None,
     ) -> None:
         if batch_size is None:
             own = getattr(loader, "batch_size", None)
@@ -93,6 +95,8 @@ class Iterator(Generic[Batch]):
             on_stop=on_stop,
             save_ranks=save_ranks,
             exit=exit,
+            on_park=on_park,
+            on_resume=on_resume,
         )
         self._lease.position = self._make_position
 

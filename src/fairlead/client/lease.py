@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -13,6 +14,7 @@ from fairlead.client import crash, stacks
 from fairlead.client.arguments import folder, function, seconds
 from fairlead.client.checkpoint import Manifest
 from fairlead.client.job_size import JobSize
+from fairlead.client.parking import Parking, ParkingHooks
 from fairlead.client.poll_schedule import PollSchedule
 from fairlead.client.quick_exit import end_quickly
 from fairlead.client.rank_environment import (
@@ -30,6 +32,15 @@ from fairlead.errors import ConfigError
 
 if TYPE_CHECKING:
     from typing import Self
+
+
+@dataclass
+class LoopState:
+    """Where a training loop is between two steps."""
+
+    running: bool = False  # a step is under way
+    no_more: bool = False  # complete() was called, or the data have ended
+    at_end: bool = False
 
 
 class Ending(NamedTuple):
@@ -60,6 +71,11 @@ class Lease:
     script does after the loop (a last evaluation, an upload) is done at least once: a job that is stopped
     there is started again at its last step, and comes there again. ``checkpoint`` keeps its work there.
 
+    A process that is preempted need not end: where the scheduler says so it is *parked* on its node, once its
+    state is saved, and ``next`` returns when the job has devices again. on_park, on_resume: called before it
+    gives its devices back and after it has others; ``on_park`` takes to the host's memory what the script has
+    in the memory of its devices. A process that has an accelerator open and no ``on_park`` is never parked.
+
     exit: how a process ends that the scheduler stops. "quick": after ``finally`` blocks, threads and
     functions of ``atexit`` it leaves without tearing the interpreter down; "clean": as Python does.
     total_steps: of the whole job, all starts together; None = until ``complete`` is called.
@@ -78,6 +94,8 @@ class Lease:
         on_stop: Literal["exit", "return"] = "exit",
         save_ranks: Literal["zero", "all"] = "zero",
         exit: Literal["quick", "clean"] = "quick",
+        on_park: Callable[[], None] | None = None,
+        on_resume: Callable[[], None] | None = None,
     ) -> None:
         for name, value, known in (
             ("on_stop", on_stop, ("exit", "return")),
@@ -88,6 +106,9 @@ class Lease:
                 raise ConfigError(f"{name}: expected {known[0]!r} or {known[1]!r}, got {value!r}")
         function("load", load)
         function("save", save)
+        for name, hook in (("on_park", on_park), ("on_resume", on_resume)):
+            if hook is not None:
+                function(name, hook)
         self.step = 0
         self.job_size = JobSize(total_steps, batch_size)
         self.position: Callable[[], Position] = Position  # asked whenever a checkpoint is saved
@@ -105,9 +126,8 @@ class Lease:
         self._count_step: Callable[[int], None] = _count_nowhere
         self._sigterm = SigtermCatcher(self._on_sigterm)
         self._schedule = PollSchedule()
-        self._running = False  # a step is under way
-        self._no_more = False  # complete() was called, or the data have ended
-        self._at_end = False
+        self._loop = LoopState()
+        self._parking = Parking(ParkingHooks(on_park, on_resume))
         self._ending: Ending | None = None
 
     @property
@@ -159,6 +179,8 @@ class Lease:
         self._environment = environment = read_rank_environment(os.environ)
         crash.install(lambda: self.step)
         stacks.register()
+        if self._on_stop != "return":
+            self._parking.open()
         self._role = rank_role(environment, self._state)
         self._count_step = self._role.count
         self._sigterm.catch()
@@ -175,31 +197,31 @@ class Lease:
     ) -> None:
         """Let go. A loop that was left early after ``complete`` ends well here."""
         try:
-            if self._role and self._no_more and (kind is None or kind is GeneratorExit):
+            if self._role and self._loop.no_more and (kind is None or kind is GeneratorExit):
                 self._count()
-                self._at_end = True
+                self._loop.at_end = True
                 self._check_in()
         finally:
             self._release()
 
     def next(self) -> bool:
         """Count the step that has just been done. Returns whether another one is to be done."""
-        if self._running:
+        if self._loop.running:
             self.step += 1
             self._count_step(self.step)
         schedule = self._schedule
         if self.step < schedule.step and monotonic() < schedule.time:
-            self._running = True
+            self._loop.running = True
             return True
         if self._role is None:
             return self._ended()
-        self._running = self._check_in()
-        return self._running
+        self._loop.running = self._check_in()
+        return self._loop.running
 
     @property
     def is_completing(self) -> bool:
         """``complete`` was called, and the loop is not over yet."""
-        return self._no_more and self._role is not None
+        return self._loop.no_more and self._role is not None
 
     def pass_ends(self) -> None:
         """With the step under way a pass over the data ends, behind which another one comes. The code after
@@ -208,7 +230,7 @@ class Lease:
 
     def no_step(self) -> None:
         """The step that ``next`` has begun is none: there was no batch for it."""
-        self._running = self._schedule.pass_ends = False
+        self._loop.running = self._schedule.pass_ends = False
 
     def save_after_loop(self) -> None:
         """Save after the loop, where a process that is started again is to go on from here. Nothing happens
@@ -225,7 +247,7 @@ class Lease:
     def complete(self) -> None:
         """No more steps are needed after the one under way. With several ranks the loop ends at the next
         step on which they agree, within about half a second."""
-        self._no_more = True
+        self._loop.no_more = True
         self._schedule.poll_at_once()
 
     @property
@@ -266,13 +288,13 @@ class Lease:
 
         total_steps: of the whole job, those done included. All ranks have to call this on the same step.
         """
-        self.job_size.adapt(batch_size, total_steps, self.step + self._running)
+        self.job_size.adapt(batch_size, total_steps, self.step + self._loop.running)
         self._schedule.poll_at_next_step()
 
     def end_of_data(self) -> None:
         """The data have ended, for all ranks on this step."""
-        self._at_end = True
-        self._running = False
+        self._loop.at_end = True
+        self._loop.running = False
         if self._role is not None:
             self._check_in()
 
@@ -289,7 +311,7 @@ class Lease:
         if changed is not None:
             role.change(self.step, *changed)
         last = self.job_size.last_step
-        finished = self._at_end or self.step >= last
+        finished = self._loop.at_end or self.step >= last
         several = self._environment.world_size > 1
         if several and not finished and self._schedule.waits_for_ranks(self.step, last):
             return True
@@ -297,13 +319,38 @@ class Lease:
         if decision.do == "abandon":
             self._release()
             leave(EXIT_MAY_NOT_RUN, f"this process may not run any more: {decision.reason}")
+        # First the devices: the next job does not wait until this one is saved.
+        parks = decision.do == "stop" and decision.park and self._parking.release()
         if decision.partial:
             role.save(decision.partial, self._manifest(decision.do == "finish"))
+        if parks and self._park(role, decision.reason):
+            return True
         if decision.do in ("stop", "finish"):
             return self._end(role, Ending(decision.do == "finish", decision.reason))
         self._schedule.plan(*role.proceed(decision, self.step), last)
         if self._sigterm.is_received and not several:
             self._schedule.poll_at_once()
+        return True
+
+    def _park(self, role: RankRole, reason: str) -> bool:
+        """Wait for other devices, and go on there. False: there are none, and all has been said."""
+        role.park(self.step, reason)
+        self._sigterm.release()
+        if not self._parking.wait():
+            self._role = None
+            role.close()
+            self._ending = Ending(False, reason)
+            self._leave()
+        began = monotonic()
+        self._environment = read_rank_environment(os.environ)
+        crash.install(lambda: self.step)
+        stacks.register()
+        self._sigterm.catch()
+        self._sigterm.may_wait = True
+        role.resume(self._environment, self.step)
+        self._parking.resume()
+        role.loaded(self.step, monotonic() - began, None)
+        self._schedule.plan(0.0, self.step + 1, self.job_size.last_step)
         return True
 
     def _end(self, role: RankRole, ending: Ending) -> bool:
@@ -327,7 +374,7 @@ class Lease:
             batch_size=self.job_size.batch_size,
             total_steps=self.job_size.total_steps or 0,
             finished=finished,
-            complete=self._no_more,
+            complete=self._loop.no_more,
             terminated=self._sigterm.is_received,
             pass_ends=self._schedule.pass_ends,
         )
@@ -358,7 +405,7 @@ class Lease:
         change = self.job_size.settle(self._environment, found.manifest if found else None)
         self.warn_of_total(own_total)
         if found is not None and found.manifest.finished:  # of this total, not of one raised since
-            self._no_more = found.manifest.total_steps == (self.job_size.total_steps or 0)
+            self._loop.no_more = found.manifest.total_steps == (self.job_size.total_steps or 0)
         role.loaded(self.step, monotonic() - opened if found else 0.0, change)
 
     def warn_of_total(self, own_total: int | None) -> None:
@@ -387,10 +434,10 @@ class Lease:
         return False
 
     def _count(self) -> None:
-        if self._running:
+        if self._loop.running:
             self.step += 1
             self._count_step(self.step)
-        self._running = False
+        self._loop.running = False
 
     def _on_sigterm(self) -> None:
         if not self._sigterm.may_wait and self._environment.socket:

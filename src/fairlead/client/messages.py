@@ -23,6 +23,7 @@ FAIRLEAD_PARAM_NAME         and one by one
 FAIRLEAD_BATCH              samples per step that the job uses now, where it has changed it before
 FAIRLEAD_ACCEPT_LOSS        1: the owner has this start begin with whatever checkpoints are there
 FAIRLEAD_FAILURE_FILE       where to leave the exception that the rank dies of
+FAIRLEAD_PARKING            descriptors with which it can be parked (``fairlead.client.parking``)
 FAIRLEAD_STACKS_FILE        where to write the stacks of all threads on a signal, should it hang
 FAIRLEAD_METRICS_FILE       where rank 0 reports metrics (``fairlead.client.report``)
 FAIRLEAD_RANK_SYNC               host:port where rank 0 listens for the other ranks; absent for one rank
@@ -130,6 +131,7 @@ class StopRank:
     """Stop at the next step that all ranks can agree on, save, exit with 0."""
 
     reason: str  # preempted | cancelled | paused | lease expired | agent leaves
+    park: bool = False  # then stay, without devices, until the job has some again
 
 
 @dataclass(frozen=True)

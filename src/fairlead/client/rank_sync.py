@@ -68,6 +68,7 @@ class Decision:
     reason: str = ""
     check_step: int = 0  # the next
     partial: str = ""  # where parts of a checkpoint are saved, "" = nothing to save
+    park: bool = False  # a process that stops may be parked
 
 
 @dataclass(frozen=True)

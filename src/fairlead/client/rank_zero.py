@@ -77,6 +77,12 @@ class RankRole(Protocol):
     def end(self, step: int, completed: bool, reason: str) -> None:
         """The loop is over. reason: why, where the job is not completed."""
 
+    def park(self, step: int, reason: str) -> None:
+        """The loop pauses, with its state saved. reason: why."""
+
+    def resume(self, environment: RankEnvironment, step: int) -> None:
+        """Go on as another attempt. Leaves the process where somebody has saved other steps meanwhile."""
+
     def request_checkpoint(self) -> None:
         """Save at the next step on which the ranks agree."""
 
@@ -111,7 +117,7 @@ class RankZero:
         self._step = -1  # not known yet
         self._marked = -1  # the total of which the newest checkpoint says that no more are needed
         self._finishing = False  # the loop is over, the script is not
-        self._found: Manifest | None = None  # of the checkpoint to load
+        self._found: Manifest | None = None  # of the newest checkpoint, as far as is known here
 
     def open(self) -> Checkpoint | None:
         """Get the lease, gather the ranks, find the checkpoint that all of them load."""
@@ -133,9 +139,8 @@ class RankZero:
         self._step = self._saved_step = step
         self._saved_at = monotonic()
         lost = -1 if self._steps is None else self._steps.resume_from(step)
-        found = self._found or Manifest(step=0)
-        origin = found.job, found.attempt
-        self._link.send(Loaded(self._environment.attempt, step, load_s, lost, *origin))
+        _, attempt, job = _origin(self._found)
+        self._link.send(Loaded(self._environment.attempt, step, load_s, lost, job, attempt))
         if change is not None:
             self.change(step, *change)
 
@@ -189,6 +194,7 @@ class RankZero:
         self._link.save_problem = SaveProblem("")
         self._saved_step, self._save_s = manifest.step, monotonic() - began
         self._saved_at = monotonic()
+        self._found = manifest
         self._mark(manifest)
         return True
 
@@ -212,6 +218,28 @@ class RankZero:
         self._finishing = completed
         tell = self._link.finish_and_stay if completed else self._link.finish
         tell(self._end_of(step, completed, reason))
+
+    def park(self, step: int, reason: str) -> None:
+        """The last word to the agent. Other ranks stay connected."""
+        self.end(step, False, reason)
+        if self._store is not None:
+            self._store.unlock()
+
+    def resume(self, environment: RankEnvironment, step: int) -> None:
+        """Get the lease of another attempt, and the checkpoints, of which the newest has to be its own."""
+        self._environment = environment
+        self._link = AgentLink(environment, self._link.checkpoint_s)
+        self._link.open()
+        if self._store is None:
+            return
+        with own_access(self._store.directory, environment):
+            self._take_lock(self._store)
+            newest = self._store.newest_manifest()
+        if _origin(newest) != _origin(self._found):
+            leave(
+                EXIT_MAY_NOT_RUN,
+                f"while this process was parked at step {step}, another one has changed its checkpoints",
+            )
 
     def _end_unsaved(self, step: int, completed: bool, reason: str) -> None:
         """Warn where the script goes on behind its loop: it may save its results elsewhere. Else leave."""
@@ -295,7 +323,7 @@ class RankZero:
             together = told and all(one.pass_ends for one in statuses)
             return Decision("go", check_step=self._step if together else 0)
         if told:
-            return Decision("stop", told)
+            return Decision("stop", told, park=link.may_park and told == link.stop)
         if now >= link.lease_end:
             return Decision("stop", EXPIRED)
         if self._store is not None and self._save_is_due(now):
@@ -435,6 +463,11 @@ class OtherRank:
 
     def end(self, step: int, completed: bool, reason: str) -> None: ...
 
+    def park(self, step: int, reason: str) -> None: ...
+
+    def resume(self, environment: RankEnvironment, step: int) -> None:  # noqa: ARG002
+        self._environment = environment
+
     def request_checkpoint(self) -> None: ...
 
     def save_finishing(self, manifest: Manifest, terminated: bool) -> str:  # noqa: ARG002
@@ -444,6 +477,12 @@ class OtherRank:
 
     def close(self) -> None:
         self._rank_sync.close()
+
+
+def _origin(manifest: Manifest | None) -> tuple[int, int, int]:
+    """Step, attempt and job of a checkpoint; those of none where there is none."""
+    one = manifest or Manifest(step=0)
+    return one.step, one.attempt, one.job
 
 
 def rank_role(environment: RankEnvironment, state: ScriptState) -> RankRole:

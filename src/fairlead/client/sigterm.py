@@ -19,7 +19,8 @@ class SigtermCatcher:
         self._before: Any = None  # the handler before this one
 
     def catch(self) -> None:
-        """Be the handler."""
+        """Be the handler. None has come yet."""
+        self.is_received = False
         if _in_main_thread():
             self._before = signal.signal(signal.SIGTERM, self._receive)
 

@@ -24,6 +24,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from fairlead.client.iterator import Iterator
 from fairlead.client.json_state import decode_state, encode_state, is_state
 from fairlead.client.lease import Lease
+from fairlead.client.parked_tensors import ParkedTensors
 from fairlead.client.random_state import (
     capture_random,
     generator_states,
@@ -70,6 +71,7 @@ class TrainingState:
             False  # ranks had other gradients than rank 0 when they were loaded
         )
         self._objects = {name: _bare(name, one) for name, one in objects.items()}
+        self._parked = ParkedTensors()
         if not objects:
             raise ConfigError("TrainingState: expected at least one object, such as model=model")
 
@@ -80,13 +82,19 @@ class TrainingState:
             self.load(path)
             self._load_rank_state(batches.loaded_state)
 
-        batches: Iterator[Any] = Iterator(loader, load=load, save=self.save, **options)
+        batches: Iterator[Any] = Iterator(
+            loader, load=load, save=self.save, **{**self._hooks(), **options}
+        )
         batches.rank_state = self._rank_state
         return batches
 
     def lease(self, **options: Any) -> Lease:
         """A ``fairlead.Lease`` that keeps this state, for loops without a loader; options: as there."""
-        lease = Lease(load=lambda path: self._load_rank(path, lease), save=self.save, **options)
+        lease = Lease(
+            load=lambda path: self._load_rank(path, lease),
+            save=self.save,
+            **{**self._hooks(), **options},
+        )
         lease.position = self._random_position
         return lease
 
@@ -117,6 +125,19 @@ class TrainingState:
             _restore_gradients(self._objects, state["gradients"])
         if read_rank_environment(os.environ).rank == 0:  # whose they are
             restore_random(decode_state(state["random"].encode()))
+
+    def park(self) -> None:
+        """Move all tensors of the objects, and gradients, to the memory of the host, in place, and free what
+        PyTorch has reserved of the devices. Raises ParkError where much is left there that belongs to none
+        of the objects."""
+        self._parked.move(_tensors(self._objects))
+
+    def resume(self) -> None:
+        """Move them back to where they were."""
+        self._parked.move_back()
+
+    def _hooks(self) -> dict[str, Any]:
+        return {"on_park": self.park, "on_resume": self.resume}
 
     def _load_rank(self, path: Path, lease: Lease) -> None:
         self.load(path)
@@ -154,6 +175,30 @@ class TrainingState:
             for name, weight in _parameters(self._objects).items():
                 if name in gradients:
                     weight.grad = gradients[name].to(weight.device)
+
+
+def _tensors(objects: dict[str, Any]) -> list[torch.Tensor]:
+    """Return all tensors that the objects hold, also in the states of optimizers and in dictionaries, and the
+    gradients of their parameters."""
+    found: list[torch.Tensor] = []
+    for one in objects.values():
+        if isinstance(one, torch.nn.Module):
+            found += [*one.parameters(), *one.buffers()]
+        elif isinstance(one, torch.optim.Optimizer):
+            found += _tensors_in([list(one.state.values()), one.param_groups])
+        elif not is_generator(one):
+            found += _tensors_in(one if type(one) is dict else vars(one))
+    return [*found, *_gradients(objects).values()]
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [tensor for one in value for tensor in _tensors_in(one)]
+    return []
 
 
 def _parameters(objects: dict[str, Any]) -> dict[str, torch.nn.Parameter]:

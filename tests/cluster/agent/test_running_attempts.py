@@ -6,13 +6,9 @@ from pathlib import Path
 import pytest
 
 from fairlead.cluster.agent import running_attempts
+from fairlead.cluster.agent.device_claim import DeviceClaim, SpawnerStorage
 from fairlead.cluster.agent.device_locks import DeviceLocks
-from fairlead.cluster.agent.running_attempts import (
-    DeviceClaim,
-    NotStartedError,
-    SpawnedAttempt,
-    SpawnerStorage,
-)
+from fairlead.cluster.agent.running_attempts import NotStartedError, SpawnedAttempt
 from fairlead.cluster.agent.spawner_messages import Launch, RankLaunch
 
 

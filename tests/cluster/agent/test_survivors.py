@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from fairlead.cluster.agent import locks, survivors
+from fairlead.cluster.agent.device_claim import SpawnerStorage
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.proc import process, tag_of, tag_process, token_tag
-from fairlead.cluster.agent.running_attempts import SpawnerStorage
 from fairlead.cluster.agent.spawner_takeover import take_over
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,

@@ -70,6 +70,7 @@ class Agent:
             self._spawner,
             self._logs,
             connections,
+            park_bytes=options.park_bytes,
             changed=self._pace.wake,
             ask=self._pace.ask,
         )

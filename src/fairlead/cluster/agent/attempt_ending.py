@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fairlead.client.messages import StopRank
 from fairlead.cluster.agent.attempts import NodeAttempt
 from fairlead.cluster.agent.node_attempts import NodeAttempts
+from fairlead.cluster.agent.parked_jobs import ParkedJobs
 from fairlead.cluster.agent.rank_server import RankConnections
 from fairlead.cluster.agent.spawner_link import SpawnerLink
 from fairlead.cluster.agent.spawner_messages import EndAttempt, Until
@@ -20,11 +21,13 @@ class AttemptEnding:
         attempts: NodeAttempts,
         spawner: SpawnerLink,
         ranks: RankConnections,
+        parked: ParkedJobs,
         changed: Callable[[], None],
     ) -> None:
         self._attempts = attempts
         self._spawner = spawner
         self._ranks = ranks
+        self._parked = parked
         self._changed = changed
 
     def send_deadline(self, attempt: NodeAttempt) -> None:
@@ -54,7 +57,8 @@ class AttemptEnding:
         if not attempt.launched:
             attempt.record_exit(now)
         elif attempt.hears_rank_0:
-            delivered = self._ranks.send(attempt.key, StopRank(reason=reason))
+            park = self._parked.may_park(attempt, reason)
+            delivered = self._ranks.send(attempt.key, StopRank(reason=reason, park=park))
             # Ranks that have not come to their loop hear nothing of rank 0. After its loop a script that
             # does not ask goes on for its grace, and may come to its end.
             heard = delivered and attempt.steps.loaded is not None

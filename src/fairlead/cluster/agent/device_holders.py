@@ -2,13 +2,18 @@
 checked."""
 
 import signal
+import time
 from collections.abc import Callable, Collection, Sequence
 
 from fairlead.cluster.agent import proc
+from fairlead.cluster.agent.device_claim import SpawnerStorage
 from fairlead.cluster.agent.lock_holders import lock_holders
 from fairlead.cluster.agent.machine import AgentFiles
-from fairlead.cluster.agent.running_attempts import SpawnedAttempt, SpawnerStorage, owner_of
+from fairlead.cluster.agent.running_attempts import SpawnedAttempt, owner_of
 from fairlead.cluster.agent.survivors import find_survivors, mark_of
+
+_SEARCH_S = 1.0  # before and between looks at who they are
+_MAX_NAMED = 3  # of them, in a reason
 
 
 class DeviceHolders:
@@ -24,6 +29,24 @@ class DeviceHolders:
         self._storage = storage
         self._agent = agent
         self._fail = fail
+
+    def search(
+        self,
+        attempt: SpawnedAttempt,
+        why: str,
+        running: Sequence[SpawnedAttempt],
+        helpers: Collection[int],
+    ) -> tuple[str, bool]:
+        """Why its devices are not free, now and then, and whether something of the node is in the way; "" =
+        nothing is to be told. What ended just now takes a moment; then whoever holds them is looked for among
+        all processes: ended if it is an attempt's that has no claim to them, else told of. why: as known."""
+        now, due_s = time.monotonic(), attempt.claim.search_s
+        if due_s is not None and now < due_s:
+            return "", False
+        attempt.claim.search_s = now + _SEARCH_S
+        if due_s is None:
+            return why, False
+        return "; ".join(self.obstacles(attempt, running, helpers)[:_MAX_NAMED]), True
 
     def obstacles(
         self, attempt: SpawnedAttempt, running: Sequence[SpawnedAttempt], helpers: Collection[int]

@@ -18,6 +18,9 @@ class DeviceLocks:
         self.path = path
         self._open: dict[int, int] = {}  # device -> descriptor
         self._users: dict[int, int] = {}  # device -> attempts that use it
+        self._given_back: set[int] = (
+            set()
+        )  # devices whose locks processes have inherited that are parked
 
     def take(self, devices: Iterable[int]) -> int | None:
         """Count one user more of each; None = all were free or ours, else a device that another process has.
@@ -38,12 +41,20 @@ class DeviceLocks:
             raise
         return None
 
-    def unlock_devices(self, devices: Iterable[int]) -> None:
-        """One user less of each; processes that inherited the lock keep it."""
+    def unlock_devices(self, devices: Iterable[int], *, given_back: bool = False) -> None:
+        """One user less of each; processes that inherited the lock keep it, unless one that is parked, or its
+        children, may be among them. given_back: that is so."""
         for device in set(devices):
+            if given_back:
+                self._given_back.add(device)
             self._users[device] -= 1
-            if not self._users[device]:
-                del self._users[device]
+            if self._users[device]:
+                continue
+            del self._users[device]
+            if device in self._given_back:
+                self._given_back.remove(device)
+                locks.unlock([self._open.pop(device)])
+            else:
                 os.close(self._open.pop(device))
 
     def descriptor(self, device: int) -> int:

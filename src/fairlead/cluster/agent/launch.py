@@ -162,7 +162,7 @@ def launch(
         _rank(place, attempt, rank, local, master, last_access)
         for local, rank in enumerate(assignment.ranks)
     )
-    order = _order(attempt, ranks)
+    order = _order(attempt, ranks, parks=_may_park(place, assignment))
     if not assignment.prepare or place.isolation.launch_with:
         return PreparedLaunch(order, None)
     first = ranks[0]
@@ -171,7 +171,13 @@ def launch(
     return PreparedLaunch(order, script)
 
 
-def _order(attempt: NodeAttempt, ranks: tuple[RankLaunch, ...]) -> Launch:
+def _may_park(place: LaunchSite, assignment: Assignment) -> bool:
+    """Whether the processes of a job are those that the agent starts, and no others inside an engine."""
+    within = assignment.runtime.container or place.isolation.launch_with
+    return assignment.park and not assignment.unmanaged and not within
+
+
+def _order(attempt: NodeAttempt, ranks: tuple[RankLaunch, ...], *, parks: bool) -> Launch:
     assignment = attempt.assignment
     return Launch(
         job=assignment.job,
@@ -182,6 +188,9 @@ def _order(attempt: NodeAttempt, ranks: tuple[RankLaunch, ...]) -> Launch:
         grace_s=max(assignment.grace_s, assignment.finish_grace_s),
         prefork=assignment.prefork,
         start_limit_s=start_limit_s(assignment),
+        parks=parks,
+        resumes=assignment.resumes,
+        alone=len(ranks) == assignment.world_size,
     )
 
 

@@ -46,6 +46,15 @@ def is_still(path: Path, descriptor: int) -> bool:
         return False
 
 
+def unlock(descriptors: Iterable[int]) -> None:
+    """Unlock them for all processes that have inherited them, and close them."""
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
 def release(descriptors: Iterable[int]) -> None:
     """Close them; inherited copies keep their lock."""
     for descriptor in descriptors:

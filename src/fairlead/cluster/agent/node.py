@@ -10,6 +10,7 @@ from fairlead.cluster.agent.launch import LaunchSite
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.node_attempts import NodeAttempts
 from fairlead.cluster.agent.order_follower import NodeIdentity, OrderFollower
+from fairlead.cluster.agent.parked_jobs import ParkedJobs
 from fairlead.cluster.agent.progress_reader import ProgressReader
 from fairlead.cluster.agent.rank_messages import RankMessages
 from fairlead.cluster.agent.rank_server import RankConnections
@@ -29,15 +30,24 @@ class NodeController:
         logs: Logs,
         ranks: RankConnections,
         *,
+        park_bytes: int | None,
         changed: Callable[[], None],
         ask: Callable[[], Awaitable[None]],
     ) -> None:
-        """state: of the agent. changed: called when there is news for the server; ask: waits until the server
-        has answered to all that the node holds now."""
+        """state: of the agent; park_bytes: see ``ParkedJobs``. changed: called when there is news for the
+        server; ask: waits until the server has answered to all that the node holds now."""
         self.attempts = NodeAttempts()
-        self.ending = AttemptEnding(self.attempts, spawner, ranks, changed)
+        self.parked = ParkedJobs(spawner, park_bytes, changed)
+        self.ending = AttemptEnding(self.attempts, spawner, ranks, self.parked, changed)
         self._launcher = AttemptLauncher(spawner, self.ending, changed)
-        self.orders = OrderFollower(self.attempts, self._launcher, self.ending, logs, changed)
+        self.orders = OrderFollower(
+            self.attempts,
+            self._launcher,
+            self.ending,
+            parked=self.parked,
+            logs=logs,
+            changed=changed,
+        )
         self.rank_messages = RankMessages(self.attempts, self.ending, changed, ask)
         self.rank_trial = RankTrial(state, self.attempts, self._launcher, self.ending)
         self._stalls = StallInspections(state, spawner, self.ending, changed)
@@ -51,6 +61,7 @@ class NodeController:
             logs=logs,
             progress=self._progress,
             inspector=self._stalls.inspector,
+            parked=self.parked,
             changed=changed,
         )
         self._changed = changed

@@ -92,4 +92,5 @@ class NodeReports:
             check_problem=one_line(self._trials.result.problem),
             ending=self._node.orders.leaving,
             leaving=self.leaving,
+            parked=self._node.parked.report(),
         )

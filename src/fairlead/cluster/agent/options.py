@@ -22,4 +22,5 @@ class AgentOptions:
     prefork: str = ""  # modules, comma-separated
     health: HealthOptions = field(default_factory=HealthOptions)
     isolation: Isolation = field(default_factory=Isolation)
+    park_bytes: int | None = None  # of memory for parked jobs, see ``ParkedJobs``
     parent: int | None = None  # process id of who ends it with others of its host

@@ -15,6 +15,7 @@ from fairlead.cluster.agent.launch import check
 from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.node_attempts import NodeAttempts
+from fairlead.cluster.agent.parked_jobs import ParkedJobs
 from fairlead.cluster.agent.rank_server import Key
 from fairlead.cluster.agent.survivors import make_token
 from fairlead.cluster.protocol.messages import AGENT_LEAVES, Assignment, Orders, Welcome
@@ -39,6 +40,8 @@ class OrderFollower:
         attempts: NodeAttempts,
         launcher: AttemptLauncher,
         ending: AttemptEnding,
+        *,
+        parked: ParkedJobs,
         logs: Logs,
         changed: Callable[[], None],
     ) -> None:
@@ -48,6 +51,7 @@ class OrderFollower:
         self._attempts = attempts
         self._launcher = launcher
         self._ending = ending
+        self._parked = parked
         self._logs = logs
         self._changed = changed
         self._lease_s = 0.0
@@ -71,6 +75,7 @@ class OrderFollower:
             if orders.seq > self.seq:
                 self._changed()
             self._forget(orders.forget)
+            self._parked.end(orders.unpark)
             self._reconcile(orders)
             self.seq = orders.seq
         for attempt in self._attempts:
@@ -127,7 +132,12 @@ class OrderFollower:
         """A new start. It is launched when the server, hearing of it, has granted its lease."""
         assert self.identity is not None
         now = time.monotonic()
-        token = make_token(self.identity.incarnation)
+        # What is known of the processes of parked ranks, and of their children, holds for this attempt too.
+        token = self._parked.token_of(assignment)
+        if not token:
+            token = make_token(self.identity.incarnation)
+            if len(assignment.ranks) == assignment.world_size:
+                assignment = msgspec.structs.replace(assignment, resumes=0)
         attempt = NodeAttempt(assignment, token, NodeLease(self._lease_s), now)
         why = ""
         try:

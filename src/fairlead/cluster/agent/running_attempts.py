@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +12,20 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.cluster.agent import locks, proc, termination
-from fairlead.cluster.agent.device_locks import DeviceLocks
+from fairlead.client.parking import VARIABLE as PARKING_VARIABLE
+from fairlead.client.parking import ParkingDescriptors
+from fairlead.cluster.agent import proc, termination
+from fairlead.cluster.agent.device_claim import DeviceClaim, SpawnerStorage
 from fairlead.cluster.agent.os_users import become
-from fairlead.cluster.agent.pending_exec import PendingExec, fork_rank
-from fairlead.cluster.agent.spawner_messages import EndAttempt, Exited, Launch, RankLaunch
+from fairlead.cluster.agent.pending_exec import fork_rank
+from fairlead.cluster.agent.rank_processes import RankProcesses
+from fairlead.cluster.agent.spawner_messages import (
+    EndAttempt,
+    Exited,
+    Inspected,
+    Launch,
+    RankLaunch,
+)
 from fairlead.cluster.agent.survivors import (
     AttemptRecord,
     boot_id,
@@ -25,7 +35,6 @@ from fairlead.cluster.agent.untrusted_files import read_regular
 from fairlead.cluster.agent.warden import Watched
 from fairlead.cluster.agent.zygote import (
     Fork,
-    Zygote,
 )
 from fairlead.cluster.shortage import is_shortage
 
@@ -37,159 +46,8 @@ _FORK_S = 120.0  # for a rank to be forked, imports of the zygote included
 Key = tuple[int, int]  # (job, attempt)
 
 
-@dataclass(frozen=True)
-class SpawnerStorage:
-    """Folder in which a spawner keeps what outlives it."""
-
-    state: Path  # of the agent: lock files of jobs, and of seats on devices
-    attempt_records: tuple[
-        Path, ...
-    ]  # folders with a record of each attempt: below the state, and on the machine
-    devices: DeviceLocks
-
-
 class NotStartedError(Exception):
     """A rank cannot be started, whenever it is tried; the sentence says why."""
-
-
-@dataclass
-class DeviceClaim:
-    """The devices of an attempt here: held, or waited for."""
-
-    job: int
-    devices: frozenset[int]  # of all its ranks here
-    locks: dict[int | None, int] | None = None  # lock of each device; None = it waits for them
-    retry_s: float = 0.0  # not before this time
-    waits_for: str = ""  # as the agent was told
-    search_s: float | None = None  # when to look for who holds its devices; None = nobody does
-    free_s: float = 0.0  # when the devices were free
-
-    def lock_files(self, storage: SpawnerStorage) -> dict[Path, int]:
-        """Lock file -> its device, of those that it needs."""
-        folder = storage.state / "locks"
-        files = {file: d for d in self.devices for file in locks.slot_files(folder, d)}
-        return files | {storage.devices.path(device): device for device in self.devices}
-
-    def take(self, storage: SpawnerStorage) -> str:
-        """Take the locks; "" = done, else why not. Raises OSError."""
-        locked = locks.lock_slots(storage.state / "locks", self.job, self.devices)
-        if locked is None:
-            return "what ran there before has not ended"
-        try:
-            taken = storage.devices.take(self.devices)
-        except OSError:
-            locks.release(locked.values())
-            raise
-        if taken is not None:
-            locks.release(locked.values())
-            return f"device {taken} is in use by another agent of this machine, or what it left"
-        self.locks, self.free_s = locked, time.monotonic()
-        return ""
-
-    def unlock_devices(self, storage: SpawnerStorage) -> None:
-        """Close the locks; ranks that live keep theirs."""
-        if self.locks is not None:
-            locks.release(self.locks.values())
-            storage.devices.unlock_devices(self.devices)
-            self.locks = None
-
-    def locks_of(self, rank: RankLaunch, storage: SpawnerStorage) -> list[int]:
-        """Descriptors of the locks that a rank inherits."""
-        assert self.locks is not None
-        mine = [self.locks[device] for device in (None, *rank.devices)]
-        return [*mine, *(storage.devices.descriptor(device) for device in rank.devices)]
-
-
-@dataclass
-class RankProcesses:
-    """The processes of an attempt, from their birth on."""
-
-    zygote: Zygote | None = None  # that its ranks are forked from
-    forking: dict[int, float] = field(default_factory=dict)  # rank -> until when
-    pending_exec: dict[int, PendingExec] = field(
-        default_factory=dict
-    )  # rank -> its process before exec
-    unstarted: set[int] = field(default_factory=set)  # ranks whose program never ran
-    leaders: dict[int, int] = field(default_factory=dict)  # pid -> rank, of those that live
-    sessions: set[int] = field(default_factory=set)
-    born: list[tuple[int, int]] = field(default_factory=list)  # (pid, start time)
-    saving: dict[int, list[proc.Process]] = field(
-        default_factory=dict
-    )  # leader -> what of its group is to save before the rest is told to end
-    terminated: set[int] = field(default_factory=set)  # pids of leaders whose ranks got SIGTERM
-
-    @property
-    def are_over(self) -> bool:
-        """Whether none lives, and none is being forked."""
-        return not self.leaders and not self.forking
-
-    @property
-    def are_late(self) -> bool:
-        """Whether one should have been forked by now."""
-        return bool(self.forking) and min(self.forking.values()) < time.monotonic()
-
-    @property
-    def have_begun(self) -> bool:
-        """Whether the programs of all ranks run."""
-        return not (self.forking or self.pending_exec or self.unstarted)
-
-    def set_pid(self, rank: int, pid: int) -> None:
-        """The rank is this process, the leader of its session."""
-        self.leaders[pid] = rank
-        self.sessions.add(pid)
-        found = proc.process(pid)
-        self.born.append((pid, found.start_time if found else 0))
-
-    @property
-    def pids(self) -> dict[int, int]:
-        """Rank -> its process, of those that live."""
-        return {rank: pid for pid, rank in self.leaders.items()}
-
-    def key_of(self, pid: int) -> tuple[int, int]:
-        """The pid and the start time of a rank's leader, the newest with this pid."""
-        return next(key for key in reversed(self.born) if key[0] == pid)
-
-    def kill(self) -> None:
-        """The process groups of all ranks that live."""
-        for leader in self.leaders:
-            proc.kill_group(leader, signal.SIGKILL)
-
-    def begin_to_end(self, terminate: bool, spares_finished: bool) -> None:
-        """SIGTERM, see ``terminate``. Or only SIGCONT, to ranks that hear of it otherwise, once they are not
-        stopped."""
-        if terminate:
-            self.terminate(spares_finished)
-        else:
-            for leader in self.leaders:
-                proc.kill_group(leader, signal.SIGCONT)
-
-    def terminate(self, spares_finished: bool) -> None:
-        """SIGTERM to all ranks that live: to what can save, or else to the whole process group.
-        spares_finished: not to ranks whose loop is over."""
-        for leader, tree in termination.trees_of(self.leaders).items():
-            if first := termination.savers(tree):
-                self.terminated.add(leader)
-                self.saving[leader] = first
-                for one in first:
-                    proc.kill_exactly(one, signal.SIGTERM)
-            elif not (spares_finished and termination.has_begun(tree)):
-                if tree:  # else it has ended by itself, and is not waited for yet
-                    self.terminated.add(leader)
-                proc.kill_group(leader, signal.SIGTERM)
-
-    def terminate_rest(self) -> None:
-        """SIGTERM to the groups of ranks in which all that could save have ended."""
-        for leader, first in list(self.saving.items()):
-            if leader in self.leaders and termination.still_alive(first):
-                continue
-            del self.saving[leader]
-            if leader in self.leaders:
-                proc.kill_group(leader, signal.SIGTERM)
-
-    @property
-    def rest_waits(self) -> bool:
-        """Whether the leader of a rank is to be told to end once others have saved."""
-        return any(all(one.pid != pid for one in first) for pid, first in self.saving.items())
 
 
 @dataclass
@@ -363,17 +221,31 @@ class SpawnedAttempt:
     def start(self, rank: RankLaunch, log: int, storage: SpawnerStorage) -> None:
         """Fork it or exec it. Raises NotStartedError, and OSError where something has run out before there is
         a rank."""
-        if self.processes.zygote is not None and self._fork(
-            rank, log, self.processes.zygote, storage
-        ):
-            return
+        theirs = self.processes.parking.open(rank.rank) if self.launch.parks else None
+        try:
+            if self.processes.zygote is None or not self._fork(rank, log, theirs, storage):
+                self._exec(rank, log, theirs, storage)
+        finally:
+            if theirs is not None:
+                theirs.close()
+
+    def _exec(
+        self, rank: RankLaunch, log: int, theirs: socket.socket | None, storage: SpawnerStorage
+    ) -> None:
+        """theirs: the rank's end of the socket for parking, None = it is not parked."""
+        inherited, env = self.claim.locks_of(rank, storage), rank.env
+        if theirs is not None:
+            job_lock, *others = inherited
+            parking = ParkingDescriptors(theirs.fileno(), (job_lock,), tuple(others))
+            env = {**env, PARKING_VARIABLE: str(parking)}
+            inherited = [*inherited, theirs.fileno()]
         try:
             pending_exec = fork_rank(
                 rank.argv,
-                rank.env,
+                env,
                 rank.cwd,
                 output=log,
-                keep=self.claim.locks_of(rank, storage),
+                keep=inherited,
                 limit_s=self.launch.start_limit_s,
                 prepare=self._prepare,
             )
@@ -415,8 +287,18 @@ class SpawnedAttempt:
                     text.append(rank.rank)
         return tuple(text)
 
-    def _fork(self, rank: RankLaunch, log: int, zygote: Zygote, storage: SpawnerStorage) -> bool:
-        if not rank.forkable:
+    def inspect(self) -> Inspected:
+        """Have the ranks write down where they stand (``ask_for_stacks``). Returns what is told of that."""
+        signalled = self.ask_for_stacks()
+        job, number = self.key
+        return Inspected(job=job, attempt=number, pids=self.processes.pids, signalled=signalled)
+
+    def _fork(
+        self, rank: RankLaunch, log: int, theirs: socket.socket | None, storage: SpawnerStorage
+    ) -> bool:
+        """From the prepared process, if it takes the rank."""
+        zygote = self.processes.zygote
+        if zygote is None or not rank.forkable:
             return False
         job, attempt = self.key
         request = Fork(
@@ -427,11 +309,27 @@ class SpawnedAttempt:
             env=rank.env,
             cwd=rank.cwd,
             group=self.launch.group,
+            parks=theirs is not None,
         )
-        if not zygote.fork(request, [log, *self.claim.locks_of(rank, storage)]):
+        descriptors = [log, *self.claim.locks_of(rank, storage)]
+        if not zygote.fork(
+            request, descriptors if theirs is None else [*descriptors, theirs.fileno()]
+        ):
             return False
         self.processes.forking[rank.rank] = time.monotonic() + _FORK_S
         return True
+
+    def take_over(self, parked: "SpawnedAttempt") -> None:
+        """The ranks of a parked attempt are this one's: their processes, and what limits them."""
+        self.launch = msgspec.structs.replace(self.launch, group=parked.launch.group)
+        theirs = parked.processes
+        self.processes.sessions |= theirs.sessions
+        self.processes.born += theirs.born
+        self.processes.parking = theirs.parking
+        for pid, rank in theirs.leaders.items():
+            self.processes.leaders[pid] = rank
+        if self.ending.terminated:
+            self.processes.terminate(spares_finished=True)
 
 
 def owner_of(one: proc.Process, running: Sequence[SpawnedAttempt]) -> SpawnedAttempt | None:

@@ -20,27 +20,28 @@ from pathlib import Path
 import msgspec
 
 from fairlead.cluster.agent import locks, proc
+from fairlead.cluster.agent.device_claim import SpawnerStorage
 from fairlead.cluster.agent.device_holders import DeviceHolders
 from fairlead.cluster.agent.device_locks import DeviceLocks
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.job_folders import open_files
 from fairlead.cluster.agent.machine import AgentFiles
 from fairlead.cluster.agent.orphans import reap_orphans
+from fairlead.cluster.agent.parked_attempts import ParkedAttempts
 from fairlead.cluster.agent.prepared_processes import PreparedProcesses
 from fairlead.cluster.agent.running_attempts import (
     EXPIRY_SLACK_S,
     Key,
     NotStartedError,
     SpawnedAttempt,
-    SpawnerStorage,
 )
 from fairlead.cluster.agent.spawner_messages import (
     AgentSocket,
     EndAttempt,
+    EndParked,
     Failed,
     Gone,
     Inspect,
-    Inspected,
     Launch,
     Ping,
     Pong,
@@ -49,6 +50,7 @@ from fairlead.cluster.agent.spawner_messages import (
     Until,
     Waits,
 )
+from fairlead.cluster.agent.spawner_signals import watch_signals
 from fairlead.cluster.agent.spawner_takeover import take_over
 from fairlead.cluster.agent.survivors import remove_record
 from fairlead.cluster.agent.warden import WARDEN_SLACK_S, AttemptEnded, WardenLink
@@ -56,10 +58,9 @@ from fairlead.cluster.agent.zygote import PLACEHOLDER, Zygote
 from fairlead.cluster.shortage import check_descriptors
 
 _RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do not know
-_SEARCH_S = 1.0  # before and between looks at who they are
-_MAX_NAMED = 3  # of them, in a reason
 _DISK_RETRY_S = 1.0  # between tries when the disk is full
 _WARDEN_MARGIN_S = WARDEN_SLACK_S - 0.1  # behind it the warden may have ended the attempt
+_NOT_PARKED = "what was parked of the job on this node has ended"
 _KILL_TIMEOUT_S = 10.0  # a process that does not die of SIGKILL is inside the kernel
 
 
@@ -92,7 +93,15 @@ class Spawner:
         self._prepared = PreparedProcesses(prefork)
         self._selector = selectors.DefaultSelector()
         self._warden = WardenLink(state, record)
-        self._holders = DeviceHolders(self._storage, record, self._fail_for_device)
+        self._holders = DeviceHolders(self._storage, record, self._fail_running)
+        self._parked = ParkedAttempts(
+            self._storage,
+            selector=self._selector,
+            agent=agent,
+            warden=self._warden,
+            running=self._attempts,
+            freed=self._retry,
+        )
         self._leaving = False
         self._early_exits: dict[int, int] = {}  # pid -> status, of forked ranks not known yet
 
@@ -100,14 +109,14 @@ class Spawner:
         """Take the place of the last spawner, then serve."""
         for name in ("locks", "starts"):
             (self._state / name).mkdir(exist_ok=True)
-        wakeup = self._watch_signals()
+        wakeup = watch_signals(self._selector, self._leave)
         self._keep_warden()
         status, ready = take_over(self._state, self._record, self._storage, self._adopts)
         self._agent.send(ready)
         self._selector.register(self._agent.socket, selectors.EVENT_READ, self._handle_agent)
         if (peer := self._prepared.start_named()) is not None and self._prepared.named is not None:
             self._listen_to(self._prepared.named, peer)
-        while not self._leaving or self._attempts:
+        while not self._leaving or self._attempts or self._parked:
             events = self._selector.select(self._timeout_s())
             self._reap()  # first: what ended in time has not been ended by its lease
             # Before the agent is heard: where this process stood still, the warden has ended what had no
@@ -129,25 +138,10 @@ class Spawner:
             one.close()
         locks.release(status)
 
-    def _watch_signals(self) -> tuple[socket.socket, socket.socket]:
-        reader, writer = socket.socketpair()
-        reader.setblocking(False)
-        writer.setblocking(False)
-        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: self._leave())
-
-        def drain() -> None:
-            with contextlib.suppress(BlockingIOError):
-                reader.recv(4096)
-
-        self._selector.register(reader, selectors.EVENT_READ, drain)
-        return reader, writer
-
     def _timeout_s(self) -> float | None:
         """Seconds until something is due."""
         due = [] if self._warden.due_s is None else [self._warden.due_s]
+        due.extend(self._parked.due())
         for attempt in self._attempts.values():
             due.extend(attempt.due())
         return max(0.0, min(due) - time.monotonic()) if due else None
@@ -164,10 +158,13 @@ class Spawner:
                         self._attempts[launch.job, launch.attempt] = SpawnedAttempt(launch)
                 case EndAttempt() as end:
                     self._end(end)
+                case EndParked() as end:
+                    self._parked.end(end)
                 case Prepare(modules=modules):
                     self._prepare(modules)
-                case Inspect() as inspect:
-                    self._inspect(inspect)
+                case Inspect(job=job, attempt=number):
+                    if (attempt := self._attempts.get((job, number))) is not None:
+                        self._agent.send(attempt.inspect())
                 case Ping():
                     self._agent.send(Pong())
                 case Until() as until:
@@ -175,17 +172,9 @@ class Spawner:
                         attempt.ending.until_s = until.until_s
                         self._watch(attempt)
 
-    def _inspect(self, inspect: Inspect) -> None:
-        attempt = self._attempts.get((inspect.job, inspect.attempt))
-        if attempt is not None:
-            requested = attempt.ask_for_stacks()
-            job, number, pids = inspect.job, inspect.attempt, attempt.processes.pids
-            self._agent.send(Inspected(job=job, attempt=number, pids=pids, signalled=requested))
-
     def _keep_warden(self) -> None:
-        self._warden.keep(
-            s.watched(self._storage) for s in self._attempts.values() if s.claim.locks
-        )
+        begun = [s for s in self._attempts.values() if s.claim.locks]
+        self._warden.keep(s.watched(self._storage) for s in (*begun, *self._parked))
 
     def _watch(self, attempt: SpawnedAttempt) -> None:
         """Tell the warden how it is now, if it has begun."""
@@ -201,6 +190,7 @@ class Spawner:
             self._selector.unregister(self._agent.socket)
         for attempt in list(self._attempts.values()):
             self._end(attempt.order_to_end(attempt.launch.grace_s))
+        self._parked.end_all()
 
     def _end(self, end: EndAttempt) -> None:
         attempt = self._attempts.get((end.job, end.attempt))
@@ -223,6 +213,7 @@ class Spawner:
             if attempt.ending.must_kill(now) and attempt.processes.leaders:
                 attempt.kill()
                 attempt.ending.kill_s = now + 1.0  # once more: a group may have grown meanwhile
+        self._parked.kill_late(now)
 
     def _expire_leases(self, slack_s: float, now: float) -> None:
         """End attempts whose lease has been over for this long."""
@@ -267,7 +258,8 @@ class Spawner:
         others = [
             s for s in self._attempts.values() if s is not attempt and s.claim.locks is not None
         ]
-        return all(attempt.may_share_devices(other) for other in others)
+        free = all(attempt.may_share_devices(other) for other in others)
+        return free and self._parked.allows(attempt)
 
     def _launch(self, attempt: SpawnedAttempt) -> None:
         """Raises OSError, before the first rank is started, where nothing can be written."""
@@ -291,28 +283,25 @@ class Spawner:
             attempt.ending.dead_s = time.monotonic()
 
     def _find_holders(self, attempt: SpawnedAttempt, why: str) -> None:
-        """Its devices are not free. What ended just now takes a moment; then whoever holds them is looked for
-        among all processes: ended if it is an attempt's that has no claim to them, else told of."""
-        now = time.monotonic()
-        if attempt.claim.search_s is None:
-            attempt.claim.search_s = now + _SEARCH_S
-            self._send_waits(attempt, why, obstacle=False)
-        elif now >= attempt.claim.search_s:
-            attempt.claim.search_s = now + _SEARCH_S
-            running = [s for s in self._attempts.values() if s.claim.locks is not None]
-            if obstacles := self._holders.obstacles(attempt, running, self._helper_pids):
-                self._send_waits(attempt, "; ".join(obstacles[:_MAX_NAMED]))
+        """Its devices are not free. why: as far as is known."""
+        running = [s for s in self._attempts.values() if s.claim.locks is not None]
+        text, obstacle = self._holders.search(attempt, why, running, self._helper_pids)
+        if text:
+            self._send_waits(attempt, text, obstacle=obstacle)
 
     @property
     def _helper_pids(self) -> set[int]:
         """Pids of children that are no ranks."""
         return {self._warden.pid, *(zygote.pid for zygote in self._prepared.all())}
 
-    def _fail_for_device(self, owner: SpawnedAttempt, why: str) -> None:
-        """An attempt holds a device that is not its own."""
-        self._fail(owner, owner.launch.ranks[0].rank, why, began=True)
-
     def _start_ranks(self, attempt: SpawnedAttempt, logs: list[int]) -> None:
+        if attempt.launch.resumes:
+            if self._parked.resume(attempt, logs):
+                self._send_started(attempt)
+                return
+            if not attempt.launch.alone:
+                self._fail(attempt, attempt.launch.ranks[0].rank, _NOT_PARKED)
+                return
         attempt.processes.zygote = self._prepared.of(attempt.launch)
         for rank, log in zip(attempt.launch.ranks, logs, strict=True):
             try:
@@ -325,6 +314,7 @@ class Spawner:
             self._selector.register(pending_exec.pipe, selectors.EVENT_READ, handle)
         attempt.record(self._storage)
         self._watch(attempt)
+        self._parked.listen(attempt)
         self._send_started(attempt)
         self._prepare(attempt.launch.modules)  # for the next one
 
@@ -349,6 +339,9 @@ class Spawner:
         job, number = attempt.key
         self._agent.send(Failed(job=job, attempt=number, rank=rank, reason=reason, began=began))
         self._end(attempt.order_to_end(0.0))
+
+    def _fail_running(self, attempt: SpawnedAttempt, why: str) -> None:
+        self._fail(attempt, attempt.launch.ranks[0].rank, why, began=True)
 
     def _send_started(self, attempt: SpawnedAttempt) -> None:
         job, number = attempt.key
@@ -417,7 +410,8 @@ class Spawner:
             if ended is None:
                 return
             pid = ended.si_pid
-            attempt = next((s for s in self._attempts.values() if pid in s.processes.leaders), None)
+            every = (*self._attempts.values(), *self._parked)
+            attempt = next((s for s in every if pid in s.processes.leaders), None)
             if attempt is not None:
                 proc.kill_group(pid, signal.SIGKILL)
             if (zygote := self._prepared.with_pid(pid)) is not None:
@@ -427,7 +421,9 @@ class Spawner:
                 self._warden.reap()
                 continue
             _, status = os.waitpid(pid, 0)
-            if attempt is not None:
+            if attempt is not None and attempt.key not in self._attempts:
+                self._parked.reaped(attempt, pid)
+            elif attempt is not None:
                 self._reaped(attempt, pid, os.waitstatus_to_exitcode(status))
             elif any(s.processes.forking for s in self._attempts.values()):
                 self._early_exits[pid] = os.waitstatus_to_exitcode(status)
@@ -439,6 +435,7 @@ class Spawner:
         if rank not in attempt.processes.unstarted:
             self._agent.send(attempt.exited(pid, rank, code, at_s, leaving=self._leaving))
         attempt.ending.gone_s = max(attempt.ending.gone_s, at_s)
+        self._parked.hang_up(attempt)  # the others cannot be parked without it
         if attempt.processes.are_over:
             attempt.ending.dead_s = time.monotonic()
 
@@ -465,9 +462,14 @@ class Spawner:
     def _reap_orphans(self) -> list[int]:
         """Kill what belongs to no attempt. Returns the pids."""
         begun = [s for s in self._attempts.values() if s.claim.locks is not None]
-        living = [s for s in begun if s.ending.dead_s is None]
+        living = [*(s for s in begun if s.ending.dead_s is None), *self._parked]
         tokens = {PLACEHOLDER} if self._prepared.used else set()
         return reap_orphans(living, self._helper_pids, tokens)
+
+    def _retry(self) -> None:
+        """Devices are free: whoever waits for some tries again at once."""
+        for other in self._attempts.values():
+            other.claim.retry_s = 0.0
 
     def _reap_attempt(self, attempt: SpawnedAttempt) -> None:
         job, number = attempt.key
@@ -479,8 +481,8 @@ class Spawner:
         for folder in self._storage.attempt_records:
             remove_record(folder, job, number)
         self._warden.send(AttemptEnded(job=job, attempt=number))
-        for other in self._attempts.values():
-            other.claim.retry_s = 0.0
+        self._parked.hang_up(attempt)
+        self._retry()
         gone_s = attempt.ending.gone_s or time.monotonic()
         self._agent.send(Gone(job=job, attempt=number, at_s=gone_s))
 

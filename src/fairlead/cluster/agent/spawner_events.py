@@ -13,6 +13,7 @@ from fairlead.cluster.agent.inspection import Inspector
 from fairlead.cluster.agent.launch import checkpoint_path, failure_path
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.node_attempts import NodeAttempts
+from fairlead.cluster.agent.parked_jobs import ParkedJobs
 from fairlead.cluster.agent.progress_reader import ProgressReader
 from fairlead.cluster.agent.rank_failures import exit_failure, read_report
 from fairlead.cluster.agent.rank_server import Key, RankConnections
@@ -24,9 +25,11 @@ from fairlead.cluster.agent.spawner_messages import (
     FromSpawner,
     Gone,
     Inspected,
+    Parked,
     Pong,
     Ready,
     Started,
+    Unparked,
     Waits,
 )
 from fairlead.cluster.protocol.messages import (
@@ -55,6 +58,7 @@ class SpawnerEvents:
         logs: Logs,
         progress: ProgressReader,
         inspector: Inspector,
+        parked: ParkedJobs,
         changed: Callable[[], None],
     ) -> None:
         """state: of the agent."""
@@ -66,6 +70,7 @@ class SpawnerEvents:
         self._logs = logs
         self._progress = progress
         self._inspector = inspector
+        self._parked = parked
         self._changed = changed
         self._deaths = SpawnerDeaths()
         self._orphaned: set[Key] = set()  # attempts of a spawner that died
@@ -76,6 +81,9 @@ class SpawnerEvents:
         if isinstance(message, Ready | Pong):
             if isinstance(message, Ready):
                 self._end_orphaned()
+            return
+        if isinstance(message, Unparked):
+            self._parked.remove((message.job, message.attempt))
             return
         attempt = self._attempts.get((message.job, message.attempt))
         if attempt is None or attempt.ended:
@@ -95,6 +103,9 @@ class SpawnerEvents:
             case Started():
                 self._leaders |= {pid: (attempt.key, r) for r, pid in message.pids.items()}
                 attempt.started(message.free_s)
+                self._parked.remove((message.job, attempt.assignment.resumes))
+            case Parked():
+                self._parked.add(attempt, message.pids)
             case Waits():
                 attempt.waits(message.reason, now, obstacle=message.obstacle)
                 if message.obstacle:
@@ -168,6 +179,7 @@ class SpawnerEvents:
         for pid in ended.keys() & (replaced.ended if replaced is not None else ()):
             self._ended_unheard(pid, ended[pid], heard_s)
         self._leaders.clear()
+        self._parked.clear()
         for attempt in self._attempts:
             if attempt.launched and not attempt.ended:
                 was_there = death is not None and attempt.key[0] in death.jobs

@@ -45,6 +45,13 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     user: OsUser | None = None  # whom the ranks run as; None = the agent's own user
     group: AttemptGroup | None = None  # that limits what they may use; None = nothing does
     no_new_privs: bool = True  # programs with the setuid bit get such ranks nothing more
+    parks: bool = False  # ranks may be parked instead of ended
+    resumes: int = (
+        0  # the attempt whose parked ranks, of the same token, go on as this one; 0 = none
+    )
+    alone: bool = (
+        True  # all ranks of the job are here: they can be started anew if those have ended
+    )
 
 
 class EndAttempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -55,6 +62,13 @@ class EndAttempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     terminate: bool  # send SIGTERM now
     kill_after_s: float  # and SIGKILL to what is left then
     spares_finished: bool = False  # no SIGTERM to ranks whose loop is over
+
+
+class EndParked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Let what is parked of an attempt come to its end. ``Unparked`` follows."""
+
+    job: int
+    attempt: int
 
 
 class Until(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -124,6 +138,21 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     began: bool = False  # it ran, and is killed for this
 
 
+class Parked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The ranks of an attempt are parked. That they have exited, and ``Gone``, follow."""
+
+    job: int
+    attempt: int
+    pids: dict[int, int]  # rank -> its process
+
+
+class Unparked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Nothing of an attempt is parked any more: its processes have ended."""
+
+    job: int
+    attempt: int
+
+
 class Exited(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A rank has ended."""
 
@@ -153,8 +182,10 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     cleared: tuple[str, ...] = ()  # incarnations of agents of this node of which nothing lives
 
 
-ToSpawner: TypeAlias = Launch | EndAttempt | Until | Inspect | Prepare | Ping
-FromSpawner: TypeAlias = Inspected | Started | Waits | Failed | Exited | Gone | Ready | Pong
+ToSpawner: TypeAlias = Launch | EndAttempt | EndParked | Until | Inspect | Prepare | Ping
+FromSpawner: TypeAlias = (
+    Inspected | Started | Waits | Failed | Parked | Unparked | Exited | Gone | Ready | Pong
+)
 
 encode = msgspec.msgpack.encode
 

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.adopted import end_adopted
+from fairlead.cluster.agent.device_claim import SpawnerStorage
 from fairlead.cluster.agent.lock_holders import lock_holders
 from fairlead.cluster.agent.machine import AgentFiles, clear
-from fairlead.cluster.agent.running_attempts import SpawnerStorage
 from fairlead.cluster.agent.spawner_messages import Ready
 from fairlead.cluster.agent.survivors import boot_id, end_survivors, read_records
 from fairlead.cluster.shortage import NO_DESCRIPTORS

@@ -23,6 +23,8 @@ from pathlib import Path
 
 import msgspec
 
+from fairlead.client.parking import VARIABLE as PARKING_VARIABLE
+from fairlead.client.parking import ParkingDescriptors
 from fairlead.cluster.agent.cgroups import AttemptGroup
 from fairlead.cluster.agent.proc import TOKEN, show_token, tag_process
 
@@ -36,7 +38,8 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEX
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """Become this rank. With it come file descriptors: the log first, then locks to keep."""
+    """Become this rank. With it come file descriptors: the log first, then locks to keep, that of the job
+    first, and at last its end of the socket for parking, if it ``parks``."""
 
     job: int
     attempt: int
@@ -45,6 +48,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     cwd: str
     group: AttemptGroup | None = None  # that it is to be in
+    parks: bool = False
 
 
 class Forked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -292,6 +296,10 @@ def _become(request: Fork, descriptors: list[int], peer: socket.socket) -> None:
     peer.close()
     os.environ.clear()
     os.environ.update(request.env)
+    if request.parks:
+        _, job_lock, *others, socket_end = descriptors
+        parking = ParkingDescriptors(socket_end, (job_lock,), tuple(others))
+        os.environ[PARKING_VARIABLE] = str(parking)
     os.chdir(request.cwd)
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)

@@ -127,6 +127,7 @@ class LeaseTable:
             message.dead,
             message.checked,
             message.ending,
+            tuple((one.job, one.attempt) for one in message.parked),
         )
         changed, node.health = changed or health != node.health, health
         leases = self._renew(node)

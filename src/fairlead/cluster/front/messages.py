@@ -32,6 +32,7 @@ class PublishedOrders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gap_s: float = 0.0
     reasons: msgspec.Raw = _EMPTY_MAP
     check: StartCheck | None = None
+    unpark: msgspec.Raw = _EMPTY_LIST
     wall_s: float = 0.0
     position: msgspec.Raw = NIL
     halted: str = ""

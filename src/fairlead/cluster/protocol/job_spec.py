@@ -54,6 +54,7 @@ class JobSpec(
     prefork: bool | Literal["auto"] = (
         False  # from the agent's prepared process; auto: by its imports
     )
+    park: bool = True  # is its process kept in the memory of its node when it is preempted?
     log_bytes: int = 10_000_000
     max_retries: int = 5  # failures in a row after which it is tried again
     retry_on: tuple[int, ...] = ()  # exit codes after which it is; () = all; 128 + n for signal n

@@ -219,6 +219,16 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage: Annotated[tuple[DeviceUsage, ...], Meta(max_length=65536)] = ()
 
 
+class ParkedAttempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An attempt that is over, and whose ranks on a node keep their state in its memory."""
+
+    job: Count
+    attempt: Count
+    ranks: Annotated[tuple["Rank", ...], Meta(max_length=65536)]
+    memory_bytes: Count = 0
+    age_s: SecondsOrNone = -1.0  # since it was parked
+
+
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that a node holds."""
 
@@ -236,6 +246,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     )
     ending: bool = False  # it was told to end: it stops what it holds, and begins nothing
     leaving: bool = False  # that is done: nothing runs there any more, and nothing will
+    parked: Annotated[tuple[ParkedAttempt, ...], Meta(max_length=65536)] = ()
 
 
 class StartCheck(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -302,6 +313,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     colocated: tuple[tuple[int, int], ...] = ()  # (job, attempt) that it shares its devices with
     tenant: str = ""  # whose it is, and who has submitted it: nodes may run it as a user of theirs
     user: str = ""
+    park: bool = False  # may it be parked when it is preempted?
+    resumes: int = 0  # the attempt whose parked ranks go on as this one; 0 = none
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -326,6 +339,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         int, str
     ] = {}  # job -> why it is no longer wanted: preempted | cancelled | paused ...
     check: StartCheck | None = None  # to be made once; None = none is wanted
+    unpark: tuple[tuple[int, int], ...] = ()  # (job, attempt) that need not be parked any longer
     wall_s: float = 0.0  # the server's clock when it answered, seconds since 1970; 0 = not told
     position: StorePosition | None = None  # to be remembered; None = none is told
     halted: str = ""

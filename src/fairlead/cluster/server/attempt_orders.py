@@ -9,6 +9,7 @@ from fairlead.cluster.protocol.attempt_end import AttemptEnd
 from fairlead.cluster.protocol.messages import Assignment, AttemptStatus
 from fairlead.cluster.server.attempts import Attempt, ranks_on
 from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.parked import resumable
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.job_views import overhead_s, saves_s
 from fairlead.cluster.store.restore_note import FROM_BACKUP, LOSS_ACCEPTED
@@ -109,6 +110,7 @@ class AttemptOrders:
     def _first_order(self, attempt: Attempt) -> None:
         """From now on it is one that a process may run of."""
         attempt.ordered = attempt.record.ordered = True
+        attempt.resumes = resumable(self._state.fleet, attempt)
         attempt.record.ordered_s = self._state.now_s()
         attempt.row.starts += 1
         attempt.row.failed = False

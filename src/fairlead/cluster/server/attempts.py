@@ -38,6 +38,7 @@ class Attempt:
     rate: float  # steps/s believed: an unmanaged job's seconds are worth so much
     from_step: float  # what counted when it was ordered
     ordered: bool = False  # do the nodes know of it?
+    resumes: int = 0  # the attempt whose parked ranks go on as this one; 0 = none
     stopping: str = ""  # why it was told to stop
     stop_end: AttemptEnd = AttemptEnd.STOPPED  # how it ends then
     # when, cluster's time; None = it was not, or that is not known
@@ -430,6 +431,8 @@ class Attempt:
             colocated=self.colocated,
             tenant=self.row.tenant,
             user=self.row.user,
+            park=spec.park,
+            resumes=self.resumes,
         )
 
 

@@ -30,6 +30,7 @@ from fairlead.cluster.protocol.messages import (
     AttemptKey,
     AttemptStatus,
     Orders,
+    ParkedAttempt,
     Register,
     StartCheck,
 )
@@ -317,6 +318,7 @@ class Fleet:
                 desired=msgspec.Raw(_encode(orders.desired)),
                 forget=msgspec.Raw(_encode(orders.forget)),
                 reasons=msgspec.Raw(_encode(orders.reasons)),
+                unpark=msgspec.Raw(_encode(orders.unpark)),
                 check=node.desired.check,
             ),
             starts=tuple((a.job, a.attempt) for a in orders.desired),
@@ -357,6 +359,19 @@ class Fleet:
         with self.lock:
             node = self.nodes.get(name)
             return {} if node is None else node.observed.holds
+
+    def parked(self, name: str) -> Mapping[AttemptKey, ParkedAttempt]:
+        """Return what the node said last that is parked there."""
+        with self.lock:
+            return self.nodes[name].observed.parked
+
+    def unpark(self, name: str, keys: set[AttemptKey]) -> None:
+        """These, of all that is parked on the node, are of no use any more."""
+        with self.lock:
+            node = self.nodes[name]
+            if node.desired.unpark != keys:
+                node.desired.unpark, node.desired.forgets = keys, True
+                self._changed[name] = None
 
     def ended(self, name: str) -> list[AttemptKey]:
         """The starts of which the node says that they have ended."""

@@ -12,6 +12,7 @@ from fairlead.cluster.protocol.messages import (
     AttemptStatus,
     NodeReport,
     Orders,
+    ParkedAttempt,
     Register,
     StartCheck,
 )
@@ -92,19 +93,30 @@ class ObservedState:
     followed: int = -1  # the newest orders that it says it follows
     broke: float = 0.0  # monotonic; when a connection of its agent broke last
     _holds: dict[AttemptKey, AttemptStatus] = field(default_factory=dict)
+    _parked: dict[AttemptKey, ParkedAttempt] = field(default_factory=dict)
     _unread: msgspec.Raw | None = None  # its newest report
 
     @property
     def holds(self) -> dict[AttemptKey, AttemptStatus]:
         """Return key -> status of what it said last that it holds. For whoever has the lock of the fleet."""
-        if self._unread is not None:
-            report = _REPORT.decode(self._unread)
-            self.holds = {(status.job, status.attempt): status for status in report.holds}
+        self._read()
         return self._holds
 
     @holds.setter
     def holds(self, holds: dict[AttemptKey, AttemptStatus]) -> None:
-        self._holds, self._unread = holds, None
+        self._holds, self._parked, self._unread = holds, {}, None
+
+    @property
+    def parked(self) -> dict[AttemptKey, ParkedAttempt]:
+        """Return what it said last that is parked there. For whoever has the lock of the fleet."""
+        self._read()
+        return self._parked
+
+    def _read(self) -> None:
+        if self._unread is not None:
+            report = _REPORT.decode(self._unread)
+            self.holds = {(status.job, status.attempt): status for status in report.holds}
+            self._parked = {(one.job, one.attempt): one for one in report.parked}
 
     def receive(self, message: Reported) -> None:
         """A report has come; what the node holds is read when somebody asks for it."""
@@ -155,6 +167,7 @@ class DesiredState:
     reasons: dict[int, str] = field(default_factory=dict)
     changed: bool = False  # something is wanted, or no longer wanted
     forgets: bool = False  # ends are booked
+    unpark: set[AttemptKey] = field(default_factory=set)  # that need not be parked any longer
 
     def desire(self, assignment: Assignment) -> None:
         """The node shall hold this."""
@@ -194,6 +207,7 @@ class DesiredState:
             desired=tuple(self.desired.values()),
             forget=tuple(self.forget),
             reasons=dict(self.reasons),
+            unpark=tuple(sorted(self.unpark)),
         )
 
 

@@ -6,6 +6,7 @@ from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.job_pinning import JobPinning
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.node_service import NodeService
+from fairlead.cluster.server.parked import unpark_useless
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.silence import rank_lifetime_s
 
@@ -50,6 +51,7 @@ class NodeWatch:
                 continue
             self._service.settle(node)
         self._pinning.update()
+        unpark_useless(state)
 
     def close(self) -> None:
         """Before a decision: the core shall use no node that is suspect by now."""

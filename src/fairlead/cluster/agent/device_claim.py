@@ -1,0 +1,85 @@
+"""What a spawner keeps on disk, and the devices of an attempt there."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.cluster.agent import locks
+from fairlead.cluster.agent.device_locks import DeviceLocks
+from fairlead.cluster.agent.spawner_messages import RankLaunch
+
+
+@dataclass(frozen=True)
+class SpawnerStorage:
+    """Folder in which a spawner keeps what outlives it."""
+
+    state: Path  # of the agent: lock files of jobs, and of seats on devices
+    attempt_records: tuple[
+        Path, ...
+    ]  # folders with a record of each attempt: below the state, and on the machine
+    devices: DeviceLocks
+
+
+@dataclass
+class DeviceClaim:
+    """The devices of an attempt here: held, or waited for."""
+
+    job: int
+    devices: frozenset[int]  # of all its ranks here
+    locks: dict[int | None, int] | None = None  # lock of each device; None = it waits for them
+    retry_s: float = 0.0  # not before this time
+    waits_for: str = ""  # as the agent was told
+    search_s: float | None = None  # when to look for who holds its devices; None = nobody does
+    free_s: float = 0.0  # when the devices were free
+    given_back: bool = False  # its ranks are about to be parked, and need no device any more
+
+    def lock_files(self, storage: SpawnerStorage) -> dict[Path, int]:
+        """Lock file -> its device, of those that it needs."""
+        folder = storage.state / "locks"
+        files = {file: d for d in self.devices for file in locks.slot_files(folder, d)}
+        return files | {storage.devices.path(device): device for device in self.devices}
+
+    def take(self, storage: SpawnerStorage) -> str:
+        """Take the locks; "" = done, else why not. Raises OSError."""
+        locked = locks.lock_slots(storage.state / "locks", self.job, self.devices)
+        if locked is None:
+            return "what ran there before has not ended"
+        try:
+            taken = storage.devices.take(self.devices)
+        except OSError:
+            locks.release(locked.values())
+            raise
+        if taken is not None:
+            locks.release(locked.values())
+            return f"device {taken} is in use by another agent of this machine, or what it left"
+        self.locks, self.free_s = locked, time.monotonic()
+        return ""
+
+    def unlock_devices(self, storage: SpawnerStorage) -> None:
+        """Close the locks; ranks that live keep theirs."""
+        if self.locks is not None:
+            locks.release(self.locks.values())
+            storage.devices.unlock_devices(self.devices)
+            self.locks = None
+
+    def give_back(self, storage: SpawnerStorage) -> None:
+        """Give the devices to others, also where ranks that live have inherited their locks. The lock of the
+        job is kept."""
+        assert self.locks is not None
+        locks.unlock(lock for device, lock in self.locks.items() if device is not None)
+        self.locks = {None: self.locks[None]}
+        storage.devices.unlock_devices(self.devices, given_back=True)
+        self.devices, self.given_back = frozenset(), True
+
+    def give_up(self, storage: SpawnerStorage) -> None:
+        """Give up what is left: the lock of the job, which runs no more."""
+        assert self.locks is not None
+        locks.forget_job(storage.state / "locks", self.job)
+        locks.unlock(self.locks.values())
+        self.locks = None
+
+    def locks_of(self, rank: RankLaunch, storage: SpawnerStorage) -> list[int]:
+        """Descriptors of the locks that a rank inherits."""
+        assert self.locks is not None
+        mine = [self.locks[device] for device in (None, *rank.devices)]
+        return [*mine, *(storage.devices.descriptor(device) for device in rank.devices)]

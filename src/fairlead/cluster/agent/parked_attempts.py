@@ -1,0 +1,215 @@
+"""Attempts that are over but for their processes: these are parked, see ``fairlead.client.parking``."""
+
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from fairlead.client.parking import MAX_LOCKS, PARKED, RELEASED, resume_order
+from fairlead.cluster.agent.device_claim import SpawnerStorage
+from fairlead.cluster.agent.running_attempts import EndingTimes, Key, SpawnedAttempt
+from fairlead.cluster.agent.spawner_messages import (
+    AgentSocket,
+    EndParked,
+    Gone,
+    Parked,
+    RankLaunch,
+    Unparked,
+)
+from fairlead.cluster.agent.survivors import remove_record
+from fairlead.cluster.agent.warden import AttemptEnded, WardenLink
+
+_END_S = 5.0  # for a parked rank to come to its end once its socket is closed
+_WORD_BYTES = 64
+_OF_ATTEMPT = "FAIRLEAD_"  # how the variables begin that another attempt of a job has others of
+_OF_PROCESS = ("FAIRLEAD_RANK_SYNC", "FAIRLEAD_PARKING")  # and of these those that it has not
+
+
+class ParkedAttempts:
+    """The spawner's, at most one of each job. ``freed`` is called when devices are free."""
+
+    def __init__(
+        self,
+        storage: SpawnerStorage,
+        *,
+        selector: selectors.BaseSelector,
+        agent: AgentSocket,
+        warden: WardenLink,
+        running: dict[Key, SpawnedAttempt],
+        freed: Callable[[], None],
+    ) -> None:
+        """running: the attempts that are not over, of which this takes out what is parked."""
+        self._storage = storage
+        self._selector = selector
+        self._agent = agent
+        self._warden = warden
+        self._running = running
+        self._freed = freed
+        self._by_job: dict[int, SpawnedAttempt] = {}
+
+    def __iter__(self) -> Iterator[SpawnedAttempt]:
+        return iter(list(self._by_job.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._by_job)
+
+    def due(self) -> Iterator[float]:
+        """When there is something to do (monotonic)."""
+        for attempt in self._by_job.values():
+            if attempt.ending.kill_s is not None:
+                yield attempt.ending.kill_s
+
+    def listen(self, attempt: SpawnedAttempt) -> None:
+        """Hear what the ranks of an attempt say of parking."""
+        for rank, ours in attempt.processes.parking.sockets.items():
+            handle = partial(self._hear, attempt, rank)
+            if ours.fileno() in self._selector.get_map():
+                self._selector.modify(ours, selectors.EVENT_READ, handle)
+            else:
+                self._selector.register(ours, selectors.EVENT_READ, handle)
+
+    def hang_up(self, attempt: SpawnedAttempt) -> None:
+        """Close the sockets of its ranks, on which those that are parked end."""
+        sockets = attempt.processes.parking.sockets
+        for rank in list(sockets):
+            self._close(attempt, rank)
+
+    def _close(self, attempt: SpawnedAttempt, rank: int) -> None:
+        ours = attempt.processes.parking.sockets.pop(rank)
+        self._selector.unregister(ours)
+        ours.close()
+
+    def _hear(self, attempt: SpawnedAttempt, rank: int) -> None:
+        parking = attempt.processes.parking
+        if rank not in parking.sockets:
+            return
+        try:
+            word = parking.sockets[rank].recv(_WORD_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            word = b""
+        if attempt.key not in self._running or word not in (RELEASED, PARKED):
+            self._close(attempt, rank)
+            return
+        (parking.released if word == RELEASED else parking.parked).add(rank)
+        ranks = {one.rank for one in attempt.launch.ranks}
+        if parking.released >= ranks and not attempt.claim.given_back:
+            attempt.claim.give_back(self._storage)
+            self._freed()
+        if parking.parked >= ranks and attempt.claim.given_back:
+            self._park(attempt)
+
+    def _park(self, attempt: SpawnedAttempt) -> None:
+        """All ranks of an attempt are parked: it is over."""
+        job, number = attempt.key
+        now = time.monotonic()
+        pids = attempt.processes.pids
+        self._agent.send(Parked(job=job, attempt=number, pids=pids))
+        for rank, pid in pids.items():
+            self._agent.send(attempt.exited(pid, rank, 0, now, leaving=False))
+        attempt.claim.give_up(self._storage)
+        attempt.ending = EndingTimes()
+        attempt.processes.parking.released.clear()
+        attempt.processes.parking.parked.clear()
+        del self._running[attempt.key]
+        self._by_job[job] = attempt
+        attempt.record(self._storage)
+        self._warden.send(attempt.watched(self._storage))
+        self._freed()
+        self._agent.send(Gone(job=job, attempt=number, at_s=now))
+
+    def allows(self, attempt: SpawnedAttempt) -> bool:
+        """Whether an attempt may begin: of its job nothing is parked but what it goes on with. What else is
+        parked of it is ended first, for a script may do something at its end."""
+        before = self._by_job.get(attempt.launch.job)
+        if before is None or self._fits(attempt, before):
+            return True
+        self._end(before)
+        return False
+
+    def _fits(self, attempt: SpawnedAttempt, before: SpawnedAttempt) -> bool:
+        numbers = [[one.rank for one in x.launch.ranks] for x in (attempt, before)]
+        return (
+            before.launch.attempt == attempt.launch.resumes
+            and before.launch.token == attempt.launch.token
+            and before.ending.kill_s is None
+            and numbers[0] == numbers[1]
+            and len(before.processes.leaders) == len(numbers[0])
+        )
+
+    def resume(self, attempt: SpawnedAttempt, logs: list[int]) -> bool:
+        """Let the ranks of what is parked go on as an attempt that has its devices. logs: of its ranks.
+        Returns whether they do; if not they are killed."""
+        before = self._by_job.get(attempt.launch.job)
+        if before is None or not self._fits(attempt, before):
+            return False
+        sockets = before.processes.parking.sockets
+        for rank, log in zip(attempt.launch.ranks, logs, strict=True):
+            job_lock, *others = attempt.claim.locks_of(rank, self._storage)
+            try:
+                order = resume_order(_variables(rank), job_locks=1)
+                socket.send_fds(sockets[rank.rank], [order], [log, job_lock, *others[:MAX_LOCKS]])
+            except (OSError, KeyError):
+                before.kill()
+                self._end(before)
+                return False
+        del self._by_job[attempt.launch.job]
+        attempt.take_over(before)
+        attempt.record(self._storage)
+        self._warden.send(attempt.watched(self._storage))
+        self._forget(before)
+        self.listen(attempt)
+        return True
+
+    def end(self, order: EndParked) -> None:
+        """Let what is parked come to its end, if it still is."""
+        before = self._by_job.get(order.job)
+        if before is not None and before.launch.attempt == order.attempt:
+            self._end(before)
+
+    def end_all(self) -> None:
+        """Let all come to their ends."""
+        for attempt in self:
+            self._end(attempt)
+
+    def _end(self, attempt: SpawnedAttempt) -> None:
+        if attempt.ending.kill_s is None:
+            attempt.ending.kill_by(time.monotonic() + _END_S)
+            self.hang_up(attempt)
+
+    def kill_late(self, now: float) -> None:
+        """Kill those that have not come to their ends in time."""
+        for attempt in self._by_job.values():
+            if attempt.ending.must_kill(now):
+                attempt.kill()
+                attempt.ending.kill_s = now + 1.0
+
+    def reaped(self, attempt: SpawnedAttempt, pid: int) -> None:
+        """A rank of a parked attempt has ended; the others have nothing to go on with."""
+        del attempt.processes.leaders[pid]
+        self._end(attempt)
+        if not attempt.processes.leaders:
+            del self._by_job[attempt.launch.job]
+            attempt.kill_left()
+            attempt.remove_group()
+            self._forget(attempt)
+            self._freed()
+            job, number = attempt.key
+            self._agent.send(Unparked(job=job, attempt=number))
+
+    def _forget(self, attempt: SpawnedAttempt) -> None:
+        """Nothing of it is left under its number."""
+        for folder in self._storage.attempt_records:
+            remove_record(folder, *attempt.key)
+        self._warden.send(AttemptEnded(job=attempt.launch.job, attempt=attempt.launch.attempt))
+
+
+def _variables(rank: RankLaunch) -> dict[str, str]:
+    """Return the variables of a rank that tell of its attempt."""
+    return {
+        name: value
+        for name, value in rank.env.items()
+        if name.startswith(_OF_ATTEMPT) and not name.startswith(_OF_PROCESS)
+    }

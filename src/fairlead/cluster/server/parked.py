@@ -1,0 +1,48 @@
+"""Jobs that are parked on nodes: which attempts go on with them, and which are of no use any more."""
+
+from fairlead.cluster.protocol.messages import AttemptKey, ParkedAttempt, Rank
+from fairlead.cluster.server.attempts import Attempt
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.job_registry import JobRegistry
+from fairlead.cluster.server.live_node import LiveNode
+
+
+def resumable(fleet: Fleet, attempt: Attempt) -> int:
+    """The attempt of the same job whose parked ranks an attempt can go on with; 0 = there is none.
+
+    That is so where the ranks of each of its nodes are parked there, and the newest checkpoint is theirs.
+    Processes that have opened a real device stay on it: they cannot be given others.
+    """
+    number = attempt.row.saved_by
+    for name, ranks in attempt.nodes.items():
+        node = fleet.nodes.get(name)
+        found = None if node is None else fleet.parked(name).get((attempt.row.id, number))
+        if node is None or found is None or not _fits(found, ranks, node):
+            return 0
+    return number
+
+
+def _fits(parked: ParkedAttempt, ranks: tuple[Rank, ...], node: LiveNode) -> bool:
+    if node.simulated_devices:
+        return [rank.rank for rank in parked.ranks] == [rank.rank for rank in ranks]
+    return parked.ranks == ranks
+
+
+def unpark_useless(state: ClusterState) -> None:
+    """Have nodes end what is parked there and will not go on there."""
+    for name in list(state.fleet.nodes):
+        useless = {key for key in state.fleet.parked(name) if not _is_wanted(state.registry, key)}
+        state.fleet.unpark(name, useless)
+
+
+def _is_wanted(registry: JobRegistry, key: AttemptKey) -> bool:
+    """Whether the job waits for devices, with this attempt as its last one, or goes on with it now."""
+    job, number = key
+    row = registry.jobs.get(job)
+    if row is None or not row.open or row.saved_by != number:
+        return False
+    newest = registry.newest(job)
+    if newest is None:
+        return row.state in ("waiting", "preempted")
+    return number in (newest.record.attempt, newest.resumes) or not newest.ordered
