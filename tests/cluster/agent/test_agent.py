@@ -48,7 +48,7 @@ def test_a_job_trains_stops_and_says_how_long_that_took(play: Play) -> None:
         assert status.ran_s > 0
         output = await server.until_output(11, "leaves after step")
         assert "Grant(" in output
-        assert "StopRank(reason='paused')" in output
+        assert "StopRank(reason='paused', park=False)" in output
         await server.order()
         await server.until(lambda: not server.statuses)
 

@@ -1,0 +1,137 @@
+"""Jobs that are preempted keep their processes, and go on with them."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.cluster import Running, descendants, running, until
+from tests.cluster.ledger_job import ledger, ledger_job
+
+from fairlead.cluster.http_client import Client
+from fairlead.cluster.protocol.job_spec import JobSpec
+
+TURNS = ("--round", "2", "--restart-cost", "0.05")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Running]:
+    with running(tmp_path, TURNS, {"node-a": "v100=1"}) as found:
+        yield found
+
+
+def _pids(folder: Path) -> dict[int, int]:
+    """Attempt -> its process, as the job has written it down."""
+    path = folder / "ledger.pids"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {int(attempt): int(pid) for attempt, pid in map(str.split, lines)}
+
+
+def _job(folder: Path, **more: object) -> JobSpec:
+    """One that writes down its process with each attempt of which it does a step."""
+    folder.mkdir()
+    spec = ledger_job(folder)
+    script = spec.command[2].replace(
+        'steps.append(str(len(steps)))',
+        'steps.append(str(len(steps)))\n'
+        '        if attempts[-1:] != [os.environ["FAIRLEAD_ATTEMPT"]]:\n'
+        '            attempts.append(os.environ["FAIRLEAD_ATTEMPT"])\n'
+        '            with open(sys.argv[1] + ".pids", "a") as file:\n'
+        '                file.write(f"{attempts[-1]} {os.getpid()}\\n")',
+    ).replace("steps = []", "steps = []\nattempts = []")
+    command = (sys.executable, "-c", script, spec.command[3])
+    fields = {"total_steps": 3000, "cwd": "/", "grace_s": 10.0, **more}
+    return JobSpec(command=command, **fields)  # type: ignore[arg-type]
+
+
+def _submit_two(client: Client, tmp_path: Path, **more: object) -> list[Path]:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    client.submit([_job(folder, **more) for folder in folders])
+    return folders
+
+
+def _steps(folder: Path) -> list[int]:
+    return [step for _, _, _, step in ledger(folder)]
+
+
+def test_jobs_take_turns_without_ending(cluster: Running, tmp_path: Path) -> None:
+    with cluster.client() as client:
+        folders = _submit_two(client, tmp_path)
+        until(lambda: all(len(_pids(folder)) >= 3 for folder in folders))
+        for folder in folders:
+            pids = _pids(folder)
+            assert len(set(pids.values())) == 1, "each goes on as it was"
+            assert _steps(folder) == list(range(len(_steps(folder))))
+        for job in (0, 1):
+            rows = [row for row in client.attempts(job) if row.end == "preempted"]
+            assert all(row.to_step == row.reached_step for row in rows)
+            assert client.job(job).lost_steps == 0
+        for job in (0, 1):
+            client.cancel(job)
+        until(lambda: all(not Path(f"/proc/{pid}").exists() for f in folders for pid in _pids(f).values()))
+
+
+def test_a_parked_process_that_is_killed_costs_no_step(cluster: Running, tmp_path: Path) -> None:
+    with cluster.client() as client:
+        folders = _submit_two(client, tmp_path)
+        until(lambda: all(len(_pids(folder)) >= 1 for folder in folders))
+        until(lambda: "preempted" in (client.job(0).state, client.job(1).state))
+        until(lambda: any(node.parked for node in client.nodes()))
+        (parked,) = client.nodes()[0].parked
+        folder = folders[parked.job]
+        os.kill(_pids(folder)[parked.attempt], signal.SIGKILL)
+        until(lambda: max(_pids(folder)) > parked.attempt)
+        assert len(set(_pids(folder).values())) == 2
+        assert _steps(folder) == list(range(len(_steps(folder))))
+        assert client.job(parked.job).failures == 0
+
+
+def test_jobs_that_do_not_park_end(cluster: Running, tmp_path: Path) -> None:
+    with cluster.client() as client:
+        folders = _submit_two(client, tmp_path, park=False)
+        until(lambda: all(len(_pids(folder)) >= 2 for folder in folders))
+        for folder in folders:
+            assert len(set(_pids(folder).values())) == len(_pids(folder))
+            assert _steps(folder) == list(range(len(_steps(folder))))
+
+
+def test_nothing_parked_outlives_its_agent(cluster: Running, tmp_path: Path) -> None:
+    with cluster.client() as client:
+        folders = _submit_two(client, tmp_path)
+        until(lambda: any(node.parked for node in client.nodes()))
+        cluster.kill("node-a")
+        known = {pid for folder in folders for pid in _pids(folder).values()}
+        until(lambda: not known & set(descendants(tmp_path)))
+        cluster.add_agent("node-a", "v100=1")
+        until(lambda: all(len(set(_pids(folder).values())) >= 2 for folder in folders))
+        for folder in folders:  # some may be done again since the last checkpoint, none is left out
+            assert set(_steps(folder)) == set(range(max(_steps(folder)) + 1))
+        until(lambda: len(client.nodes()[0].parked) == 1)
+        assert client.job(0).failures == client.job(1).failures == 0
+
+
+def test_the_server_may_be_killed_while_jobs_are_parked(cluster: Running, tmp_path: Path) -> None:
+    with cluster.client() as client:
+        folders = _submit_two(client, tmp_path)
+        until(lambda: all(len(_pids(folder)) >= 2 for folder in folders))
+        for _ in range(2):
+            turns = max(map(len, map(_pids, folders)))
+            cluster.kill()
+            cluster.start()
+            until(lambda turns=turns: max(map(len, map(_pids, folders))) > turns + 1)  # type: ignore[misc]
+        for folder in folders:
+            assert _steps(folder) == list(range(len(_steps(folder))))
+
+
+def test_a_gang_parks_as_a_whole(tmp_path: Path) -> None:
+    agents = {"node-a": "v100=1", "node-b": "v100=1"}
+    with running(tmp_path, TURNS, agents) as cluster, cluster.client() as client:
+        folders = _submit_two(client, tmp_path, scale_factor=2)
+        until(lambda: all(len(_pids(folder)) >= 4 for folder in folders))  # each rank writes
+        until(lambda: all(max(_pids(folder)) >= 3 for folder in folders))
+        for job, folder in enumerate(folders):
+            pids = {int(line.split()[1]) for line in (folder / "ledger.pids").read_text().splitlines()}
+            assert len(pids) == 2, "both ranks go on"
+            assert client.job(job).lost_steps == 0 == client.job(job).failures
