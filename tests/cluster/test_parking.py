@@ -33,14 +33,18 @@ def _job(folder: Path, **more: object) -> JobSpec:
     """One that writes down its process with each attempt of which it does a step."""
     folder.mkdir()
     spec = ledger_job(folder)
-    script = spec.command[2].replace(
-        'steps.append(str(len(steps)))',
-        'steps.append(str(len(steps)))\n'
-        '        if attempts[-1:] != [os.environ["FAIRLEAD_ATTEMPT"]]:\n'
-        '            attempts.append(os.environ["FAIRLEAD_ATTEMPT"])\n'
-        '            with open(sys.argv[1] + ".pids", "a") as file:\n'
-        '                file.write(f"{attempts[-1]} {os.getpid()}\\n")',
-    ).replace("steps = []", "steps = []\nattempts = []")
+    script = (
+        spec.command[2]
+        .replace(
+            "steps.append(str(len(steps)))",
+            "steps.append(str(len(steps)))\n"
+            '        if attempts[-1:] != [os.environ["FAIRLEAD_ATTEMPT"]]:\n'
+            '            attempts.append(os.environ["FAIRLEAD_ATTEMPT"])\n'
+            '            with open(sys.argv[1] + ".pids", "a") as file:\n'
+            '                file.write(f"{attempts[-1]} {os.getpid()}\\n")',
+        )
+        .replace("steps = []", "steps = []\nattempts = []")
+    )
     command = (sys.executable, "-c", script, spec.command[3])
     fields = {"total_steps": 3000, "cwd": "/", "grace_s": 10.0, **more}
     return JobSpec(command=command, **fields)  # type: ignore[arg-type]
@@ -70,7 +74,11 @@ def test_jobs_take_turns_without_ending(cluster: Running, tmp_path: Path) -> Non
             assert client.job(job).lost_steps == 0
         for job in (0, 1):
             client.cancel(job)
-        until(lambda: all(not Path(f"/proc/{pid}").exists() for f in folders for pid in _pids(f).values()))
+        until(
+            lambda: all(
+                not Path(f"/proc/{pid}").exists() for f in folders for pid in _pids(f).values()
+            )
+        )
 
 
 def test_a_parked_process_that_is_killed_costs_no_step(cluster: Running, tmp_path: Path) -> None:
@@ -100,6 +108,7 @@ def test_jobs_that_do_not_park_end(cluster: Running, tmp_path: Path) -> None:
 def test_nothing_parked_outlives_its_agent(cluster: Running, tmp_path: Path) -> None:
     with cluster.client() as client:
         folders = _submit_two(client, tmp_path)
+        until(lambda: all(_pids(folder) for folder in folders))
         until(lambda: any(node.parked for node in client.nodes()))
         cluster.kill("node-a")
         known = {pid for folder in folders for pid in _pids(folder).values()}
@@ -132,6 +141,8 @@ def test_a_gang_parks_as_a_whole(tmp_path: Path) -> None:
         until(lambda: all(len(_pids(folder)) >= 4 for folder in folders))  # each rank writes
         until(lambda: all(max(_pids(folder)) >= 3 for folder in folders))
         for job, folder in enumerate(folders):
-            pids = {int(line.split()[1]) for line in (folder / "ledger.pids").read_text().splitlines()}
+            pids = {
+                int(line.split()[1]) for line in (folder / "ledger.pids").read_text().splitlines()
+            }
             assert len(pids) == 2, "both ranks go on"
             assert client.job(job).lost_steps == 0 == client.job(job).failures

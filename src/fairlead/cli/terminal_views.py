@@ -17,6 +17,7 @@ from fairlead.cluster.protocol.api_models import (
     NodeView,
     StatusView,
     failing_saves,
+    parked_text,
 )
 from fairlead.cluster.protocol.deadlines import deadline_cell
 from fairlead.model.duration_text import DASH, duration
@@ -173,6 +174,7 @@ def node_table(nodes: Iterable[NodeView]) -> Table:
             f"{sum(map(bool, node.jobs))}/{node.devices}",
             " ".join("+".join(map(_job, jobs)) or "." for jobs in node.jobs),
             node.host,
+            parked_text(node) or DASH,
             node.runs_as.removeprefix(AGENTS_USER) or DASH,
             DASH if node.last_seen_s is None else f"{duration(node.last_seen_s)} ago",
             duration(node.state_since_s),
@@ -180,7 +182,9 @@ def node_table(nodes: Iterable[NodeView]) -> Table:
         )
         for node in nodes
     ]
-    return table("node state type >held jobs_by_device host jobs_run_as seen since why", rows)
+    return table(
+        "node state type >held jobs_by_device host parked jobs_run_as seen since why", rows
+    )
 
 
 def _job(job: int) -> str:

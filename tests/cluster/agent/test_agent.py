@@ -153,7 +153,9 @@ def test_jobs_end_when_their_lease_is_not_renewed(tmp_path: Path) -> None:
             for number in (1, 2):
                 status = await server.until_state((number, 1), "ended")
                 assert (status.reason, status.exit_code) == ("lease expired", 0)
-            assert "StopRank(reason='lease expired')" in await server.until_output(1, "Stop")
+            assert "StopRank(reason='lease expired', park=False)" in await server.until_output(
+                1, "Stop"
+            )
 
     asyncio.run(scenario())
 

@@ -46,7 +46,7 @@ class JobLedger:
         self._file = -1
 
     def open(self) -> "JobLedger":
-        """Begin it."""
+        """Begin it. Its lock is taken by ``living``."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         return self
@@ -61,6 +61,10 @@ class JobLedger:
             if attempt != int(mine) and _is_written(path):
                 found.add(attempt)
         return sorted(found)
+
+    def unlock(self) -> None:
+        """Whoever looks from now on does not take this process for a living one: it is parked."""
+        fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def write(self, letter: str, *values: object) -> None:
         """A line."""
@@ -94,17 +98,57 @@ def _is_written(path: Path) -> bool:
 class JobWork:
     """The training of a job: its steps, their digest, and its checkpoints."""
 
-    def __init__(self, ledger: JobLedger, step_s: float) -> None:
-        self.ledger = ledger
+    def __init__(self, folder: Path, step_s: float) -> None:
+        self.ledger = JobLedger(folder).open()
         self.step_s = step_s
         self.step = 0
         self.digest = ""
+        self._folder = folder
         self._saved: Path | None = None
+        self._kept_step = 0  # of the newest checkpoint
+        self._is_leaving = False  # its devices are given back, for it will be parked
+        self._device_locks: list[int] = []
+
+    def begin(self, age_s: float) -> None:
+        """An attempt begins. age_s: of this process."""
+        self.ledger.write("B", os.getpid(), f"{age_s:.2f}")
+        for attempt in self.ledger.living():
+            self.ledger.write("A", attempt)
+
+    def hold_devices(self) -> None:
+        """Lock the devices: a second proof beside the agent's own locks."""
+        node = Path(os.environ["FAIRLEAD_SOCKET"]).parent.name
+        for device in os.environ["FAIRLEAD_DEVICES"].split(","):
+            path = self._folder.parent / f"{node}-{device}.lock"
+            self._device_locks.append(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            try:
+                fcntl.flock(self._device_locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.ledger.write("D", f"{node}-{device}")
+
+    def park(self) -> None:
+        """Give the devices back."""
+        for lock in self._device_locks:
+            os.close(lock)
+        self._device_locks = []
+        self._is_leaving = True
+        if self.step == self._kept_step or os.environ.get("RANK", "0") != "0":
+            self.ledger.unlock()
+
+    def resume(self) -> None:
+        """Go on, as another attempt."""
+        self.check()
+        self.ledger.write("X", self.step)
+        self.ledger = JobLedger(self._folder).open()
+        self._is_leaving = False
+        self.begin(0.0)
+        self.hold_devices()
+        self.ledger.write("L", self.step, self.digest)
 
     def load(self, path: Path) -> None:
         """Go on from a checkpoint."""
         step, self.digest = path.read_bytes().split(b"\n", 1)[0].decode().split(" ")
-        self.step = int(step)
+        self.step = self._kept_step = int(step)
 
     def save(self, path: Path) -> None:
         """Write a checkpoint."""
@@ -112,6 +156,9 @@ class JobWork:
         with path.open("wb") as file:
             file.write(f"{self.step} {self.digest}\n".encode() + PADDING)
         self._saved = path.parent.parent / f"step-{self.step:012}"
+        self._kept_step = self.step
+        if self._is_leaving:
+            self.ledger.unlock()
 
     def check(self) -> None:
         """Look whether the last checkpoint has got its name."""
@@ -125,17 +172,6 @@ class JobWork:
         self.step += 1
         self.digest = digest_of(self.digest, self.step)
         self.ledger.write("S", self.step, self.digest, f"{interval_s:.3f}")
-
-
-def hold_devices(folder: Path, ledger: JobLedger) -> None:
-    """A second proof beside the agent's own locks; they are free when this process has ended."""
-    node = Path(os.environ["FAIRLEAD_SOCKET"]).parent.name
-    for device in os.environ["FAIRLEAD_DEVICES"].split(","):
-        lock = os.open(folder / f"{node}-{device}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            ledger.write("D", f"{node}-{device}")
 
 
 def age_s() -> float:
@@ -165,25 +201,22 @@ def main() -> None:
     shift_clock(control)
     folder = Path(os.environ["CHAOS_LEDGER"])
     slow = SLOW if os.environ["FAIRLEAD_ACCELERATOR"] == "k80" else 1.0
-    ledger = JobLedger(folder).open()
-    work = JobWork(ledger, float(os.environ["CHAOS_STEP_S"]) * slow)
-    ledger.write("B", os.getpid(), f"{age_s():.2f}")
-    for attempt in ledger.living():
-        ledger.write("A", attempt)
+    work = JobWork(folder, float(os.environ["CHAOS_STEP_S"]) * slow)
+    work.begin(age_s())
     if "FAIRLEAD_SOCKET" not in os.environ:
         _run_unmanaged(work, Path(os.environ["FAIRLEAD_CHECKPOINT_DIR"]) / "own")
         return
-    hold_devices(folder.parent, ledger)
+    work.hold_devices()
     try:
         _train(work)
     except SystemExit as end:
         if not end.code:
-            ledger.write("X", work.step)
+            work.ledger.write("X", work.step)
         raise
 
 
 def _train(work: JobWork) -> None:
-    with Lease(load=work.load, save=work.save) as lease:
+    with Lease(load=work.load, save=work.save, on_park=work.park, on_resume=work.resume) as lease:
         work.step = lease.step
         work.ledger.write("L", work.step, work.digest)
         while lease.next():

@@ -257,6 +257,10 @@ def _of_nodes(nodes: Sequence[NodeView]) -> Iterable[Metric]:
         "1 for the state that a node is in.",
         labels=("node", "state"),
     )
+    parked = GaugeMetricFamily(
+        "fairlead_node_parked_bytes", "Memory of parked jobs.", labels=("node",)
+    )
     for node in nodes:
         each.add_metric((node.name, node.state), 1)
-    return family, each
+        parked.add_metric((node.name,), sum(one.memory_bytes for one in node.parked))
+    return family, each, parked

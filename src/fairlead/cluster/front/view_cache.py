@@ -108,8 +108,12 @@ class ViewCache:
             return view
         mine = {job for job, tenant in shown.owners.items() if tenant == caller.tenant}
         hidden = tuple(tuple(job if job in mine else -1 for job in jobs) for jobs in view.jobs)
+        parked = tuple(
+            one if one.job in mine else msgspec.structs.replace(one, job=-1, attempt=-1)
+            for one in view.parked
+        )
         reason = without_foreign_jobs(view.reason, mine)
-        return msgspec.structs.replace(view, jobs=hidden, reason=reason)
+        return msgspec.structs.replace(view, jobs=hidden, parked=parked, reason=reason)
 
     def _as_suspect(self, view: NodeView, silent_s: float) -> NodeView:
         """The node as it is, where the driver cannot say so: silent for too long."""

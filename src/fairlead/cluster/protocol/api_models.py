@@ -179,6 +179,15 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
         return self.ended_s is not None and self.trained_s is not None and not known
 
 
+class ParkedView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that waits for devices with its processes and its state in the memory of a node."""
+
+    job: int  # -1 = of another tenant
+    attempt: int  # the last that has run
+    memory_bytes: int
+    age_s: float  # since it was parked
+
+
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """A node."""
 
@@ -198,6 +207,13 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     # "isolated": jobs run as others than the agent, by its table; "jobs run as USER": as the agent's user, so
     # that they can read its files; "" = its agent has not told
     runs_as: str = ""
+    parked: tuple[ParkedView, ...] = ()  # oldest first
+
+
+def parked_text(node: NodeView) -> str:
+    """Return how many jobs are parked on a node, and in how much memory; "" = none."""
+    size = sum(one.memory_bytes for one in node.parked)
+    return f"{len(node.parked)} in {size / 1e9:.2g} GB" if node.parked else ""
 
 
 class ReloadAnswer(msgspec.Struct, frozen=True):

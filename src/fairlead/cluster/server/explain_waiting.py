@@ -21,6 +21,7 @@ from fairlead.cluster.server.explanation_source import (
     waits_for_devices,
 )
 from fairlead.cluster.server.node_condition import condition, lacking_nodes
+from fairlead.cluster.server.parked import parked_on
 from fairlead.cluster.server.silence import silence_of_stopping
 from fairlead.model.duration_text import duration
 
@@ -30,6 +31,8 @@ def waiting(reader: Reader, job: JobView) -> Iterator[str]:
     source = reader.source
     live = list(source.state.registry.live.get(job.id, ()))
     yield from stop_sentences(live, source.state.now_s())
+    if not live:
+        yield _parked(source, job)
     if quiet := silence_of_stopping(source.state, live):
         yield f"{quiet[:1].upper()}{quiet[1:]}."
     usable = sorted(name for name, rate in job.rates.items() if rate > 0)
@@ -51,6 +54,19 @@ def waiting(reader: Reader, job: JobView) -> Iterator[str]:
     yield _next_decision(reader, job, found)
     if not lacking and not found.has_room(job.scale_factor) and "training" in found.allocated:
         yield why_not_preempted(source.state, job.id)
+
+
+def _parked(source: ExplanationSource, job: JobView) -> str:
+    """A sentence on a job that is parked; "" for others."""
+    found = parked_on(source.state.fleet, job.id)
+    if not found:
+        return ""
+    size = sum(one.memory_bytes for one in found.values())
+    ago_s = max(one.age_s for one in found.values())
+    return (
+        f"It has been parked on {', '.join(sorted(found))} for {duration(ago_s)}, in {size / 1e6:,.0f} MB of "
+        f"memory, and can go on there at once from step {job.steps:g}."
+    )
 
 
 def devices(source: ExplanationSource, types: set[str], job: int) -> DeviceUse:

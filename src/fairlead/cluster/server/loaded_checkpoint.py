@@ -4,6 +4,8 @@ from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.server.attempts import Attempt
 from fairlead.cluster.store.rows import JobRow
 
+RESUMED = "resumed"  # how the description of an attempt begins whose ranks were parked
+
 
 def describe_loaded_checkpoint(attempt: Attempt, status: AttemptStatus) -> str:
     """Return what a managed attempt that has just loaded began from, as a sentence without its subject; "" if
@@ -20,6 +22,8 @@ def describe_loaded_checkpoint(attempt: Attempt, status: AttemptStatus) -> str:
         return f"began at step {step} from a checkpoint that {which} saved"
     if step > 0 and status.from_job == -1 and kept == 0:
         return f"began at step {step} from a checkpoint that was there before the job"
+    if attempt.resumes:
+        return f"{RESUMED} at step {step}, where attempt {attempt.resumes} was parked"
     return ""
 
 

@@ -29,6 +29,16 @@ def _fits(parked: ParkedAttempt, ranks: tuple[Rank, ...], node: LiveNode) -> boo
     return parked.ranks == ranks
 
 
+def parked_on(fleet: Fleet, job: int) -> dict[str, ParkedAttempt]:
+    """Return node -> what of a job is parked there."""
+    return {
+        name: one
+        for name in list(fleet.nodes)
+        for one in fleet.parked(name).values()
+        if one.job == job
+    }
+
+
 def unpark_useless(state: ClusterState) -> None:
     """Have nodes end what is parked there and will not go on there."""
     for name in list(state.fleet.nodes):

@@ -130,6 +130,7 @@ class PublishedViews:
             self.tally.note_node(
                 name, CountedNode(node.accelerator, node.devices, working, allocated)
             )
-            rows = (self._state.registry.jobs.get(job) for jobs in view.jobs for job in jobs)
+            shown = {job for jobs in view.jobs for job in jobs} | {one.job for one in view.parked}
+            rows = map(self._state.registry.jobs.get, shown)
             owners = {row.id: row.tenant for row in rows if row is not None}
             self._send_to_front(PublishedNodeView(node=name, view=view, at=now, owners=owners))

@@ -1,7 +1,7 @@
 """Views of a live cluster, made from what the server has in memory."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from fairlead.cluster.protocol.api_models import (
     JobState,
     JobView,
     NodeView,
+    ParkedView,
     Sample,
     StatusView,
     TenantView,
@@ -33,7 +34,7 @@ from fairlead.cluster.server.job_pinning import JobPinning
 from fairlead.cluster.server.least_times import least_s
 from fairlead.cluster.server.live_node import LiveNode
 from fairlead.cluster.server.live_progress import latest_status, steps_by_now, unheard
-from fairlead.cluster.server.loaded_checkpoint import describe_accepted_loss
+from fairlead.cluster.server.loaded_checkpoint import RESUMED, describe_accepted_loss
 from fairlead.cluster.server.node_condition import NodeCondition, condition, lacking_nodes, usable
 from fairlead.cluster.server.rates import rate_is_known
 from fairlead.cluster.server.round_usage import RoundUsage
@@ -396,7 +397,18 @@ class ViewBuilder:
             jobs=tuple(tuple(jobs) for jobs in holders),
             reason=reason if caller.role == "admin" else without_foreign_jobs(reason, shown),
             state_since_s=now - node.health.state_since if node.health.state_since else None,
+            parked=tuple(self._parked(node, now)),
         )
+
+    def _parked(self, node: LiveNode, now: float) -> Iterator[ParkedView]:
+        told_s = max(now - node.observed.seen, 0.0) if node.observed.seen else 0.0
+        for one in self._state.fleet.parked(node.name).values():
+            yield ParkedView(
+                job=one.job,
+                attempt=one.attempt,
+                memory_bytes=one.memory_bytes,
+                age_s=one.age_s + told_s,
+            )
 
     def _obstacles(self, node: LiveNode) -> str:
         """Return what on a node keeps jobs from starting there; "" = nothing."""
@@ -441,6 +453,7 @@ def _beginning(row: JobRow, reason: str) -> str:
     if row.state == "paused" or not (row.loss_accepted or row.origin):
         return reason
     if not row.loss_accepted:
-        return reason or (row.origin if row.state in ON_DEVICES else "")
+        tells = row.state in ON_DEVICES and not row.origin.startswith(RESUMED)
+        return reason or (row.origin if tells else "")
     old = bool(row.recent_failures) and row.recent_failures[-1].of_checkpoints
     return "; ".join(filter(None, [describe_accepted_loss(row), "" if old else reason]))

@@ -17,6 +17,7 @@ from fairlead.cluster.protocol.api_models import (
     JobView,
     NodeView,
     TenantView,
+    parked_text,
 )
 from fairlead.cluster.protocol.deadlines import deadline_cell
 from fairlead.model.duration_text import DASH, ago, duration
@@ -277,7 +278,13 @@ def _node_row(node: NodeView) -> list[TableCell]:
             join(name(node.host), tag("small", f" {node.runs_as}") if node.runs_as else None)
         ),
         TableCell(duration(seen), "" if seen is None else f"{seen:.1f}"),
-        TableCell(f"{allocated} of {node.devices}", allocated),
+        TableCell(
+            join(
+                f"{allocated} of {node.devices}",
+                tag("small", f" {parked} parked") if (parked := parked_text(node)) else None,
+            ),
+            allocated,
+        ),
         TableCell(cells(node), allocated),
         TableCell(node_buttons(node), node.state),
     ]
