@@ -105,6 +105,45 @@ def policies_command(
         _show(timings, options.changes)
 
 
+@app.command("switching")
+def switching_command(
+    state_mb: Annotated[
+        int, typer.Option(metavar="MB", min=1, max=100_000, help="State of a job.")
+    ] = 100,
+    switches: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10_000, help="Switches of each kind.")
+    ] = 20,
+    json: o.JsonOption = False,
+) -> None:
+    """Print how long a device is not trained on when it goes from one job to another.
+
+    Two jobs with so much state (PyTorch's, where that is installed) take turns on a simulated device of a
+    live cluster on this machine, in rounds of 2 s: first parked in memory, then ended and started anew. Park
+    and stop: from the order until the device is free. Resume and start: from there until the job trains.
+    """
+    from dataclasses import asdict
+
+    from fairlead.cluster.switching_benchmark import measure_switching
+
+    with progress("switching", 2 * switches) as update:
+        times = measure_switching(state_mb, switches, lambda done, kind: update(done, kind))
+    if json:
+        o.print_json(asdict(times))
+        return
+    table = Table(
+        title=f"milliseconds, {state_mb:,} MB of state",
+        box=SIMPLE_HEAD, title_justify="left", title_style="",
+    )  # fmt: skip
+    for name in ("", "median", "p95", "n"):
+        table.add_column(name, justify="left" if not name else "right", no_wrap=True)
+    for name, found in asdict(times).items():
+        if isinstance(found, dict):
+            words = name.replace("_and_", " + ")
+            row = f"{found['median_ms']:,.0f}", f"{found['p95_ms']:,.0f}", str(found["n"])
+            table.add_row(words, *row)
+    Console(highlight=False).print(table)
+
+
 def _timings(options: SolveOptions, table: "Throughputs") -> list["SolveTiming"]:
     """The timing of each number of types, policy and number of jobs, in this order. Raises ConfigError."""
     from fairlead.analysis.solve_benchmark import problem, sequence, timed

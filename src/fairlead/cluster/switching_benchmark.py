@@ -1,0 +1,160 @@
+"""How long it takes to switch a device from one job to another on this machine: measured by doing it."""
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.cluster.http_client import Client
+from fairlead.cluster.local import LocalCluster
+from fairlead.cluster.protocol.api_models import AttemptView
+from fairlead.cluster.protocol.attempt_end import PREEMPTIONS, AttemptEnd
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.server.loaded_checkpoint import RESUMED
+from fairlead.errors import FairleadError
+
+ROUND_S = 2.0
+LIMIT_S = 120.0  # for one more switch
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Seconds, in milliseconds, of something that was done so many times."""
+
+    n: int
+    median_ms: float
+    p95_ms: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> "Durations":
+        """Their median and 95th percentile."""
+        ordered = sorted(seconds)
+        at = min(round(0.95 * (len(ordered) - 1)), len(ordered) - 1)
+        return cls(len(ordered), 1e3 * statistics.median(ordered), 1e3 * ordered[at])
+
+
+@dataclass(frozen=True)
+class SwitchingTimes:
+    """park: from the order to give its device back until it is free for the next job. resume: from there
+    until the job trains. stop, start: the same for a job that ends and is started anew; stop includes the
+    save, which a parked job does after it has left."""
+
+    state_mb: int
+    park: Durations
+    resume: Durations
+    park_and_resume: Durations
+    stop: Durations
+    start: Durations
+    stop_and_start: Durations
+
+
+def measure_switching(
+    state_mb: int, switches: int, progress: Callable[[int, str], None]
+) -> SwitchingTimes:
+    """Have two jobs with so much state take turns on one device until each kind of switch was done so many
+    times. progress: told of the switches done, and their kind. Raises FairleadError."""
+    with tempfile.TemporaryDirectory(prefix="fairlead-switching-") as name:
+        serve = ("--port", "0", "--agent-port", "0", "--round", f"{ROUND_S:g}")
+        node = ("--devices", "device=1", "--simulated-devices")
+        cluster = LocalCluster(Path(name), {"node": node}, (*serve, "--restart-cost", "0.1"))
+        try:
+            cluster.start()
+            with cluster.client() as client:
+                parked = _take_turns(client, state_mb, switches, progress)
+                ended = _start_anew(client, state_mb, switches, progress)
+        finally:
+            cluster.stop()
+    park, resume = _durations(parked)
+    stop, start = _durations(ended)
+    return SwitchingTimes(
+        state_mb=state_mb,
+        park=Durations.of(park),
+        resume=Durations.of(resume),
+        park_and_resume=Durations.of(_sums(park, resume)),
+        stop=Durations.of(stop),
+        start=Durations.of(start),
+        stop_and_start=Durations.of(_sums(stop, start)),
+    )
+
+
+def _take_turns(
+    client: Client, state_mb: int, switches: int, progress: Callable[[int, str], None]
+) -> list[AttemptView]:
+    """The attempts of two jobs that have taken so many turns, parked in between."""
+    jobs = client.submit([_job(state_mb)] * 2)
+
+    def found() -> list[AttemptView]:
+        rows = [row for job in jobs for row in client.attempts(job)]
+        return [row for row in rows if row.end in PREEMPTIONS and _is_resumed(row)]
+
+    for done in range(switches):
+        progress(done, "parking")
+        _await(client, jobs, lambda done=done: len(found()) > done)  # type: ignore[misc]
+    rows = found()
+    _cancel(client, jobs)
+    return rows
+
+
+def _start_anew(
+    client: Client, state_mb: int, switches: int, progress: Callable[[int, str], None]
+) -> list[AttemptView]:
+    """The attempts of a job that was stopped, and started again, so many times."""
+    (job,) = client.submit([_job(state_mb)])
+
+    def trains() -> bool:
+        last = client.attempts(job)[-1:]
+        return any(row.ended_s is None and row.trained_s is not None for row in last)
+
+    for done in range(switches + 1):  # the first start has nothing to load
+        progress(switches + done, "starting anew")
+        _await(client, [job], trains)
+        client.pause(job)
+        _await(client, [job], lambda: not _runs(client, job))
+        client.resume(job)
+    rows = [row for row in client.attempts(job)[1:] if row.end == AttemptEnd.PAUSED]
+    _cancel(client, [job])
+    return rows
+
+
+def _job(state_mb: int) -> JobSpec:
+    command = (sys.executable, "-m", "fairlead.cluster.switching_job", str(state_mb))
+    return JobSpec(command=command, total_steps=10**9, cwd="/")
+
+
+def _await(client: Client, jobs: Sequence[int], holds: Callable[[], bool]) -> None:
+    """Raises FairleadError if nothing comes of it."""
+    until = time.monotonic() + LIMIT_S
+    while not holds():
+        if time.monotonic() > until:
+            states = ", ".join(f"{v.state} ({v.reason})" for v in map(client.job, jobs))
+            raise FairleadError(f"no switch within {LIMIT_S:g} s: jobs are {states}")
+        time.sleep(_POLL_S)
+
+
+def _cancel(client: Client, jobs: Sequence[int]) -> None:
+    for job in jobs:
+        client.cancel(job)
+    _await(client, jobs, lambda: not any(_runs(client, job) for job in jobs))
+
+
+def _runs(client: Client, job: int) -> bool:
+    return any(row.ended_s is None for row in client.attempts(job))
+
+
+def _is_resumed(row: AttemptView) -> bool:
+    return row.origin.startswith(RESUMED)
+
+
+def _durations(rows: Sequence[AttemptView]) -> tuple[list[float], list[float]]:
+    """Seconds to leave a device, and to train on it. What is parked saves once it has left."""
+    leave = [row.stop_s if _is_resumed(row) else row.stop_s + max(row.save_s, 0.0) for row in rows]
+    begin = [row.start_s + row.load_s for row in rows]
+    return leave, begin
+
+
+def _sums(leave: Sequence[float], begin: Sequence[float]) -> list[float]:
+    return [a + b for a, b in zip(leave, begin, strict=True)]

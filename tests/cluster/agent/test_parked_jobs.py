@@ -1,0 +1,98 @@
+"""Which jobs stay parked on a node."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from fairlead.client.messages import Loaded
+from fairlead.cluster.agent import parked_jobs
+from fairlead.cluster.agent.attempts import NodeAttempt
+from fairlead.cluster.agent.lease import NodeLease
+from fairlead.cluster.agent.parked_jobs import ParkedJobs
+from fairlead.cluster.agent.spawner_messages import EndParked
+from fairlead.cluster.protocol.messages import Assignment, Rank
+
+ASSIGNMENT = Assignment(
+    job=1, attempt=2, command=("x",), env={}, cwd="", checkpoint_dir="", world_size=1,
+    ranks=(Rank(rank=0, devices=(0,)),), park=True,
+)  # fmt: skip
+
+
+class Spawner:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[EndParked] = []
+
+    def send(self, message: EndParked) -> bool:
+        self.told.append(message)
+        return True
+
+
+def attempt_of(job: int, **more: Any) -> NodeAttempt:
+    attempt = NodeAttempt(
+        replace(ASSIGNMENT, job=job, **more), f"token {job}", NodeLease(10.0), 0.0
+    )
+    attempt.loaded(Loaded(2, 5, 0.0), 0.0)
+    return attempt
+
+
+@pytest.fixture
+def spawner(monkeypatch: pytest.MonkeyPatch) -> Spawner:
+    monkeypatch.setattr(parked_jobs, "_memory_of", lambda pids: 100 * sum(pids))
+    return Spawner()
+
+
+def parked_of(spawner: Spawner, limit_bytes: int | None = 1000) -> ParkedJobs:
+    link: Any = spawner
+    return ParkedJobs(link, limit_bytes, lambda: None)
+
+
+def test_over_the_limit_what_was_parked_first_goes(spawner: Spawner) -> None:
+    parked = parked_of(spawner)
+    for job in (1, 2, 3):
+        parked.add(attempt_of(job), {0: 4})
+    assert [one.job for one in parked.report()] == [2, 3]
+    assert spawner.told == [EndParked(job=1, attempt=2)]
+    parked.add(attempt_of(4), {0: 11})  # more than all may have
+    assert parked.report() == ()
+    assert [one.job for one in spawner.told] == [1, 2, 3, 4]
+
+
+def test_only_what_is_preempted_in_its_loop_is_parked(spawner: Spawner) -> None:
+    parked = parked_of(spawner)
+    assert parked.may_park(attempt_of(1), "preempted")
+    for reason in ("moved", "paused", "cancelled", "lease expired", "agent leaves"):
+        assert not parked.may_park(attempt_of(1), reason)
+    assert not parked.may_park(attempt_of(1, park=False), "preempted")
+    assert not parked_of(spawner, 0).may_park(attempt_of(1), "preempted")
+    waiting = NodeAttempt(ASSIGNMENT, "token", NodeLease(10.0), 0.0)
+    assert not parked.may_park(waiting, "preempted")
+
+
+def test_an_attempt_goes_on_with_the_token_of_what_is_parked(spawner: Spawner) -> None:
+    parked = parked_of(spawner)
+    parked.add(attempt_of(1), {0: 1})
+    assert parked.token_of(replace(ASSIGNMENT, attempt=3, resumes=2)) == "token 1"
+    assert parked.token_of(replace(ASSIGNMENT, attempt=3, resumes=1)) == ""
+    assert parked.token_of(replace(ASSIGNMENT, attempt=3)) == ""
+    parked.end([(1, 2), (7, 7)])
+    assert parked.token_of(replace(ASSIGNMENT, attempt=3, resumes=2)) == ""
+    assert spawner.told == [EndParked(job=1, attempt=2)]
+    parked.end([(1, 2)])
+    assert len(spawner.told) == 1, "once is enough"
+
+
+def test_it_takes_a_quarter_of_the_memory_by_default(
+    spawner: Spawner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Memory:
+        total = 4000
+
+    monkeypatch.setattr("psutil.virtual_memory", Memory)
+    parked = parked_of(spawner, None)
+    parked.add(attempt_of(1), {0: 10})
+    assert spawner.told == []
+    parked.add(attempt_of(2), {0: 1})
+    assert [one.job for one in parked.report()] == [2]

@@ -1,0 +1,158 @@
+"""Which attempts go on with what is parked, and what is of no use any more."""
+
+from typing import Any
+
+import pytest
+from tests.cluster.server_parts import AttemptParts, cluster_state
+
+from fairlead.cluster.protocol.attempt_end import AttemptEnd
+from fairlead.cluster.protocol.job_spec import JobSpec
+from fairlead.cluster.protocol.messages import (
+    PROTOCOL,
+    NodeReport,
+    ParkedAttempt,
+    Rank,
+    Register,
+)
+from fairlead.cluster.server.cluster_state import ClusterState
+from fairlead.cluster.server.fleet import Fleet
+from fairlead.cluster.server.local_front import LocalFront
+from fairlead.cluster.server.parked import parked_on, unpark_useless
+from fairlead.cluster.store.rows import JobRow
+
+JOB = 7
+
+
+class Cluster:
+    """Two nodes, and a job whose attempt 3 saved last."""
+
+    def __init__(self, simulated: bool = True) -> None:
+        self.fleet = Fleet(10.0, 0.01, lambda: 100.0, lambda _: None)
+        self.front = LocalFront(self.fleet)
+        self.state: ClusterState = cluster_state(self.fleet, lambda: 100.0)
+        self.parts = AttemptParts(self.state)
+        self.row = JobRow(
+            id=JOB, name="", tenant="t", user="u", spec=JobSpec(command=("x",), total_steps=100),
+            submitted_s=0.0, total_steps=100.0, acknowledged_total=100.0, state="preempted",
+            attempt=3, saved_by=3, saved_step=40,
+        )  # fmt: skip
+        self.state.registry.jobs[JOB] = self.row
+        self.seq = 0
+        for name in ("a", "b"):
+            self.fleet.add(name, "v100", 2)
+            self.fleet.register(
+                Register(
+                    protocol=PROTOCOL, version="0", node=name, incarnation=f"{name}.1", host="h",
+                    accelerator="v100", devices=2, simulated_devices=simulated,
+                )
+            )  # fmt: skip
+        self.fleet.publish()
+
+    def report(self, node: str, *parked: ParkedAttempt) -> None:
+        self.seq += 1
+        self.front.report(
+            NodeReport(node=node, incarnation=f"{node}.1", seq=self.seq, holds=(), parked=parked)
+        )
+
+    def resumes(self, placement: dict[str, tuple[int, ...]]) -> int:
+        return self.parts.orders.assign(JOB, placement, "v100", 100.0).resumes
+
+    def unparked(self, node: str) -> tuple[tuple[int, int], ...]:
+        unpark_useless(self.state)
+        self.fleet.publish()
+        return self.fleet.orders(node).unpark
+
+
+def parked(attempt: int = 3, *devices: int, first: int = 0) -> ParkedAttempt:
+    ranks = tuple(Rank(rank=first + i, devices=(d,)) for i, d in enumerate(devices or (0,)))
+    return ParkedAttempt(job=JOB, attempt=attempt, ranks=ranks, memory_bytes=5, age_s=1.0)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "placement", "expected"),
+    [
+        (3, {"a": (0,)}, 3),
+        (3, {"a": (1,)}, 3),
+        (3, {"b": (0,)}, 0),
+        (3, {"a": (0, 1)}, 0),
+        (2, {"a": (0,)}, 0),
+    ],
+    ids=["same device", "other device", "other node", "more ranks", "older than the checkpoint"],
+)
+def test_a_start_goes_on_with_what_is_parked_there(
+    attempt: int, placement: dict[str, tuple[int, ...]], expected: int
+) -> None:
+    cluster = Cluster()
+    cluster.report("a", parked(attempt))
+    assert cluster.resumes(placement) == expected
+
+
+def test_a_process_stays_on_its_real_device() -> None:
+    for device, expected in ((0, 3), (1, 0)):
+        cluster = Cluster(simulated=False)
+        cluster.report("a", parked(3, 0))
+        assert cluster.resumes({"a": (device,)}) == expected
+
+
+def test_a_gang_goes_on_as_a_whole_or_starts() -> None:
+    for both, expected in ((True, 3), (False, 0)):
+        cluster = Cluster()
+        cluster.report("a", parked(3, 0))
+        if both:
+            cluster.report("b", parked(3, 1, first=1))
+        assert cluster.resumes({"a": (0,), "b": (1,)}) == expected
+
+
+def _nothing(_: Cluster) -> None: ...
+
+
+def _elsewhere(cluster: Cluster) -> None:
+    cluster.resumes({"b": (0,)})
+
+
+def _goes_on(cluster: Cluster) -> None:
+    assert cluster.resumes({"a": (0,)}) == 3
+
+
+def _cannot_be_ordered_yet(cluster: Cluster) -> None:
+    cluster.resumes({"b": (0,)})
+    cluster.parts.orders.stop(JOB, AttemptEnd.MOVED)
+    cluster.resumes({"a": (0,)})  # behind the one on b
+
+
+def _set(**fields: Any) -> Any:
+    def change(cluster: Cluster) -> None:
+        for name, value in fields.items():
+            setattr(cluster.row, name, value)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("what", "useless"),
+    [
+        (_nothing, False),
+        (_goes_on, False),
+        (_elsewhere, True),
+        (_cannot_be_ordered_yet, False),
+        (_set(state="paused"), True),
+        (_set(state="cancelled"), True),
+        (_set(saved_by=5), True),
+        (_set(state="waiting"), False),
+    ],
+)
+def test_what_will_not_go_on_is_ended(what: Any, useless: bool) -> None:
+    cluster = Cluster()
+    cluster.report("a", parked())
+    what(cluster)
+    assert cluster.unparked("a") == (((JOB, 3),) if useless else ())
+    cluster.report("a")
+    assert cluster.unparked("a") == (), "it is said no more"
+    assert parked_on(cluster.fleet, JOB) == {}
+
+
+def test_a_job_that_is_not_known_is_ended() -> None:
+    cluster = Cluster()
+    del cluster.state.registry.jobs[JOB]
+    cluster.report("a", parked())
+    assert cluster.unparked("a") == ((JOB, 3),)
