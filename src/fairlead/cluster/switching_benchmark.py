@@ -22,7 +22,7 @@ _POLL_S = 0.2
 
 
 @dataclass(frozen=True)
-class Durations:
+class Quantiles:
     """Seconds, in milliseconds, of something that was done so many times."""
 
     n: int
@@ -30,7 +30,7 @@ class Durations:
     p95_ms: float
 
     @classmethod
-    def of(cls, seconds: Sequence[float]) -> "Durations":
+    def of(cls, seconds: Sequence[float]) -> "Quantiles":
         """Their median and 95th percentile."""
         ordered = sorted(seconds)
         at = min(round(0.95 * (len(ordered) - 1)), len(ordered) - 1)
@@ -44,12 +44,12 @@ class SwitchingTimes:
     save, which a parked job does after it has left."""
 
     state_mb: int
-    park: Durations
-    resume: Durations
-    park_and_resume: Durations
-    stop: Durations
-    start: Durations
-    stop_and_start: Durations
+    park: Quantiles
+    resume: Quantiles
+    park_and_resume: Quantiles
+    stop: Quantiles
+    start: Quantiles
+    stop_and_start: Quantiles
 
 
 def measure_switching(
@@ -72,12 +72,12 @@ def measure_switching(
     stop, start = _durations(ended)
     return SwitchingTimes(
         state_mb=state_mb,
-        park=Durations.of(park),
-        resume=Durations.of(resume),
-        park_and_resume=Durations.of(_sums(park, resume)),
-        stop=Durations.of(stop),
-        start=Durations.of(start),
-        stop_and_start=Durations.of(_sums(stop, start)),
+        park=Quantiles.of(park),
+        resume=Quantiles.of(resume),
+        park_and_resume=Quantiles.of(_sums(park, resume)),
+        stop=Quantiles.of(stop),
+        start=Quantiles.of(start),
+        stop_and_start=Quantiles.of(_sums(stop, start)),
     )
 
 

@@ -287,6 +287,11 @@ class SpawnedAttempt:
                     text.append(rank.rank)
         return tuple(text)
 
+    def note_end(self) -> None:
+        """Note that all its ranks have ended, if they have."""
+        if self.processes.are_over:
+            self.ending.dead_s = time.monotonic()
+
     def inspect(self) -> Inspected:
         """Have the ranks write down where they stand (``ask_for_stacks``). Returns what is told of that."""
         signalled = self.ask_for_stacks()

@@ -279,8 +279,7 @@ class Spawner:
             self._start_ranks(attempt, logs)
         finally:
             locks.release(logs)
-        if attempt.processes.are_over:
-            attempt.ending.dead_s = time.monotonic()
+        attempt.note_end()
 
     def _find_holders(self, attempt: SpawnedAttempt, why: str) -> None:
         """Its devices are not free. why: as far as is known."""
@@ -436,8 +435,7 @@ class Spawner:
             self._agent.send(attempt.exited(pid, rank, code, at_s, leaving=self._leaving))
         attempt.ending.gone_s = max(attempt.ending.gone_s, at_s)
         self._parked.hang_up(attempt)  # the others cannot be parked without it
-        if attempt.processes.are_over:
-            attempt.ending.dead_s = time.monotonic()
+        attempt.note_end()
 
     def _clear(self) -> None:
         """Kill what starts have left behind, and free their devices."""
