@@ -68,7 +68,8 @@ def _report(outcome: "TrialSummary") -> None:
     for kind, why in outcome.skipped.items():
         print(f"{kind:18} skipped: {why}")
     print(
-        f"{len(outcome.trials)} trials, {outcome.jobs} jobs in {outcome.starts} starts, "
+        f"{len(outcome.trials)} trials, {outcome.jobs} jobs in {outcome.starts} starts ("
+        f"{outcome.resumed} of them resumed), "
         f"{outcome.refused} submissions sent again"
     )
     for violation in outcome.violations:

@@ -25,6 +25,7 @@ MTBF_H = 50 / 3600  # of a node: checkpoints are saved often
 _SERVE = (
     *("--round", f"{ROUND_S:g}", "--heartbeat", "0.3"),
     *("--solve-limit", f"{SOLVE_S:g}", "--mtbf-hours", f"{MTBF_H:g}"),
+    *("--restart-cost", "0.05"),  # so that jobs take turns, parked or not
 )
 
 

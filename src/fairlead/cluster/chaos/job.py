@@ -4,6 +4,7 @@ Its state is a digest of all its steps in order, so that a step that is left out
 of the ledger is one write, which a SIGKILL does not tear: a letter, a monotonic time, and more:
 
     B pid age_s     began                       V step            is being saved
+    R pid           began, resumed by the process of the attempt before it
     D what          a device is held by another C step            was found saved
     A attempt       that attempt is alive as well
     F step          has written its evaluation
@@ -109,9 +110,10 @@ class JobWork:
         self._is_leaving = False  # its devices are given back, for it will be parked
         self._device_locks: list[int] = []
 
-    def begin(self, age_s: float) -> None:
-        """An attempt begins. age_s: of this process."""
-        self.ledger.write("B", os.getpid(), f"{age_s:.2f}")
+    def begin(self, *how: str) -> None:
+        """An attempt begins. how: the letter for that, and what follows the pid."""
+        letter, *more = how
+        self.ledger.write(letter, os.getpid(), *more)
         for attempt in self.ledger.living():
             self.ledger.write("A", attempt)
 
@@ -141,7 +143,7 @@ class JobWork:
         self.ledger.write("X", self.step)
         self.ledger = JobLedger(self._folder).open()
         self._is_leaving = False
-        self.begin(0.0)
+        self.begin("R")
         self.hold_devices()
         self.ledger.write("L", self.step, self.digest)
 
@@ -202,7 +204,7 @@ def main() -> None:
     folder = Path(os.environ["CHAOS_LEDGER"])
     slow = SLOW if os.environ["FAIRLEAD_ACCELERATOR"] == "k80" else 1.0
     work = JobWork(folder, float(os.environ["CHAOS_STEP_S"]) * slow)
-    work.begin(age_s())
+    work.begin("B", f"{age_s():.2f}")
     if "FAIRLEAD_SOCKET" not in os.environ:
         _run_unmanaged(work, Path(os.environ["FAIRLEAD_CHECKPOINT_DIR"]) / "own")
         return

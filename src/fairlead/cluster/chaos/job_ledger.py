@@ -64,6 +64,8 @@ def _apply_record(log: AttemptLog, words: list[str]) -> None:
     match letter:
         case "B":
             log.first_at = float(at) - sum(map(float, fields[1:]))
+        case "R":
+            log.first_at = float(at)
         case "L":
             log.loaded = (int(fields[0]), fields[1])
         case "S":

@@ -55,6 +55,7 @@ class TrialSummary:
     skipped: dict[str, str] = field(default_factory=dict)  # kind -> why
     jobs: int = 0
     starts: int = 0
+    resumed: int = 0  # of these, by a process that was parked
     refused: int = 0
     violations: list[str] = field(default_factory=list)
 
@@ -171,7 +172,9 @@ class _Session:
         self.outcome.violations.extend(work.check(self._filled))
         self.outcome.jobs += len(work.jobs)
         self.outcome.refused += work.refused
-        self.outcome.starts += sum(1 for _ in cluster.folders.ledger.glob("*/*.0"))
+        ledgers = list(cluster.folders.ledger.glob("*/*.0"))
+        self.outcome.starts += len(ledgers)
+        self.outcome.resumed += sum(path.read_bytes()[:1] == b"R" for path in ledgers)
         self.outcome.violations.extend(_leaks(cluster, before))
         self.outcome.violations.extend(cluster.stop())
         self.outcome.violations.extend(_leftovers(cluster))
