@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.cluster.server_nodes import ADMIN, EngineNodes, PlayedNode, engine_nodes
 
 from fairlead.cluster.protocol.messages import WOULD_LOSE
-from fairlead.cluster.server.restart_costs import RestartCostsOfJobs
+from fairlead.cluster.server.restart_costs import MeasuredStarts, RestartCostsOfJobs
 from fairlead.model.job import JobId
 
 WHY = "no checkpoint can be saved (OSError: [Errno 28] No space left on device)"
@@ -101,7 +101,7 @@ def test_work_that_cannot_be_saved_is_weighed_in_preemption(
             attempt.statuses["a"] = replace(attempt.leader, trained_s=4.4, ran_s=4.4)
             core.data.ledger.jobs.restart_s[:] = 1e6  # so that it has to be told anew
             waits = {state.checkpoints: "Read-only file system"} if others_wait else {}
-            costs = RestartCostsOfJobs(state, lambda: waits)
+            costs = RestartCostsOfJobs(state, MeasuredStarts(state), lambda: waits)
             learned = costs.learned(current, state.now_s() + 1e6)
             assert learned is not None
             assert learned.jobs.tolist() == [JobId(job)]

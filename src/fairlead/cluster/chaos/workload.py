@@ -17,9 +17,9 @@ from fairlead.cluster.protocol.api_models import JobView
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.errors import FairleadError
 
-OPEN = 7  # jobs in the system
+OPEN = 11  # jobs in the system
 STEP_S = 0.02
-STEPS = (60, 300)
+STEPS = (60, 900)
 RANKS = (1, 1, 1, 1, 2, 2, 4)
 GRACE_S = 3.0
 MAX_RETRIES = 1_000  # whatever fails here fails by our own hand

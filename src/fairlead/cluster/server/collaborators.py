@@ -186,7 +186,8 @@ def _job_parts(state: ClusterState, service: NodeService) -> JobParts:
 
 def _attempt_parts(state: ClusterState, jobs: JobParts, service: NodeService) -> AttemptParts:
     retries, admission = jobs.retries, jobs.admission
-    starts, costs = MeasuredStarts(state), RestartCostsOfJobs(state, retries.storage.reasons)
+    starts = MeasuredStarts(state)
+    costs = RestartCostsOfJobs(state, starts, retries.storage.reasons)
     steps = StepAccounting(state, admission.learn_batch)
     orders = AttemptOrders(state, steps=steps, rates=admission, listener=retries)
     notices = None if state.options.webhook is None else JobNotices(state)

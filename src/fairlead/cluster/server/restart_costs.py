@@ -23,18 +23,33 @@ MISJUDGED_FACTOR = 3.0  # a belief that is wrong by this factor is given up
 
 
 class MeasuredStarts:
-    """The seconds that attempts took to their first step. On the driver's thread."""
+    """The seconds that attempts took to their first step; of those that were resumed, what their jobs took to
+    leave and to go on. On the driver's thread."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self.seconds: deque[float] = deque(maxlen=1000)
+        self._resume_s: dict[int, float] = {}  # open job -> of its last attempt that was resumed
 
     def ended(self, attempt: Attempt, failure: str) -> None:
         """An attempt is over: take note of what its start cost."""
         del failure
-        record = attempt.record
-        if record.trained_s is not None:  # its wait for the devices is the end of the job before it
+        record, leader = attempt.record, attempt.leader
+        if attempt.resumes:
+            if leader is not None and min(leader.start_s, leader.load_s) >= 0:
+                took_s = leader.start_s + leader.load_s + max(attempt.stop_s, 0.0)
+                self._resume_s[attempt.row.id] = took_s
+        elif (
+            record.trained_s is not None
+        ):  # its wait for the devices is the end of the job before it
             self.seconds.append(record.trained_s - record.began_s)
+
+    def resume_s(self, job: int) -> float | None:
+        """Seconds that it costs to stop a job and let it go on, if it was parked and resumed before; None =
+        it was not, and may have to be started anew."""
+        for ended in self._resume_s.keys() - self._state.registry.jobs.keys():
+            del self._resume_s[ended]
+        return self._resume_s.get(job)
 
     def restart_s(self) -> float:
         """Seconds that a start on other devices costs, as it was measured here: the median of late."""
@@ -57,9 +72,15 @@ class MeasuredStarts:
 class RestartCostsOfJobs:
     """On the driver's thread."""
 
-    def __init__(self, state: ClusterState, waits: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        starts: MeasuredStarts,
+        waits: Callable[[], Mapping[str, str]],
+    ) -> None:
         """waits: directory -> why jobs wait for its storage."""
         self._state = state
+        self._starts = starts
         self._waits = waits
 
     def learned(self, current: LiveRound, now: float) -> RestartCostsLearned | None:
@@ -76,7 +97,8 @@ class RestartCostsOfJobs:
         }
         jobs = core.data.ledger.jobs
         for job in jobs.id[jobs.restart_s != usual_s].tolist():
-            cost_by_job.setdefault(job, usual_s)
+            resume_s = self._starts.resume_s(job)
+            cost_by_job.setdefault(job, usual_s if resume_s is None else resume_s)
         rows = np.searchsorted(jobs.id, np.array(list(cost_by_job), np.int64))
         known_s, cost = jobs.restart_s[rows], np.array(list(cost_by_job.values()))
         news = np.abs(cost - known_s) > MIN_CHANGE * np.minimum(cost, known_s)
@@ -104,7 +126,9 @@ class RestartCostsOfJobs:
         loses = attempt.row.spec.unmanaged or why_lost(attempt, troubles)
         if attempt.leader is not None and loses:
             unkept_s = _unkept_s(attempt)
-        return setup.restart_costs.default_s + unkept_s / setup.settings.preemption_hysteresis
+        resume_s = self._starts.resume_s(attempt.row.id)
+        again_s = setup.restart_costs.default_s if resume_s is None else resume_s
+        return again_s + unkept_s / setup.settings.preemption_hysteresis
 
     def _keeps_devices(self, attempt: Attempt, now: float) -> bool:
         """Whether the job is to keep its devices, whatever others are owed, for as long as its nodes are
