@@ -30,7 +30,7 @@ def test_it_goes_back_to_where_it_was() -> None:
     where = dict(zip(third.job_groups[:, 0].tolist(), third.devices.tolist(), strict=True))
     assert where == {1: 0, 2: 1}
     assert third.kept.all()
-    assert not core.data.running.paused_on
+    assert not core.data.running.remembered
     invariants.check(core)
 
 
@@ -52,9 +52,9 @@ def test_nothing_is_noted_of_jobs_that_leave() -> None:
     core = scheduler("fifo_perf", a=1, b=1)
     first = started_round(handle_all(core, submit(1, 2)))
     handle_all(core, pause_jobs(5.0, 2), round_report(first, 6.0, 0.0))
-    assert set(core.data.running.paused_on) == {2}
+    assert core.data.running.remembered
     handle_all(core, JobsCancelled(7.0, (JobId(2),)))
-    assert not core.data.running.paused_on
+    assert not core.data.running.remembered
 
 
 def test_it_comes_back_while_the_round_of_the_last_other_job_has_yet_to_end() -> None:

@@ -10,6 +10,7 @@ from fairlead.model.events import RoundEnded
 from fairlead.model.plan import RoundPlan
 from fairlead.model.throughputs import Throughputs
 from fairlead.scheduler.core.ledger import Ledger
+from fairlead.scheduler.core.remembered_devices import RememberedDevices
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.placement.avoid_nodes import (
     AlternativeTypes,
@@ -77,8 +78,10 @@ class ActiveRound:
         settings: MechanismSettings,
         ledger: Ledger,
         rule: PlacementRule | None = None,
+        *,
+        preempted_return: bool = False,
     ) -> None:
-        """rule: of placement; None = that of the settings."""
+        """rule: of placement; None = that of the settings. preempted_return: see ``RememberedDevices``."""
         self.cluster = cluster
         self.throughputs = throughputs
         self.settings = settings
@@ -106,9 +109,7 @@ class ActiveRound:
         )  # job group u holds devices[offsets[u]:offsets[u + 1]]
         self.report_mapping: ReportMapping | None = None  # None: the report has the rows of this
         self.avoids: dict[int, tuple[str, ...]] = {}  # job -> nodes that it is not to be placed on
-        self.paused_on: dict[
-            int, SlotAndDevices
-        ] = {}  # paused job -> slot and devices that it had alone
+        self.remembered = RememberedDevices(preempted_return=preempted_return)
 
     def reported(self) -> int:
         """How many rows the report of the round has."""
@@ -141,7 +142,10 @@ class ActiveRound:
         """Choose devices and take note of who runs where; (groups,) who stays on its devices. weighs_prices:
         of the policy, see ``BasePolicy``."""
         running, tradeoffs = self._still_running(), self._tradeoffs(plan)
-        before = self._with_resumed(plan, running) if self.paused_on else running
+        before, returned = running, list[int]()
+        if self.remembered:
+            ids = self.ledger.group_ids()[plan.job_group]
+            before, returned = self.remembered.add_to(running, plan.job_group, ids)
         rows = PlannedGroups(plan.job_group, plan.slot, self.ledger.groups.scale)
         if plan.nodes is None:
             request = PlacementRequest(rows, before, self.topology, tradeoffs)
@@ -155,6 +159,9 @@ class ActiveRound:
             assignment = self._undo_moves(group, assignment, before, weighs_prices)
         if self.avoids:
             assignment = self._move_away(group, assignment, before, np.isin(group, running.group))
+        if returned:  # where they were, but they have to start
+            assignment = replace(assignment, kept=assignment.kept & ~np.isin(group, returned))
+        self.remembered.note_round(running, group, self.ledger.group_ids)
         self.relative_rate = np.ones(len(slot))
         if self.throughputs.locality_matters:
             self.relative_rate = np.where(slot == planned, 1.0, tradeoffs.fallback_rate[order])
@@ -176,9 +183,9 @@ class ActiveRound:
 
     def forget(self, jobs: Ints) -> None:
         """Jobs have left: (jobs,) ids."""
-        for job in jobs.tolist() if self.avoids or self.paused_on else ():
+        for job in jobs.tolist() if self.avoids or self.remembered else ():
             self.avoids.pop(job, None)
-            self.paused_on.pop(job, None)
+            self.remembered.forget(job)
 
     def remember_devices(self, jobs: Ints, rows: Ints) -> None:
         """Jobs are paused: note where they run, for they may come back. rows: (jobs,) of their own job
@@ -188,23 +195,7 @@ class ActiveRound:
             k = at.get(row)
             if k is not None and self.slot[k] >= 0:
                 devices = self.devices[self.offsets[k] : self.offsets[k + 1]].copy()
-                self.paused_on[job] = int(self.slot[k]), devices
-
-    def _with_resumed(self, plan: RoundPlan, before: PreviousRound) -> PreviousRound:
-        """Return the previous round with jobs of the plan that were paused meanwhile, unless others hold
-        their devices now."""
-        group, slot, offsets, devices = before
-        ids, known = self.ledger.group_ids()[plan.job_group], set(group.tolist())
-        taken = set(devices[np.repeat(group >= 0, np.diff(offsets))].tolist())
-        for row, members in zip(plan.job_group.tolist(), ids.tolist(), strict=True):
-            solo = [job for job in members if job >= 0]
-            found = self.paused_on.pop(solo[0], None) if len(solo) == 1 else None
-            if found is None or row in known or taken.intersection(found[1].tolist()):
-                continue
-            group, slot = np.append(group, row), np.append(slot, found[0])
-            offsets = np.append(offsets, offsets[-1] + len(found[1]))
-            devices = np.append(devices, found[1])
-        return PreviousRound(group, slot, offsets, devices)
+                self.remembered.pause(job, int(self.slot[k]), devices)
 
     def _undo_moves(
         self,
