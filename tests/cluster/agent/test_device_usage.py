@@ -1,11 +1,15 @@
 """How busy the devices of a node are, as NVML says."""
 
 import asyncio
+import subprocess
+import sys
 import threading
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 from fairlead.cluster.agent.device_usage import UsageSampler, with_usage
 from fairlead.cluster.agent.devices import NodeDevices
+from fairlead.cluster.agent.process_usage import ProcessUsage, RankKey
 from fairlead.cluster.protocol.messages import AttemptStatus, DeviceUsage, Rank
 
 GIB = 1 << 30
@@ -115,5 +119,35 @@ def test_each_measurement_is_told_once_of_the_ranks_that_have_the_devices() -> N
 def test_only_devices_that_tell_are_told_of() -> None:
     statuses = (AttemptStatus(job=1, attempt=1, state="running"),)
     ranks = {(1, 1): (Rank(rank=0, devices=(0, 1)),)}
-    (status,) = with_usage(statuses, ranks, {1: usage(0.5, 1)})
+    (status,) = with_usage(statuses, ranks, {1: usage(0.5, 1)}, {})
     assert [one.device for one in status.usage] == [1]
+
+
+def test_ranks_on_simulated_devices_are_as_busy_as_their_processes() -> None:
+    script = "import sys, time\nblock = bytearray(50 << 20)\nprint(flush=True)\n"
+    busy = script + "while True:\n    pass"
+    idle = script + "sys.stdin.read()"
+    found: dict[RankKey, DeviceUsage] = {}
+    with ExitStack() as stack:
+        leaders: dict[int, RankKey] = {}
+        for rank, text in enumerate((busy, idle)):
+            process = stack.enter_context(
+                subprocess.Popen(
+                    (sys.executable, "-c", text), start_new_session=True,
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                )
+            )  # fmt: skip
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            process.stdout.readline()
+            leaders[process.pid] = (7, 1), rank
+        measured = ProcessUsage()
+        assert measured.measure(leaders) == {}, "there is nothing to compare with yet"
+        while not found or not found[(7, 1), 0].busy:
+            found = measured.measure(leaders)
+    assert found[(7, 1), 1].busy < found[(7, 1), 0].busy <= 1.0
+    assert all(50 << 20 <= one.memory_bytes < one.memory_total_bytes for one in found.values())
+    statuses = (AttemptStatus(job=7, attempt=1, state="running"),)
+    ranks = {(7, 1): (Rank(rank=0, devices=(1,)), Rank(rank=1, devices=(0,)))}
+    (status,) = with_usage(statuses, ranks, {}, found)
+    assert [(one.rank, one.device) for one in status.usage] == [(0, 1), (1, 0)]

@@ -203,6 +203,7 @@ class Agent:
             isolation=options.isolation,
         )
         self._node.open(place, incarnation)
+        self._health.usage.leaders = self._node.spawner_events.leaders
 
     def _session(self, record: AgentFiles) -> ServerSession:
         reports = NodeReports(

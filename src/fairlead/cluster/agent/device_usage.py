@@ -1,9 +1,11 @@
-"""How busy the devices of a node are, and how full, as NVML says: measured beside all else, for people."""
+"""How busy the devices of a node are, and how full, as NVML says, or of simulated ones the processes of their
+ranks: measured beside all else, for people."""
 
 import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pynvml
@@ -11,6 +13,7 @@ from msgspec.structs import replace
 
 from fairlead.cluster.agent.devices import NodeDevices
 from fairlead.cluster.agent.on_thread import on_thread
+from fairlead.cluster.agent.process_usage import ProcessUsage, RankKey
 from fairlead.cluster.protocol.messages import AttemptKey, AttemptStatus, DeviceUsage, Rank
 from fairlead.cluster.shortage import Shortage
 
@@ -20,11 +23,14 @@ TIMEOUT_S = 5.0  # that one is waited for
 
 class UsageSampler:
     """Measures again and again; each measurement is told once. Without NVML, or where a device does not tell,
-    nothing is."""
+    nothing is. ``leaders``: returns the pids of ranks that run, to be set for simulated devices."""
 
     def __init__(self, devices: NodeDevices, nvml: Any = pynvml) -> None:
         self._indices = () if devices.simulated_devices else devices.indices
         self._nvml = nvml
+        self._processes = ProcessUsage() if devices.simulated_devices else None
+        self.leaders: Callable[[], Mapping[int, RankKey]] = dict
+        self._news_of_ranks: dict[RankKey, DeviceUsage] = {}
         self._is_open = False
         self._shortage = Shortage()
         self._measuring = threading.Lock()  # held by a call that hangs in the driver, too
@@ -35,9 +41,12 @@ class UsageSampler:
     async def run(self) -> None:
         """Measure for ever."""
         while True:
-            if self._indices:
-                with contextlib.suppress(TimeoutError), self._shortage.outlasts():
+            with contextlib.suppress(TimeoutError), self._shortage.outlasts():
+                if self._indices:
                     self._news = await on_thread(self.measure, TIMEOUT_S)
+                if self._processes is not None:
+                    do = partial(self._processes.measure, dict(self.leaders()))
+                    self._news_of_ranks = await on_thread(do, TIMEOUT_S)
             await asyncio.sleep(INTERVAL_S)
 
     def measure(self) -> dict[int, DeviceUsage]:
@@ -77,23 +86,27 @@ class UsageSampler:
     ) -> tuple[AttemptStatus, ...]:
         """The statuses, with what was measured since the last call. ranks: of attempts that run."""
         news, self._news = self._news, {}
-        return with_usage(statuses, ranks(), news) if news else statuses
+        of_ranks, self._news_of_ranks = self._news_of_ranks, {}
+        return with_usage(statuses, ranks(), news, of_ranks) if news or of_ranks else statuses
 
 
 def with_usage(
     statuses: tuple[AttemptStatus, ...],
     ranks: Mapping[AttemptKey, tuple[Rank, ...]],
     usage: Mapping[int, DeviceUsage],
+    of_ranks: Mapping[RankKey, DeviceUsage],
 ) -> tuple[AttemptStatus, ...]:
     """The statuses with the usage of the devices of their ranks. ranks: of attempts that run; usage: by
-    device of the node."""
+    device of the node; of_ranks: by attempt and rank, where the device itself has nothing to tell."""
 
     def of(key: AttemptKey) -> tuple[DeviceUsage, ...]:
-        return tuple(
-            replace(usage[device], rank=rank.rank, device=device)
+        found = (
+            (rank.rank, device, usage.get(device) or of_ranks.get((key, rank.rank)))
             for rank in ranks.get(key, ())
             for device in rank.devices
-            if device in usage
+        )
+        return tuple(
+            replace(one, rank=rank, device=device) for rank, device, one in found if one is not None
         )
 
     return tuple(replace(one, usage=of((one.job, one.attempt))) for one in statuses)

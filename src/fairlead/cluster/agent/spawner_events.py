@@ -123,6 +123,10 @@ class SpawnerEvents:
                 self._refuse_rank(attempt)
         self._changed()
 
+    def leaders(self) -> dict[int, tuple[Key, int]]:
+        """Return pid -> attempt and rank, of ranks that run."""
+        return self._leaders
+
     def _forget_leaders(self, key: Key, rank: int | None = None) -> None:
         """They are known to have ended. rank: None = all."""
         for pid, (its, r) in list(self._leaders.items()):
