@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -185,12 +186,44 @@ def test_a_run_that_is_parked_at_random_steps_is_the_same_to_the_bit(
     assert found == _uninterrupted(tmp_path / "whole", script, steps)
 
 
-def test_it_ends_in_order_when_nobody_has_a_use_for_it(tmp_path: Path) -> None:
-    with rank_of(tmp_path / "job", PLAIN, "1000000000") as rank:
+ENDING = """
+import atexit, sys
+import fairlead
+def say(word):
+    with open(sys.argv[1], "a") as file:
+        file.write(word)
+atexit.register(say, "atexit")
+kept = open(sys.argv[2], "w")
+kept.write("not lost")
+try:
+    with fairlead.Lease(load=lambda path: None, save=lambda path: path.write_text("x")) as lease:
+        while lease.next():
+            pass
+finally:
+    say("finally")
+"""
+
+
+def test_nothing_of_a_script_runs_when_nobody_has_a_use_for_it(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    with rank_of(tmp_path / "job", ENDING, str(kept)) as rank:
         rank.wait_for(Loaded)
         rank.park()
+        assert kept.read_text() == "not lost", "files are flushed before it stands still"
         rank.parking.close()
         assert rank.process.wait(LIMIT_S) == 0
+        assert not rank.log.with_name("result").exists()
+
+
+def test_sigterm_ends_it_at_once_while_it_is_parked(tmp_path: Path) -> None:
+    script = ENDING.replace(
+        "try:", "import signal; signal.signal(signal.SIGTERM, lambda *_: say('term'))\ntry:"
+    )
+    with rank_of(tmp_path / "job", script, str(tmp_path / "kept")) as rank:
+        rank.wait_for(Loaded)
+        rank.park()
+        rank.process.terminate()
+        assert rank.process.wait(LIMIT_S) == -signal.SIGTERM
         assert not rank.log.with_name("result").exists()
 
 

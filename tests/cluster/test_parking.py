@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,3 +147,24 @@ def test_a_gang_parks_as_a_whole(tmp_path: Path) -> None:
             }
             assert len(pids) == 2, "both ranks go on"
             assert client.job(job).lost_steps == 0 == client.job(job).failures
+
+
+def test_a_device_is_the_next_jobs_while_the_one_before_it_saves(
+    cluster: Running, tmp_path: Path
+) -> None:
+    slow = {"env": {"SAVE_S": "3"}}
+    with cluster.client() as client:
+        began = time.monotonic()
+        folders = _submit_two(client, tmp_path, **slow)
+        shown = set[str]()
+
+        def turns() -> bool:
+            shown.update(client.job(job).reason for job in (0, 1))
+            return all(len(_pids(folder)) >= 3 for folder in folders)
+
+        until(turns)
+        assert any("has left its devices, and saves" in reason for reason in shown)
+        used_s = sum(row.device_ms for row in client.accounting().rows) / 1e3
+        assert used_s <= time.monotonic() - began
+        rows = [row for job in (0, 1) for row in client.attempts(job) if row.end == "preempted"]
+        assert all(row.save_s < 1.0 for row in rows), "it is not the device's time"

@@ -72,7 +72,8 @@ class Lease:
     there is started again at its last step, and comes there again. ``checkpoint`` keeps its work there.
 
     A process that is preempted need not end: where the scheduler says so it is *parked* on its node, once its
-    state is saved, and ``next`` returns when the job has devices again. on_park, on_resume: called before it
+    state is saved: it stands still, and ``next`` returns when the job has devices there again. One that is of
+    no use any more is killed as it stands. on_park, on_resume: called before it
     gives its devices back and after it has others; ``on_park`` takes to the host's memory what the script has
     in the memory of its devices. A process that has an accelerator open and no ``on_park`` is never parked.
 
@@ -323,7 +324,8 @@ class Lease:
         parks = decision.do == "stop" and decision.park and self._parking.release()
         if decision.partial:
             role.save(decision.partial, self._manifest(decision.do == "finish"))
-        if parks and self._park(role, decision.reason):
+        if parks:
+            self._park(role, decision.reason)
             return True
         if decision.do in ("stop", "finish"):
             return self._end(role, Ending(decision.do == "finish", decision.reason))
@@ -332,15 +334,12 @@ class Lease:
             self._schedule.poll_at_once()
         return True
 
-    def _park(self, role: RankRole, reason: str) -> bool:
-        """Wait for other devices, and go on there. False: there are none, and all has been said."""
+    def _park(self, role: RankRole, reason: str) -> None:
+        """Wait for other devices, and go on there. Ends the process where there are none."""
         role.park(self.step, reason)
         self._sigterm.release()
         if not self._parking.wait():
-            self._role = None
-            role.close()
-            self._ending = Ending(False, reason)
-            self._leave()
+            os._exit(0)  # the job may run elsewhere: nothing of the script is to run here any more
         began = monotonic()
         self._environment = read_rank_environment(os.environ)
         crash.install(lambda: self.step)
@@ -351,7 +350,6 @@ class Lease:
         self._parking.resume()
         role.loaded(self.step, monotonic() - began, None)
         self._schedule.plan(0.0, self.step + 1, self.job_size.last_step)
-        return True
 
     def _end(self, role: RankRole, ending: Ending) -> bool:
         role.end(self.step, ending.completed, ending.reason)

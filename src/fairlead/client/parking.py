@@ -4,20 +4,23 @@ of its node, and goes on from there once its job has devices again. Source: Gand
 Whoever has started the rank holds the other end of a socket. The rank says there that its devices are free,
 before it saves, so that the next job does not wait for the disk; and that it is parked: its state is durable
 and nothing of it runs. It then waits for the variables of its next attempt, with the log and the locks of
-that, or for the end of the socket, which is its own end.
+that. Meanwhile it is stopped (SIGSTOP), with all that it has started: the job may run elsewhere. If it has no
+use any more it is killed; nothing of its script runs again.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import stat
-import sys
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from fairlead.client.quick_exit import flush_files
 from fairlead.client.rank_environment import print_to_log
 
 VARIABLE = "FAIRLEAD_PARKING"  # descriptors, see ``ParkingDescriptors``
@@ -94,14 +97,13 @@ class Parking:
 
     def wait(self) -> bool:
         """Wait parked until there are devices again; the environment is then that of the next attempt. False:
-        there will be none, and the process has to end."""
-        if self._socket is None or not self._tell(PARKED):
-            return False
+        there will be none, and the process has to end at once. Files are flushed before that."""
+        flush_files()
+        handler = _default_sigterm()
         _close(self._job_locks)
         self._job_locks = ()
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError, AttributeError):
-                stream.flush()
+        if self._socket is None or not self._tell(PARKED):
+            return False
         try:
             message, descriptors, _, _ = socket.recv_fds(self._socket, MAX_VARIABLES, MAX_LOCKS + 1)
         except OSError:
@@ -116,6 +118,8 @@ class Parking:
         jobs = order["job_locks"]
         self._job_locks, self._device_locks = tuple(taken[:jobs]), tuple(taken[jobs:])
         os.environ.update(order["variables"])
+        if handler is not None:
+            signal.signal(signal.SIGTERM, handler)
         return True
 
     def resume(self) -> None:
@@ -128,6 +132,14 @@ class Parking:
             return self._socket is not None and self._socket.send(word) == len(word)
         except OSError:
             return False
+
+
+def _default_sigterm() -> Any:
+    """Let SIGTERM end this process at once, where that can be said. Returns the handler before; None = it
+    stays."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    return signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def resume_order(variables: Mapping[str, str], job_locks: int) -> bytes:

@@ -60,6 +60,7 @@ class TrainingTimes:
         self.trained_s = -1.0  # that the steps told of last have taken, saves excluded
         self._saves_since: float | None = None
         self._saved_s = -1.0  # in saves that are over; -1 = none has begun
+        self._is_released = False  # its saves take no time of its devices any more
 
     def record_hello(self, now: float) -> None:
         """Rank 0 does; the first time counts."""
@@ -93,13 +94,18 @@ class TrainingTimes:
             self.trained_s = max(until - self.began - max(self._saved_s, 0.0), 0.0)
         if not saves:
             self.saved(now)
-        elif self._saves_since is None:
+        elif self._saves_since is None and not self._is_released:
             self._saves_since, self._saved_s = now, max(self._saved_s, 0.0)
 
     def saved(self, now: float) -> None:
         """Note the end of a save, if there was one."""
         if self._saves_since is not None:
             self._saved_s, self._saves_since = self.saving_s(now), None
+
+    def release(self, now: float) -> None:
+        """Note that it has left its devices. A save that was heard of meanwhile is the one after that."""
+        self.pause(now)
+        self._saves_since, self._is_released = None, True
 
     def saving_s(self, now: float) -> float:
         """Seconds of all its saves so far; -1 = none has begun."""
@@ -117,6 +123,7 @@ class StopOrder:
         self._saved_s = 0.0  # in saves before it was given
         self.reason = ""
         self.spawner_death: SpawnerDeath | None = None  # that it ends with
+        self.released_s: float | None = None  # when it left its devices, before its end
 
     @property
     def given(self) -> bool:
@@ -154,12 +161,16 @@ class StopOrder:
         """Whether there was a look."""
         return self._inspections > 0
 
+    def release(self, now: float) -> None:
+        """It has left its devices, and is about to be parked."""
+        self.released_s = now
+
     def record_exit(self, now: float) -> None:
-        """Its last process has ended."""
-        self._gone = now
+        """Its last process has ended. For its devices that was when it left them."""
+        self._gone = now if self.released_s is None else min(self.released_s, now)
 
     def gone_for_s(self, now: float) -> float:
-        """Seconds since its last process ended; -1 = it has not."""
+        """Seconds since its last process ended, or left its devices before that; -1 = it has not ended."""
         return between(self._gone, now)
 
     def took_s(self, saving_s: float) -> float:

@@ -243,6 +243,11 @@ class NodeAttempt:
         self.reason, self.state = self.stall.sentence, "stopping"
         self.times.pause(now)
 
+    def release(self, now: float) -> None:
+        """Note that it has left its devices: what it does from now on is to save."""
+        self.stop_order.release(now)
+        self.times.release(now)
+
     def record_exit(self, now: float) -> None:
         """The last process has ended."""
         self.exits.finish(len(self.assignment.ranks))
@@ -287,6 +292,7 @@ class NodeAttempt:
             saving_s=self.times.saving_s(now),
             stop_s=self.stop_order.took_s(self.times.saving_s(now)),
             ended_age_s=self.stop_order.gone_for_s(now),
+            released=self.stop_order.released_s is not None,
             failure=self._failure() if self.ended else None,
             unsaved=self.exits.unsaved[:_MAX_REASON] if self.ended else "",
             stall=self.stall.sentence[:_MAX_REASON] if self._is_stalled else "",

@@ -1,6 +1,9 @@
 """Attempts that are over but for their processes: these are parked, see ``fairlead.client.parking``."""
 
+import contextlib
+import os
 import selectors
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -15,12 +18,13 @@ from fairlead.cluster.agent.spawner_messages import (
     Gone,
     Parked,
     RankLaunch,
+    Released,
     Unparked,
 )
 from fairlead.cluster.agent.survivors import remove_record
 from fairlead.cluster.agent.warden import AttemptEnded, WardenLink
 
-_END_S = 5.0  # for a parked rank to come to its end once its socket is closed
+_KILL_AGAIN_S = 1.0  # a group may have grown while it was killed
 _WORD_BYTES = 64
 _OF_ATTEMPT = "FAIRLEAD_"  # how the variables begin that another attempt of a job has others of
 _OF_PROCESS = ("FAIRLEAD_RANK_SYNC", "FAIRLEAD_PARKING")  # and of these those that it has not
@@ -70,7 +74,7 @@ class ParkedAttempts:
                 self._selector.register(ours, selectors.EVENT_READ, handle)
 
     def hang_up(self, attempt: SpawnedAttempt) -> None:
-        """Close the sockets of its ranks, on which those that are parked end."""
+        """Close the sockets of its ranks, on which those end that wait there."""
         sockets = attempt.processes.parking.sockets
         for rank in list(sockets):
             self._close(attempt, rank)
@@ -98,6 +102,8 @@ class ParkedAttempts:
         if parking.released >= ranks and not attempt.claim.given_back:
             attempt.claim.give_back(self._storage)
             self._freed()
+            job, number = attempt.key
+            self._agent.send(Released(job=job, attempt=number, at_s=time.monotonic()))
         if parking.parked >= ranks and attempt.claim.given_back:
             self._park(attempt)
 
@@ -113,6 +119,8 @@ class ParkedAttempts:
         attempt.ending = EndingTimes()
         attempt.processes.parking.released.clear()
         attempt.processes.parking.parked.clear()
+        for leader in pids.values():
+            _signal_group(leader, signal.SIGSTOP)
         del self._running[attempt.key]
         self._by_job[job] = attempt
         attempt.record(self._storage)
@@ -122,7 +130,7 @@ class ParkedAttempts:
 
     def allows(self, attempt: SpawnedAttempt) -> bool:
         """Whether an attempt may begin: of its job nothing is parked but what it goes on with. What else is
-        parked of it is ended first, for a script may do something at its end."""
+        parked of it is killed first."""
         before = self._by_job.get(attempt.launch.job)
         if before is None or self._fits(attempt, before):
             return True
@@ -152,9 +160,10 @@ class ParkedAttempts:
                 order = resume_order(_variables(rank), job_locks=1)
                 socket.send_fds(sockets[rank.rank], [order], [log, job_lock, *others[:MAX_LOCKS]])
             except (OSError, KeyError):
-                before.kill()
                 self._end(before)
                 return False
+        for leader in before.processes.leaders:
+            _signal_group(leader, signal.SIGCONT)
         del self._by_job[attempt.launch.job]
         attempt.take_over(before)
         attempt.record(self._storage)
@@ -164,27 +173,29 @@ class ParkedAttempts:
         return True
 
     def end(self, order: EndParked) -> None:
-        """Let what is parked come to its end, if it still is."""
+        """Kill what is parked of an attempt, if it still is."""
         before = self._by_job.get(order.job)
         if before is not None and before.launch.attempt == order.attempt:
             self._end(before)
 
     def end_all(self) -> None:
-        """Let all come to their ends."""
+        """Kill all."""
         for attempt in self:
             self._end(attempt)
 
     def _end(self, attempt: SpawnedAttempt) -> None:
+        """It was stopped when it was parked, and shall not run again: its job may run elsewhere."""
         if attempt.ending.kill_s is None:
-            attempt.ending.kill_by(time.monotonic() + _END_S)
             self.hang_up(attempt)
+            attempt.kill()
+            attempt.ending.kill_by(time.monotonic() + _KILL_AGAIN_S)
 
     def kill_late(self, now: float) -> None:
-        """Kill those that have not come to their ends in time."""
+        """Kill once more what has not died yet."""
         for attempt in self._by_job.values():
             if attempt.ending.must_kill(now):
                 attempt.kill()
-                attempt.ending.kill_s = now + 1.0
+                attempt.ending.kill_s = now + _KILL_AGAIN_S
 
     def reaped(self, attempt: SpawnedAttempt, pid: int) -> None:
         """A rank of a parked attempt has ended; the others have nothing to go on with."""
@@ -204,6 +215,11 @@ class ParkedAttempts:
         for folder in self._storage.attempt_records:
             remove_record(folder, *attempt.key)
         self._warden.send(AttemptEnded(job=attempt.launch.job, attempt=attempt.launch.attempt))
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(leader, number)
 
 
 def _variables(rank: RankLaunch) -> dict[str, str]:

@@ -28,6 +28,7 @@ from fairlead.cluster.agent.spawner_messages import (
     Parked,
     Pong,
     Ready,
+    Released,
     Started,
     Unparked,
     Waits,
@@ -104,6 +105,8 @@ class SpawnerEvents:
                 self._leaders |= {pid: (attempt.key, r) for r, pid in message.pids.items()}
                 attempt.started(message.free_s)
                 self._parked.remove((message.job, attempt.assignment.resumes))
+            case Released():
+                attempt.release(message.at_s)
             case Parked():
                 self._parked.add(attempt, message.pids)
             case Waits():

@@ -65,7 +65,7 @@ class EndAttempt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class EndParked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Let what is parked of an attempt come to its end. ``Unparked`` follows."""
+    """Kill what is parked of an attempt. ``Unparked`` follows."""
 
     job: int
     attempt: int
@@ -138,6 +138,14 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     began: bool = False  # it ran, and is killed for this
 
 
+class Released(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The devices of an attempt are free; it saves, and is then parked or ends."""
+
+    job: int
+    attempt: int
+    at_s: float  # monotonic time
+
+
 class Parked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The ranks of an attempt are parked. That they have exited, and ``Gone``, follow."""
 
@@ -184,7 +192,17 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 ToSpawner: TypeAlias = Launch | EndAttempt | EndParked | Until | Inspect | Prepare | Ping
 FromSpawner: TypeAlias = (
-    Inspected | Started | Waits | Failed | Parked | Unparked | Exited | Gone | Ready | Pong
+    Inspected
+    | Started
+    | Waits
+    | Failed
+    | Released
+    | Parked
+    | Unparked
+    | Exited
+    | Gone
+    | Ready
+    | Pong
 )
 
 encode = msgspec.msgpack.encode

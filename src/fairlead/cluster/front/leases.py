@@ -293,6 +293,7 @@ def _without_progress(leased: AttemptStatus) -> tuple[object, ...]:
         leased.batch,
         leased.completed,
         leased.finishing,
+        leased.released,
         leased.directory_problem,
         leased.stall,
         leased.stacks,

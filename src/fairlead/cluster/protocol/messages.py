@@ -207,7 +207,10 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     saving_s: SecondsOrNone = -1.0  # all checkpoints of this attempt; -1 = none has been begun
     # from the order to stop to the end of the last rank, without the time in which it saved
     stop_s: SecondsOrNone = -1.0
-    ended_age_s: SecondsOrNone = -1.0  # since its last process here ended
+    ended_age_s: SecondsOrNone = (
+        -1.0
+    )  # since its last process here ended, or left its devices before that
+    released: bool = False  # it has left its devices here, and saves before it is parked
     failure: Failure | None = None  # of an end that was nobody's wish
     unsaved: Text = (
         ""  # why its work could not be saved as it ended; "" = it was, as far as is known

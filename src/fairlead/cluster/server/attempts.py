@@ -100,6 +100,11 @@ class Attempt:
             node: status.directory_problem for node, status in statuses if status.directory_problem
         }
 
+    def has_left(self, node: str) -> bool:
+        """Whether it has no devices of a node any more: it has ended there, or saves before it is parked."""
+        status = self.statuses.get(node)
+        return node in self.gone or (status is not None and status.released)
+
     def is_other_order(self, status: AttemptStatus) -> bool:
         """Whether this is said of another order under the same number, of another copy of the state."""
         return status.order_id != self.record.order_id

@@ -10,7 +10,7 @@ from fairlead.model.duration_text import duration
 def place(attempt: Attempt) -> str:
     """The devices of an attempt, in words; those of nodes where it has ended are left out."""
     left = {
-        node: devices for node, devices in attempt.placement().items() if node not in attempt.gone
+        node: devices for node, devices in attempt.placement().items() if not attempt.has_left(node)
     }
     count = sum(map(len, left.values()))
     return f"{count} x {attempt.record.accelerator} of {','.join(left)}"
@@ -39,7 +39,9 @@ def describe_stop(attempts: Sequence[Attempt], now_s: float) -> str:
     parts = [f"attempt {holds.record.attempt} is being stopped ({holds.stopping})"]
     if ordered_s is not None:
         parts.append(f"told to stop {duration(max(now_s - ordered_s, 0.0))} ago")
-    text = f"{', '.join(parts)}, and holds {place(holds)} until it has ended"
+    left = all(map(holds.has_left, holds.nodes))
+    rest = "has left its devices, and saves" if left else f"holds {place(holds)} until it has ended"
+    text = f"{', '.join(parts)}, and {rest}"
     if newest is holds or newest.stopping:
         return text
     return f"{text}; then the job goes on on {place(newest)}"

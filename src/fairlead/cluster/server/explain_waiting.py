@@ -100,7 +100,7 @@ def _by_device(source: ExplanationSource, node: str) -> dict[int, list[Attempt]]
 
 def _holds(attempt: Attempt, node: str) -> bool:
     """Whether an attempt has devices of a node, or is to get them: its ranks there have not ended."""
-    return attempt.ordered and node not in attempt.gone
+    return attempt.ordered and not attempt.has_left(node)
 
 
 def _hold(source: ExplanationSource, found: DeviceUse, attempts: list[Attempt], job: int) -> None:

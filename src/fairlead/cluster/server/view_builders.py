@@ -320,7 +320,7 @@ class ViewBuilder:
         return {
             s.row.id: tuple(d for rank in s.nodes[node.name] for d in rank.devices)
             for s in attempts
-            if s.ordered and node.name not in s.gone
+            if s.ordered and not s.has_left(node.name)
         }
 
     def _tenants(self, tally: Tally) -> list[TenantView]:
