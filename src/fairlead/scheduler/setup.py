@@ -116,6 +116,7 @@ def build(
         overlap_solves=setup.overlap_solves,
         policy=setup.policy,
         placement=placement or find_placement(setup.placement or None),
+        preempted_return=setup.resume_costs is not None,
     )
 
 

@@ -20,6 +20,8 @@ from fairlead.scheduler import journal
 from fairlead.scheduler.core.checkpoint import take_checkpoint
 from fairlead.scheduler.setup import Setup, build, restore, traits_of
 
+RESUME_S = 0.1  # that it costs to go on where a job is parked; of a job that did, it is measured
+
 
 class CoreRenewal:
     """On the driver's thread. A change of the make-up (nodes, policy) and every so many records begin a new
@@ -108,6 +110,7 @@ class CoreRenewal:
             settings=profile,
             seed=seed,
             restart_costs=RestartCosts(self._restart_s()),
+            resume_costs=RestartCosts(RESUME_S),
             overlap_solves=True,
             traits=None if isinstance(made, Planner) else traits_of(made),
         )

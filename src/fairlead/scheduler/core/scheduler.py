@@ -50,15 +50,18 @@ class Scheduler:
         overlap_solves: bool = False,
         policy: str = "",
         placement: PlacementRule | None = None,
+        preempted_return: bool = False,
     ) -> None:
         """throughputs: what the scheduler believes; overlap_solves: rounds go on with the last
         allocation while a solve is under way, instead of waiting for it; policy: what the planner was
-        made from, name and options; placement: None = the rule of the settings."""
+        made from, name and options; placement: None = the rule of the settings; preempted_return: preempted
+        jobs go back to the devices that they had, where they can."""
         options = SchedulerOptions(
             settings=profile,
             restart_costs=restart_costs or RestartCosts(),
             overlap_solves=overlap_solves,
             policy=policy,
+            preempted_return=preempted_return,
         )
         self.data = new_data(cluster, throughputs, planner, options, placement)
 

@@ -30,6 +30,7 @@ class SchedulerOptions:
     restart_costs: RestartCosts
     overlap_solves: bool  # rounds go on with the last allocation while a solve is under way
     policy: str  # what the planner was made from, name and options
+    preempted_return: bool = False  # jobs go back to where they ran last: starts cost less there
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,7 +133,14 @@ def new_data(
         beliefs=beliefs,
         ledger=ledger,
         paused_jobs=ledger.for_paused_jobs(),
-        running=ActiveRound(cluster, beliefs.table, settings, ledger, placement),
+        running=ActiveRound(
+            cluster,
+            beliefs.table,
+            settings,
+            ledger,
+            placement,
+            preempted_return=options.preempted_return,
+        ),
         planning=Planning(planner=planner, state=planner_calls.start(planner)),
         round=RoundStatus(),
         deferred=DeferredChanges(),
