@@ -22,6 +22,7 @@ SOLVE_S = 2.0  # limit of a solve
 READY_S = 180.0  # for agents to be there on a busy machine
 SERVER_S = 1800.0  # for a server, which may compile kernels; one that has ended is not waited for
 MTBF_H = 50 / 3600  # of a node: checkpoints are saved often
+TAKES_TURNS = 0.5  # of clusters: their jobs take turns at every round, parked in between
 _SERVE = (
     *("--round", f"{ROUND_S:g}", "--heartbeat", "0.3"),
     *("--solve-limit", f"{SOLVE_S:g}", "--mtbf-hours", f"{MTBF_H:g}"),
@@ -53,6 +54,9 @@ class ChaosCluster:
             self.proxies.open(node, self._agents_port, random.Random(self._rng.random()))
             self.start_agent(node)
         self.await_nodes(READY_S)
+        if self._rng.random() < TAKES_TURNS:
+            with self.client() as client:
+                client.set_policy("gandiva")
 
     # --- processes -------------------------------------------------------------------------------
 
