@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.cluster.cluster import Running, descendants, running, until
 from tests.cluster.ledger_job import ledger, ledger_job
@@ -168,3 +169,22 @@ def test_a_device_is_the_next_jobs_while_the_one_before_it_saves(
         assert used_s <= time.monotonic() - began
         rows = [row for job in (0, 1) for row in client.attempts(job) if row.end == "preempted"]
         assert all(row.save_s < 1.0 for row in rows), "it is not the device's time"
+
+
+def test_the_process_that_owns_parked_ranks_may_be_killed(cluster: Running, tmp_path: Path) -> None:
+    with cluster.client() as client:
+        folders = _submit_two(client, tmp_path)
+        until(lambda: all(_pids(folder) for folder in folders))
+        until(lambda: any(node.parked for node in client.nodes()))
+        agent = cluster.agents["node-a"].pid
+        (spawner,) = (
+            child.pid
+            for child in psutil.Process(agent).children()
+            if "fairlead.cluster.agent.spawner" in child.cmdline()
+        )
+        known = {pid for folder in folders for pid in _pids(folder).values()}
+        os.kill(spawner, signal.SIGKILL)
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in known))
+        until(lambda: all(len(set(_pids(folder).values())) >= 2 for folder in folders))
+        for folder in folders:
+            assert set(_steps(folder)) == set(range(max(_steps(folder)) + 1))

@@ -326,6 +326,7 @@ class SpawnedAttempt:
 
     def take_over(self, parked: "SpawnedAttempt") -> None:
         """The ranks of a parked attempt are this one's: their processes, and what limits them."""
+        self.remove_group()
         self.launch = msgspec.structs.replace(self.launch, group=parked.launch.group)
         theirs = parked.processes
         self.processes.sessions |= theirs.sessions
