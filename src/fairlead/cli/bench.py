@@ -112,7 +112,7 @@ def switching_command(
     ] = 100,
     switches: Annotated[
         int, typer.Option(metavar="N", min=1, max=10_000, help="Switches of each kind.")
-    ] = 20,
+    ] = 10,
     json: o.JsonOption = False,
 ) -> None:
     """Print how long a device is not trained on when it goes from one job to another.
