@@ -85,11 +85,12 @@ def test_a_server_that_has_less_is_told_again(tmp_path: Path) -> None:
 def test_much_is_told_in_pieces_and_a_line_without_end_holds_up_nothing(tmp_path: Path) -> None:
     files, server = MetricFiles(tmp_path), _Server()
     files.follow(7, 2)
-    text = b"x" * (LARGEST_METRICS + 10) + b"\n" + b"good\n" * LARGEST_METRICS
+    text = b"x" * (LARGEST_METRICS + 10) + b"\n" + b"good\n" * 3 * LARGEST_METRICS
     write(tmp_path, text)
-    tell(files, server)
-    assert len(server.kept[7, 2]) == LARGEST_METRICS, "no more than a piece at once"
-    tell(files, server, 10)
+    assert not asyncio.run(files.send(_Client(server), "n", "i")), "there is more to tell"
+    assert LARGEST_METRICS < len(server.kept[7, 2]) < len(text), "others have their turn"
+    while not asyncio.run(files.send(_Client(server), "n", "i")):
+        pass
     assert server.kept[7, 2] == text
 
 

@@ -179,8 +179,13 @@ class Logs:
     async def send(self, client: AgentClient, node: str, incarnation: str) -> bool:
         """Tell what is new. Returns whether all is told. Raises UnreachableError, RegisterAgainError."""
         async with self._sending:
-            await self._metrics.send(client, node, incarnation)
-            return await self._send(client, node, incarnation)
+            metrics_told = await self._metrics.send(client, node, incarnation)
+            return await self._send(client, node, incarnation) and metrics_told
+
+    async def send_metrics(self, client: AgentClient, node: str, incarnation: str) -> bool:
+        """Tell what is new of what jobs have reported. Returns and raises as ``send``."""
+        async with self._sending:
+            return await self._metrics.send(client, node, incarnation)
 
     async def _send(self, client: AgentClient, node: str, incarnation: str) -> bool:
         left = False

@@ -16,6 +16,7 @@ from fairlead.cluster.agent.server_client import AgentClient, RefusedError
 from fairlead.cluster.agent.untrusted_files import opened
 from fairlead.cluster.protocol.messages import LARGEST_METRICS, AttemptKey, MetricChunk
 
+_ROUND = 8  # pieces of one file before it is another's turn
 _MAX_FILE = 1 << 40  # bytes; what is longer is none of ``fairlead.client.report``
 _JOB = re.compile(r"\d{1,15}")
 _FILE = re.compile(r"(\d{1,9})-0\.metrics")  # attempt
@@ -67,25 +68,34 @@ class MetricFiles:
         """Its file is removed, or about to be."""
         self._files.pop(key, None)
 
-    async def send(self, client: AgentClient, node: str, incarnation: str) -> None:
-        """Tell a piece of each that has grown. Raises UnreachableError, RegisterAgainError."""
+    async def send(self, client: AgentClient, node: str, incarnation: str) -> bool:
+        """Tell some pieces of each that has grown. Returns whether all is told. Raises UnreachableError,
+        RegisterAgainError."""
+        left = False
         for file in list(self._files.values()):
-            data = b"" if file.refused else file.piece()
-            if not data:
-                continue
-            job, attempt = file.key
-            chunk = MetricChunk(
-                node=node,
-                incarnation=incarnation,
-                job=job,
-                attempt=attempt,
-                offset=file.acknowledged,
-                data=data,
-            )
-            try:
-                file.acknowledged = (await client.metrics(chunk)).offset
-            except RefusedError:  # a server of an earlier version, too
-                file.refused = True
+            for _ in range(_ROUND):
+                data = b"" if file.refused else file.piece()
+                if not data:
+                    break
+                job, attempt = file.key
+                chunk = MetricChunk(
+                    node=node,
+                    incarnation=incarnation,
+                    job=job,
+                    attempt=attempt,
+                    offset=file.acknowledged,
+                    data=data,
+                )
+                before = file.acknowledged
+                try:
+                    file.acknowledged = (await client.metrics(chunk)).offset
+                except RefusedError:  # a server of an earlier version, too
+                    file.refused = True
+                if file.acknowledged <= before:
+                    break
+            else:
+                left = True
+        return not left
 
 
 def _entries(folder: Path, name: re.Pattern[str]) -> Iterator[Path]:

@@ -31,7 +31,7 @@ from fairlead.errors import FairleadError
 
 _LOGS_S = 0.5  # between looks at the output of ranks
 _SEND_TIMEOUT_S = 2.0  # for the server to take output; files may grow meanwhile
-_LAST_OUTPUT_TIMEOUT_S = 1.0  # for the output of attempts that have ended, before that is reported
+_LAST_OUTPUT_TIMEOUT_S = 2.0  # for the output of attempts that have ended, before that is reported
 _LAST_REPORT_TIMEOUT_S = 2.0  # for the last report
 
 _log = logging.getLogger(__name__)
@@ -173,7 +173,11 @@ class ServerSession:
                 TooLargeError,
             ):
                 async with asyncio.timeout(_LAST_OUTPUT_TIMEOUT_S):
-                    await self._send_output()
+                    told = await self._send_output()
+                    while not told:  # the value of a trial is its last one
+                        incarnation = self._reports.incarnation
+                        client, node = self._client, self._options.node
+                        told = await self._logs.send_metrics(client, node, incarnation)
 
     def _follow(self, orders: Orders, asked: float | None) -> None:
         before = self._node.orders.seq
