@@ -111,3 +111,16 @@ def test_a_disk_that_refuses_it_is_named_once(
     (tmp_path / "gone").mkdir()
     memory.write()
     assert read(tmp_path / "gone") == memory.position
+
+
+def test_what_a_server_told_before_it_halted_may_come_late(tmp_path: Path) -> None:
+    memory = PositionMemory(tmp_path)
+    older = msgspec.structs.replace(POSITION, run=3, run_id="old")
+    for told in (POSITION, older):
+        memory.update(told, urgent=False)
+    memory.disown_run("old")
+    memory.update(older, urgent=False)
+    assert memory.position == POSITION
+    memory.update(msgspec.structs.replace(POSITION, run=4, run_id="new"), urgent=False)
+    assert memory.position is not None
+    assert memory.position.run_id == "new"

@@ -72,8 +72,8 @@ class PositionMemory:
         """The server has told of a position. In one cluster the later one counts. urgent: this one, or else
         the next, is to be written at once."""
         self._due = self._due or urgent
-        if position is None:
-            return
+        if position is None or position.run_id in self._known.halted_runs:
+            return  # of one that has halted an answer may arrive that it gave before
         self._merge(position)
         if self._due:
             self._due = False
