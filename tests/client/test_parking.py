@@ -312,3 +312,16 @@ def test_one_that_has_a_device_open_and_no_function_for_it_is_not_parked(
     for one in (ours, bare._socket):
         assert one is not None
         one.close()
+
+
+def test_another_socket_of_that_number_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    monkeypatch.setenv(VARIABLE, str(ParkingDescriptors(theirs.fileno(), (), ())))
+    monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
+    parking = Parking(ParkingHooks())
+    parking.open()
+    assert not parking.release()
+    theirs.send(b"still open")
+    assert ours.recv(64) == b"still open"
+    ours.close()
+    theirs.close()

@@ -75,7 +75,11 @@ class Parking:
         found = ParkingDescriptors.parse(os.environ.pop(VARIABLE, ""))
         if found is None or os.getsid(0) != os.getpid() or not _is_socket(found.socket):
             return
-        self._socket = socket.socket(fileno=found.socket)
+        sock = socket.socket(fileno=found.socket)
+        if (sock.family, sock.type) != (socket.AF_UNIX, socket.SOCK_SEQPACKET):
+            sock.detach()  # another one, of a process that has inherited the variable alone
+            return
+        self._socket = sock
         os.set_inheritable(found.socket, False)
         self._job_locks, self._device_locks = found.job, found.devices
 
