@@ -235,9 +235,11 @@ def test_it_does_not_go_on_beside_other_checkpoints(tmp_path: Path) -> None:
         (newest,) = (tmp_path / "job" / "checkpoints").glob("step-*")
         newest.rename(newest.with_name("step-999999999999"))
         manifest = newest.with_name("step-999999999999") / "manifest.json"
-        manifest.write_text(manifest.read_text().replace('"attempt": 1', '"attempt": 7'))
+        mine = f'"attempt": {rank.agent.attempt}'
+        assert mine in manifest.read_text()
+        manifest.write_text(manifest.read_text().replace(mine, '"attempt": 77'))
         rank.agent.drop()
-        rank.agent.attempt = 2
+        rank.agent.attempt += 1
         with rank.log.open("ab") as log, open(os.devnull) as lock:
             order = resume_order(rank.agent.environment(), job_locks=1)
             socket.send_fds(rank.parking, [order], [log.fileno(), lock.fileno()])
