@@ -128,6 +128,39 @@ def test_bad_trials_are_stopped_and_shown_as_such(tmp_path: Path) -> None:
         assert abs(best_x - 0.3) < abs(x - 0.3)  # type: ignore[operator]
 
 
+def test_trials_that_will_not_reach_the_target_are_stopped(tmp_path: Path) -> None:
+    """A loss of 0.1 above that of the best one, x = 0.3, is out of reach for most."""
+    steps, target = 400, 0.1
+    curve = PrunerSpec(type="curve", max_step=steps, start=1.7, min_points=5)
+    with running(tmp_path, agents={"node-a": "v100=4"}) as cluster, cluster.client() as client:
+        ready(client)
+        grid = {"x": ParameterRange(low=0.3, high=1.0, points=4)}
+        wanted = study(
+            tmp_path, steps=steps, pruner=curve, target=target, sampler="grid", parameters=grid,
+            parallel=4, trials=4, pause_s=0.02,
+        )  # fmt: skip
+        number = client.search(wanted)
+
+        def is_pruned() -> bool:
+            return client.search_status(number).counts.get("pruned", 0) >= 2
+
+        until(is_pruned, what="two trials that are pruned")
+        cluster.kill()
+        cluster.start()
+        view = ended(client, number)
+        assert view.reason == f"trial 0 has reached {target:g}: {1 / steps:.6g}"
+        assert view.best is not None
+        assert view.best.number == 0
+        assert view.counts["completed"] == 1
+        for trial in view.trials[1:]:
+            until(lambda job=trial.job: client.job(job).ended_s is not None, what="its end")  # type: ignore[misc]
+            if trial.state == "pruned":
+                assert (
+                    f"the probability that it reaches {target:g} by step {steps} is" in trial.reason
+                )
+                assert client.job(trial.job).reason.startswith(f"pruned by search {number}: loss")
+
+
 @pytest.mark.parametrize("sampler", ["tpe", "cmaes"])
 def test_samplers_of_optuna_go_on_where_a_killed_server_was(tmp_path: Path, sampler: str) -> None:
     pytest.importorskip("optuna")

@@ -69,7 +69,7 @@ def test_the_first_good_configuration_is_at_its_place() -> None:
     curves = read_curves()
     for place in search.PLACES:
         order = search.ordered(curves, place, 3)
-        good = curves.reach(search.METRIC.target)[order]
+        good = curves.reach(search.TARGET)[order]
         assert len(np.unique(order)) == search.CONFIGURATIONS
         assert good.argmax() == place - 1
 

@@ -15,6 +15,7 @@ from fairlead.cluster.protocol.read_study import (
 )
 from fairlead.cluster.protocol.study import ParameterRange, PrunerSpec, StudySpec
 from fairlead.errors import InputError
+from fairlead.policies.search.stopping import CurveFit
 
 WHOLE = """
 metric = "val/loss"
@@ -128,6 +129,70 @@ def test_what_is_wrong_is_said_with_line_field_and_value(
     assert re.match(rf"{re.escape(str(path))}(:\d+)?: ", str(raised.value)), raised.value
     assert re.search(message, str(raised.value)), raised.value
     assert "\n" not in str(raised.value)
+
+
+CURVE = """[pruner]
+type = "curve"
+max_step = 100
+start = 2.3
+min_chance = 0.05
+min_points = 4
+"""
+WITH_CURVE = re.sub(r"\[pruner\](\n.+)+\n", CURVE, WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("target = 0.1\n", "", r":10: pruner.type: 'curve' needs a target, the value of val/loss"),
+        ("target = 0.1", "target = 2.5", r":7: target: must be better than pruner.start \(2.3\).*got 2.5"),
+        ("target = 0.1", "target = -1", r":7: target: .*, and not than pruner.limit \(0\), got -1"),
+        ('"minimize"', '"maximize"', r":7: target: must be better than pruner.start \(2.3\)"),
+        ("max_step = 100", "", r":10: pruner.max_step: is missing; curve needs it"),
+        ("max_step = 100", "max_step = 0", r":12: pruner.max_step: must be from 1 to .*, got 0"),
+        ("start = 2.3", "", r":10: pruner.start: is missing; curve needs the val/loss of a model that has"),
+        ("start = 2.3", "start = nan", r":13: pruner.start: must be from .*, got nan"),
+        ("start = 2.3", "start = 2.3\nlimit = inf", r":14: pruner.limit: must be from .*, got inf"),
+        ("min_chance = 0.05", "min_chance = 1.5", r":14: pruner.min_chance: must be from 0 to 1, got 1.5"),
+        ("min_points = 4", "min_points = 0", r":15: pruner.min_points: must be from 1 to 500, got 0"),
+    ],
+)  # fmt: skip
+def test_a_fit_of_curves_needs_a_target_and_the_span_of_the_metric(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    assert WITH_CURVE.count(old) == 1
+    path = tmp_path / "s.toml"
+    path.write_text(WITH_CURVE)
+    study = read_study(path)
+    assert study.pruner == PrunerSpec(
+        "curve", max_step=100, start=2.3, min_chance=0.05, min_points=4
+    )
+    assert study.metric_span == (2.3, 0.0)
+    path.write_text(WITH_CURVE.replace(old, new))
+    with pytest.raises(InputError) as raised:
+        read_study(path)
+    assert re.match(re.escape(str(path)) + message, str(raised.value)), raised.value
+    assert "\n" not in str(raised.value)
+
+
+def test_a_metric_that_is_maximized_is_between_nought_and_one_at_first() -> None:
+    content = {
+        "metric": "accuracy",
+        "direction": "maximize",
+        "trials": 2,
+        "target": 0.9,
+        "pruner": {"type": "curve", "max_step": 30},
+        "parameters": {"x": {"type": "float", "low": 0, "high": 1}},
+        "job": {"command": "x", "total_steps": 1},
+    }
+    study = make_study(content, "study")
+    assert study.metric_span == (0.0, 1.0)
+    assert (study.pruner.min_chance, study.pruner.min_points) == (
+        CurveFit().min_chance,
+        CurveFit().min_points,
+    )
+    with pytest.raises(InputError, match=r"^study: target: must be better .* got 90.0"):
+        make_study(content | {"target": 90}, "study")
 
 
 @pytest.mark.parametrize("content", [None, [], {"metric": 1}, {"parameters": 3}, {"job": 7}])

@@ -1,10 +1,17 @@
+import random
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
+import msgspec
+import numpy as np
 import pytest
 
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.study import ParameterRange, PrunerSpec, StudySpec
-from fairlead.cluster.searching.pruners import TrialCurve, bracket_of, judge
+from fairlead.cluster.searching.pruners import bracket_of, judge, search_metric, stopping_rule
+from fairlead.policies.search.decide import SearchPlan, decide
+from fairlead.policies.search.learning_curve import Curve
 
 
 def study(pruner: PrunerSpec, **more: object) -> StudySpec:
@@ -18,8 +25,14 @@ def study(pruner: PrunerSpec, **more: object) -> StudySpec:
     return StudySpec(**(given | more))  # type: ignore[arg-type]
 
 
-def curve(*values: float, first: int = 1, **more: object) -> TrialCurve:
-    return TrialCurve(range(first, first + len(values)), values, **more)  # type: ignore[arg-type]
+def curve(*values: float, rungs: int = 0, is_complete: bool = False) -> Curve:
+    return at_steps(range(1, len(values) + 1), values, rungs=rungs, is_complete=is_complete)
+
+
+def at_steps(
+    steps: Sequence[int], values: Sequence[float], rungs: int = 0, is_complete: bool = False
+) -> Curve:
+    return Curve(np.array(steps, float), np.array(values, float), is_complete, rungs)
 
 
 def test_without_a_pruner_all_go_on() -> None:
@@ -49,7 +62,7 @@ def test_median(mine: tuple[float, ...], stopped: bool) -> None:
     late = study(PrunerSpec("median", startup_trials=3, min_step=5))
     assert not judge(late, 4, done | {4: curve(*mine)}).reason
     largest = study(PrunerSpec("median", startup_trials=3), direction="maximize")
-    negated = {n: curve(*(-v for v in one.values), is_complete=True) for n, one in done.items()}
+    negated = {n: curve(*-one.value, is_complete=True) for n, one in done.items()}
     mirrored = negated | {4: curve(*(-v for v in mine))}
     assert bool(judge(largest, 4, mirrored).reason) == stopped
 
@@ -87,9 +100,9 @@ def test_each_rung_is_judged_and_the_last_step_is_none() -> None:
 
 def test_values_behind_a_rung_stand_for_those_at_it() -> None:
     wanted = study(PrunerSpec("asha", min_step=10, reduction=2))
-    first = TrialCurve([7, 14], [9.0, 1.0], rungs=1)
-    assert judge(wanted, 1, {0: first, 1: TrialCurve([9], [5.0])}) == ("", 0)
-    assert judge(wanted, 1, {0: first, 1: TrialCurve([9, 11], [5.0, 2.0])}).reason
+    first = at_steps([7, 14], [9.0, 1.0], rungs=1)
+    assert judge(wanted, 1, {0: first, 1: at_steps([9], [5.0])}) == ("", 0)
+    assert judge(wanted, 1, {0: first, 1: at_steps([9, 11], [5.0, 2.0])}).reason
 
 
 def test_asha_agrees_with_optuna() -> None:
@@ -98,7 +111,7 @@ def test_asha_agrees_with_optuna() -> None:
     wanted = study(PrunerSpec("asha", min_step=1, reduction=3))
     pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
     theirs = optuna.create_study(pruner=pruner)
-    curves: dict[int, TrialCurve] = {}
+    curves: dict[int, Curve] = {}
     decided: list[tuple[int, bool]] = []
     for number in range(40):
         trial, values, rungs = theirs.ask(), [], 0
@@ -143,3 +156,73 @@ def test_any_trial_has_a_bracket(max_step: int) -> None:
     pruner = PrunerSpec("hyperband", min_step=1, max_step=max_step, reduction=2)
     for number in range(200):
         assert pruner.min_step * pruner.reduction ** bracket_of(pruner, 3, number) <= max_step
+
+
+CURVE = PrunerSpec("curve", max_step=30, start=2.0)
+
+
+def test_a_trial_that_will_not_reach_the_target_is_stopped() -> None:
+    wanted = study(CURVE, target=0.5)
+    flat, falling = [2.0] * 9, [2.0 * 0.8**step for step in range(1, 5)]
+    assert not judge(wanted, 0, {0: curve(*falling)}).reason
+    assert not judge(wanted, 0, {0: curve(*flat[:2])}).reason, "two points are too few"
+    reason = judge(wanted, 0, {0: curve(*flat)}).reason
+    assert reason.startswith(
+        "loss was 2 at step 9; the probability that it reaches 0.5 by step 30 is "
+    )
+    for lenient in ({"min_chance": 0.0}, {"min_points": 10}, {"min_step": 10}):
+        pruner = msgspec.structs.replace(CURVE, **lenient)
+        assert not judge(study(pruner, target=0.5), 0, {0: curve(*flat)}).reason
+    assert not judge(study(CURVE, target=1.99), 0, {0: curve(*flat, 1.9, 2.0)}).reason, (
+        "it has been"
+    )
+
+
+@pytest.mark.parametrize(
+    "pruner",
+    [
+        PrunerSpec("median", startup_trials=2),
+        PrunerSpec("asha", min_step=2, reduction=2),
+        CURVE,
+    ],
+    ids=lambda one: one.type,
+)
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_simulated_and_live_searches_stop_the_same_trials(
+    pruner: PrunerSpec, direction: str
+) -> None:
+    """Eight trials at a time report a point each in turn; forty of them. One that reaches the target ends."""
+    sign = 1 if direction == "minimize" else -1
+    target = None
+    if pruner.type == "curve":
+        pruner, target = msgspec.structs.replace(pruner, start=sign * 2.0, limit=0.0), sign * 0.4
+    wanted = study(pruner, direction=direction, target=target)
+    plan = SearchPlan(metric=search_metric(wanted), parallel=8, rule=stopping_rule(wanted))
+    source = random.Random(0)
+    lows = [source.uniform(0.2, 1.2) for _ in range(40)]
+    curves: dict[int, Curve] = {}
+    running: list[int] = []
+    stopped = reached = 0
+    for _ in range(400):
+        running += range(len(curves), min(len(curves) + 8 - len(running), 40))
+        for number in list(running):
+            before = curves.get(number, curve())
+            step = len(before.value) + 1
+            loss = lows[number] + (2.0 - lows[number]) * 0.8**step + source.uniform(0, 0.02)
+            curves[number] = curve(*before.value, sign * loss, rungs=before.rungs)
+            ended = [one for other, one in curves.items() if other not in running]
+            made = decide(plan, {n: curves[n] for n in running if n in curves}, ended, [number])
+            verdict = judge(wanted, number, curves)
+            assert made.stopped == ((number,) if verdict.reason else ())
+            if made.reached is None and not verdict.reason:
+                assert made.rungs == {number: verdict.rungs}
+            stopped += bool(verdict.reason)
+            reached += made.reached is not None
+            if verdict.reason or made.reached is not None or step == 30:
+                running.remove(number)
+            is_complete = number not in running and not verdict.reason
+            curves[number] = replace(curves[number], rungs=verdict.rungs, is_complete=is_complete)
+    assert len(curves) == 40
+    assert not running
+    assert 5 < stopped < 40
+    assert bool(reached) is (target is not None)

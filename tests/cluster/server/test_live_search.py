@@ -71,6 +71,18 @@ def test_the_best_ones_have_more_of_it(direction: str, best: int) -> None:
     assert live.weights() == pytest.approx(expected)
 
 
+def test_those_that_most_likely_reach_the_target_have_more_of_it() -> None:
+    pruner = PrunerSpec("curve", max_step=10, start=2.0)
+    more: dict[str, Any] = {"favour": 1, "favour_factor": 3.0, "pruner": pruner, "target": 0.2}
+    live = search([trial(0), trial(1)], **more)
+    report(live, 0, *[1.0] * 8)  # the better one, which has come to a stand
+    report(live, 1, 1.8, 1.4, 1.1)
+    assert live.weights() == {0: 0.25, 1: 0.75}
+    report(live, 1, 1.8, 1.8, 1.8, 1.8, 1.8, 1.8, 1.8)
+    assert live.weights() == {0: 0.75, 1: 0.25}, "of equal chances the better value counts"
+    assert live.verdict(1).reason
+
+
 def test_the_last_or_the_best_value_counts() -> None:
     for value, expected in (("last", (0.4, 3)), ("best", (0.2, 2))):
         live = search([trial(0)], value=value)

@@ -27,11 +27,11 @@ def digest(struct: type[msgspec.Struct]) -> str:
     [
         (JobRow, "779db78f"),
         (AttemptRow, "18888cff"),
-        (JobSpec, "7906f815"),
+        (JobSpec, "4f9f42b7"),
         (SearchRow, "73b364ee"),
         (TrialRow, "6c6784ac"),
-        (StudySpec, "f140f2ef"),
-        (PrunerSpec, "3e4ade27"),
+        (StudySpec, "fe7fc080"),
+        (PrunerSpec, "27dd9f25"),
     ],
     ids=["job", "attempt", "spec", "search", "trial", "study", "pruner"],
 )

@@ -1,5 +1,7 @@
 """Who goes on in a search, who is favoured, who stops."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +18,10 @@ METRIC = SearchMetric(target=0.8, start=0.1)
 def curve(*value: float) -> Curve:
     """Points after every 3 %."""
     return Curve(0.03 * np.arange(1.0, len(value) + 1), np.array(value))
+
+
+def complete(*value: float) -> Curve:
+    return replace(curve(*value), is_complete=True)
 
 
 def rising(gain: float, time: float, points: int) -> Curve:
@@ -66,19 +72,71 @@ def test_a_search_without_a_rule_stops_nobody_but_sees_the_target() -> None:
 
 
 def test_no_trial_is_judged_too_early() -> None:
-    assert not CurveFit(min_points=4).stops(curve(0.1, 0.1, 0.1), (), METRIC)
-    assert not MedianStop().stops(curve(0.1, 0.1), [curve(0.5, 0.5)] * 4, METRIC)
+    flat, good = curve(*[0.1] * 12), [complete(0.5, 0.5)] * 4
+    assert CurveFit().judge(flat, (), METRIC).reason
+    for rule in (CurveFit(min_points=13), CurveFit(min_progress=0.37)):
+        assert not rule.judge(flat, (), METRIC).reason
+    assert not MedianStop().judge(curve(0.1, 0.1), good, METRIC).reason, "four are too few"
+    assert MedianStop(min_trials=4).judge(curve(0.1, 0.1), good, METRIC).reason
+    assert not MedianStop(0.07, min_trials=4).judge(curve(0.1, 0.1), good, METRIC).reason
 
 
 def test_the_median_rule_stops_the_worse_half() -> None:
-    others = [curve(0.1 * k, 0.1 * k) for k in range(1, 6)]
-    assert MedianStop().stops(curve(0.1, 0.25), others, METRIC)
-    assert not MedianStop().stops(curve(0.1, 0.35), others, METRIC)
+    others = [complete(0.1 * k, 0.1 * k) for k in range(1, 6)]
+    assert MedianStop().judge(curve(0.1, 0.25), others, METRIC).reason
+    assert not MedianStop().judge(curve(0.1, 0.35), others, METRIC).reason
+    running = [curve(0.1 * k, 0.1 * k) for k in range(1, 6)]
+    assert not MedianStop().judge(curve(0.1, 0.25), running, METRIC).reason
 
 
 @pytest.mark.parametrize(("value", "stops"), [(0.75, False), (0.5, True)])
 def test_halving_keeps_the_best_third_at_each_rung(value: float, stops: bool) -> None:
     others = [curve(0.1, 0.1, 0.1 * k) for k in range(1, 9)]
-    mine = curve(0.1, 0.1, value)
-    assert Asha(first=0.09, eta=3.0).stops(mine, others, METRIC) is stops
-    assert not Asha(first=0.09, eta=3.0).stops(curve(0.1, 0.1, value, 0.1), others, METRIC)
+    verdict = Asha().judge(curve(0.1, 0.1, value), others, METRIC)
+    assert (bool(verdict.reason), verdict.rungs) == (stops, 0 if stops else 1)
+    passed = replace(curve(0.1, 0.1, value, 0.1), rungs=1)
+    assert Asha().judge(passed, others, METRIC) == ("", 1), "it is judged once at each"
+
+
+def test_rungs_that_are_passed_are_part_of_a_decision() -> None:
+    plan = SearchPlan(metric=METRIC, parallel=2, rule=Asha())
+    made = decide(plan, {1: curve(0.1, 0.1, 0.5), 2: curve(0.1, 0.1, 0.4), 3: curve(0.1)})
+    assert (made.stopped, made.rungs) == ((2,), {1: 1, 3: 0})
+
+
+def test_small_values_are_as_good_as_large_ones() -> None:
+    """A loss that falls from 2 to 0 has the chance of an accuracy that rises from 0 to 1."""
+    loss = SearchMetric(target=0.4, start=2.0, limit=0.0, name="loss", maximize=False)
+    accuracy = SearchMetric(target=0.8)
+    for rises in (curve(0.1, 0.3, 0.4, 0.5), curve(0.05, 0.0, 0.05), curve(0.5, 0.8, 0.1)):
+        falls = replace(rises, value=2.0 - 2.0 * rises.value)
+        chance = chance_of_target(rises, accuracy)
+        assert chance_of_target(falls, loss) == pytest.approx(chance)
+        steps = replace(falls, progress=falls.progress * 500)
+        assert chance_of_target(steps, loss, end=500) == pytest.approx(chance)
+        assert loss.is_reached(falls) is accuracy.is_reached(rises) is (chance == 1.0)
+
+
+def test_why_a_trial_is_stopped_by_its_curve() -> None:
+    flat = Curve(np.arange(1.0, 11), np.full(10, 2.0))
+    loss = SearchMetric(target=0.4, start=2.0, limit=0.0, name="loss", maximize=False)
+    reason = CurveFit(end=30).judge(flat, (), loss).reason
+    assert reason.startswith(
+        "loss was 2 at step 10; the probability that it reaches 0.4 by step 30 is 0.0"
+    )
+    assert reason.endswith(", below 0.1")
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 1e9, -5.0])
+def test_a_value_out_of_bounds_is_an_error_among_others(value: float) -> None:
+    chance = chance_of_target(curve(0.1, 0.3, 0.5, 0.6, min(value, 0.7)), METRIC)
+    assert 0.0 <= chance <= 1.0
+    loss = SearchMetric(target=0.4, start=2.0, limit=0.0, maximize=False)
+    assert 0.0 <= chance_of_target(curve(2.0, max(value, 1.0)), loss) <= 1.0
+
+
+def test_a_curve_of_many_points_says_no_more_than_one_of_a_hundred() -> None:
+    long = Curve(np.arange(1.0, 1001), np.full(1000, 0.6))
+    few = Curve(long.progress[::10], long.value[::10])
+    chances = [chance_of_target(one, METRIC, end=2000) for one in (long, few)]
+    assert chances[0] == pytest.approx(chances[1], rel=0.2)

@@ -27,6 +27,7 @@ MAX_TRIALS = 10_000
 MAX_PARALLEL = 1_000
 MAX_PARAMETERS = 100
 MAX_CHOICES = 1_000
+MAX_LEAST_POINTS = 500  # of curves with more some are dropped, but never below this
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _METRIC = re.compile(NAME)
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -110,6 +111,8 @@ def check_study(spec: StudySpec, where: str = "study") -> None:
     ):
         raise InputError(f"{where}: sampler: 'cmaes' needs a parameter that is a number")
     _check_pruner(where, spec.pruner)
+    if spec.pruner.type == "curve":
+        _check_curve(where, spec)
     _check_job(where, spec)
 
 
@@ -196,10 +199,37 @@ def _check_pruner(where: str, pruner: PrunerSpec) -> None:
     _check_between(where, "pruner.startup_trials", pruner.startup_trials, 1, MAX_TRIALS)
     if pruner.type in ("asha", "hyperband"):
         _check_between(where, "pruner.min_step", pruner.min_step, 1, _LARGEST_INT)
-    if pruner.type == "hyperband" and pruner.max_step is None:
-        raise InputError(f"{where}: pruner.max_step: is missing; hyperband needs it")
+    if pruner.type in ("hyperband", "curve") and pruner.max_step is None:
+        raise InputError(f"{where}: pruner.max_step: is missing; {pruner.type} needs it")
     if pruner.max_step is not None:
         _check_between(where, "pruner.max_step", pruner.max_step, pruner.min_step, _LARGEST_INT)
+
+
+def _check_curve(where: str, spec: StudySpec) -> None:
+    """What a fit of learning curves needs: a target between a bad and a perfect value."""
+    pruner, target = spec.pruner, spec.target
+    if target is None:
+        raise InputError(
+            f"{where}: pruner.type: 'curve' needs a target, the value of {spec.metric} that trials are to "
+            "reach; the study has none"
+        )
+    _check_between(where, "pruner.min_chance", pruner.min_chance, 0, 1)
+    _check_between(where, "pruner.min_points", pruner.min_points, 1, MAX_LEAST_POINTS)
+    _check_between(where, "pruner.max_step", pruner.max_step or 0, 1, _LARGEST_INT)
+    if pruner.start is None and spec.direction == "minimize":
+        raise InputError(
+            f"{where}: pruner.start: is missing; curve needs the {spec.metric} of a model that has learned "
+            "nothing where direction = 'minimize'"
+        )
+    start, limit = spec.metric_span
+    for name, value in (("start", start), ("limit", limit), ("target", target)):
+        field = name if name == "target" else f"pruner.{name}"
+        _check_between(where, field, value, -_LARGEST, _LARGEST)
+    if not spec.sign * start > spec.sign * target >= spec.sign * limit:
+        what = (
+            f"must be better than pruner.start ({start:g}), and not than pruner.limit ({limit:g})"
+        )
+        _refuse(where, "target", what, target)
 
 
 def _check_job(where: str, spec: StudySpec) -> None:

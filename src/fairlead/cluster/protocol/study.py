@@ -9,7 +9,7 @@ from fairlead.cluster.protocol.job_spec import JobSpec
 
 Parameter: TypeAlias = bool | int | float | str
 SamplerName: TypeAlias = Literal["random", "grid", "tpe", "cmaes"]
-PrunerName: TypeAlias = Literal["none", "median", "asha", "hyperband"]
+PrunerName: TypeAlias = Literal["none", "median", "asha", "hyperband", "curve"]
 # completed: it has a value; pruned: a bad one, stopped for that; stopped: with its search, or by a person
 TrialState: TypeAlias = Literal["running", "completed", "pruned", "failed", "stopped"]
 SearchState: TypeAlias = Literal["running", "completed", "stopped"]
@@ -32,9 +32,14 @@ class PrunerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     type: PrunerName = "none"
     min_step: int = 1  # no trial is judged before it; asha, hyperband: the first rung
-    max_step: int | None = None  # of a whole trial; hyperband needs it
+    max_step: int | None = None  # of a whole trial; hyperband and curve need it
     reduction: int = 3  # asha, hyperband: one in so many goes on to the next rung
     startup_trials: int = 5  # median: so many are completed before one is stopped
+    min_chance: float = 0.1  # curve: of reaching the target, below which a trial is stopped
+    min_points: int = 3  # curve: no trial with fewer is judged
+    # curve: the metric of a model that has learned nothing, and of a perfect one; see ``metric_span``
+    start: float | None = None
+    limit: float | None = None
 
 
 class StudySpec(
@@ -62,6 +67,13 @@ class StudySpec(
     def sign(self) -> float:
         """1 where small values are good, else -1."""
         return 1.0 if self.direction == "minimize" else -1.0
+
+    @property
+    def metric_span(self) -> tuple[float, float]:
+        """The metric of a model that has learned nothing, and of a perfect one, as far as they are known."""
+        start, limit = self.pruner.start, self.pruner.limit
+        perfect = 0.0 if self.direction == "minimize" else 1.0
+        return 0.0 if start is None else start, perfect if limit is None else limit
 
 
 class TrialView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,89 +1,65 @@
-"""Which trials of a search are stopped early, by the values that trials report at the same step.
+"""Which trials of a search are stopped early: the rules of ``policies.search``, as a study asks for them.
 
-- median: a trial whose best value so far is worse than the median of those that completed trials had at its
-  step (Golovin et al. 2017, Google Vizier).
-- asha: at rungs, steps that grow by a factor, only the best part of the trials that came there goes on (Li et
-  al. 2020); each trial is judged when it comes, and waits for no other.
-- hyperband: brackets of asha that begin at different rungs, each with trials of its own (Li et al. 2018).
+Hyperband is here alone: brackets of ASHA that begin at different rungs, each with trials of its own (Li et
+al., JMLR 2018).
 """
 
 import zlib
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from math import floor, log
-from statistics import median
-from typing import NamedTuple
 
-from fairlead.cluster.protocol.study import PrunerName, PrunerSpec, StudySpec
-
-
-class TrialCurve(NamedTuple):
-    """What a trial has reported of the search's metric."""
-
-    steps: Sequence[int]  # ascending
-    values: Sequence[float]
-    is_complete: bool = False  # it has ended by itself
-    rungs: int = 0  # that it has passed
-
-    def at(self, step: int) -> float | None:
-        """The value at a step, or the last one before it; None = there is none."""
-        position = bisect_right(self.steps, step)
-        return self.values[position - 1] if position else None
-
-    def from_step(self, step: int) -> float | None:
-        """The value at a step, or the first one behind it; None = there is none."""
-        position = bisect_left(self.steps, step)
-        return self.values[position] if position < len(self.steps) else None
+from fairlead.cluster.protocol.study import PrunerSpec, StudySpec
+from fairlead.policies.search.learning_curve import Curve, SearchMetric
+from fairlead.policies.search.stopping import Asha, CurveFit, MedianStop, StoppingRule, Verdict
 
 
-class Verdict(NamedTuple):
-    """What becomes of a trial. reason: why it is stopped, "" = it goes on."""
-
-    reason: str = ""
-    rungs: int = 0  # that it has passed
-
-
-def judge(study: StudySpec, number: int, curves: Mapping[int, TrialCurve]) -> Verdict:
-    """Whether a trial goes on. curves: of all trials of the search by number, this one among them."""
-    curve = curves[number]
-    if not curve.steps:
+def judge(study: StudySpec, number: int, curves: Mapping[int, Curve]) -> Verdict:
+    """Whether a trial goes on. curves: of all trials of the search by number, this one among them; progress
+    is in steps."""
+    curve, bracket = curves[number], _bracket(study, number)
+    rule = stopping_rule(study, bracket)
+    if rule is None or not len(curve.value):
         return Verdict(rungs=curve.rungs)
-    return _RULES[study.pruner.type](study, number, curves)
-
-
-def _none(_study: StudySpec, number: int, curves: Mapping[int, TrialCurve]) -> Verdict:
-    return Verdict(rungs=curves[number].rungs)
-
-
-def _median(study: StudySpec, number: int, curves: Mapping[int, TrialCurve]) -> Verdict:
-    curve, step = curves[number], curves[number].steps[-1]
-    others = [one for other, one in curves.items() if other != number and one.is_complete]
-    values = [value for one in others if (value := one.at(step)) is not None]
-    if step < study.pruner.min_step or len(values) < study.pruner.startup_trials:
-        return Verdict()
-    best = min(curve.values, key=lambda value: study.sign * value)
-    middle = median(values)
-    if study.sign * best <= study.sign * middle:
-        return Verdict()
-    return Verdict(
-        f"{study.metric} was {best:.4g} at best by step {step}, worse than the median of "
-        f"{len(values)} trials there, {middle:.4g}"
-    )
-
-
-def _asha(study: StudySpec, number: int, curves: Mapping[int, TrialCurve]) -> Verdict:
-    return _at_rungs(study, number, curves, study.pruner.min_step)
-
-
-def _hyperband(study: StudySpec, number: int, curves: Mapping[int, TrialCurve]) -> Verdict:
-    pruner = study.pruner
-    bracket = bracket_of(pruner, study.seed, number)
-    same = {
-        other: one
+    others = [
+        one
         for other, one in curves.items()
-        if bracket_of(pruner, study.seed, other) == bracket
-    }
-    return _at_rungs(study, number, same, pruner.min_step * pruner.reduction**bracket)
+        if other != number and _bracket(study, other) == bracket
+    ]
+    return rule.judge(curve, others, search_metric(study))
+
+
+def stopping_rule(study: StudySpec, bracket: int = 0) -> StoppingRule | None:
+    """The rule of a study; None = all trials go on. bracket: of hyperband, whose rule it is."""
+    pruner = study.pruner
+    if pruner.type == "median":
+        return MedianStop(pruner.min_step, pruner.startup_trials)
+    if pruner.type == "curve":
+        assert pruner.max_step is not None
+        return CurveFit(pruner.min_chance, pruner.min_points, pruner.min_step, pruner.max_step)
+    if pruner.type in ("asha", "hyperband"):
+        first = pruner.min_step * pruner.reduction**bracket
+        return Asha(first, pruner.reduction, pruner.max_step)
+    return None
+
+
+def search_metric(study: StudySpec) -> SearchMetric:
+    """What the trials of a study are after."""
+    start, limit = study.metric_span
+    maximize = study.direction == "maximize"
+    return SearchMetric(study.target, start, limit, name=study.metric, maximize=maximize)
+
+
+def promise(study: StudySpec, curve: Curve) -> float:
+    """The probability that a trial with points reaches the target of a study with the pruner ``curve``; of
+    others 0."""
+    rule = stopping_rule(study)
+    return rule.promise(curve, search_metric(study)) if isinstance(rule, CurveFit) else 0.0
+
+
+def _bracket(study: StudySpec, number: int) -> int:
+    """The bracket of a trial; 0 unless the pruner is hyperband."""
+    is_hyperband = study.pruner.type == "hyperband"
+    return bracket_of(study.pruner, study.seed, number) if is_hyperband else 0
 
 
 def bracket_of(pruner: PrunerSpec, seed: int, number: int) -> int:
@@ -100,35 +76,3 @@ def bracket_of(pruner: PrunerSpec, seed: int, number: int) -> int:
         if drawn < 0:
             return bracket
     raise AssertionError("the budgets add up to more than was drawn")
-
-
-def _at_rungs(
-    study: StudySpec, number: int, curves: Mapping[int, TrialCurve], first: int
-) -> Verdict:
-    """Judge at each rung that a trial has come to since it was judged last. first: step of the first rung."""
-    curve, pruner = curves[number], study.pruner
-    rungs = curve.rungs
-    while True:
-        step = first * pruner.reduction**rungs
-        mine = curve.from_step(step)
-        if mine is None or (pruner.max_step is not None and step >= pruner.max_step):
-            return Verdict(rungs=rungs)
-        values = [value for one in curves.values() if (value := one.from_step(step)) is not None]
-        values.sort(key=lambda value: study.sign * value)
-        least = values[max(len(values) // pruner.reduction, 1) - 1]
-        if study.sign * mine > study.sign * least:
-            return Verdict(
-                f"{study.metric} was {mine:.4g} at step {step}, not among the best of the {len(values)} "
-                f"trials there, of which one in {pruner.reduction} goes on",
-                rungs,
-            )
-        rungs += 1
-
-
-_Rule = Callable[[StudySpec, int, Mapping[int, TrialCurve]], Verdict]
-_RULES: Mapping[PrunerName, _Rule] = {
-    "none": _none,
-    "median": _median,
-    "asha": _asha,
-    "hyperband": _hyperband,
-}

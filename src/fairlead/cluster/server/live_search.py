@@ -2,14 +2,20 @@
 
 from collections.abc import Iterable
 from concurrent.futures import Future
+from dataclasses import replace
+
+import numpy as np
 
 from fairlead.cluster.protocol.metrics import MetricCurve
 from fairlead.cluster.protocol.read_study import trial_spec
 from fairlead.cluster.protocol.study import StudySpec, best_of
-from fairlead.cluster.searching.pruners import TrialCurve, Verdict, judge
+from fairlead.cluster.searching.pruners import judge, promise
 from fairlead.cluster.searching.samplers import PastTrial, SamplerTask, n_trials
 from fairlead.cluster.server.submissions import Submission
 from fairlead.cluster.store.rows import SearchRow, TrialRow
+from fairlead.policies.search.decide import most_promising
+from fairlead.policies.search.learning_curve import Curve
+from fairlead.policies.search.stopping import Verdict
 
 MAX_FAILED = 10  # trials in a row that fail, after which a search gives up
 
@@ -21,7 +27,7 @@ class LiveSearch:
         """trials: in order of number."""
         self.row = row
         self.trials = {trial.number: trial for trial in trials}
-        self.curves: dict[int, TrialCurve] = {}
+        self.curves: dict[int, Curve] = {}  # progress is in steps
         # Trials that are over, whose jobs may not be
         self.unsettled = {n for n, trial in self.trials.items() if trial.state != "running"}
         self.suggested: TrialRow | None = None  # the next trial, which is not durable yet
@@ -55,9 +61,8 @@ class LiveSearch:
     def note_curve(self, number: int, curve: MetricCurve) -> None:
         """A trial has reported something new."""
         trial = self.trials[number]
-        self.curves[number] = TrialCurve(
-            curve.steps, curve.values, trial.state == "completed", trial.rungs
-        )
+        steps, values = np.array(curve.steps, np.float64), np.array(curve.values, np.float64)
+        self.curves[number] = Curve(steps, values, trial.state == "completed", trial.rungs)
 
     def note_trial(self, trial: TrialRow) -> None:
         """A trial is as this row says, which is durable."""
@@ -65,7 +70,7 @@ class LiveSearch:
         curve = self.curves.get(trial.number)
         if curve is not None:
             complete = trial.state == "completed"
-            self.curves[trial.number] = curve._replace(is_complete=complete, rungs=trial.rungs)
+            self.curves[trial.number] = replace(curve, is_complete=complete, rungs=trial.rungs)
         if trial.state != "running":
             self.unsettled.add(trial.number)
             self.ended_s.pop(trial.number, None)
@@ -79,12 +84,10 @@ class LiveSearch:
     def value(self, number: int) -> tuple[float, int] | None:
         """The value of a trial so far and its step; None = it has reported none."""
         curve = self.curves.get(number)
-        if curve is None or not curve.steps:
+        if curve is None or not len(curve.value):
             return None
-        points = list(zip(curve.values, curve.steps, strict=True))
-        if self.study.value == "last":
-            return points[-1]
-        return min(points, key=lambda point: (self.study.sign * point[0], point[1]))
+        at = -1 if self.study.value == "last" else int((self.study.sign * curve.value).argmin())
+        return float(curve.value[at]), int(curve.progress[at])
 
     def best(self) -> TrialRow | None:
         """The completed trial with the best value; None = there is none."""
@@ -112,7 +115,8 @@ class LiveSearch:
         curve = self.curves.get(trial.number)
         points: dict[int, float] = {}
         if trial.state == "pruned" and curve is not None:
-            points = dict(zip(curve.steps, curve.values, strict=True))
+            steps = map(int, curve.progress.tolist())
+            points = dict(zip(steps, curve.value.tolist(), strict=True))
         return PastTrial(trial.parameters, trial.state, trial.value, points, trial.notes)
 
     def submission(self, trial: TrialRow) -> Submission:
@@ -124,14 +128,22 @@ class LiveSearch:
         return Submission(user=row.user, tenant=row.tenant, specs=[spec], key="", trial=trial)
 
     def weights(self, more: int = 0) -> dict[int, float]:
-        """Weight of each running trial: together they have that of the search, and the best ones more of it
-        than the others. more: so many further trials that are about to begin count too."""
+        """Weight of each running trial: together they have that of the search, and the best ones, with the
+        pruner ``curve`` those that most likely reach the target, more of it than the others. more: so many
+        further trials that are about to begin count too."""
         study = self.study
         numbers = [trial.number for trial in self.running]
-        found = [(self.value(number), number) for number in numbers]
-        ranked = sorted((study.sign * value[0], number) for value, number in found if value)
-        favoured = {number for _, number in ranked[: study.favour]}
+        favoured = self._favoured(numbers) if study.favour else ()
         numbers += range(len(self.trials), len(self.trials) + more)
         parts = {n: study.favour_factor if n in favoured else 1.0 for n in numbers}
         whole = sum(parts.values())
         return {number: study.weight * part / whole for number, part in parts.items()}
+
+    def _favoured(self, numbers: Iterable[int]) -> tuple[int, ...]:
+        """Return the trials that are favoured, of these."""
+        values = {number: value[0] for number in numbers if (value := self.value(number))}
+        ranks = {
+            number: (promise(self.study, self.curves[number]), -self.study.sign * value)
+            for number, value in values.items()
+        }
+        return most_promising(ranks, self.study.favour)

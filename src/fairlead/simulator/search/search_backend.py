@@ -1,7 +1,7 @@
 """A simulated search: a backend around the simulated cluster whose trials report recorded curves."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class SearchProgress:
     submitted: int  # trials
     running: dict[int, float] = field(default_factory=dict)  # trial -> steps done
     points: dict[int, int] = field(default_factory=dict)  # trial -> points that were decided about
+    rungs: dict[int, int] = field(default_factory=dict)  # trial -> those that it has passed
     weights: dict[int, float] = field(default_factory=dict)  # as the scheduler knows them
     ended: list[Curve] = field(default_factory=list)
     promise: dict[int, float] = field(default_factory=dict)  # trial -> when it was stopped
@@ -131,7 +132,9 @@ class SearchBackend:
             return
         done = [t for t, steps in state.running.items() if steps >= self.study.steps]
         stopped = [trial for trial in made.stopped if trial not in done]
-        state.ended += [curves[trial] for trial in (*done, *stopped)]
+        state.rungs |= made.rungs
+        state.ended += [replace(curves[trial], is_complete=True) for trial in done]
+        state.ended += [curves[trial] for trial in stopped]
         rule = self.study.plan.rule
         for trial in stopped:
             assert rule is not None
@@ -170,7 +173,8 @@ class SearchBackend:
     def _curve(self, trial: int) -> Curve:
         curves, points = self.study.curves, self.progress.points.get(trial, 0)
         at = trial if trial < self.study.trials else self.progress.second[trial - self.study.trials]
-        return Curve(curves.progress[:points], curves.value[at % len(curves), :points])
+        rungs = self.progress.rungs.get(trial, 0)
+        return Curve(curves.progress[:points], curves.value[at % len(curves), :points], rungs=rungs)
 
     def _jobs(self, trials: "dict[int, float] | list[int]") -> tuple[JobId, ...]:
         return tuple(JobId(FIRST_ID + trial) for trial in trials)
