@@ -8,6 +8,9 @@ from pathlib import Path
 from tests.cluster.cluster import Running, running, until
 from tests.docs.test_tutorial import ROOT, Block, blocks
 
+from fairlead.cluster.protocol.read_study import read_study
+from fairlead.cluster.protocol.study import PrunerSpec
+
 PAGE = ROOT / "docs" / "search.md"
 EXAMPLE = ROOT / "examples" / "live" / "search"
 
@@ -16,6 +19,15 @@ def test_files_of_the_page_are_those_of_the_examples() -> None:
     files = {block.text.partition("\n")[0]: block.text for block in blocks(PAGE)}
     for name in ("train.py", "study.toml"):
         assert files[f"# {name}"] == f"# {name}\n" + (EXAMPLE / name).read_text()
+
+
+def test_the_pruner_of_the_page_fits_its_study(tmp_path: Path) -> None:
+    (curve,) = [one.text for one in blocks(PAGE) if one.text.startswith("[pruner]")]
+    study = (EXAMPLE / "study.toml").read_text()
+    before, after = study.index("[pruner]"), study.index("[parameters.lr]")
+    path = tmp_path / "study.toml"
+    path.write_text(f"target = 0.95\n{study[:before]}{curve}\n{study[after:]}")
+    assert read_study(path).pruner == PrunerSpec("curve", max_step=81, start=0.5)
 
 
 def test_the_tutorial_leads_from_a_script_to_its_best_trial(tmp_path: Path) -> None:
