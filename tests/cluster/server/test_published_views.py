@@ -89,7 +89,9 @@ def test_what_time_changes_is_shown_while_nothing_can_be_committed() -> None:
 
         def node(self, node: LiveNode, _now: float, _caller: object) -> Any:
             reason = "" if node.name == "well" else "silent"
-            return SimpleNamespace(state="suspect" if reason else "up", reason=reason, jobs=())
+            return SimpleNamespace(
+                state="suspect" if reason else "up", reason=reason, jobs=(), parked=()
+            )
 
         def status(self, _caller: object, _tally: object) -> Any:
             return None
