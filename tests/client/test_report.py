@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import fairlead
-from fairlead.client.report import FULL_RATE, MAX_NAMES, MetricsFile
+from fairlead.client.report import FULL_RATE, MAX_NAMES, VARIABLE, MetricsFile
 from fairlead.errors import ConfigError
 
 
@@ -163,3 +163,20 @@ def test_parameters_that_are_no_object_are_refused(
     monkeypatch.setenv("FAIRLEAD_PARAMETERS", text)
     with pytest.raises(ConfigError, match="FAIRLEAD_PARAMETERS: expected a JSON object, got"):
         fairlead.parameters()
+
+
+def test_the_last_value_is_written_when_the_process_ends(tmp_path: Path) -> None:
+    script = (
+        "import fairlead\nfor step in range(2503):\n"
+        "    odd = {'odd': step} if step % 2 else {}\n"
+        "    fairlead.report(step=step, loss=step, **odd)"
+    )
+    path = tmp_path / "metrics"
+    subprocess.run(
+        (sys.executable, "-c", script), check=True, env={**os.environ, VARIABLE: str(path)}
+    )
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    last = {name: line["step"] for line in lines for name in line["metrics"]}
+    assert last == {"loss": 2502, "odd": 2501}
+    steps = [line["step"] for line in lines if "loss" in line["metrics"]]
+    assert len(steps) == len(set(steps)) < 2503

@@ -8,6 +8,7 @@ written. Whoever sets it by hand gets the lines.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -33,7 +34,8 @@ class MetricsFile:
     """Writes the reports of a process. Any thread may.
 
     Of a metric the first ``FULL_RATE`` values are written, of the next twice as many every second one, and so
-    on: the file stays small however often a script reports.
+    on: the file stays small however often a script reports. The last one is written in any case, when the
+    process ends.
     """
 
     def __init__(self, path: str) -> None:
@@ -41,6 +43,8 @@ class MetricsFile:
         self._path = path
         self._lock = threading.Lock()
         self._counts: dict[str, int] = {}  # values that were reported of each metric
+        self._last: dict[str, tuple[int, float, float]] = {}  # step, time, value; not written yet
+        self._pid = os.getpid()
         self._reports = 0
         self._written = -1  # bytes of the file, -1 = it is not looked at yet
         self._told: set[str] = set()  # what has been said once
@@ -54,11 +58,26 @@ class MetricsFile:
         with self._lock:
             at = self._reports if at is None else at
             self._reports += 1
-            kept = {name: value for name, value in values.items() if self._is_kept(name, value, at)}
+            now = round(time.time(), 3)
+            kept = {
+                name: value for name, value in values.items() if self._is_kept(name, value, at, now)
+            }
             if kept and self._path:
-                self._write({"step": at, "time": round(time.time(), 3), "metrics": kept})
+                self._write({"step": at, "time": now, "metrics": kept})
 
-    def _is_kept(self, name: str, value: float, step: int) -> bool:
+    def write_last(self) -> None:
+        """Write the last value of each metric, where it is not. Does nothing in a fork."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            last, self._last = self._last, {}
+            lines: dict[tuple[int, float], dict[str, float]] = {}
+            for name, (step, at, value) in last.items():
+                lines.setdefault((step, at), {})[name] = value
+            for (step, at), metrics in sorted(lines.items()) if self._path else ():
+                self._write({"step": step, "time": at, "metrics": metrics})
+
+    def _is_kept(self, name: str, value: float, step: int, now: float) -> bool:
         if not isfinite(value):
             self._tell(name, f"report: {name} is {value} at step {step}: such values are not kept")
             return False
@@ -67,7 +86,12 @@ class MetricsFile:
             return False
         count = self._counts.get(name, 0)
         self._counts[name] = count + 1
-        return count % (1 << (count // FULL_RATE + 1).bit_length() - 1) == 0
+        kept = count % (1 << (count // FULL_RATE + 1).bit_length() - 1) == 0
+        if kept:
+            self._last.pop(name, None)
+        else:
+            self._last[name] = step, now, value
+        return kept
 
     def _write(self, line: dict[str, object]) -> None:
         """One call appends the line, so that none is torn. A full disk ends no training."""
@@ -129,4 +153,5 @@ def report(step: int | None = None, **metrics: Any) -> None:
     key = (os.environ.get(VARIABLE, "") if is_rank_0 else "", os.getpid())
     if key != _file_key:  # the first report of this process, or of a fork of it
         _file, _file_key = MetricsFile(key[0]), key
+        atexit.register(_file.write_last)
     _file.report(step, metrics)
