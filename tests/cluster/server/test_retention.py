@@ -101,10 +101,16 @@ def test_searches_leave_with_their_trials_but_for_the_newest(tmp_path: Path) -> 
             cluster.until(lambda number=number: store.trials(number), "a trial")  # type: ignore[misc]
             service.stop_search(ADMIN, number)
         cluster.until(lambda: all(s.settled for s in store.searches() if s.id != runs), "their end")
+        cluster.until(lambda: store.trials(runs), "a trial")
+        first = store.trials(runs)[0].job  # of those that the search goes by
+        service.cancel(ADMIN, first)
+        cluster.until(lambda: len(store.trials(runs)) > 1, "the next one")
+        cancelled(cluster)
         service.retention.keep(RuntimeOptions(keep_ended_jobs=SOON))
         cluster.until(lambda: [s.id for s in store.searches()] == [runs, newest], "one to leave")
         assert store.trials(ended) == []
         assert store.trials(runs)
+        assert not is_gone(cluster, first)
     with engine_nodes(tmp_path) as cluster:
         assert cluster.service.submit_search(ADMIN, study) == newest + 1
 

@@ -107,6 +107,7 @@ class Retention:
         if state.halted or state.commit_error:
             return
         now_s = state.now_s()
+        jobs = self._without_trials_in_use(jobs)
 
         def due(days: float) -> list[EndedJob]:
             until_s = now_s - days * DAY_S if days else float("-inf")
@@ -124,6 +125,14 @@ class Retention:
             "logs", [job for job in outputs if job.id in over], self._output_of
         )
         self._remove_rows([job for job in rows if job.id in over - left])
+
+    def _without_trials_in_use(self, jobs: Sequence[EndedJob]) -> Sequence[EndedJob]:
+        """Return the jobs but for trials of searches that go on: they judge others by them. Raises
+        StoreError."""
+        if all(job.search < 0 for job in jobs):
+            return jobs
+        go_on = {row.id for row in self._loop.state.store.searches() if not row.settled}
+        return [job for job in jobs if job.search not in go_on]
 
     def _over(self, ids: set[int]) -> set[int]:
         """Those of these jobs that the driver's thread has done with: it writes of them no more, and looks

@@ -47,6 +47,7 @@ class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
     ended_s: float | None = None
     folder: str = ""
     checkpoints: str = ""
+    search: int = -1
 
     @property
     def own_checkpoints(self) -> str:
