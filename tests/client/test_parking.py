@@ -82,8 +82,9 @@ class Rank:
             while self.inbox:
                 if isinstance(message := self.inbox.pop(0), kind):
                     return message
+            ended = self.process.poll() is not None
             self.inbox += self.agent.poll(0.01)
-            assert self.process.poll() is None, self.log.read_text()
+            assert self.inbox or not ended, self.log.read_text()
         raise AssertionError(f"no {kind.__name__}")
 
     def word(self) -> bytes:
