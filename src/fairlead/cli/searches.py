@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fairlead.cli.server_options import JsonOption, asks_server
+from fairlead.cli.submit_options import TenantOption, check_tenant_and_key
 from fairlead.cli.terminal_views import print_json, show, table
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.read_study import read_study, text_of
@@ -29,9 +30,7 @@ def search(
     file: Annotated[
         Path, typer.Argument(metavar="STUDY.toml", help="What to search, TOML or JSON.")
     ],
-    tenant: Annotated[
-        str | None, typer.Option("--tenant", help="For admins: on behalf of this tenant.")
-    ] = None,
+    tenant: TenantOption = None,
     key: Annotated[
         str | None,
         typer.Option("--key", help="The same key again begins nothing and prints the same id."),
@@ -44,11 +43,8 @@ def search(
     The file names the parameters and their ranges, the metric that the job reports with fairlead.report(),
     and the job. Trials are jobs. With --wait the exit code is 1 where no trial has a value in the end.
     """
-    if tenant == "":
-        raise ConfigError("--tenant: must not be empty; leave it out for your own")
-    if key == "":
-        raise ConfigError("--key: must not be empty; leave it out for a search without one")
-    if key and not (key.isascii() and key.isprintable() and " " not in key):
+    check_tenant_and_key(tenant, key, what="a search")
+    if key and " " in key:
         raise ConfigError(f"--key: must be of printable ASCII characters, got {key!r}")
     study = read_study(file)
     if not study.job.cwd:

@@ -18,8 +18,10 @@ from fairlead.cli.server_options import JsonOption, asks_server
 from fairlead.cli.submit_options import (
     FailureOptions,
     StartOptions,
+    TenantOption,
     WorkOptions,
     by_option,
+    check_tenant_and_key,
     given_fields,
 )
 from fairlead.cli.terminal_views import print_json
@@ -51,9 +53,7 @@ def submit(
     work: WorkOptions,
     start: StartOptions,
     failure: FailureOptions,
-    tenant: Annotated[
-        str | None, typer.Option("--tenant", help="For admins: on behalf of this tenant.")
-    ] = None,
+    tenant: TenantOption = None,
     key: Annotated[
         str | None,
         typer.Option("--key", help="The same key again submits nothing and prints the same ids."),
@@ -66,13 +66,8 @@ def submit(
     A job is a TOML or JSON file, or the command after --. Options count for all the jobs and come
     before what the files say. With --wait the exit code is 1 unless every job completes.
     """
-    if tenant == "":
-        raise ConfigError("--tenant: must not be empty; leave it out for your own")
+    check_tenant_and_key(tenant, key, what="a submission")
     command = context.meta.get(AFTER_DASHES, [])
-    if key == "":
-        raise ConfigError("--key: must not be empty; leave it out for a submission without one")
-    if key and not (key.isascii() and key.isprintable()):
-        raise ConfigError(f"--key: must be of printable ASCII characters, got {key!r}")
     if work.array == "":
         raise ConfigError("--array: must not be empty; leave it out for a single job")
     given, variables = given_fields(work, start, failure)

@@ -194,6 +194,22 @@ class FailureOptions:
     ] = None
 
 
+TenantOption = Annotated[
+    str | None, typer.Option("--tenant", help="For admins: on behalf of this tenant.")
+]
+
+
+def check_tenant_and_key(tenant: str | None, key: str | None, *, what: str) -> None:
+    """Raises ConfigError for those that are empty, and for a key that cannot be sent. what: is begun with
+    them, "a search"."""
+    if tenant == "":
+        raise ConfigError("--tenant: must not be empty; leave it out for your own")
+    if key == "":
+        raise ConfigError(f"--key: must not be empty; leave it out for {what} without one")
+    if key and not (key.isascii() and key.isprintable()):
+        raise ConfigError(f"--key: must be of printable ASCII characters, got {key!r}")
+
+
 def given_fields(
     work: WorkOptions, start: StartOptions, failure: FailureOptions
 ) -> tuple[dict[str, Any], dict[str, str]]:
