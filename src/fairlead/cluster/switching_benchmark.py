@@ -58,7 +58,15 @@ def measure_switching(
     """Have two jobs with so much state take turns on one device until each kind of switch was done so many
     times. progress: told of the switches done, and their kind. Raises FairleadError."""
     with tempfile.TemporaryDirectory(prefix="fairlead-switching-") as name:
-        serve = ("--port", "0", "--agent-port", "0", "--round", f"{ROUND_S:g}")
+        serve = (
+            "--port",
+            "0",
+            "--agent-port",
+            "0",
+            "--round",
+            f"{ROUND_S:g}",
+            "--compile-in-background",
+        )
         node = ("--devices", "device=1", "--simulated-devices")
         cluster = LocalCluster(Path(name), {"node": node}, (*serve, "--restart-cost", "0.1"))
         try:
