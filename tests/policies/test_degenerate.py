@@ -9,7 +9,7 @@ import pytest
 from fairlead.errors import ConfigError
 from fairlead.model.arrays import Floats
 from fairlead.model.cluster import Cluster, SlotType
-from fairlead.model.plan import Policy
+from fairlead.model.plan import Policy, RoundPlan
 from fairlead.model.snapshot import Snapshot
 from fairlead.model.throughputs import Throughputs
 from fairlead.policies import registry
@@ -129,3 +129,24 @@ def test_every_policy_that_proves_a_bound_is_compared() -> None:
             made = registry.make(entry.name, seed=0, profile="default")
             if isinstance(made, Policy) and made.allocate(snapshot).report.bound is not None:
                 assert entry.name in {*PROGRAMS, *UNIQUE, *elsewhere}
+
+
+KEEP_THEIR_TYPE = ("allox", "fifo", "shortest_job_first", "srtf", "tiresias")
+
+
+@pytest.mark.parametrize("profile", ["default", "gavel"])  # Shockwave's own AlloX moves nobody
+@pytest.mark.parametrize("name", KEEP_THEIR_TYPE)
+def test_a_job_does_not_stay_on_a_type_that_cannot_run_it(name: str, profile: str) -> None:
+    """A policy that does not look at rates, in force before, may have put it there."""
+    rate = np.array([[1.0, 0.0], [1.0, 0.0]])
+    there = np.array([[0.0, 1.0], [0.0, 1.0]])
+    snapshot = instance(rate, [2, 2])
+    snapshot = replace(snapshot, share=there, running_on=np.array([1, 1]))
+    policy = registry.make(name, seed=0, profile=profile)
+    if isinstance(policy, Policy):
+        share = policy.allocate(snapshot).share
+        assert share.tolist() == [[1.0, 0.0], [1.0, 0.0]]
+        return
+    plan, _ = policy.plan(snapshot, policy.start())
+    assert isinstance(plan, RoundPlan)
+    assert dict(zip(plan.job_group.tolist(), plan.slot.tolist(), strict=True)) == {0: 0, 1: 0}

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from tests.drawn import examples
 from tests.oracle import Inner, gain_over, hierarchical
 from tests.policies.problems import matches, optimising, rich_snapshots
 from tests.programs import PROGRAMS, UNIQUE, normalised, throughput
@@ -16,7 +17,7 @@ from fairlead.policies.entities import Entities, Entity
 from fairlead.policies.gandiva_fair import fair_shares
 from fairlead.policies.water_filling import AgnosticWaterFilling, WaterFilling
 
-drawn = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+drawn = examples(25)
 
 
 # Other shares, from the middle of the optima or with more pairs, for the same program.

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from tests.drawn import examples
 from tests.properties.test_scheduler_properties import (
     MANY,
     Watch,
@@ -143,9 +144,7 @@ def same_jobs(old: Scheduler, new: Scheduler) -> None:
     assert new.data.round.number == old.data.round.number
 
 
-SOME = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+SOME = examples(60)
 
 
 @SOME

@@ -7,7 +7,8 @@ from pathlib import Path
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
+from tests.drawn import examples
 from tests.job_types import job_types
 from tests.small import core
 
@@ -196,9 +197,7 @@ def run(
     return watch
 
 
-SLOW = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+SLOW = examples(60)
 
 
 @SLOW
@@ -280,7 +279,7 @@ def test_no_job_waits_beside_devices_that_it_could_use(
     assert drive(scheduler, backend, [Conserve()])
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@examples(25)
 @given(
     arrivals(),
     clusters(),

@@ -144,8 +144,9 @@ class _Queue:
         return runs, slot[runs]
 
     def _keep(self, previous: Ints, slot: Ints) -> None:
-        """Jobs stay where they are, the earliest first where not all fit any more."""
-        allocated = np.flatnonzero(previous >= 0)
+        """Jobs stay where they are and can run, the earliest first where not all fit any more."""
+        can_stay = (previous >= 0) & (self.rate[np.arange(len(previous)), previous] > 0)
+        allocated = np.flatnonzero(can_stay)
         accelerator_index, scale = (
             self.accelerator_of_slot[previous[allocated]],
             self.scale[allocated],

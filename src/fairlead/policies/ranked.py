@@ -26,12 +26,16 @@ def best_slot(snapshot: Snapshot) -> Ints:
 
 
 def allocated_slot(snapshot: Snapshot) -> Ints:
-    """(jobs,) slot where each job has the largest share of the allocation in force; -1 if it has none."""
+    """(jobs,) slot where each job has the largest share of the allocation in force; -1 if it has none.
+
+    Shares on slots where the rate is 0 do not count: another policy, in force before, may have given them.
+    """
     share = (
         snapshot.share[snapshot.group_members[:, 1] < 0]
         if snapshot.space_sharing
         else snapshot.share
     )
+    share = np.where(snapshot.solo_rate > 0, share, 0.0)
     return np.where(share.max(axis=1, initial=0.0) > 0, share.argmax(axis=1), -1)
 
 

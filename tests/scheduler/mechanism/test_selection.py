@@ -7,7 +7,8 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from tests.drawn import examples
 
 from fairlead.model.plan import BasePolicy
 from fairlead.model.snapshot import Snapshot
@@ -48,7 +49,7 @@ def by_sorting(
     return selection
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 @given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
 def test_selection_equals_a_stable_sort(seed: int, type_by_type: bool, packed: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -2,7 +2,8 @@
 
 import hypothesis.strategies as st
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
+from tests.drawn import examples
 from tests.scheduler.placement.places import (
     FEWEST,
     NO_PREVIOUS_ROUND,
@@ -99,7 +100,7 @@ def test_a_spread_share_says_so_when_it_ends_up_on_one_server() -> None:
     assert placed.slot == {0: TOGETHER, 1: TOGETHER}
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_whatever_happens_devices_and_slots_are_true(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -6,7 +6,8 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from tests.drawn import examples
 from tests.scheduler.placement.places import (
     NO_PREVIOUS_ROUND,
     NODES,
@@ -23,7 +24,7 @@ def test_gavels_rule_takes_the_lowest_free_devices_big_jobs_first() -> None:
 
 
 @pytest.mark.parametrize("rule", [place_by_device_id, place_on_servers])
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_devices_are_given_once_and_kept_where_possible(
     rule: Callable[..., Placement], seed: int
