@@ -18,6 +18,7 @@ from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.round_clock import RoundClock
 from fairlead.cluster.server.round_report import RoundReporter
+from fairlead.cluster.server.standbys import Standbys
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import JobRow
 from fairlead.cluster.store.store import Store
@@ -82,17 +83,24 @@ class AttemptParts:
         self.steps = StepAccounting(state, lambda _: None)
         self.orders = AttemptOrders(state, steps=self.steps, rates=nobody, listener=nobody)
         self.ends = AttemptEnds(state, steps=self.steps, orders=self.orders, listeners=told)
+        self.standbys = Standbys(state, self.orders)
         self.intake = ReportIntake(
             state,
             steps=self.steps,
             orders=self.orders,
             ends=self.ends,
+            standbys=self.standbys,
             training=nobody,
             obstacles=nobody,
         )
         nothing: Any = None
         self.nodes = _Nodes(
-            state, service=nothing, pinning=nothing, intake=self.intake, ends=self.ends
+            state,
+            service=nothing,
+            pinning=nothing,
+            intake=self.intake,
+            ends=self.ends,
+            standbys=self.standbys,
         )
         self.clock = RoundClock(
             state,

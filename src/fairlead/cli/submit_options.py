@@ -144,6 +144,14 @@ class StartOptions:
             help="Keep its process in its node's memory when it is preempted. Default: yes.",
         ),
     ] = None
+    standby: Annotated[
+        bool | None,
+        typer.Option(
+            "--standby/--no-standby",
+            help="When it moves, start it there while it still trains; it waits before its loop. "
+            "Default: no.",
+        ),
+    ] = None
     log_bytes: Annotated[
         int | None,
         typer.Option("--log-bytes", metavar="N", help="Newest output kept. Default: 10,000,000."),

@@ -16,6 +16,7 @@ from fairlead.client.messages import (
     Progress,
     RankRefused,
     Save,
+    StandBy,
     StopRank,
 )
 from fairlead.client.rank_environment import EXIT_MAY_NOT_RUN, RankEnvironment, leave
@@ -73,6 +74,7 @@ class AgentLink:
         self._progress_sent_s = -inf
         self._state = (-1, 0, 0.0)  # step, newest saved step, seconds that it took to save
         self._saves = False
+        self._stands_by = False  # the agent is there, and has the rank wait
         self._again: dict[type, object] = {}  # what an agent that comes back has to know
 
     @property
@@ -81,13 +83,18 @@ class AgentLink:
         return self._term.end
 
     def open(self) -> None:
-        """Connect, say hello, get the lease. Leaves the process where that is refused."""
+        """Connect, say hello, get the lease, for which a rank that stands by waits. Leaves the process where
+        that is refused."""
         if not self._environment.socket:
             return
         until = monotonic() + CONNECT_TIMEOUT_S
         self._term.end = -inf
         while self._term.end == -inf and not self.refused:
             now = monotonic()
+            if self._stands_by and self._connection.is_open:
+                until = now + CONNECT_TIMEOUT_S
+                if self.stop:
+                    leave(EXIT_MAY_NOT_RUN, f"told to stop while it stood by: {self.stop}")
             if now > until:
                 leave(EXIT_MAY_NOT_RUN, f"the agent does not answer at {self._environment.socket}")
             self._connect(now)
@@ -227,6 +234,12 @@ class AgentLink:
         if isinstance(message, Grant):
             self._term.grant(message.lease_s)
             self.checkpoint_s = message.checkpoint_s
+            self._stands_by = False
+        elif isinstance(message, StandBy):
+            self._stands_by = True
+            if message.over:
+                self._term.ask(monotonic())
+                self._connection.send(self._progress(renew=True))
         elif isinstance(message, StopRank):
             self.stop = message.reason or "stopped"
             self.may_park = message.park

@@ -51,7 +51,7 @@ from fairlead.errors import WireError
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-PROTOCOL = 2  # of agent and client; it grows when one could not understand the other any more
+PROTOCOL = 3  # of agent and client; it grows when one could not understand the other any more
 HEADER = struct.Struct("<I")
 MAX_MESSAGE_BYTES = 1 << 16  # bytes of a message; more is a stranger
 EXPIRED = "lease expired"  # the reason of an end that no job is to blame for
@@ -59,7 +59,7 @@ EXPIRED = "lease expired"  # the reason of an end that no job is to blame for
 
 @dataclass(frozen=True)
 class Hello:
-    """The first message of rank 0. Answered by ``Grant`` or ``RankRefused``."""
+    """The first message of rank 0. Answered by ``Grant``, ``StandBy`` or ``RankRefused``."""
 
     job: int
     attempt: int
@@ -135,6 +135,14 @@ class StopRank:
 
 
 @dataclass(frozen=True)
+class StandBy:
+    """The job still runs elsewhere: touch nothing of it, its checkpoints included. over: not any more; ask
+    for the lease."""
+
+    over: bool = False
+
+
+@dataclass(frozen=True)
 class Save:
     """Save a checkpoint now, and go on."""
 
@@ -147,7 +155,7 @@ class RankRefused:
 
 
 FromRank: TypeAlias = Union[Hello, Loaded, Progress, Adapt, RankEnded]
-FromAgent: TypeAlias = Union[Grant, StopRank, Save, RankRefused]
+FromAgent: TypeAlias = Union[Grant, StandBy, StopRank, Save, RankRefused]
 
 
 Message = TypeVar("Message")

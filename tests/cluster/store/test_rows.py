@@ -27,7 +27,7 @@ def digest(struct: type[msgspec.Struct]) -> str:
     [
         (JobRow, "779db78f"),
         (AttemptRow, "18888cff"),
-        (JobSpec, "4f9f42b7"),
+        (JobSpec, "96458fe4"),
         (SearchRow, "73b364ee"),
         (TrialRow, "6c6784ac"),
         (StudySpec, "fe7fc080"),

@@ -44,6 +44,11 @@ class DeviceWait:
         """The devices were free at ``free``."""
         self.free, self.obstacle = free, ""
 
+    def admitted(self, now: float) -> None:
+        """The order counts from now on; free devices have been waiting for it."""
+        self._ordered = now
+        self.free = None if self.free is None else now
+
     @property
     def took_s(self) -> float:
         """From the order to free devices."""
@@ -66,6 +71,10 @@ class TrainingTimes:
         """Rank 0 does; the first time counts."""
         if self.hello is None:
             self.hello = now
+
+    def admitted(self, now: float) -> None:
+        """A rank 0 that stood by may load from now on."""
+        self.hello = None if self.hello is None else now
 
     def begin(self, now: float) -> None:
         """Training goes on; the first time counts."""

@@ -96,8 +96,9 @@ class NodeAttempt:
 
     @property
     def watched(self) -> bool:
-        """Whether steps of the attempt are expected: not once all are done, and not while it stops."""
-        return self._in_question and not self.steps.all_done
+        """Whether steps of the attempt are expected: not once all are done, and not while it stops or stands
+        by."""
+        return self._in_question and not self.steps.all_done and not self.assignment.standby
 
     def should_end_soon(self, now: float) -> bool:
         """Whether it was told to stop, and it is time to look why it has not ended."""
@@ -130,6 +131,13 @@ class NodeAttempt:
         self.reason = self.stop_order.reason
         if not self.hears_rank_0:
             self._train(free)
+
+    def admitted(self, now: float) -> None:
+        """It stood by, and may load from now on: what it did before has cost its job no time."""
+        self.wait.admitted(now)
+        self.times.admitted(now)
+        if self.wait.free is not None and self.hears_rank_0:
+            self.stall.watch_from(now)
 
     def loaded(self, message: Loaded, now: float) -> None:
         """Training goes on."""
@@ -267,6 +275,7 @@ class NodeAttempt:
             state=self.state,
             step=steps.step,
             loaded_step=steps.loaded_step,
+            stands_by=self.assignment.standby and self.times.hello is not None,
             lost_steps=steps.lost_steps,
             from_job=-1 if steps.loaded is None else steps.loaded.from_job,
             from_attempt=0 if steps.loaded is None else steps.loaded.from_attempt,

@@ -45,6 +45,7 @@ class NodeController:
             self._launcher,
             self.ending,
             parked=self.parked,
+            ranks=ranks,
             logs=logs,
             changed=changed,
         )

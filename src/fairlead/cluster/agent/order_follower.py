@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from fairlead.client.messages import StandBy
 from fairlead.cluster.agent.addresses import assign_addresses
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
 from fairlead.cluster.agent.attempt_launcher import AttemptLauncher
@@ -16,7 +17,7 @@ from fairlead.cluster.agent.lease import NodeLease
 from fairlead.cluster.agent.logs import Logs
 from fairlead.cluster.agent.node_attempts import NodeAttempts
 from fairlead.cluster.agent.parked_jobs import ParkedJobs
-from fairlead.cluster.agent.rank_server import Key
+from fairlead.cluster.agent.rank_server import Key, RankConnections
 from fairlead.cluster.agent.survivors import make_token
 from fairlead.cluster.protocol.messages import AGENT_LEAVES, Assignment, Orders, Welcome
 from fairlead.errors import ConfigError
@@ -42,6 +43,7 @@ class OrderFollower:
         ending: AttemptEnding,
         *,
         parked: ParkedJobs,
+        ranks: RankConnections,
         logs: Logs,
         changed: Callable[[], None],
     ) -> None:
@@ -52,6 +54,7 @@ class OrderFollower:
         self._launcher = launcher
         self._ending = ending
         self._parked = parked
+        self._ranks = ranks
         self._logs = logs
         self._changed = changed
         self._lease_s = 0.0
@@ -124,9 +127,17 @@ class OrderFollower:
         for key, assignment in desired.items():
             if (known := self._attempts.get(key)) is not None:
                 if known.is_of(assignment):
+                    stood_by = known.assignment.standby
                     _update(known, assignment)
+                    if stood_by and not assignment.standby:
+                        self._admit(known)
             elif not self.leaving and self._attempts.is_new(assignment):
                 self._hold(assignment)
+
+    def _admit(self, attempt: NodeAttempt) -> None:
+        """The job runs nowhere else any more: an attempt that stood by may load, and train."""
+        attempt.admitted(time.monotonic())
+        self._ranks.send(attempt.key, StandBy(over=True))
 
     def _hold(self, assignment: Assignment) -> None:
         """A new start. It is launched when the server, hearing of it, has granted its lease."""
@@ -164,4 +175,5 @@ def _update(attempt: NodeAttempt, new: Assignment) -> None:
         finishing=new.finishing,
         inspect=new.inspect,
         colocated=new.colocated,
+        standby=attempt.assignment.standby and new.standby,
     )

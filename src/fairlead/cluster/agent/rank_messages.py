@@ -13,6 +13,7 @@ from fairlead.client.messages import (
     Loaded,
     Progress,
     RankEnded,
+    StandBy,
     StopRank,
 )
 from fairlead.cluster.agent.attempt_ending import AttemptEnding
@@ -52,10 +53,10 @@ class RankMessages:
         )
 
     def greet(self, key: Key) -> list[FromAgent]:
-        """Its lease; and if it was told to stop before it could hear, that too."""
+        """Its lease, or that it stands by; and if it was told to stop before it could hear, that too."""
         attempt = self._attempts[key]
         answers: list[FromAgent] = [self._grant(attempt)]
-        if attempt.stop_order.reason and isinstance(answers[0], Grant):
+        if attempt.stop_order.reason and isinstance(answers[0], Grant | StandBy):
             answers.append(StopRank(reason=attempt.stop_order.reason))
         return answers
 
@@ -78,7 +79,7 @@ class RankMessages:
                 attempt.progress(message, now)
                 if not message.completed and _ends_with_its_lease(attempt, message, now):
                     attempt.stop(EXPIRED, now)
-        if not isinstance(message, Progress | Hello):
+        if not isinstance(message, Progress | Hello) or attempt.assignment.standby:
             self._changed()
 
     async def renew(self, key: Key) -> FromAgent:
@@ -94,6 +95,8 @@ class RankMessages:
         left_s = attempt.lease.left_s(time.monotonic())
         if left_s <= 0.0:  # whether the attempt has ended in time is heard of its spawner
             return StopRank(reason=EXPIRED)
+        if attempt.assignment.standby:
+            return StandBy()
         attempt.reported_lease.record(time.monotonic(), left_s)
         return Grant(lease_s=left_s, checkpoint_s=attempt.assignment.checkpoint_s)
 

@@ -55,6 +55,7 @@ class JobSpec(
         False  # from the agent's prepared process; auto: by its imports
     )
     park: bool = True  # is its process kept in the memory of its node when it is preempted?
+    standby: bool = False  # when it moves, may its code up to the loop run while it still trains?
     log_bytes: int = 10_000_000
     max_retries: int = 5  # failures in a row after which it is tried again
     retry_on: tuple[int, ...] = ()  # exit codes after which it is; () = all; 128 + n for signal n

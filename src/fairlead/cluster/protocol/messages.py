@@ -32,7 +32,7 @@ from msgspec import Meta
 
 from fairlead.cluster.protocol.runtime import Runtime
 
-PROTOCOL = 4  # of both sides; they must be equal
+PROTOCOL = 5  # of both sides; they must be equal
 SERVICE = "fairlead.Agents"
 EXPIRED = "lease expired"  # reasons of an end that is not the job's fault
 AGENT_LEAVES = "agent leaves"
@@ -172,6 +172,7 @@ class AttemptStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     order_id: OrderId = ""  # of its Assignment
     step: CountOrNone = -1  # steps done in all, -1 = not known yet (rank 0's node alone knows)
     loaded_step: CountOrNone = -1  # where this attempt went on from, -1 = not known yet
+    stands_by: bool = False  # rank 0 waits, ready to load, until the job runs nowhere else
     lost_steps: CountOrNone = (
         -1
     )  # by all attempts until this one was loaded, as the job counts them
@@ -318,6 +319,9 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     user: str = ""
     park: bool = False  # may it be parked when it is preempted?
     resumes: int = 0  # the attempt whose parked ranks go on as this one; 0 = none
+    standby: bool = (
+        False  # the job still runs elsewhere: its ranks start, and wait before they load
+    )
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True, gc=False):

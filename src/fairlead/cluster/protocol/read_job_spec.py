@@ -245,6 +245,11 @@ def _check_command(where: str, name: str, command: tuple[str, ...]) -> None:
 
 
 def _check_progress(where: str, spec: JobSpec) -> None:
+    if spec.standby and spec.unmanaged:
+        raise InputError(
+            f"{where}: standby: is for jobs with the iterator, in which a process can wait; "
+            "this one has unmanaged = true"
+        )
     if spec.keeps_progress and not spec.unmanaged:
         raise InputError(
             f"{where}: keeps_progress: is for jobs with unmanaged = true; others keep theirs as it is"

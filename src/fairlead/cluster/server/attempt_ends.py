@@ -133,7 +133,7 @@ class AttemptEnds:
         if self._ended_in_round(attempt, now, keeps, failure):
             return
         if row.state not in ENDED_STATES:
-            self._ended_late(attempt, now, keeps, completed)
+            self._ended_late(attempt, now, keeps, completed, bool(failure))
         elif row.state != "completed":  # it was cancelled, and has saved since
             row.steps, row.counted_s = keeps, now
 
@@ -168,8 +168,10 @@ class AttemptEnds:
         self._state.registry.dirty_jobs.add(row.id)
         return True
 
-    def _ended_late(self, attempt: Attempt, now: float, keeps: float, completed: bool) -> None:
-        """An attempt that was told to stop is over; the next one of its job, if any, may begin."""
+    def _ended_late(
+        self, attempt: Attempt, now: float, keeps: float, completed: bool, failed: bool
+    ) -> None:
+        """An attempt with a place in no round is over; the next one of its job, if any, may begin."""
         row, registry = attempt.row, self._state.registry
         self._steps.correct(row, row.acknowledged_total if completed else keeps, completed)
         row.steps = keeps
@@ -183,7 +185,7 @@ class AttemptEnds:
             return
         if completed:
             end, outcome = AttemptEnd.COMPLETED, EndedAttempt(now, RoundOutcome.RAN, True)
-        elif attempt.death is not None and (attempt.death.blame or attempt.death.wait_s):
+        elif failed or (attempt.death and (attempt.death.blame or attempt.death.wait_s)):
             end, outcome = AttemptEnd.STOPPED, EndedAttempt(now, RoundOutcome.LOST, False)
         else:
             following.from_step = following.record.from_step = keeps
@@ -193,8 +195,7 @@ class AttemptEnds:
             self._orders.order(following)
             return
         current = self._state.round
-        self._orders.close_row(following, now, keeps, (end, end))
-        registry.drop(following)
+        self._orders.withdraw(following, now, keeps, (end, end))
         if current is not None and current.attempts.get(row.id) is following:
             current.ended[row.id] = outcome
             self._state.capacity_changed = True

@@ -1,6 +1,7 @@
 """Orders to nodes: which attempts they shall hold, and which no longer."""
 
 import secrets
+from collections.abc import Mapping
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -57,12 +58,22 @@ class AttemptOrders:
         can_continue = current is not None and not current.stopping and not current.lost
         if current is not None and can_continue and current.placement() == placement:
             return current
-        self.stop(job, AttemptEnd.MOVED)
-        row = registry.jobs[job]
+        standby = current is not None and can_continue and _may_have_standby(current, placement)
+        if not standby:
+            self.stop(job, AttemptEnd.MOVED)
+        attempt = self._new_attempt(registry.jobs[job], placement, accelerator, now)
+        attempt.standby = standby
+        registry.add(attempt)
+        self.order(attempt)
+        return attempt
+
+    def _new_attempt(
+        self, row: JobRow, placement: dict[str, tuple[int, ...]], accelerator: str, now: float
+    ) -> Attempt:
         row.attempt += 1
         rate = self._rates.rates(row).get(accelerator, 0.0)
         record = AttemptRow(
-            job=job,
+            job=row.id,
             attempt=row.attempt,
             node=",".join(placement),
             accelerator=accelerator,
@@ -74,24 +85,23 @@ class AttemptOrders:
             from_step=row.steps,
             order_id=f"{self._state.order_origin}.{secrets.token_hex(8)}",
         )
-        attempt = Attempt(
+        return Attempt(
             row=row,
             record=record,
             nodes=ranks_on(placement),
             rate=rate,
             from_step=row.steps,
         )
-        registry.add(attempt)
-        self.order(attempt)
-        return attempt
 
     def order(self, attempt: Attempt) -> None:
-        """Order an attempt of its nodes, unless an earlier one of the job is not over yet."""
+        """Order an attempt of its nodes. While an earlier one of the job is not over they prepare it at most,
+        as a standby."""
         if attempt.stopping or attempt.lost or attempt.broken:
             return
-        if self._state.registry.live[attempt.row.id][0] is not attempt:
+        is_first = self._state.registry.live[attempt.row.id][0] is attempt
+        if not (is_first or attempt.standby):
             return
-        if not attempt.ordered:
+        if is_first and not attempt.ordered:
             self._first_order(attempt)
         options = self._state.options
         for node in attempt.nodes:
@@ -110,8 +120,11 @@ class AttemptOrders:
     def _first_order(self, attempt: Attempt) -> None:
         """From now on it is one that a process may run of."""
         attempt.ordered = attempt.record.ordered = True
-        attempt.resumes = resumable(self._state.fleet, attempt)
         attempt.record.ordered_s = self._state.now_s()
+        if attempt.standby:  # from here on it costs its job time
+            attempt.standby, attempt.record.began_s = False, attempt.record.ordered_s
+        else:
+            attempt.resumes = resumable(self._state.fleet, attempt)
         attempt.row.starts += 1
         attempt.row.failed = False
         attempt.record.loss_accepted = attempt.row.loss_accepted
@@ -127,14 +140,43 @@ class AttemptOrders:
         for attempt in list(self._state.registry.live.get(job, ())):
             if attempt.stopping or attempt.lost or (attempt.ordered and not ordered):
                 continue
-            attempt.stop(end, reason)
-            attempt.stop_ordered_s = self._state.now_s()
+            self._tell_to_stop(attempt, end, reason)
             if not attempt.ordered:
-                self.close_row(attempt, self._state.now_s(), attempt.row.steps, attempt.end())
-                self._state.registry.drop(attempt)
-                continue
+                self.withdraw(attempt, self._state.now_s(), attempt.row.steps, attempt.end())
+
+    def make_way(self, job: int) -> None:
+        """Tell all attempts of a job but the newest to stop."""
+        for attempt in self._state.registry.live[job][:-1]:
+            if not (attempt.stopping or attempt.lost):
+                self._tell_to_stop(attempt, AttemptEnd.MOVED)
+
+    def replace(self, standby: Attempt) -> None:
+        """Withdraw a standby; another attempt takes its place, which is ordered once the job runs nowhere."""
+        state, now = self._state, self._state.now_s()
+        following = self._new_attempt(
+            standby.row, standby.placement(), standby.record.accelerator, now
+        )
+        self.withdraw(standby, now, standby.row.steps, (AttemptEnd.MOVED, AttemptEnd.MOVED))
+        state.registry.add(following)
+        if state.round is not None and state.round.attempts.get(standby.row.id) is standby:
+            state.round.attempts[standby.row.id] = following
+        self.order(following)
+
+    def withdraw(
+        self, attempt: Attempt, now: float, step: float, end: tuple[AttemptEnd, str]
+    ) -> None:
+        """Close an attempt that was not ordered, and that its nodes have prepared at most."""
+        self.close_row(attempt, now, step, end)
+        self._state.registry.drop(attempt)
+        for node in attempt.nodes:
+            self._state.fleet.revoke(node, *attempt.key, end[1])
+
+    def _tell_to_stop(self, attempt: Attempt, end: AttemptEnd, reason: str = "") -> None:
+        attempt.stop(end, reason)
+        attempt.stop_ordered_s = self._state.now_s()
+        if attempt.ordered:
             for node in attempt.nodes:
-                self._state.fleet.revoke(node, job, attempt.record.attempt, attempt.stopping)
+                self._state.fleet.revoke(node, *attempt.key, attempt.stopping)
 
     def close_row(
         self, attempt: Attempt, now: float, step: float, end: tuple[AttemptEnd, str]
@@ -175,6 +217,14 @@ class AttemptOrders:
             row.run_s += now - record.since_s
             row.preemptions += attempt.is_preempted
         record.ended_s = now  # last: whoever reads the row meanwhile takes it for ended, and whole
+
+
+def _may_have_standby(current: Attempt, placement: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether a job that trains may be prepared at a place while it goes on where it is: on other nodes, for
+    the lock of the job is its node's."""
+    wanted = current.row.spec.standby and current.nodes.keys().isdisjoint(placement)
+    trains = current.ordered and current.reports_steps and not current.finishing
+    return wanted and trains and not current.broken
 
 
 def _reached_a_step(attempt: Attempt, leader: AttemptStatus) -> bool:

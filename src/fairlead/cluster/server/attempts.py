@@ -38,6 +38,7 @@ class Attempt:
     rate: float  # steps/s believed: an unmanaged job's seconds are worth so much
     from_step: float  # what counted when it was ordered
     ordered: bool = False  # do the nodes know of it?
+    standby: bool = False  # do its nodes prepare it, while an earlier one of its job may still run?
     resumes: int = 0  # the attempt whose parked ranks go on as this one; 0 = none
     stopping: str = ""  # why it was told to stop
     stop_end: AttemptEnd = AttemptEnd.STOPPED  # how it ends then
@@ -438,6 +439,7 @@ class Attempt:
             user=self.row.user,
             park=spec.park,
             resumes=self.resumes,
+            standby=self.standby,
         )
 
 

@@ -31,6 +31,7 @@ from fairlead.cluster.server.round_clock import RoundClock
 from fairlead.cluster.server.round_report import RoundReporter
 from fairlead.cluster.server.round_starter import RoundStarter
 from fairlead.cluster.server.solve_coordinator import SolveCoordinator
+from fairlead.cluster.server.standbys import Standbys
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.server.view_builders import ViewBuilder
 
@@ -55,6 +56,7 @@ class AttemptParts:
     orders: AttemptOrders
     notices: JobNotices | None
     ends: AttemptEnds
+    standbys: Standbys
     intake: ReportIntake
 
 
@@ -132,7 +134,13 @@ def collaborators(
         is_stopping=is_stopping,
         committed=nodes.rollback.publish,
     )
-    starter = RoundStarter(state, orders=attempts.orders, steps=attempts.steps, pinned=jobs.pinned)
+    starter = RoundStarter(
+        state,
+        orders=attempts.orders,
+        steps=attempts.steps,
+        pinned=jobs.pinned,
+        standbys=attempts.standbys,
+    )
     clock = _round_clock(state, precedence, jobs, attempts, nodes)
     backend = LiveBackend(
         state,
@@ -193,8 +201,15 @@ def _attempt_parts(state: ClusterState, jobs: JobParts, service: NodeService) ->
     notices = None if state.options.webhook is None else JobNotices(state)
     listeners = (starts, retries) if notices is None else (starts, retries, notices)
     ends = AttemptEnds(state, steps=steps, orders=orders, listeners=listeners)
+    standbys = Standbys(state, orders)
     intake = ReportIntake(
-        state, steps=steps, orders=orders, ends=ends, training=retries, obstacles=service
+        state,
+        steps=steps,
+        orders=orders,
+        ends=ends,
+        standbys=standbys,
+        training=retries,
+        obstacles=service,
     )
     return AttemptParts(
         starts=starts,
@@ -203,6 +218,7 @@ def _attempt_parts(state: ClusterState, jobs: JobParts, service: NodeService) ->
         orders=orders,
         notices=notices,
         ends=ends,
+        standbys=standbys,
         intake=intake,
     )
 
@@ -224,7 +240,14 @@ def _node_parts(
         admission=jobs.admission,
         retry_waits=jobs.retry_waits,
     )
-    watch = NodeWatch(state, service=service, pinning=pinning, intake=intake, ends=ends)
+    watch = NodeWatch(
+        state,
+        service=service,
+        pinning=pinning,
+        intake=intake,
+        ends=ends,
+        standbys=attempts.standbys,
+    )
     rollback = RollbackDetector(state)
     membership = Membership(
         state, inbox=inbox, service=service, intake=intake, ends=ends, rollback=rollback

@@ -9,6 +9,7 @@ from fairlead.cluster.server.node_service import NodeService
 from fairlead.cluster.server.parked import unpark_useless
 from fairlead.cluster.server.report_intake import ReportIntake
 from fairlead.cluster.server.silence import rank_lifetime_s
+from fairlead.cluster.server.standbys import Standbys
 
 DRIVER_STALL_S = 2.0  # without a look for so long: the driver stood still, and has heard nobody
 
@@ -24,12 +25,14 @@ class NodeWatch:
         pinning: JobPinning,
         intake: ReportIntake,
         ends: AttemptEnds,
+        standbys: Standbys,
     ) -> None:
         self._state = state
         self._service = service
         self._pinning = pinning
         self._intake = intake
         self._ends = ends
+        self._standbys = standbys
         self._looked = 0.0  # monotonic
 
     def poll(self) -> None:
@@ -52,6 +55,7 @@ class NodeWatch:
             self._service.settle(node)
         self._pinning.update()
         unpark_useless(state)
+        self._standbys.poll()
 
     def close(self) -> None:
         """Before a decision: the core shall use no node that is suspect by now."""

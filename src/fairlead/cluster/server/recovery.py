@@ -152,6 +152,8 @@ def _load_attempts(state: ClusterState, parts: Collaborators, lease_s: float) ->
         attempts[0].ordered = attempts[0].record.ordered = True
         for attempt in attempts[:-1]:
             attempt.stop(AttemptEnd.MOVED)
+        # Its nodes may hold it, and would never begin it again once they have let go of it.
+        attempts[-1].standby = attempts[-1].row.spec.standby and not attempts[-1].ordered
 
 
 def _load_grants(state: ClusterState, lease_s: float) -> None:

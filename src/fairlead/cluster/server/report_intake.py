@@ -16,6 +16,7 @@ from fairlead.cluster.server.loaded_checkpoint import (
     describe_loaded_checkpoint,
 )
 from fairlead.cluster.server.save_failures import note_report
+from fairlead.cluster.server.standbys import Standbys
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES
 
@@ -62,6 +63,7 @@ class ReportIntake:
         steps: StepAccounting,
         orders: AttemptOrders,
         ends: AttemptEnds,
+        standbys: Standbys,
         training: TrainingListener,
         obstacles: ObstacleListener,
     ) -> None:
@@ -69,6 +71,7 @@ class ReportIntake:
         self._steps = steps
         self._orders = orders
         self._ends = ends
+        self._standbys = standbys
         self._training = training
         self._obstacles = obstacles
 
@@ -81,9 +84,11 @@ class ReportIntake:
             if one.state == "ended" and key not in here:
                 fleet.forget(node, key)  # it was booked long ago
         for attempt in list(here.values()):
+            status = holds.get(attempt.key)
+            if attempt.standby:
+                self._standbys.apply(node, attempt, status)
             if node in attempt.gone or not attempt.ordered:
                 continue
-            status = holds.get(attempt.key)
             if status is not None:
                 self._apply_status(attempt, node, status)
             elif fleet.will_never_begin(node, attempt.key):

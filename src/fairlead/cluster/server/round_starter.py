@@ -13,6 +13,7 @@ from fairlead.cluster.server.attempts import Attempt, state_on_devices
 from fairlead.cluster.server.cluster_state import ClusterState
 from fairlead.cluster.server.live_round import EndedAttempt, LiveRound
 from fairlead.cluster.server.pinned_jobs import PinnedJobs
+from fairlead.cluster.server.standbys import Standbys
 from fairlead.cluster.server.step_accounting import StepAccounting
 from fairlead.cluster.store.rows import ON_DEVICES
 from fairlead.model.arrays import Ints
@@ -38,11 +39,13 @@ class RoundStarter:
         orders: AttemptOrders,
         steps: StepAccounting,
         pinned: PinnedJobs,
+        standbys: Standbys,
     ) -> None:
         self._state = state
         self._orders = orders
         self._steps = steps
         self._pinned = pinned
+        self._standbys = standbys
 
     def start(self, command: StartRound) -> None:
         """Begin a round: order its attempts, and stop what has no place in it."""
@@ -59,7 +62,9 @@ class RoundStarter:
             for job in members:
                 self._share(attempts[job], _others_of(attempts, members, job))
         self._pinned.decided(attempts, state.solving)
-        self._stop_others(attempts)
+        taken = {(n, d) for s in attempts.values() for n, ds in s.placement().items() for d in ds}
+        self._stop_others(attempts, taken)
+        self._standbys.begin(attempts, taken)
         self._set_states(attempts)
         state.round = None
         state.capacity_changed = bool(state.events)  # what is told only now may be new jobs
@@ -108,11 +113,11 @@ class RoundStarter:
             self._state.close_job(row)
             self._orders.stop(job, AttemptEnd(row.state))
 
-    def _stop_others(self, attempts: dict[int, Attempt]) -> None:
-        """Stop what has no place in a round. Pinned jobs run on outside of it, and so do those let go that
-        the core has not decided on: it takes their devices for free, and may just have given them away."""
+    def _stop_others(self, attempts: dict[int, Attempt], taken: set[tuple[str, int]]) -> None:
+        """Stop what has no place in a round. taken: (node, device) of those that have. Pinned jobs run on
+        outside of it, and so do those let go that the core has not decided on: it takes their devices for
+        free, and may just have given them away."""
         registry = self._state.registry
-        taken = {(n, d) for s in attempts.values() for n, ds in s.placement().items() for d in ds}
         for job in [job for job in registry.live if job not in attempts]:
             end = AttemptEnd.without_place(registry.jobs[job].state)
             undecided = end is AttemptEnd.PREEMPTED
