@@ -120,12 +120,13 @@ def switching_command(
     Two jobs with so much state (PyTorch's, where that is installed) take turns on a simulated device of a
     live cluster on this machine, in rounds of 2 s: first parked in memory, then ended and started anew. Park
     and stop: from the order until the device is free. Resume and start: from there until the job trains.
+    Migrate: from the last step of a job on one node to its first on another, where it is started meanwhile.
     """
     from dataclasses import asdict
 
     from fairlead.cluster.switching_benchmark import measure_switching
 
-    with progress("switching", 2 * switches) as update:
+    with progress("switching", 3 * switches) as update:
         times = measure_switching(state_mb, switches, lambda done, kind: update(done, kind))
     if json:
         o.print_json(asdict(times))

@@ -17,6 +17,7 @@ from fairlead.cluster.server.loaded_checkpoint import RESUMED
 from fairlead.errors import FairleadError
 
 ROUND_S = 2.0
+NODES = ("node-a", "node-b")
 LIMIT_S = 120.0  # for one more switch
 _POLL_S = 0.2
 
@@ -41,7 +42,8 @@ class Quantiles:
 class SwitchingTimes:
     """park: from the order to give its device back until it is free for the next job. resume: from there
     until the job trains. stop, start: the same for a job that ends and is started anew; stop includes the
-    save, which a parked job does after it has left."""
+    save, which a parked job does after it has left. migrate: from the last step of a job on one node to its
+    first step on another, where it was prepared meanwhile."""
 
     state_mb: int
     park: Quantiles
@@ -50,6 +52,7 @@ class SwitchingTimes:
     stop: Quantiles
     start: Quantiles
     stop_and_start: Quantiles
+    migrate: Quantiles
 
 
 def measure_switching(
@@ -68,12 +71,15 @@ def measure_switching(
             "--compile-in-background",
         )
         node = ("--devices", "device=1", "--simulated-devices")
-        cluster = LocalCluster(Path(name), {"node": node}, (*serve, "--restart-cost", "0.1"))
+        nodes = dict.fromkeys(NODES, node)
+        cluster = LocalCluster(Path(name), nodes, (*serve, "--restart-cost", "0.1"))
         try:
             cluster.start()
             with cluster.client() as client:
+                client.drain(NODES[1])
                 parked = _take_turns(client, state_mb, switches, progress)
                 ended = _start_anew(client, state_mb, switches, progress)
+                moved = _migrate(client, Path(name) / "gaps", state_mb, switches, progress)
         finally:
             cluster.stop()
     park, resume = _durations(parked)
@@ -86,6 +92,7 @@ def measure_switching(
         stop=Quantiles.of(stop),
         start=Quantiles.of(start),
         stop_and_start=Quantiles.of(_sums(stop, start)),
+        migrate=Quantiles.of(moved),
     )
 
 
@@ -128,12 +135,38 @@ def _start_anew(
     return rows
 
 
-def _job(state_mb: int) -> JobSpec:
-    command = (sys.executable, "-m", "fairlead.cluster.switching_job", str(state_mb))
-    return JobSpec(command=command, total_steps=10**9, cwd="/")
+def _migrate(
+    client: Client, gaps: Path, state_mb: int, switches: int, progress: Callable[[int, str], None]
+) -> list[float]:
+    """The seconds without a step of a job that has moved from node to node so many times. gaps: a file."""
+    (job,) = client.submit([_job(state_mb, str(gaps), standby=True)])
+
+    def here() -> str:
+        last = client.attempts(job)[-1:]
+        return next((row.node for row in last if row.trained_s is not None), "")
+
+    def found() -> list[float]:
+        lines = gaps.read_text().splitlines() if gaps.exists() else []
+        return [float(line.split()[1]) for line in lines]
+
+    for done in range(switches):
+        progress(2 * switches + done, "migrating")
+        _await(client, [job], here)
+        there = next(node for node in NODES if node != here())
+        client.undrain(there)
+        _await(client, [job], lambda node=there: _is_up(client, node))  # type: ignore[misc]
+        client.drain(here())
+        _await(client, [job], lambda done=done: len(found()) > done)  # type: ignore[misc]
+    _cancel(client, [job])
+    return found()
 
 
-def _await(client: Client, jobs: Sequence[int], holds: Callable[[], bool]) -> None:
+def _job(state_mb: int, *more: str, standby: bool = False) -> JobSpec:
+    command = (sys.executable, "-m", "fairlead.cluster.switching_job", str(state_mb), *more)
+    return JobSpec(command=command, total_steps=10**9, cwd="/", standby=standby)
+
+
+def _await(client: Client, jobs: Sequence[int], holds: Callable[[], object]) -> None:
     """Raises FairleadError if nothing comes of it."""
     until = time.monotonic() + LIMIT_S
     while not holds():
@@ -151,6 +184,10 @@ def _cancel(client: Client, jobs: Sequence[int]) -> None:
 
 def _runs(client: Client, job: int) -> bool:
     return any(row.ended_s is None for row in client.attempts(job))
+
+
+def _is_up(client: Client, name: str) -> bool:
+    return any(node.name == name and node.state == "up" for node in client.nodes())
 
 
 def _is_resumed(row: AttemptView) -> bool:
