@@ -90,6 +90,7 @@ def test_a_job_trains_until_it_is_prepared_elsewhere(cluster: Running, tmp_path:
         until(lambda: len(ledger(folder)) > trained + 10)  # while the other start is prepared
         assert _attempts(folder) == {1}
         assert client.job(0).state == "running"
+        assert "while its next start is prepared on" in client.explain(0).why_here
         _allow(folder)
         until(lambda: 2 in _attempts(folder))
         _assert_steps(folder)

@@ -69,7 +69,7 @@ def _report(outcome: "TrialSummary") -> None:
         print(f"{kind:18} skipped: {why}")
     print(
         f"{len(outcome.trials)} trials, {outcome.jobs} jobs in {outcome.starts} starts ("
-        f"{outcome.resumed} of them resumed), "
+        f"{outcome.resumed} of them resumed, {outcome.prepared} prepared), "
         f"{outcome.refused} submissions sent again"
     )
     for violation in outcome.violations:

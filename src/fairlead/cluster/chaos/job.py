@@ -5,6 +5,7 @@ of the ledger is one write, which a SIGKILL does not tear: a letter, a monotonic
 
     B pid age_s     began                       V step            is being saved
     R pid           began, resumed by the process of the attempt before it
+    G               was prepared beside the attempt before it, and may train from here on
     D what          a device is held by another C step            was found saved
     A attempt       that attempt is alive as well
     F step          has written its evaluation
@@ -110,10 +111,8 @@ class JobWork:
         self._is_leaving = False  # its devices are given back, for it will be parked
         self._device_locks: list[int] = []
 
-    def begin(self, *how: str) -> None:
-        """An attempt begins. how: the letter for that, and what follows the pid."""
-        letter, *more = how
-        self.ledger.write(letter, os.getpid(), *more)
+    def look_around(self) -> None:
+        """Be alive for all others, and note who else is."""
         for attempt in self.ledger.living():
             self.ledger.write("A", attempt)
 
@@ -143,7 +142,8 @@ class JobWork:
         self.ledger.write("X", self.step)
         self.ledger = JobLedger(self._folder).open()
         self._is_leaving = False
-        self.begin("R")
+        self.ledger.write("R", os.getpid())
+        self.look_around()
         self.hold_devices()
         self.ledger.write("L", self.step, self.digest)
 
@@ -195,6 +195,11 @@ def node_of_job() -> str:
     return Path(os.environ.get("FAIRLEAD_SOCKET", "")).parent.name.removeprefix("agent-")
 
 
+def has_standby() -> bool:
+    """Whether another attempt of the job may train until the lease of this one is entered."""
+    return bool(os.environ.get("CHAOS_STANDBY"))
+
+
 def main() -> None:
     """See the module."""
     control = Path(os.environ["CHAOS_CONTROL"])
@@ -204,7 +209,9 @@ def main() -> None:
     folder = Path(os.environ["CHAOS_LEDGER"])
     slow = SLOW if os.environ["FAIRLEAD_ACCELERATOR"] == "k80" else 1.0
     work = JobWork(folder, float(os.environ["CHAOS_STEP_S"]) * slow)
-    work.begin("B", f"{age_s():.2f}")
+    work.ledger.write("B", os.getpid(), f"{age_s():.2f}")
+    if not has_standby():
+        work.look_around()
     if "FAIRLEAD_SOCKET" not in os.environ:
         _run_unmanaged(work, Path(os.environ["FAIRLEAD_CHECKPOINT_DIR"]) / "own")
         return
@@ -219,6 +226,9 @@ def main() -> None:
 
 def _train(work: JobWork) -> None:
     with Lease(load=work.load, save=work.save, on_park=work.park, on_resume=work.resume) as lease:
+        if has_standby():
+            work.ledger.write("G")
+            work.look_around()
         work.step = lease.step
         work.ledger.write("L", work.step, work.digest)
         while lease.next():

@@ -59,6 +59,15 @@ def read_attempts(folder: Path) -> list[AttemptLog]:
     return sorted(found, key=lambda log: (log.job, log.attempt, log.rank))
 
 
+def count_prepared(folder: Path) -> int:
+    """Attempts of a job that were prepared while an earlier one still trained, and then went on from it."""
+    leaders = [log for log in read_attempts(folder) if log.rank == 0 and log.loaded is not None]
+    return sum(
+        bool(before.steps) and after.first_at < before.steps[-1].at
+        for before, after in pairwise(leaders)
+    )
+
+
 def _apply_record(log: AttemptLog, words: list[str]) -> None:
     letter, at, *fields = words
     match letter:
@@ -96,6 +105,7 @@ class Expected:
         False  # without a lease: steps are counted by time, and saved by the job itself
     )
     evaluation_s: float = 0.0  # after its loop; 0 = it has none
+    standby: bool = False  # it is prepared where it moves to
 
 
 def check_job(
@@ -200,7 +210,8 @@ def _check_evaluation(
     found = path.read_text() if path.exists() else ""
     if found != f"{expected.total_steps} {chain[-1]}":
         yield f"its evaluation is {found!r}"
-    if not leaders or leaders[-1].evaluated != expected.total_steps:
+    loaded = [log for log in leaders if log.loaded is not None]
+    if not loaded or loaded[-1].evaluated != expected.total_steps:
         yield "its last attempt did not evaluate"
     early = [s.attempt for s in leaders if s.evaluated not in (-1, expected.total_steps)]
     yield from (f"attempt {attempt} evaluated before the last step" for attempt in early)

@@ -24,6 +24,7 @@ RANKS = (1, 1, 1, 1, 2, 2, 4)
 GRACE_S = 3.0
 MAX_RETRIES = 1_000  # whatever fails here fails by our own hand
 EVALUATES = 0.5  # of those with a lease: they have something to do after their loop
+STANDBY = 0.5  # of jobs with a lease: they are prepared where they move to
 EVALUATION_S = (0.1, 2.0)
 UNMANAGED = 0.3  # of those of one rank: without a lease
 
@@ -106,6 +107,7 @@ class JobLoad:
             ranks,
             unmanaged,
             self._rng.uniform(*EVALUATION_S) if evaluates else 0.0,
+            standby=not unmanaged and self._rng.random() < STANDBY,
         )
         spec = self._spec(expected)
         self._submitted_at[name] = time.monotonic()
@@ -143,6 +145,7 @@ class JobLoad:
                 "CHAOS_CONTROL": str(cluster.folders.control),
                 "CHAOS_STEP_S": str(STEP_S),
                 "CHAOS_EVALUATION_S": f"{expected.evaluation_s:.3f}",
+                "CHAOS_STANDBY": "1" if expected.standby else "",
             },
             cwd="/",
             checkpoint_dir=str(cluster.folders.checkpoints.folder / expected.name),
@@ -151,6 +154,7 @@ class JobLoad:
             unmanaged=expected.unmanaged,
             keeps_progress=expected.unmanaged,
             prefork=prefork,
+            standby=expected.standby,
         )
 
     # --- the end ---------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
     source = reader.source
     before = holder(list(source.state.registry.live.get(job.id, ())))
     if not attempt.ordered and before is not None:
-        yield from _moving(source, before, job)
+        yield from _moving(source, before, attempt)
         return
     place = place_of(attempt)
     now = source.state.fleet.monotonic()
@@ -71,12 +71,15 @@ def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
             yield f"Node {name} says: {status.directory_problem}."
 
 
-def _moving(source: ExplanationSource, before: Attempt, job: JobView) -> Iterator[str]:
+def _moving(source: ExplanationSource, before: Attempt, following: Attempt) -> Iterator[str]:
     """Yield sentences on a job that goes on elsewhere once its previous attempt has ended."""
     if before.lost:
         yield from cannot_go_on(source, before)
+    elif following.standby and not before.stopping:
+        yield f"It runs on {place_of(before)}, while its next start is prepared on {place_of(following)}."
+        yield "It moves when that is ready, or when another job is to have its devices."
     else:
-        live = list(source.state.registry.live.get(job.id, ()))
+        live = list(source.state.registry.live.get(following.row.id, ()))
         yield from stop_sentences(live, source.state.now_s())
 
 
