@@ -69,7 +69,7 @@ class Nodes:
             self.report(node, 1, state="running", step=step, loaded_step=min(step, 0))
 
     def assign(self, nodes: tuple[str, ...]) -> Attempt:
-        placement = dict.fromkeys(nodes[: self.ranks], (0,))
+        placement: dict[str, tuple[int, ...]] = dict.fromkeys(nodes[: self.ranks], (0,))
         return self.parts.orders.assign(JOB, placement, "v100", self.clock())
 
     def move(self, taken: tuple[str, ...] = ()) -> Attempt:
