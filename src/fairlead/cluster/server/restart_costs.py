@@ -47,9 +47,12 @@ class MeasuredStarts:
     def resume_s(self, job: int) -> float | None:
         """Seconds that it costs to stop a job and let it go on, if it was parked and resumed before; None =
         it was not, and may have to be started anew."""
-        for ended in self._resume_s.keys() - self._state.registry.jobs.keys():
-            del self._resume_s[ended]
         return self._resume_s.get(job)
+
+    def forget_closed(self) -> None:
+        """Let go of jobs that have ended. It looks at each that was ever resumed: call it once a round."""
+        known = self._state.registry.jobs
+        self._resume_s = {job: s for job, s in self._resume_s.items() if job in known}
 
     def restart_s(self) -> float:
         """Seconds that a start on other devices costs, as it was measured here: the median of late."""
@@ -88,6 +91,7 @@ class RestartCostsOfJobs:
         core, setup = self._state.scheduler, self._state.setup
         if core is None or setup is None or setup.settings.preemption_hysteresis <= 0:
             return None
+        self._starts.forget_closed()
         usual_s = setup.restart_costs.default_s
         troubles = shared_troubles(self._state.registry, self._waits(), now)
         cost_by_job = {
