@@ -119,6 +119,29 @@ def test_missed_deadline_is_told_once(tmp_path: Path, receiver: Receiver) -> Non
         assert receiver.told("job.ended")[0]["deadline"] == "missed"
 
 
+def test_an_end_is_told_while_its_round_goes_on(tmp_path: Path, receiver: Receiver) -> None:
+    with engine_nodes(tmp_path, 1000.0, webhook=receiver.webhook) as cluster:
+        node = cluster.node("n", devices=2)
+        job, other = cluster.submit(total_steps=100), cluster.submit()
+        node.register()
+        cluster.until(lambda: node.jobs == {job, other})
+        run(cluster, node, job)
+        run(cluster, node, other)
+        number = cluster.service.status(ADMIN).round
+        ended = {"completed": True, "exit_code": 0, "loaded_step": 0, "step": 100}
+        node.end(job, cluster.job(job).attempt, saved_step=100, **ended)
+        cluster.until(lambda: cluster.job(job).state == "completed")
+        with sending(cluster, receiver.webhook):
+            cluster.until(lambda: receiver.told("job.ended"), "the end")
+            assert cluster.service.status(ADMIN).round == number
+            cluster.service.cancel(ADMIN, other)
+            node.end(other, cluster.job(other).attempt, exit_code=0)  # the round is over with it
+            cluster.until(lambda: len(receiver.told("job.ended")) == 2, "the other end")
+        told = [(one["id"], one["state"], one["steps"]) for one in receiver.told("job.ended")]
+        assert told[0] == (job, "completed", 100)
+        assert told[1][:2] == (other, "cancelled"), "each end is told once"
+
+
 def test_notices_that_nobody_takes_are_bounded(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,11 +40,16 @@ class JobNotices:
 
     def job_ended(self, row: JobRow) -> None:
         """A job has ended, as its row says."""
-        self._add("job.ended", row)
+        if not row.end_noted:
+            self._add("job.ended", row)
 
     def ended(self, attempt: Attempt, failure: str) -> None:
         """An attempt is over and booked. failure: why it failed, "" = it did not."""
         row = attempt.row
+        if attempt.completed() and row.open and not row.end_noted:
+            row.end_noted = True  # its row says so when the round ends
+            self._state.registry.dirty_jobs.add(row.id)
+            self._add("job.ended", row, completed_s=attempt.over_s(self._state.now_s()))
         if failure and row.open:
             self._add("job.failed", row, failure)
         times, rest = divmod(row.preemptions, MANY_PREEMPTIONS)
@@ -66,7 +71,10 @@ class JobNotices:
             self._waiting.discard(key)
             self._state.write(lambda t, key=key: t.delete_meta(key))  # type: ignore[misc]
 
-    def _add(self, kind: NoticeKind, row: JobRow, reason: str = "") -> None:
+    def _add(
+        self, kind: NoticeKind, row: JobRow, reason: str = "", completed_s: float | None = None
+    ) -> None:
+        """completed_s: when the job has completed, if its row does not say so yet."""
         if len(self._waiting) >= MAX_WAITING:
             self._dropped += 1
             if self._dropped & (self._dropped - 1) == 0:  # not each of thousands
@@ -77,7 +85,7 @@ class JobNotices:
             id=f"{self._next:015d}",
             kind=kind,
             time_s=time.time(),
-            job=_noted(row, reason or row.reason, self._state.now_s()),
+            job=_noted(row, reason or row.reason, self._state.now_s(), completed_s),
         )
         self._next += 1
         self._waiting.add(key)
@@ -95,22 +103,23 @@ def past_deadlines(state: ClusterState) -> list[JobRow]:
     ]
 
 
-def _noted(row: JobRow, reason: str, now_s: float) -> NotedJob:
-    left_s = None if row.deadline_s is None else row.deadline_s - (row.ended_s or now_s)
-    ended = row.ended_s is not None
+def _noted(row: JobRow, reason: str, now_s: float, completed_s: float | None) -> NotedJob:
+    ended_s = row.ended_s if completed_s is None else completed_s
+    left_s = None if row.deadline_s is None else row.deadline_s - (ended_s or now_s)
+    state = row.state if completed_s is None else "completed"
     return NotedJob(
         id=row.id,
         name=row.name,
         tenant=row.tenant,
         user=row.user,
-        state=row.state,
-        reason=reason,
-        steps=row.steps,
+        state=state,
+        reason=reason if completed_s is None else "",
+        steps=row.steps if completed_s is None else row.total_steps,
         total_steps=row.total_steps,
         starts=row.starts,
         failures=row.failures,
         preemptions=row.preemptions,
-        deadline="" if left_s is None else standing(row.state, left_s, ended, 0.0),
+        deadline="" if left_s is None else standing(state, left_s, ended_s is not None, 0.0),
         array=None if row.array < 0 else row.array,
         array_index=None if row.array < 0 else row.array_index,
     )

@@ -81,6 +81,7 @@ class JobRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     folder: str = ""  # of its checkpoints, among those of all jobs; "" = named by its id alone
     checkpoints: str = ""  # the directory of that; "" = as an earlier version wrote it
     deadline_noted: bool = False  # that it is past its deadline has been noted (``job_notices``)
+    end_noted: bool = False  # the same of its end, before this row says so
     held_s: float = 0.0  # from its submission until it waited for no other job any more
     array: int = -1  # its array: the id of the first task, -1 = it is in none
     array_index: int = 0  # of this task
