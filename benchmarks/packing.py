@@ -5,8 +5,8 @@
 Each device has a core of this machine, on which its jobs compute: so jobs that compute are in each other's
 way, jobs that stream through memory too, and jobs that wait for data are not. None says how it does beside
 others; all state the same fraction, and the policy `gandiva` has to find out. The same arrivals are run
-twice, with pairs and without. Pairs of which one waits should stay, others be undone within three rounds; and with
-pairs no less may be done than without, but for two per cent.
+twice, with pairs and without. Pairs of which one waits should stay, others be undone within three rounds;
+and with pairs no less may be done than without, but for two per cent.
 """
 
 import itertools
