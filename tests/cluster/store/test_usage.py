@@ -30,6 +30,7 @@ def job(id_: int, tenant: str, user: str) -> JobRow:
 def attempt(
     job_: int, number: int, type_: str, devices: int, began_s: float, **more: object
 ) -> AttemptRow:
+    more.setdefault("trained_s", began_s)
     return AttemptRow(
         job=job_, attempt=number, node="n", accelerator=type_, devices=tuple(range(devices)),
         began_s=began_s, **more,  # type: ignore[arg-type]
@@ -62,6 +63,8 @@ def a_month(rng: random.Random) -> tuple[list[JobRow], list[AttemptRow], float]:
                 more["ordered_s"] = at
             if rng.random() < 0.5:
                 more["wait_s"] = rng.randrange(10_000) / 1000
+            elif rng.random() < 0.5:
+                more["trained_s"] = None
             if rng.random() < 0.1:
                 more = {"ordered": False, "ended_s": end}
             elif number == 3 and rng.random() < 0.5:
@@ -81,7 +84,7 @@ def expected_hours(
     found: dict[tuple[str, ...], Fraction] = defaultdict(Fraction)
     start = datetime.fromtimestamp(ORIGIN, UTC)
     for one in attempts:
-        if not one.ordered:
+        if not one.ordered or (one.wait_s < 0 and one.trained_s is None):
             continue
         end_s = now_s if one.ended_s is None else one.ended_s
         begin = start + timedelta(

@@ -131,6 +131,7 @@ class ReportIntake:
         status = attempt.statuses[node] = status if before is None else merge_known(status, before)
         if node == attempt.first_node:
             attempt.last_report_s = self._state.fleet.nodes[node].observed.seen
+            self._note_wait(attempt, status)
             self._apply_leader(attempt, status)
         self._apply_finish(attempt)
         self._apply_job(attempt, node, status)
@@ -161,6 +162,13 @@ class ReportIntake:
         if status.ended_age_s >= 0.0:
             late_s = max(fleet.monotonic() - fleet.nodes[node].observed.seen, 0.0)
             attempt.ended_s[node] = self._state.now_s() - late_s - status.ended_age_s
+
+    def _note_wait(self, attempt: Attempt, status: AttemptStatus) -> None:
+        """Note once how long it has waited for its devices: from then on it is billed."""
+        record = attempt.record
+        if record.wait_s < 0 <= status.wait_s:
+            record.wait_s = min(status.wait_s, max(self._state.now_s() - record.since_s, 0.0))
+            self._state.registry.dirty_attempts[attempt.key] = record
 
     def _apply_leader(self, attempt: Attempt, status: AttemptStatus) -> None:
         """The node of rank 0 says where the attempt stands."""

@@ -39,6 +39,7 @@ class BilledAttempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ordered: bool = True
     ordered_s: float | None = None
     ended_s: float | None = None
+    trained_s: float | None = None
     wait_s: float = -1.0
     shared_device_s: float = 0.0
 
@@ -117,13 +118,16 @@ def _add(usage: Usage, cell: Cell, device_ms: int, attempts: int) -> None:
 def add_attempt(
     usage: Usage, tenant: str, user: str, attempt: BilledAttempt, now_s: float, offset_s: float
 ) -> None:
-    """Add what an attempt is billed. offset_s: the wall clock less the cluster's time."""
+    """Add what an attempt is billed: nothing before it is known to have its devices. offset_s: the wall clock
+    less the cluster's time."""
     if not attempt.ordered:
         return
+    has_devices = attempt.wait_s >= 0 or attempt.trained_s is not None
     ordered_s = attempt.began_s if attempt.ordered_s is None else attempt.ordered_s
     end_s = now_s if attempt.ended_s is None else attempt.ended_s
     offset = _ms(offset_s)  # by itself: what an attempt is billed does not change with it
-    begin = _ms(min(ordered_s + max(attempt.wait_s, 0.0), end_s)) + offset
+    begin_s = ordered_s + max(attempt.wait_s, 0.0) if has_devices else end_s
+    begin = _ms(min(begin_s, end_s)) + offset
     end = max(_ms(end_s) + offset, begin)
     devices, shared = len(attempt.devices), _ms(attempt.shared_device_s)
     first = True
