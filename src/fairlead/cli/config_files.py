@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from fairlead.cluster.protocol.read_job_spec import describe_error
+from fairlead.cluster.protocol.conversion_errors import describe_error
 from fairlead.errors import ConfigError, InputError
 from fairlead.model.toml import read_toml
 from fairlead.model.toml_lines import naming_lines
@@ -26,7 +26,7 @@ def read_config_file(path: Path, fields: type[_Fields]) -> _Fields:
         return msgspec.convert(content, fields)
     except msgspec.ValidationError as problem:
         with naming_lines(path):
-            said = describe_error(problem, content, fields.__struct_fields__)
+            said = describe_error(problem, content, fields)
             raise ConfigError(f"{path}: {said}") from None
 
 

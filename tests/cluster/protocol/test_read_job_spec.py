@@ -7,12 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.cluster.front.api.bodies import NewUser
-from fairlead.cluster.protocol.api_models import WhatIf
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import (
     check_spec,
-    describe_error,
     read_spec,
 )
 from fairlead.cluster.protocol.runtime import Runtime
@@ -108,8 +105,8 @@ def test_a_json_file_is_what_the_api_takes(tmp_path: Path) -> None:
             "a.toml: weigth: unknown field; did you mean weight?",
         ),
         ("a.toml", runs_in("colour = 2"), "a.toml: colour: unknown field"),
-        ("a.toml", runs_in("on_stall = 'x'"), "on_stall: must be 'restart' or 'report', got 'x'"),
-        ("a.toml", runs_in("on_stall = 1"), "on_stall: must be 'restart' or 'report', got 1"),
+        ("a.toml", runs_in("on_stall = 'x'"), "on_stall: must be 'report' or 'restart', got 'x'"),
+        ("a.toml", runs_in("on_stall = 1"), "on_stall: must be 'report' or 'restart', got 1"),
         ("a.toml", runs_in("prefork = 'yes'"), "prefork: must be true, false or 'auto', got 'yes'"),
         ("a.toml", runs_in("prefork = 1.5"), "prefork: must be true, false or 'auto', got 1.5"),
         ("a.toml", runs_in("unmanaged = 'yes'"), "unmanaged: expected true or false, got 'yes'"),
@@ -216,7 +213,7 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         ({"retry_on": (1,), "no_retry_on": (2,)}, "no_retry_on: cannot be combined with retry_on"),
         ({"stall_timeout_s": -1.0}, "stall_timeout_s: must be from 0"),
         ({"start_timeout_s": float("nan")}, "start_timeout_s: must be from 0"),
-        ({"on_stall": "shrug"}, "on_stall: must be 'restart' or 'report', got 'shrug'"),
+        ({"on_stall": "shrug"}, "on_stall: must be 'report' or 'restart', got 'shrug'"),
     ],
 )
 def test_what_no_cluster_could_run_is_refused(change: dict[str, Any], message: str) -> None:
@@ -225,46 +222,6 @@ def test_what_no_cluster_could_run_is_refused(change: dict[str, Any], message: s
         check_spec(msgspec.structs.replace(GOOD, **change), "here")
     assert str(refused.value).startswith("here: ")
     assert message in str(refused.value)
-
-
-def test_the_value_is_quoted_from_deep_inside() -> None:
-    content: dict[str, Any] = {"a": [{"b": 1}, {"b": "x" * 100}]}
-    with pytest.raises(msgspec.ValidationError) as wrong:
-        msgspec.convert(content, dict[str, list[dict[str, int]]])
-    assert describe_error(wrong.value, content).endswith(
-        "expected int, got str"
-    )  # its path has wildcards
-    content = {"command": ["a"], "total_steps": "x" * 100}
-    with pytest.raises(msgspec.ValidationError) as wrong:
-        msgspec.convert(content, JobSpec)
-    message = describe_error(wrong.value, content)
-    assert message.startswith("total_steps: expected int, got 'xxx")
-    assert len(message) < 100
-
-
-def test_a_similar_field_is_named_only_where_the_object_may_have_it() -> None:
-    with pytest.raises(msgspec.ValidationError) as wrong:
-        msgspec.convert({"name": "anna"}, NewUser)
-    fields = NewUser.__struct_fields__
-    assert describe_error(wrong.value, {}, fields) == "name: unknown field"
-    with pytest.raises(msgspec.ValidationError) as wrong:
-        msgspec.convert({"user": "anna", "tenat": "t"}, NewUser)
-    assert describe_error(wrong.value, {}, fields) == "tenat: unknown field; did you mean tenant?"
-
-
-def test_half_of_a_surrogate_pair_is_malformed_json() -> None:
-    with pytest.raises(msgspec.DecodeError) as wrong:
-        msgspec.json.decode(b'{"name": "\\ud800"}', type=JobSpec)
-    assert "half of a surrogate pair" in describe_error(wrong.value, None)
-
-
-def test_the_values_of_a_choice_are_named_wherever_the_job_is() -> None:
-    job = {"command": ["a"], "total_steps": 9, "prefork": "yes"}
-    with pytest.raises(msgspec.ValidationError) as wrong:
-        msgspec.convert({"add_jobs": [job]}, WhatIf)
-    message = describe_error(wrong.value, {"add_jobs": [job]})
-    assert message.startswith("add_jobs[")
-    assert "].prefork: must be true, false or 'auto'" in message
 
 
 def test_a_progress_url_is_for_unmanaged_jobs_and_their_own_node() -> None:

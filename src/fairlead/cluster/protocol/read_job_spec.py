@@ -1,17 +1,17 @@
 """Job descriptions: from TOML and JSON files, and what is wrong with one."""
 
 import codecs
-import difflib
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from fairlead.cluster.protocol.arrays import parse_array
+from fairlead.cluster.protocol.conversion_errors import describe_error, shown
 from fairlead.cluster.protocol.dependencies import MAX_DEPENDENCIES, parse_dependency
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.progress_url import parse_progress_url
@@ -57,12 +57,6 @@ RESERVED = frozenset(
         *("MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES"),
     }
 )
-CHOICES = {"on_stall": "'restart' or 'report'", "prefork": "true, false or 'auto'"}
-FIELD_OF_JOB = re.compile(
-    r"(?:\w*\[[\d.]+\]\.)?(\w+)"
-)  # a field, of one of several jobs or the only one
-MISSING = re.compile(r"object missing required field (\w+)")
-UNKNOWN = re.compile(r"object contains unknown field (.*)", re.IGNORECASE)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ACCELERATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
@@ -102,7 +96,9 @@ def make_spec(content: Any, where: str, *, strict: bool = True) -> JobSpec:
     try:
         spec = msgspec.convert(content, JobSpec, strict=strict)
     except msgspec.ValidationError as problem:
-        raise InputError(f"{where}: {describe_error(problem, content)}") from None
+        raise InputError(
+            f"{where}: {describe_error(problem, content, JobSpec, strict=strict)}"
+        ) from None
     check_spec(spec, where)
     return spec
 
@@ -132,66 +128,6 @@ def check_spec(spec: JobSpec, where: str = "job") -> None:
     variables = (text for pair in spec.env.items() for text in pair)
     texts = (*spec.command, *spec.container, *variables)
     _check_size(where, "command, container and env together", texts)
-
-
-def describe_error(
-    problem: msgspec.MsgspecError,
-    content: Any,
-    fields: Sequence[str] = JobSpec.__struct_fields__,
-) -> str:
-    """msgspec's complaint as ``field: what was expected, got value``. content: what was decoded; fields:
-    those that the outermost object may have."""
-    text, _, path = str(problem).partition(" - at `")
-    path = path.rstrip("`").removeprefix("key in ")
-    text = text.replace("`", "")
-    text = text if text[1:2].isupper() else text[:1].lower() + text[1:]  # JSON stays JSON
-    if path in ("", "$") and (unknown := UNKNOWN.fullmatch(text)):
-        return _unknown_field(unknown[1], fields)
-    if text == "input data was truncated":  # what msgspec says of half of a surrogate pair, too
-        return "JSON is malformed: it is cut off, or has half of a surrogate pair"
-    if path.endswith("[...]"):
-        path = _failing_key(path, text, content)
-    field = path[1:].lstrip(".") if path.startswith("$") else ""
-    if missing := MISSING.fullmatch(text):
-        return f"{field}{'.' * bool(field)}{missing[1]}: is missing"
-    if not path.startswith("$"):
-        return text
-    of_a_job = FIELD_OF_JOB.fullmatch(field)
-    if of_a_job and (allowed := CHOICES.get(of_a_job[1])):
-        found = _at(path, content)
-        return f"{field}: must be {allowed}" + ("" if found is None else f", got {shown(found)}")
-    text = text.replace("expected bool", "expected true or false")
-    text = text.replace("expected array", "expected a list")
-    if ", got " in text:
-        found = _at(path, content)
-        text = text if found is None else f"{text.partition(', got ')[0]}, got {shown(found)}"
-    return f"{field}: {text}" if field else text
-
-
-def _unknown_field(name: str, fields: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, fields, n=1)
-    return f"{shown(name)[1:-1]}: unknown field" + (f"; did you mean {close[0]}?" if close else "")
-
-
-def _failing_key(path: str, text: str, content: Any) -> str:
-    """Return the path of the key whose value is not of the type that msgspec expected."""
-    table = _at(path.removesuffix("[...]"), content)
-    kind: Any = str if text.startswith("expected str") else (int, float)
-    if isinstance(table, dict):
-        for name, value in table.items():
-            if not isinstance(value, kind) or isinstance(value, bool):
-                return f"{path.removesuffix('[...]')}.{name}"
-    return path
-
-
-def _at(path: str, content: Any) -> Any:
-    """The value at msgspec's path, ``$.a[0].b``; None where the path has wildcards or leads nowhere."""
-    for name, index in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", path):
-        try:
-            content = content[name] if name else content[int(index)]
-        except (KeyError, IndexError, TypeError, ValueError):
-            return None
-    return content
 
 
 def read_content(path: Path, what: str) -> Any:
@@ -335,7 +271,7 @@ def _check_failing(where: str, spec: JobSpec) -> None:
             _check_number(f"{where}: {name}", code, 1, 255)
     if spec.on_stall not in ("restart", "report"):
         raise InputError(
-            f"{where}: on_stall: must be {CHOICES['on_stall']}, got {shown(spec.on_stall)}"
+            f"{where}: on_stall: must be 'report' or 'restart', got {shown(spec.on_stall)}"
         )
     if spec.retry_on and spec.no_retry_on:
         raise InputError(
@@ -412,9 +348,3 @@ def _check_env(where: str, env: Mapping[str, str]) -> None:
             raise InputError(f"{where}: env: {name} is set by Fairlead itself")
         _check_bytes(where, f"env.{name}", value)
     _check_size(where, "env", (text for pair in env.items() for text in pair))
-
-
-def shown(value: object) -> str:
-    """A value for a sentence: in ASCII, and never longer than fits one."""
-    text = ascii(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,6 +1,7 @@
 """Descriptions of searches: from TOML and JSON files, and what is wrong with one."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from math import isfinite, prod
 from pathlib import Path
@@ -9,17 +10,22 @@ from typing import Any
 import msgspec
 
 from fairlead.client.report import NAME
+from fairlead.cluster.protocol.conversion_errors import describe_error, one_of, shown
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.read_job_spec import (
     BOUNDS,
     MAX_NAME,
     check_spec,
-    describe_error,
     make_spec,
     read_content,
-    shown,
 )
-from fairlead.cluster.protocol.study import Parameter, ParameterRange, PrunerSpec, StudySpec
+from fairlead.cluster.protocol.study import (
+    Parameter,
+    ParameterRange,
+    PrunerName,
+    PrunerSpec,
+    StudySpec,
+)
 from fairlead.errors import InputError
 from fairlead.model.toml_lines import naming_lines
 
@@ -31,6 +37,13 @@ MAX_LEAST_POINTS = 500  # of curves with more some are dropped, but never below 
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _METRIC = re.compile(NAME)
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PRUNER_FIELDS: Mapping[PrunerName, tuple[str, ...]] = {
+    "none": (),
+    "median": ("min_step", "startup_trials"),
+    "asha": ("min_step", "max_step", "reduction"),
+    "hyperband": ("min_step", "max_step", "reduction"),
+    "curve": ("min_step", "max_step", "min_chance", "min_points", "start", "limit"),
+}
 _LARGEST = 1e300  # of a bound
 _LARGEST_INT = 2**53
 
@@ -64,8 +77,7 @@ def make_study(content: Any, where: str) -> StudySpec:
     try:
         spec = msgspec.convert(content, StudySpec)
     except msgspec.ValidationError as problem:
-        fields = StudySpec.__struct_fields__
-        raise InputError(f"{where}: {describe_error(problem, content, fields)}") from None
+        raise InputError(f"{where}: {describe_error(problem, content, StudySpec)}") from None
     check_study(spec, where)
     return spec
 
@@ -105,11 +117,15 @@ def check_study(spec: StudySpec, where: str = "study") -> None:
     if spec.sampler == "grid":
         points = prod(len(grid_values(one)) for one in spec.parameters.values())
         if points > MAX_TRIALS:
-            raise InputError(f"{where}: parameters: the grid has more than {MAX_TRIALS:,} points")
+            raise InputError(
+                f"{where}: parameters: a grid may have at most {MAX_TRIALS:,} points, got {points:,}"
+            )
     if spec.sampler == "cmaes" and all(
         one.type == "categorical" for one in spec.parameters.values()
     ):
-        raise InputError(f"{where}: sampler: 'cmaes' needs a parameter that is a number")
+        raise InputError(
+            f"{where}: sampler: 'cmaes' needs a parameter of type float or int; the study has none"
+        )
     _check_pruner(where, spec.pruner)
     if spec.pruner.type == "curve":
         _check_curve(where, spec)
@@ -135,7 +151,8 @@ def _check_range(where: str, field: str, one: ParameterRange, *, grid: bool) -> 
         _check_choices(where, field, one)
         return
     if one.choices:
-        raise InputError(f"{where}: {field}.choices: are of parameters of type 'categorical'")
+        what = f"are of parameters of type 'categorical', this is of type {one.type!r}"
+        _refuse(where, f"{field}.choices", what, list(one.choices))
     for name in ("low", "high"):
         value = getattr(one, name)
         if value is None:
@@ -152,35 +169,39 @@ def _check_range(where: str, field: str, one: ParameterRange, *, grid: bool) -> 
         _refuse(where, f"{field}.low", "must be above 0 where log = true", low)
     if one.step is not None:
         if one.log:
-            raise InputError(f"{where}: {field}.step: cannot be combined with log = true")
+            _refuse(where, f"{field}.step", "cannot be combined with log = true", one.step)
         if not 0 < one.step <= high - low:
             _refuse(where, f"{field}.step", f"must be above 0 and at most {high - low:g}", one.step)
         if one.type == "int" and one.step != int(one.step):
             _refuse(where, f"{field}.step", "must be a whole number", one.step)
     if one.points is not None:
         if not grid:
-            raise InputError(f"{where}: {field}.points: are of searches with sampler = 'grid'")
+            _refuse(where, f"{field}.points", "are of searches with sampler = 'grid'", one.points)
         if one.step is not None:
-            raise InputError(f"{where}: {field}.points: cannot be combined with step")
+            _refuse(where, f"{field}.points", "cannot be combined with step", one.points)
         _check_between(where, f"{field}.points", one.points, 2, MAX_CHOICES)
     elif grid and one.type == "float" and one.step is None:
         raise InputError(f"{where}: {field}.points: is missing; a grid needs points, or a step")
     if grid and (high - low) / (one.step or 1.0) > MAX_TRIALS and one.points is None:
-        raise InputError(f"{where}: {field}: has more than {MAX_TRIALS:,} points; give points")
+        raise InputError(
+            f"{where}: {field}: a grid of more than {MAX_TRIALS:,} points, from low = {low:g} to high = "
+            f"{high:g} by steps of {one.step or 1.0:g}; give points"
+        )
 
 
 def _check_choices(where: str, field: str, one: ParameterRange) -> None:
-    for name in ("low", "high", "step", "points"):
-        if getattr(one, name) is not None:
-            raise InputError(f"{where}: {field}.{name}: is of parameters of type float or int")
-    if one.log:
-        raise InputError(f"{where}: {field}.log: is of parameters of type float or int")
+    for name in ("low", "high", "step", "points", "log"):
+        value = getattr(one, name)
+        if value is not None and value is not False:
+            _refuse(where, f"{field}.{name}", "is of parameters of type float or int", value)
     if not 1 <= len(one.choices) <= MAX_CHOICES:
         raise InputError(
             f"{where}: {field}.choices: must be from 1 to {MAX_CHOICES:,}, got {len(one.choices):,}"
         )
-    if len({(type(choice), choice) for choice in one.choices}) < len(one.choices):
-        raise InputError(f"{where}: {field}.choices: one of them is given twice")
+    counts = Counter((type(choice), choice) for choice in one.choices)
+    if len(counts) < len(one.choices):
+        (_, twice), _ = counts.most_common(1)[0]
+        _refuse(where, f"{field}.choices", "must differ from each other", twice)
     for choice in one.choices:
         if isinstance(choice, float) and not isfinite(choice):
             _refuse(where, f"{field}.choices", "must be finite", choice)
@@ -194,6 +215,13 @@ def _check_choices(where: str, field: str, one: ParameterRange) -> None:
 
 
 def _check_pruner(where: str, pruner: PrunerSpec) -> None:
+    default = PrunerSpec()
+    for name in pruner.__struct_fields__:
+        value = getattr(pruner, name)
+        users = [user for user, names in _PRUNER_FIELDS.items() if name in names]
+        if name != "type" and pruner.type not in users and value != getattr(default, name):
+            what = f"is of the pruner {one_of(tuple(users))}, this is {pruner.type!r}"
+            _refuse(where, f"pruner.{name}", what, value)
     _check_between(where, "pruner.min_step", pruner.min_step, 0, _LARGEST_INT)
     _check_between(where, "pruner.reduction", pruner.reduction, 2, 100)
     _check_between(where, "pruner.startup_trials", pruner.startup_trials, 1, MAX_TRIALS)
@@ -234,13 +262,13 @@ def _check_curve(where: str, spec: StudySpec) -> None:
 
 def _check_job(where: str, spec: StudySpec) -> None:
     job = spec.job
-    for name in ("array", "checkpoint_dir"):
-        if getattr(job, name):
-            raise InputError(
-                f"{where}: job: {name}: cannot be given, each trial has one of its own"
-            )
-    if job.after:
-        raise InputError(f"{where}: job: after: cannot be given in a search")
+    for name in ("array", "checkpoint_dir", "after"):
+        if given := getattr(job, name):
+            what = "cannot be given in a search"
+            if name == "checkpoint_dir":
+                what += ", each trial has one of its own"
+            value = list(given) if isinstance(given, tuple) else given
+            _refuse(where, f"job: {name}", what, value)
     check_spec(job, f"{where}: job")
     example = {name: example_of(one) for name, one in spec.parameters.items()}
     check_spec(trial_spec(spec, 0, example), f"{where}: job")

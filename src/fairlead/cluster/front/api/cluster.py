@@ -26,10 +26,10 @@ from fairlead.cluster.protocol.api_models import (
     UserView,
     WhatIf,
 )
+from fairlead.cluster.protocol.conversion_errors import shown
 from fairlead.cluster.protocol.read_job_spec import (
     ACCELERATOR,
     check_spec,
-    shown,
 )
 from fairlead.cluster.store.tokens import check_name
 from fairlead.errors import InputError

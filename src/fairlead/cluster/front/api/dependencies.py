@@ -12,8 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from fairlead.cluster.front.facade import Facade, ForbiddenError
 from fairlead.cluster.protocol.access import Caller
-from fairlead.cluster.protocol.job_spec import JobSpec
-from fairlead.cluster.protocol.read_job_spec import describe_error
+from fairlead.cluster.protocol.conversion_errors import describe_error
 from fairlead.cluster.protocol.validation_messages import UNREADABLE
 from fairlead.errors import ConfigError, InputError
 
@@ -79,7 +78,6 @@ def answer(content: Any, status: int = 200) -> Response:
 def body_of(kind: Any) -> Callable[[Request], Awaitable[Any]]:
     """A dependency that reads a JSON body of this type, never more than ``LARGEST_BODY`` of it."""
     decoder = msgspec.json.Decoder(kind)
-    fields = getattr(kind, "__struct_fields__", JobSpec.__struct_fields__)
 
     async def read(request: Request) -> Any:
         _check_content_type(request)
@@ -87,7 +85,7 @@ def body_of(kind: Any) -> Callable[[Request], Awaitable[Any]]:
         try:
             return decoder.decode(data)
         except msgspec.DecodeError as problem:
-            raise InputError(f"body: {describe_error(problem, _loose(data), fields)}") from None
+            raise InputError(f"body: {describe_error(problem, _loose(data), kind)}") from None
         except RecursionError:
             raise InputError("body: is nested too deeply") from None
         except UnicodeDecodeError:

@@ -16,7 +16,7 @@ from fairlead.cluster.front.facade import (
     NotFoundError,
     TooManyError,
 )
-from fairlead.cluster.protocol.read_job_spec import shown
+from fairlead.cluster.protocol.conversion_errors import shown
 from fairlead.errors import FairleadError, InputError
 
 # Most particular first.
