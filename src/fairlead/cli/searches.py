@@ -117,7 +117,7 @@ def searches(client: Client, json: JsonOption = False) -> None:
             DASH if view.best is None else f"{view.best.value:.6g}",
             DASH if view.best is None else view.best.number,
             ago(view.started_s, now_s),
-            view.reason,
+            view.reason or view.waiting_reason,
         )
         for view in found
     ]
@@ -145,6 +145,8 @@ def search_report(view: SearchView, now_s: float) -> RenderableType:
         f"{view.state.capitalize()}{': ' * bool(view.reason)}{view.reason}, after "
         f"{duration(until_s - view.started_s)}; {counts or 'no trials yet'}",
     ]
+    if view.waiting_reason:
+        lines.append(f"No trial begins for now: {view.waiting_reason}")
     if view.best is not None:
         lines.append(
             f"Best: trial {view.best.number} (job {view.best.job}), {study.metric} {view.best.value:.6g}: "

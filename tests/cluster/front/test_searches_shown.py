@@ -1,5 +1,7 @@
 """Searches through the API: what is refused, and whose they are. There are no nodes: trials wait."""
 
+import html
+import io
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -7,9 +9,11 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from rich.console import Console
 from tests.cluster.cluster import until
 from tests.cluster.served import Served
 
+from fairlead.cli.searches import search_report
 from fairlead.cluster.http_client import Client
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.study import ParameterRange, StudySpec
@@ -159,6 +163,29 @@ def test_limits_of_a_tenant_hold_for_trials(front: Served) -> None:
         (job,) = cy.jobs("open")
         with pytest.raises(InputError, match="may have 1 jobs that have not ended"):
             cy.submit([STUDY.job])
+        limit = "tenant 'cows': may have 1 jobs that have not ended"
+        until(lambda: cy.search_status(number).waiting_reason == limit, what="the reason")
+        assert cy.searches()[0].waiting_reason == limit
+        told = io.StringIO()
+        Console(file=told, width=200).print(search_report(cy.search_status(number), 0.0))
+        assert f"No trial begins for now: {limit}\n" in told.getvalue()
+        page = page_of(front, token, f"/searches/{number}")
+        assert f"No trial begins for now: {limit}." in page
+        assert limit in page_of(front, token, "/searches")
         cy.cancel(job.id)
         trials(cy, number, 2)
+        front.server.service.take_over(RuntimeOptions(tenant_jobs_per_minute=1))
+        trials(cy, number, 3)
+        cy.cancel(cy.search_status(number).trials[-1].job)
+        limit = "tenant 'cows': may submit 1 jobs a minute"
+        until(lambda: cy.search_status(number).waiting_reason == limit, what="the other reason")
+        front.server.service.take_over(RuntimeOptions())
+        until(lambda: cy.search_status(number).waiting_reason == "", what="no reason any more")
         cy.stop_search(number)
+
+
+def page_of(front: Served, token: str, path: str) -> str:
+    """A page as the owner of a token sees it."""
+    with httpx.Client(base_url=front.url, verify=False, timeout=60.0) as browser:
+        browser.post("/login", data={"token": token}, headers={"Origin": front.url})
+        return html.unescape(browser.get(path).text)

@@ -28,7 +28,7 @@ def digest(struct: type[msgspec.Struct]) -> str:
         (JobRow, "5cfe2fc3"),
         (AttemptRow, "18888cff"),
         (JobSpec, "96458fe4"),
-        (SearchRow, "73b364ee"),
+        (SearchRow, "505f393c"),
         (TrialRow, "6c6784ac"),
         (StudySpec, "fe7fc080"),
         (PrunerSpec, "27dd9f25"),

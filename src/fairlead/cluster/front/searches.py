@@ -73,6 +73,7 @@ def _view(row: SearchRow, trials: Sequence[TrialRow]) -> SearchView:
         tenant=row.tenant,
         state=row.state,
         reason=row.reason,
+        waiting_reason=row.waiting_reason,
         started_s=row.started_s,
         ended_s=row.ended_s,
         study=row.study,

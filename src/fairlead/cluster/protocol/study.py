@@ -97,6 +97,7 @@ class SearchView(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     state: SearchState
     reason: str  # why it has ended, "" = it has not
+    waiting_reason: str = ""  # the limit of its tenant for which no trial begins; "" = none
     started_s: float
     ended_s: float | None
     study: StudySpec

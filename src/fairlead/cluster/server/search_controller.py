@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from fairlead.cluster.front.caller_roles import check_admin, check_person
-from fairlead.cluster.front.facade import ConflictError, NotFoundError
+from fairlead.cluster.front.facade import ConflictError, NotFoundError, TooManyError
 from fairlead.cluster.front.visible_tenants import may_see
 from fairlead.cluster.protocol.access import Caller
 from fairlead.cluster.protocol.api_models import ENDED_STATES, JobState
@@ -135,8 +135,7 @@ class SearchController:
                 by_admin=caller.role == "admin",
             )
             self._next += 1
-            self._rows[row.id] = row
-            self._state.write(lambda t: t.put_search(row))
+            self._put(row)
             if mark:
                 self._keys[mark] = row
                 self._state.write(lambda t: t.put_key(mark, [row.id]))
@@ -172,10 +171,14 @@ class SearchController:
         row = self._rows.get(number)
         if row is None or row.state != "running":
             return False
-        ended = replace(row, state=state, reason=reason, ended_s=self._state.now_s())
-        self._rows[number] = ended
-        self._state.write(lambda t: t.put_search(ended))
+        now_s = self._state.now_s()
+        self._put(replace(row, state=state, reason=reason, waiting_reason="", ended_s=now_s))
         return True
+
+    def _put(self, row: SearchRow) -> None:
+        """An open search is as this row says from now on (the driver's thread)."""
+        self._rows[row.id] = row
+        self._state.write(lambda t: t.put_search(row))
 
     # --- the thread --------------------------------------------------------------------------------
 
@@ -366,6 +369,8 @@ class SearchController:
 
     def _ask(self, search: LiveSearch) -> None:
         """Begin another trial, if one is wanted."""
+        if not search.wants_trial:
+            self._note_waiting(search, "")
         if search.asked or not search.wants_trial or time.monotonic() < search.ask_from_s:
             return
         search.ask_from_s = time.monotonic() + RETRY_S  # where it is refused, or fails
@@ -384,11 +389,28 @@ class SearchController:
                 notes=suggestion.notes,
             )
         submission = search.submission(search.suggested)
-        if not search.row.by_admin:
-            self._tenants.check(submission.tenant, 1)
+        try:
+            if not search.row.by_admin:
+                self._tenants.check(submission.tenant, 1)
+        except (ConflictError, TooManyError) as problem:
+            # The limit: what follows in the sentence changes every second
+            self._note_waiting(search, str(problem).partition("; ")[0])
+            raise
+        self._note_waiting(search, "")
         search.asked = self._submissions.submit(submission)
         self._tenants.follow(submission.tenant, 1, search.asked)
         search.asked.add_done_callback(lambda _: self._news.set())
+
+    def _note_waiting(self, search: LiveSearch, reason: str) -> None:
+        """Have people told why no trial of a search begins, "" = that one does."""
+
+        def run() -> None:
+            row = self._rows.get(search.row.id)
+            if row is not None and row.state == "running":
+                self._put(replace(row, waiting_reason=reason))
+
+        if search.row.waiting_reason != reason:
+            self._doors.change(run)
 
     def _adopt(self, search: LiveSearch) -> None:
         """Take over the trial that was asked for last, once it is durable."""

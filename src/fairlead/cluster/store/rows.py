@@ -229,6 +229,7 @@ class SearchRow(msgspec.Struct, kw_only=True, omit_defaults=True):
     study: StudySpec
     state: SearchState = "running"
     reason: str = ""
+    waiting_reason: str = ""  # the limit of its tenant for which no trial begins; "" = none
     started_s: float
     ended_s: float | None = None
     by_admin: bool = False  # whose jobs no limit of the tenant is for

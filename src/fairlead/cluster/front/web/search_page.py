@@ -65,7 +65,7 @@ def _search_row(view: SearchView, now_s: float) -> Sequence[TableCell]:
         TableCell(name(view.study.metric)),
         TableCell(DASH if best is None else f"{best:.5g}", best),
         TableCell(ago(view.started_s, now_s), view.started_s),
-        TableCell(view.reason or DASH),
+        TableCell(view.reason or view.waiting_reason or DASH),
     )
 
 
@@ -107,6 +107,8 @@ def _facts(view: SearchView, caller: Caller, now_s: float) -> Section:
     ]
     listed = tag("dl", *(tag("div", tag("dt", t), tag("dd", v)) for t, v in facts), class_="facts")
     reason = tag("p", view.reason[:1].upper() + view.reason[1:] + ".") if view.reason else None
+    if view.waiting_reason:
+        reason = tag("p", f"No trial begins for now: {view.waiting_reason}.")
     may = caller.role == "admin" or (caller.role == "user" and caller.tenant == view.tenant)
     tools = tag("span", view.state)
     if may and view.state == "running":
