@@ -32,6 +32,16 @@ def test_a_report_is_a_line_with_step_time_and_metrics(file: Path) -> None:
     assert json.loads(file.read_text().splitlines()[0])["time"] > 1.7e9
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_loss_that_requires_grad_is_reported_without_a_warning(file: Path) -> None:
+    torch = pytest.importorskip("torch")
+    weight = torch.tensor(2.0, requires_grad=True)
+    loss = weight * 3
+    fairlead.report(loss=loss, weight=weight)
+    assert lines(file) == [(0, {"loss": 6.0, "weight": 2.0})]
+    assert loss.requires_grad, "it is still of its graph"
+
+
 def test_without_a_step_reports_are_counted(file: Path) -> None:
     fairlead.report(loss=1)
     fairlead.report(loss=2)

@@ -3,12 +3,14 @@
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from fairlead.cli.agent import _File
 from fairlead.cli.application import COMMANDS
+from fairlead.cluster.searching.samplers import PACKAGES
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -50,3 +52,13 @@ def test_the_servers_file_in_the_unit_has_its_fields() -> None:
     assert "host" in named
     assert {f"--{name.replace('_', '-')}" for name in named} <= options
     assert "ExecReload=/bin/kill -HUP $MAINPID" in text
+
+
+def test_a_server_in_the_container_has_every_sampler() -> None:
+    text = (DEPLOY / "container" / "Containerfile").read_text()
+    installed = re.findall(r"pip install .*'/source\[([\w,-]+)\]'", text)
+    assert installed, "with extras"
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    extras = [project["optional-dependencies"][extra] for extra in installed[0].split(",")]
+    packages = {re.match(r"[\w-]+", line)[0] for lines in extras for line in lines}  # type: ignore[index]
+    assert {name for names in PACKAGES.values() for name in names} <= packages

@@ -124,6 +124,8 @@ def _number(name: str, value: Any) -> float:
             "report: the name of a metric has up to 64 letters, digits and _ . / -, and begins with a letter "
             f"or _, got {name!r}"
         )
+    if hasattr(value, "requires_grad") and hasattr(value, "detach"):  # else PyTorch warns
+        value = value.detach()
     is_number = hasattr(value, "__float__") and not isinstance(value, (bool, str))
     try:
         if is_number:

@@ -1,12 +1,13 @@
 import itertools
 import json
 import math
+import time
 from pathlib import Path
 
 import pytest
 
 from fairlead.client.report import MAX_NAMES
-from fairlead.cluster.store.metric_store import MetricStore, read_curves
+from fairlead.cluster.store.metric_store import MetricStore, read_curves, read_lasts
 
 
 def lines(*reports: tuple[int, dict[str, float]]) -> bytes:
@@ -37,6 +38,15 @@ def test_points_are_kept_by_metric_and_step(tmp_path: Path) -> None:
     )
     assert (rate.name, rate.last_step) == ("rate", 1)
     assert read_curves(tmp_path, 8) == []
+
+
+def test_a_line_without_a_time_has_the_time_at_which_it_was_read(tmp_path: Path) -> None:
+    store = MetricStore(tmp_path)
+    before = time.time()
+    store.put((7, 1), 0, b'{"step": 3, "metrics": {"loss": 0.5}}\n')
+    (loss,) = read_curves(tmp_path, 7)
+    assert before <= loss.times_s[0] <= time.time()
+    assert read_lasts(tmp_path, [7], "loss")[7].time_s == loss.times_s[0]
 
 
 def test_a_job_of_which_nothing_is_known_has_no_curves(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ class MetricCurve(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     steps: list[int]  # ascending
-    times_s: list[float]  # when they were reported: seconds since 1970, of the node's clock
+    # When they were reported: seconds since 1970, of the node's clock; of a line without a time when the
+    # server read it, of its clock
+    times_s: list[float]
     values: list[float]
     last: float  # the value that was reported last
     last_step: int  # its step

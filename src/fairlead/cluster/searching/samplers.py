@@ -17,7 +17,8 @@ from fairlead.cluster.protocol.read_study import grid_values
 from fairlead.cluster.protocol.study import Parameter, ParameterRange, StudySpec, TrialState
 from fairlead.errors import InputError
 
-_NEEDS: Mapping[str, tuple[str, ...]] = {"tpe": ("optuna",), "cmaes": ("optuna", "cmaes")}
+# Of samplers that are not our own
+PACKAGES: Mapping[str, tuple[str, ...]] = {"tpe": ("optuna",), "cmaes": ("optuna", "cmaes")}
 OWN = ("random", "grid")  # samplers that need nothing else
 
 
@@ -47,7 +48,7 @@ class SamplerTask(NamedTuple):
 
 def check_sampler(study: StudySpec) -> None:
     """Raises InputError where a sampler is asked for whose package is not installed here."""
-    for package in _NEEDS.get(study.sampler, ()):
+    for package in PACKAGES.get(study.sampler, ()):
         if find_spec(package) is None:
             raise InputError(
                 f"sampler: {study.sampler!r} needs the package {package}, which the server's Python lacks: "

@@ -12,6 +12,7 @@ of every two steps is kept, then of every four, and so on.
 import json
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from math import isfinite
@@ -63,7 +64,7 @@ class _ReportLine(msgspec.Struct, frozen=True, gc=False):
 
     step: Annotated[int, Meta(ge=0, le=MAX_STEP)]
     metrics: dict[Annotated[str, Meta(pattern=rf"^{NAME}\Z")], float]
-    time: Annotated[float, Meta(ge=0.0, le=1e11)] = 0.0
+    time: Annotated[float, Meta(ge=0.0, le=1e11)] | None = None  # None = when it is read
 
 
 _LINE = msgspec.json.Decoder(_ReportLine)
@@ -261,6 +262,7 @@ def _curve(
 
 
 def _points(data: bytes) -> Iterator[_CurvePoint]:
+    now_s = time.time()
     for line in data.split(b"\n"):
         if not line.strip():
             continue
@@ -268,9 +270,10 @@ def _points(data: bytes) -> Iterator[_CurvePoint]:
             report = _LINE.decode(line)
         except UNREADABLE:  # whatever a job may have written there
             continue
+        time_s = now_s if report.time is None else report.time
         for name, value in report.metrics.items():
             if isfinite(value):
-                yield _CurvePoint(name, report.step, report.time, value)
+                yield _CurvePoint(name, report.step, time_s, value)
 
 
 def _first_of(connection: sqlite3.Connection, job: int, name: str, step: int, stride: int) -> bool:
