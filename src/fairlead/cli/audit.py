@@ -56,6 +56,7 @@ def _text(entry: AuditEntry) -> str:
     """One line for people."""
     who = entry.user or "nobody known"
     whose = f" of {entry.tenant}" if entry.tenant else ""
+    whose += f", by {entry.actor}" if entry.actor else ""
     token = f" {entry.token_kind} token {entry.token_id}".rstrip() if entry.token_kind else ""
     forwarded = f" (forwarded for {entry.forwarded_for})" if entry.forwarded_for else ""
     status = f" {entry.status}" if entry.status else ""

@@ -15,6 +15,7 @@ from tests.cluster.served import Served
 
 from fairlead.cli.searches import search_report
 from fairlead.cluster.http_client import Client
+from fairlead.cluster.protocol.audit import AuditEntry
 from fairlead.cluster.protocol.job_spec import JobSpec
 from fairlead.cluster.protocol.study import ParameterRange, StudySpec
 from fairlead.cluster.server.runtime_options import RuntimeOptions
@@ -74,6 +75,29 @@ def test_trials_are_jobs_of_whoever_asks_and_no_more_than_may_be_at_once(ann: Cl
     assert view.counts == {"stopped": 3}
     with pytest.raises(InputError, match=f"search {number}: has ended already"):
         ann.stop_search(number)
+
+
+def test_what_a_search_does_is_in_the_audit_log_with_whom_it_acts_for(
+    front: Served, ann: Client
+) -> None:
+    number = ann.search(STUDY)
+    trials(ann, number, 2)
+    ann.stop_search(number)
+
+    def entries() -> list[AuditEntry]:
+        with front.client() as admin:
+            found = admin.audit(user="ann").entries
+        return [entry for entry in found if entry.actor == f"search {number}"]
+
+    until(lambda: len(entries()) == 4, what="two submits and two cancels")
+    jobs = [trial.job for trial in ann.search_status(number).trials]
+    assert [(entry.action, entry.object) for entry in entries()] == [
+        *(("submit", f"job {job}: trial {n}, running") for n, job in enumerate(jobs)),
+        *(("cancel", f"job {job}: trial {n}, stopped") for n, job in enumerate(jobs)),
+    ]
+    assert {(entry.user, entry.tenant, entry.source) for entry in entries()} == {
+        ("ann", "apes", "local")
+    }
 
 
 def test_another_tenant_cannot_tell_a_search_from_none(ann: Client, bob: Client) -> None:

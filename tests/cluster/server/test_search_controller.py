@@ -126,7 +126,7 @@ def test_a_trial_that_has_ended_is_not_stopped_any_more(tmp_path: Path) -> None:
         late = TrialRow(search=search, number=0, job=job, parameters={"x": 0.5}, state="pruned")
         cluster.service.cancel(ADMIN, job)
         written = cluster.do(lambda: controller._write([late], (), []))
-        assert written == []
+        assert written.trials == []
         cluster.until(lambda: trial(cluster, search).state == "stopped", "how it ended")
         assert trial(cluster, search).reason == "its job was cancelled"
 

@@ -18,6 +18,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     time: str  # UTC, ISO 8601, as 2026-01-31T23:59:59.123456Z
     user: str = ""  # "" = nobody who is known
     tenant: str = ""
+    actor: str = ""  # what has acted for the user without being asked, as "search 4"
     token_kind: str = ""  # admin, user, agent, node, unknown, none; "" = no token was needed
     token_id: str = ""  # the first digits of the token's SHA-256; "" = its owner is not known
     source: str = (

@@ -25,6 +25,7 @@ from fairlead.cluster.protocol.study import SearchState, StudySpec, TrialState
 from fairlead.cluster.searching.samplers import check_sampler
 from fairlead.cluster.server.live_search import LiveSearch
 from fairlead.cluster.server.sampler_process import SamplerProcess, SuggestionError
+from fairlead.cluster.server.search_audit import SearchAudit
 from fairlead.cluster.server.server_loop import ServerLoop
 from fairlead.cluster.server.submission_checks import check_rates_known
 from fairlead.cluster.server.submissions import SubmissionQueue
@@ -50,6 +51,14 @@ class SearchDoors(NamedTuple):
     set_weight: Callable[[JobRow, float], None]
     displayed_state: Callable[[JobRow], JobState]
     change: Callable[[Callable[[], Any]], Any]  # on the driver's thread; returns once it is durable
+    audit: SearchAudit  # for the controller's thread
+
+
+class _Written(NamedTuple):
+    """What is written of trials."""
+
+    trials: list[TrialRow]
+    cancelled: list[TrialRow]  # whose jobs were cancelled with that
 
 
 class _JobLook(NamedTuple):
@@ -193,6 +202,12 @@ class SearchController:
             self._sampler.close()
 
     def _look(self) -> None:
+        try:
+            self._doors.audit.write_rest()
+            self._troubles.discard("audit log")
+        except StoreError as problem:  # nothing is done that cannot be written down
+            self._tell("audit log", str(problem))
+            return
         for number, row in list(self._rows.items()):
             try:
                 search = self._searches.get(number)
@@ -312,11 +327,10 @@ class SearchController:
         of those whose jobs have ended by themselves."""
         unsettled = [search.trials[number] for number in search.unsettled]
         if trials or any(not self._is_over(self._job(trial.job)) for trial in unsettled):
-            written: list[TrialRow] = self._doors.change(
-                lambda: self._write(trials, ended, unsettled)
-            )
-            for trial in written:
+            done: _Written = self._doors.change(lambda: self._write(trials, ended, unsettled))
+            for trial in done.trials:
                 search.note_trial(trial)
+            self._doors.audit.note(search.row, "cancel", done.cancelled)
         for trial in [search.trials[number] for number in search.unsettled]:
             if self._is_over(self._job(trial.job)):
                 search.unsettled.discard(trial.number)
@@ -324,30 +338,32 @@ class SearchController:
 
     def _write(
         self, trials: list[TrialRow], ended: Collection[int], unsettled: list[TrialRow]
-    ) -> list[TrialRow]:
+    ) -> "_Written":
         """What is written of these (the driver's thread). A trial whose job has ended since it was looked at
         is not stopped any more: it has ended as its job has, which is seen the next time."""
-        written = []
+        done = _Written([], [])
         for trial in trials:
             job = self._job(trial.job)
             if trial.state != "running" and trial.number not in ended:
                 if job is None or self._is_over(job):
                     continue
-                self._cancel(trial, job)
+                done.cancelled.extend(self._cancel(trial, job))
             self._state.write(lambda t, trial=trial: t.put_trial(trial))  # type: ignore[misc]
-            written.append(trial)
+            done.trials.append(trial)
         for trial in unsettled:
             job = self._job(trial.job)
             if job is not None and not self._is_over(job):
-                self._cancel(trial, job)
-        return written
+                done.cancelled.extend(self._cancel(trial, job))
+        return done
 
-    def _cancel(self, trial: TrialRow, job: JobRow) -> None:
-        """Cancel the job of a trial that is over."""
-        if job.id in self._state.registry.jobs:  # else it is about to be
-            job.stopped_by = f"{trial.state} by search {trial.search}: {trial.reason}"
-            self._state.registry.dirty_jobs.add(job.id)
-            self._doors.cancel(job)
+    def _cancel(self, trial: TrialRow, job: JobRow) -> list[TrialRow]:
+        """Cancel the job of a trial that is over. Returns the trial, or nothing where it is not done."""
+        if job.id not in self._state.registry.jobs:  # it is about to be
+            return []
+        job.stopped_by = f"{trial.state} by search {trial.search}: {trial.reason}"
+        self._state.registry.dirty_jobs.add(job.id)
+        self._doors.cancel(job)
+        return [trial]
 
     def _balance(self, search: LiveSearch) -> None:
         """Share the weight of the search among its trials."""
@@ -424,7 +440,9 @@ class SearchController:
         except StoreError:  # it is asked for again
             return
         search.suggested, search.ask_from_s = None, 0.0
-        search.note_trial(replace(trial, job=job))
+        trial = replace(trial, job=job)
+        search.note_trial(trial)
+        self._doors.audit.note(search.row, "submit", [trial])
 
     def _settle(self, search: LiveSearch) -> None:
         """Nothing is left to be done for a search."""

@@ -45,6 +45,7 @@ from fairlead.cluster.server.options import LiveOptions
 from fairlead.cluster.server.resumption import resume
 from fairlead.cluster.server.retention import Retention
 from fairlead.cluster.server.runtime_options import RuntimeOptions
+from fairlead.cluster.server.search_audit import SearchAudit
 from fairlead.cluster.server.search_controller import SearchController, SearchDoors
 from fairlead.cluster.server.server_loop import LoopArguments, ServerLoop
 from fairlead.cluster.server.submission_checks import (
@@ -116,7 +117,8 @@ class Service:
         self._nodes_known = nodes_known or _ignore
         self._reload = reload
         self.retention = Retention(self.engine, self.submissions, directory)
-        doors = SearchDoors(self._cancel, self._reweight, self.viewer.displayed_state, self._change)
+        state_of, audit = self.viewer.displayed_state, SearchAudit(directory)
+        doors = SearchDoors(self._cancel, self._reweight, state_of, self._change, audit)
         self.searches = SearchController(
             self.engine, directory, self.submissions, self._tenants, doors
         )
