@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from fairlead.cli.main import main
+from fairlead.cluster.chaos import run
 from fairlead.cluster.chaos.fault_kinds import FAULTS
 from fairlead.cluster.chaos.folders import ClusterFolders
 from fairlead.cluster.chaos.job import (
@@ -40,10 +41,12 @@ def _run(trials: int, seed: int) -> TrialSummary:
     return outcome
 
 
-def test_six_faults_lose_nothing() -> None:
+def test_six_faults_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "SEARCHES", 1.0)
     outcome = _run(6, seed=5)
     assert len({trial.kind for trial in outcome.trials}) == 6
     assert outcome.starts >= outcome.jobs >= 5
+    assert outcome.searches >= 1
 
 
 @pytest.mark.long  # one to two minutes on two idle cores

@@ -32,9 +32,10 @@ def chaos(
     """Inject faults into a cluster at random, and prove that nothing is lost.
 
     Starts a server and three agents with simulated devices as processes of this machine, keeps jobs coming,
-    and kills, freezes, cuts off and fills up parts of it, at times two at once. A trial is one fault; up to
-    20 trials share a cluster. In the end every job must have done exactly its steps, as written down by the
-    job itself; see docs/chaos.md for all that is checked. Exits with 1 and says what is wrong, if anything.
+    and in half of the clusters a search, and kills, freezes, cuts off and fills up parts of it, at times two
+    at once. A trial is one fault; up to 20 trials share a cluster. In the end every job must have done
+    exactly its steps, as written down by the job itself; see docs/chaos.md for all that is checked. Exits
+    with 1 and says what is wrong, if anything.
     """
     from fairlead.cluster.chaos.fault_kinds import FAULTS
     from fairlead.cluster.chaos.run import run_trials
@@ -69,12 +70,13 @@ def _report(outcome: "TrialSummary") -> None:
         print(f"{kind:18} skipped: {why}")
     print(
         f"{len(outcome.trials)} trials, {outcome.jobs} jobs in {outcome.starts} starts ("
-        f"{outcome.resumed} of them resumed, {outcome.prepared} prepared), "
+        f"{outcome.resumed} of them resumed, {outcome.prepared} prepared), {outcome.searches} searches, "
         f"{outcome.refused} submissions sent again"
     )
     for violation in outcome.violations:
         print(f"WRONG: {violation}")
     if not outcome.violations:
         print(
-            "every job did exactly its steps, each counted once; nothing was lost, nothing is left"
+            "every job did exactly its steps, each counted once, and every trial of a search ran once; "
+            "nothing was lost, nothing is left"
         )

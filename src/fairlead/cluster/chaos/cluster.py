@@ -65,11 +65,22 @@ class ChaosCluster:
         log = self.folders.log("server")
         log_size = log.stat().st_size if log.exists() else 0
         port = self._url.rpartition(":")[2] or "0"
-        state = ("--state", str(self.folders.server_state))
+        folders = self.folders
+        state = ("--state", str(folders.server_state))
+        checkpoints = ("--checkpoints", str(folders.checkpoints.folder))  # of trials of searches
         where = ("--port", port, "--agent-port", str(self._agents_port))
         lease = ("--lease", f"{self.lease_s:g}")
         pipe = ReadyPipe()
-        call = ("serve", "--inside-job", *state, *where, *lease, *_SERVE, *pipe.arguments)
+        call = (
+            "serve",
+            "--inside-job",
+            *state,
+            *checkpoints,
+            *where,
+            *lease,
+            *_SERVE,
+            *pipe.arguments,
+        )
         ready = pipe.wait(self.processes.start("server", *call, fds=pipe.fds), SERVER_S)
         if ready is None:
             text = log.read_bytes()[log_size:].decode(errors="replace")

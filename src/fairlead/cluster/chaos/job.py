@@ -21,8 +21,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import fairlead
 from fairlead.client.lease import Lease
 from fairlead.client.rank_zero import RankZero
+from fairlead.client.report import report
 from fairlead.cluster.agent.proc import process
 from fairlead.cluster.chaos.entry import shift_clock
 
@@ -207,6 +209,8 @@ def main() -> None:
         sys.exit(BROKEN)
     shift_clock(control)
     folder = Path(os.environ["CHAOS_LEDGER"])
+    if trial := os.environ.get("FAIRLEAD_TRIAL"):
+        folder = folder.with_name(f"{folder.name}-{trial}")
     slow = SLOW if os.environ["FAIRLEAD_ACCELERATOR"] == "k80" else 1.0
     work = JobWork(folder, float(os.environ["CHAOS_STEP_S"]) * slow)
     work.ledger.write("B", os.getpid(), f"{age_s():.2f}")
@@ -224,7 +228,13 @@ def main() -> None:
         raise
 
 
+def loss_of(x: float, step: int) -> float:
+    """Return what a trial with this parameter reports at a step."""
+    return x + 1.0 / step
+
+
 def _train(work: JobWork) -> None:
+    parameters = fairlead.parameters()  # of a trial of a search
     with Lease(load=work.load, save=work.save, on_park=work.park, on_resume=work.resume) as lease:
         if has_standby():
             work.ledger.write("G")
@@ -234,6 +244,8 @@ def _train(work: JobWork) -> None:
         while lease.next():
             work.check()
             work.train(interval_s(lease))
+            if parameters:
+                report(work.step, loss=loss_of(float(parameters["x"]), work.step))
     if lease.completed:
         work.ledger.write("E", work.step)
         _evaluate(work)

@@ -122,12 +122,7 @@ def check_job(
     yield from _check_view(expected, view, attempts)
     if len({log.job for log in logs}) != 1:
         yield f"ran as {len({log.job for log in logs})} jobs"
-    for log in logs:
-        where = f"attempt {log.attempt}, rank {log.rank}"
-        yield from (f"{where}: {device} was held by another" for device in log.lock_violations)
-        yield from (f"{where}: began while attempt {other} was alive" for other in log.colocated)
-        yield from (f"{where}: {violation}" for violation in _check_steps(log, chain))
-    yield from _check_exclusive(logs)
+    yield from _check_attempts(logs, chain)
     yield from _check_end(leaders, expected)
     if expected.unmanaged:
         return
@@ -137,6 +132,21 @@ def check_job(
     lost = sum(_lost(leaders))
     if view.lost_steps > lost:
         yield f"the server counts {view.lost_steps:g} lost steps, the job itself {lost}"
+
+
+def check_cancelled_job(expected: Expected, folder: Path) -> Iterator[str]:
+    """Every way in which a job that did not get to its end is not as it must be."""
+    yield from _check_attempts(read_attempts(folder), _digests(expected.total_steps))
+
+
+def _check_attempts(logs: list[AttemptLog], chain: list[str]) -> Iterator[str]:
+    """Check that each attempt had its devices and its job for itself, and did its steps in order."""
+    for log in logs:
+        where = f"attempt {log.attempt}, rank {log.rank}"
+        yield from (f"{where}: {device} was held by another" for device in log.lock_violations)
+        yield from (f"{where}: began while attempt {other} was alive" for other in log.colocated)
+        yield from (f"{where}: {violation}" for violation in _check_steps(log, chain))
+    yield from _check_exclusive(logs)
 
 
 def _digests(total: int) -> list[str]:

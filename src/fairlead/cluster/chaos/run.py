@@ -21,6 +21,7 @@ from fairlead.cluster.chaos.disk import command_of, footprint
 from fairlead.cluster.chaos.fault_kinds import FAULTS
 from fairlead.cluster.chaos.faults import Fault
 from fairlead.cluster.chaos.job_ledger import count_prepared
+from fairlead.cluster.chaos.search_load import SearchLoad
 from fairlead.cluster.chaos.workload import JobLoad
 from fairlead.cluster.server.kernel_compiler import compile_in_child
 from fairlead.errors import CheckError, FairleadError
@@ -33,6 +34,9 @@ AT_ONCE = 2  # faults in force
 SLOWER = 3.0  # leases that it may take beyond the following limits
 RECOVERY_TIMEOUT_S = 90.0  # from the repair until the cluster is whole again, at the most
 COMPLETION_TIMEOUT_S = 120.0  # for the jobs that are left to end
+SEARCHES = 0.5  # of clusters: a search goes on in them
+LOSES_TRIALS = {"damage-state"}  # a trial that begins between the backup and the kill
+LOSES_REPORTS = {"fill-agent", "lose-agent-state", "damage-agent-state", "fill-state"}
 LEAK_ALLOWANCE = (12, 8)  # files and threads by which a process may have grown
 Say = Callable[[str], None]
 
@@ -59,6 +63,7 @@ class TrialSummary:
     resumed: int = 0  # of these, by a process that was parked
     prepared: int = 0  # of these, beside the attempt before it
     refused: int = 0
+    searches: int = 0
     violations: list[str] = field(default_factory=list)
 
 
@@ -141,22 +146,33 @@ class _Session:
     ) -> None:
         self.cluster = cluster
         self.work = JobLoad(cluster, random.Random(rng.random()))
+        self.searches = self._make_searches(kinds, rng)
         self.outcome = outcome
         self.say = say
         self._rng = rng
         self._todo = queue.SimpleQueue[int]()
         for number in range(first, first + count):
             self._todo.put(number)
-        self._kinds = self._possible(kinds)
+        self._kinds = self._possible(
+            [name for name in kinds if self.searches is None or name not in LOSES_TRIALS]
+        )
         self._deck: list[Fault] = []  # kinds in a random order, each once before any comes again
         self._faulted: set[str] = set()  # targets of faults in force
         self._lock = threading.Lock()
         self._filled = False
+        self._reports_lost = False
+
+    def _make_searches(self, kinds: Sequence[str], rng: random.Random) -> SearchLoad | None:
+        """Return the searches of this cluster; None = it has none."""
+        drawn = rng.random() < SEARCHES and not set(kinds) <= LOSES_TRIALS
+        return SearchLoad(self.cluster, random.Random(rng.random())) if drawn else None
 
     def run(self) -> None:
         """Work, faults, checks."""
         cluster, work = self.cluster, self.work
         work.start()
+        if self.searches is not None:
+            self.searches.start()
         try:
             time.sleep(2.0)
             before = _footprints(cluster)
@@ -167,11 +183,21 @@ class _Session:
                 thread.join()
         finally:
             work.end(cancel=bool(self.outcome.violations))
+            if self.searches is not None:
+                self.searches.end(cancel=bool(self.outcome.violations))
         if self.outcome.violations:
             return
         self._revive()
-        work.await_jobs(COMPLETION_TIMEOUT_S + SLOWER * cluster.lease_s)
+        limit_s = COMPLETION_TIMEOUT_S + SLOWER * cluster.lease_s
+        if self.searches is not None:
+            self.searches.await_end(limit_s)
+        work.await_jobs(limit_s)
         self.outcome.violations.extend(work.check(self._filled))
+        if self.searches is not None:
+            self.outcome.violations.extend(
+                self.searches.check(disk_was_full=self._filled, reports_lost=self._reports_lost)
+            )
+            self.outcome.searches += len(self.searches.ids)
         self.outcome.jobs += len(work.jobs)
         self.outcome.refused += work.refused
         ledgers = list(cluster.folders.ledger.glob("*/*.0"))
@@ -250,6 +276,7 @@ class _Session:
         if injection is None:
             return None
         self._filled |= kind.name == "fill-checkpoints"
+        self._reports_lost |= kind.name in LOSES_REPORTS
         time.sleep(kind.hold(self.cluster.lease_s, rng))
         injection.repair()
         repaired = time.monotonic()

@@ -6,8 +6,10 @@ import threading
 import time
 from collections.abc import Iterator
 
+import msgspec
+
 from fairlead.cluster.chaos.cluster import ChaosCluster
-from fairlead.cluster.chaos.folders import PYTHON
+from fairlead.cluster.chaos.folders import PYTHON, ClusterFolders
 from fairlead.cluster.chaos.job_ledger import (
     Expected,
     check_job,
@@ -27,6 +29,24 @@ EVALUATES = 0.5  # of those with a lease: they have something to do after their 
 STANDBY = 0.5  # of jobs with a lease: they are prepared where they move to
 EVALUATION_S = (0.1, 2.0)
 UNMANAGED = 0.3  # of those of one rank: without a lease
+
+
+def job_spec(folders: ClusterFolders, name: str, total_steps: int, *, prefork: bool) -> JobSpec:
+    """Return a job of one rank that writes down what it does. name: of its ledger."""
+    return JobSpec(
+        command=(sys.executable, "-m", "fairlead.cluster.chaos.job"),
+        total_steps=total_steps,
+        rates={"v100": 1 / STEP_S, "k80": 0.5 / STEP_S},
+        env={
+            "CHAOS_LEDGER": str(folders.ledger / name),
+            "CHAOS_CONTROL": str(folders.control),
+            "CHAOS_STEP_S": str(STEP_S),
+        },
+        cwd="/",
+        grace_s=GRACE_S,
+        max_retries=MAX_RETRIES,
+        prefork=prefork,
+    )
 
 
 class JobLoad:
@@ -60,7 +80,7 @@ class JobLoad:
             while self._is_submitting:
                 view = self._poll()
                 if view is not None:
-                    count = sum(job.ended_s is None for job in view)
+                    count = sum(job.ended_s is None and job.search is None for job in view)
                 if count < (
                     OPEN if view is not None else 2 * OPEN
                 ):  # a server that is away as well
@@ -131,29 +151,23 @@ class JobLoad:
                 time.sleep(0.2)
 
     def _spec(self, expected: Expected) -> JobSpec:
-        cluster = self.cluster
+        folders = self.cluster.folders
         prefork = self._rng.random() < 0.7
         by_path = not prefork and self._rng.random() < 0.5
-        return JobSpec(
-            command=(PYTHON if by_path else sys.executable, "-m", "fairlead.cluster.chaos.job"),
-            total_steps=expected.total_steps,
+        spec = job_spec(folders, expected.name, expected.total_steps, prefork=prefork)
+        return msgspec.structs.replace(
+            spec,
+            command=(PYTHON, *spec.command[1:]) if by_path else spec.command,
             name=expected.name,
             scale_factor=expected.ranks,
-            rates={"v100": 1 / STEP_S, "k80": 0.5 / STEP_S},
             env={
-                "CHAOS_LEDGER": str(cluster.folders.ledger / expected.name),
-                "CHAOS_CONTROL": str(cluster.folders.control),
-                "CHAOS_STEP_S": str(STEP_S),
+                **spec.env,
                 "CHAOS_EVALUATION_S": f"{expected.evaluation_s:.3f}",
                 "CHAOS_STANDBY": "1" if expected.standby else "",
             },
-            cwd="/",
-            checkpoint_dir=str(cluster.folders.checkpoints.folder / expected.name),
-            grace_s=GRACE_S,
-            max_retries=MAX_RETRIES,
+            checkpoint_dir=str(folders.checkpoints.folder / expected.name),
             unmanaged=expected.unmanaged,
             keeps_progress=expected.unmanaged,
-            prefork=prefork,
             standby=expected.standby,
         )
 
@@ -196,8 +210,8 @@ class JobLoad:
         """Every way in which the jobs are not as they must be."""
         yield from self.violations
         with self.cluster.client() as client:
-            views = {view.name: view for view in client.all_jobs()}
-            count = len(list(client.all_jobs()))
+            own = [view for view in client.all_jobs() if view.search is None]
+            views, count = {view.name: view for view in own}, len(own)
             attempts = {name: client.attempts(view.id) for name, view in views.items()}
         if count != len(self.jobs):
             yield f"{len(self.jobs)} jobs were submitted, the server has {count}"
