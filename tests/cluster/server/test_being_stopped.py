@@ -129,6 +129,31 @@ def test_that_its_agent_ends_it_is_said_and_no_end_is_forecast(cluster: EngineNo
     assert any("is being ended, and starts again" in note for note in notes)
 
 
+def test_that_an_agent_ends_a_job_behind_its_loop_does_not_say_that_it_starts_again(
+    cluster: EngineNodes,
+) -> None:
+    node = begin(cluster)
+    behind: dict[str, Any] = {"loaded_step": 0, "step": 300, "ran_s": 10.0, "finishing": True}
+    node.run(*KEY, **behind)
+    node.say()
+    cluster.until(lambda: cluster.job(KEY[0]).state == "finishing", "its last step")
+    node.stopping(*KEY, reason="agent stopped", **behind)
+    node.say()
+    cluster.until(lambda: bool(cluster.job(KEY[0]).reason), "the reason")
+    assert cluster.job(KEY[0]).reason == (
+        "its agent lets it finish, for as long as its grace: agent stopped"
+    )
+    told = cluster.service.explain(ADMIN, KEY[0])
+    assert "starts again" not in told.why_here
+    assert (
+        "It is complete when that has ended with exit code 0. Its agent ends it when its grace is over "
+        "(agent stopped)." in told.why_here
+    )
+    node.end(*KEY, exit_code=0, completed=True, **behind)
+    node.say()
+    cluster.until(lambda: cluster.job(KEY[0]).state == "completed", "the end")
+
+
 def test_no_end_is_forecast_of_what_does_not_end_though_it_was_told_to_stop(
     cluster: EngineNodes,
 ) -> None:

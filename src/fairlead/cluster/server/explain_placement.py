@@ -52,6 +52,8 @@ def placed(reader: Reader, job: JobView, attempt: Attempt) -> Iterator[str]:
         ago = "" if since is None else f", for {duration(source.state.now_s() - since)}"
         yield f"All its steps are done; the code behind its training loop runs on {place}{ago}."
         yield "It is complete when that has ended with exit code 0."
+        if why := ended_by_agent(source.state.fleet, attempt):
+            yield f"Its agent ends it when its grace is over ({why})."
     elif why := ended_by_agent(source.state.fleet, attempt):
         yield f"It is being ended on {place}: {why}."
         if attempt.broken:

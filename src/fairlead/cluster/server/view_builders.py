@@ -207,6 +207,8 @@ class ViewBuilder:
         attempt = self._state.registry.newest(row.id)
         why = ended_by_agent(self._state.fleet, attempt)
         again = attempt is not None and not attempt.broken
+        if why and attempt is not None and again and attempt.finishing:
+            return f"its agent lets it finish, for as long as its grace: {why}"
         return f"is being ended{', and starts again' * again}: {why}" if why else ""
 
     def _handover(self, row: JobRow) -> str:
