@@ -116,6 +116,30 @@ def test_a_script_is_forked_once_its_imports_are_known_and_runs_as_before(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_a_start_does_not_wait_for_a_prepared_process_that_does_not_answer(
+    tmp_path: Path, packages: Path, killed: bool
+) -> None:
+    async def scenario() -> None:
+        script = _script(tmp_path / "code", "einops")
+        async with cluster(tmp_path / "s") as (server, agent):
+            await _until_forked(server, 1, script)
+            (zygote,) = [p for p in agent.spawner.children() if "for-script" in p.cmdline()]
+            zygote.suspend()
+            if not killed:
+                assert (await _run(server, 2000, script))[1] == "execd"
+            else:
+                await server.order(plain(2000, sys.executable, str(script), prepare=True, cwd="/"))
+                await server.until(lambda: (2000, 1) in server.statuses)
+                zygote.kill()
+                status = await server.until_state((2000, 1), "ended")
+                assert (status.exit_code, status.reason) == (0, "")
+                assert "execd" in await server.until_output(2000, "d\n")
+            assert not zygote.is_running()
+
+    asyncio.run(scenario())
+
+
 def test_what_starts_threads_as_it_is_imported_is_not_forked(
     tmp_path: Path, packages: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

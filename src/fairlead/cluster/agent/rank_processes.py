@@ -55,6 +55,11 @@ class RankProcesses:
         """Whether one should have been forked by now."""
         return bool(self.forking) and min(self.forking.values()) < time.monotonic()
 
+    def give_up_forks(self) -> list[int]:
+        """Return the ranks that were to be forked, and are not any more."""
+        ranks, self.forking = list(self.forking), {}
+        return ranks
+
     @property
     def have_begun(self) -> bool:
         """Whether the programs of all ranks run."""

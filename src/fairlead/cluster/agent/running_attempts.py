@@ -41,7 +41,8 @@ from fairlead.cluster.shortage import is_shortage
 _LARGEST_PID = 1 << 22  # that Linux gives
 EXPIRY_SLACK_S = 0.3  # behind the end of a lease: that is the agent's business first
 _ORPHAN_POLL_S = 0.005  # between looks for what an attempt has left behind
-_FORK_S = 120.0  # for a rank to be forked, imports of the zygote included
+_FORK_S = 5.0  # for a rank to be forked by a prepared process
+_IMPORT_S = 120.0  # the same by one that has not imported everything yet
 
 Key = tuple[int, int]  # (job, attempt)
 
@@ -321,8 +322,22 @@ class SpawnedAttempt:
             request, descriptors if theirs is None else [*descriptors, theirs.fileno()]
         ):
             return False
-        self.processes.forking[rank.rank] = time.monotonic() + _FORK_S
+        self.processes.forking[rank.rank] = time.monotonic() + (
+            _FORK_S if zygote.ready else _IMPORT_S
+        )
         return True
+
+    @property
+    def can_begin_again(self) -> bool:
+        """Whether a prepared process was asked for its ranks, and none of them has begun."""
+        begun = self.processes.born or self.processes.unstarted or self.ending.kill_s is not None
+        return bool(self.processes.forking) and not begun
+
+    def begin_again(self, storage: SpawnerStorage) -> None:
+        """None of its ranks has begun, and none will: it is to be launched anew."""
+        self.claim.unlock_devices(storage)
+        self.claim.retry_s = 0.0
+        self.processes = RankProcesses()
 
     def take_over(self, parked: "SpawnedAttempt") -> None:
         """The ranks of a parked attempt are this one's: their processes, and what limits them."""

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -54,7 +55,7 @@ from fairlead.cluster.agent.spawner_signals import watch_signals
 from fairlead.cluster.agent.spawner_takeover import take_over
 from fairlead.cluster.agent.survivors import remove_record
 from fairlead.cluster.agent.warden import WARDEN_SLACK_S, AttemptEnded, WardenLink
-from fairlead.cluster.agent.zygote import PLACEHOLDER, Zygote
+from fairlead.cluster.agent.zygote import PLACEHOLDER, Forked, Zygote
 from fairlead.cluster.shortage import check_descriptors
 
 _RETRY_S = 0.05  # between looks at lock files that somebody holds whom we do not know
@@ -172,9 +173,13 @@ class Spawner:
                         attempt.ending.until_s = until.until_s
                         self._watch(attempt)
 
+    @property
+    def _begun(self) -> list[SpawnedAttempt]:
+        """The attempts that hold their devices."""
+        return [s for s in self._attempts.values() if s.claim.locks is not None]
+
     def _keep_warden(self) -> None:
-        begun = [s for s in self._attempts.values() if s.claim.locks]
-        self._warden.keep(s.watched(self._storage) for s in (*begun, *self._parked))
+        self._warden.keep(s.watched(self._storage) for s in (*self._begun, *self._parked))
 
     def _watch(self, attempt: SpawnedAttempt) -> None:
         """Tell the warden how it is now, if it has begun."""
@@ -255,10 +260,7 @@ class Spawner:
 
     def _may_begin(self, attempt: SpawnedAttempt) -> bool:
         """Whether nobody holds its devices but processes with which it may share them."""
-        others = [
-            s for s in self._attempts.values() if s is not attempt and s.claim.locks is not None
-        ]
-        free = all(attempt.may_share_devices(other) for other in others)
+        free = all(attempt.may_share_devices(s) for s in self._begun if s is not attempt)
         return free and self._parked.allows(attempt)
 
     def _launch(self, attempt: SpawnedAttempt) -> None:
@@ -273,9 +275,7 @@ class Spawner:
         try:
             user = attempt.launch.user
             logs.extend(open_files(rank.log, rank.stacks, user) for rank in attempt.launch.ranks)
-            check_descriptors(
-                len(logs) + 1
-            )  # a pipe for each rank, the end of one for the rank itself
+            check_descriptors(len(logs) + 1)  # a pipe for each, the end of one for the rank itself
             self._start_ranks(attempt, logs)
         finally:
             locks.release(logs)
@@ -283,8 +283,7 @@ class Spawner:
 
     def _find_holders(self, attempt: SpawnedAttempt, why: str) -> None:
         """Its devices are not free. why: as far as is known."""
-        running = [s for s in self._attempts.values() if s.claim.locks is not None]
-        text, obstacle = self._holders.search(attempt, why, running, self._helper_pids)
+        text, obstacle = self._holders.search(attempt, why, self._begun, self._helper_pids)
         if text:
             self._send_waits(attempt, text, obstacle=obstacle)
 
@@ -367,7 +366,12 @@ class Spawner:
 
     def _handle_zygote(self, zygote: Zygote) -> None:
         answers = zygote.answers()
-        for forked in answers or ():
+        self._take_answers(answers or ())
+        if answers is None:
+            self._drop_zygote(zygote)
+
+    def _take_answers(self, answers: Iterable[Forked]) -> None:
+        for forked in answers:
             attempt = self._attempts.get((forked.job, forked.attempt))
             if attempt is None or attempt.processes.forking.pop(forked.rank, None) is None:
                 continue
@@ -377,26 +381,23 @@ class Spawner:
             self._send_started(attempt)
             if forked.pid in self._early_exits:
                 self._reaped(attempt, forked.pid, self._early_exits.pop(forked.pid))
-        if answers is None:
-            self._drop_zygote(zygote)
 
     def _drop_zygote(self, zygote: Zygote, *, evicted: bool = False) -> None:
-        """From now on ranks are exec'd; those that it was asked for fail."""
+        """From now on ranks are exec'd. Attempts of which it has begun none are launched anew."""
         if zygote.peer is not None:
             self._selector.unregister(zygote.peer)
+            zygote.hang_up()
+            self._take_answers(zygote.answers() or ())
         self._prepared.drop(zygote, evicted=evicted)
         for attempt in [s for s in self._attempts.values() if s.processes.zygote is zygote]:
-            for rank in [
-                r for r in attempt.launch.ranks if attempt.processes.forking.pop(r.rank, None)
-            ]:
-                self._fail(
-                    attempt, rank.rank, f"rank {rank.rank}: the prepared process (--prefork) ended"
-                )
-            if (
-                attempt.claim.locks is not None
-                and not attempt.processes.leaders
-                and attempt.ending.dead_s is None
-            ):
+            if attempt.can_begin_again:
+                self._parked.hang_up(attempt)
+                attempt.begin_again(self._storage)
+                continue
+            for rank in attempt.processes.give_up_forks():
+                self._fail(attempt, rank, f"rank {rank}: the prepared process (--prefork) ended")
+            over = attempt.claim.locks is not None and not attempt.processes.leaders
+            if over and attempt.ending.dead_s is None:
                 attempt.ending.dead_s = time.monotonic()
 
     def _reap(self) -> None:
@@ -459,8 +460,7 @@ class Spawner:
 
     def _reap_orphans(self) -> list[int]:
         """Kill what belongs to no attempt. Returns the pids."""
-        begun = [s for s in self._attempts.values() if s.claim.locks is not None]
-        living = [*(s for s in begun if s.ending.dead_s is None), *self._parked]
+        living = [*(s for s in self._begun if s.ending.dead_s is None), *self._parked]
         tokens = {PLACEHOLDER} if self._prepared.used else set()
         return reap_orphans(living, self._helper_pids, tokens)
 

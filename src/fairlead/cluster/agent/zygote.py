@@ -210,6 +210,12 @@ class Zygote:
                 found.append(answer)
         return found or None
 
+    def hang_up(self) -> None:
+        """Have no rank begin that it forks from now on, or has forked and that has not answered: these end.
+        What has been answered can still be read."""
+        if self.peer is not None:
+            self.peer.shutdown(socket.SHUT_RD)
+
     def stop(self) -> None:
         """It ends when its socket is closed; it owns nothing."""
         if self.peer is not None:
