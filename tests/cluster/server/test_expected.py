@@ -41,6 +41,18 @@ def test_a_unmanaged_job_goes_on_with_the_clock() -> None:
     assert _start(unmanaged=True, ran_s=2.0).expected(50.5) == 150
 
 
+def test_a_rank_that_waits_for_those_of_other_nodes_makes_no_progress() -> None:
+    start = _start(unmanaged=True, ran_s=10.0)
+    start.nodes["b"] = (Rank(rank=1, devices=(0,)),)
+    assert start.progress() == 100
+    waits = AttemptStatus(job=0, attempt=1, state="starting")
+    start.statuses["b"] = waits
+    assert (start.progress(), start.expected(51.0)) == (100, 100)
+    start.statuses["b"] = msgspec.structs.replace(waits, state="running", ran_s=2.0)
+    assert start.progress() == 140
+    assert start.expected(51.0) == 160
+
+
 @pytest.mark.parametrize(
     "held",
     [

@@ -215,7 +215,8 @@ class CommittedState:
         is known."""
         if status.loaded_step >= 0:
             return float(min(status.step, row.total_steps))
-        if not row.spec.unmanaged or row.tells_steps or not attempt.rate:
+        gang = len(set(attempt.nodes)) > 1  # whose time counts once all of its ranks run
+        if not row.spec.unmanaged or row.tells_steps or not attempt.rate or gang:
             return row.steps
         runs = status.state == "running"
         age_s = min(self._age_s(attempt), silence_s(self._table.heartbeat_s)) if runs else 0.0

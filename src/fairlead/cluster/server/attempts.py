@@ -140,9 +140,26 @@ class Attempt:
             done = row.countable(max(self.from_step, row.acknowledged_steps))
         else:
             runs = leader.state == "running" and not self.stopping and not self.lost
+            # A rank that has begun waits for those on other nodes, and makes no progress
+            others_s = self._others_ran_s()
             ran_s = leader.ran_s + (max(age_s, 0.0) if runs else 0.0)
-            done = row.by_time(self.from_step, self.rate, ran_s)
+            done = row.by_time(self.from_step, self.rate, min([ran_s, *others_s]))
+            if (
+                len(others_s) < len(self.nodes) - 1
+            ):  # some have said nothing, since a restart perhaps
+                done = row.countable(max(self.from_step, row.acknowledged_steps))
         return min(done, row.total_steps)
+
+    def _others_ran_s(self) -> list[float]:
+        """Seconds for which its ranks have run on each node but the first, as far as these have said."""
+        told = list(self.statuses.items())
+        return [one.ran_s for node, one in told if node != self.first_node]
+
+    @property
+    def _waits_for_others(self) -> bool:
+        """Whether ranks on some node have not begun, as far as is known."""
+        others_s = self._others_ran_s()
+        return len(others_s) < len(self.nodes) - 1 or 0.0 in others_s
 
     def expected(self, now: float) -> float:
         """Steps of the job done by ``now``, monotonic: those known of, and what it does since at its rate."""
@@ -157,6 +174,8 @@ class Attempt:
             if trained_s >= MIN_TRAINED_S:
                 rate = min((leader.step - leader.loaded_step) / trained_s, MAX_RATE)
             age_s += leader.step_age_s
+        elif self._waits_for_others:
+            return known
         done = float(math.floor(known + rate * min(age_s, MAX_EXTRAPOLATION_S)))
         return max(known, self.row.countable(done))
 
