@@ -152,8 +152,7 @@ class Attempt:
 
     def _others_ran_s(self) -> list[float]:
         """Seconds for which its ranks have run on each node but the first, as far as these have said."""
-        told = list(self.statuses.items())
-        return [one.ran_s for node, one in told if node != self.first_node]
+        return [h.ran_s for node, h in list(self.statuses.items()) if node != self.first_node]
 
     @property
     def _waits_for_others(self) -> bool:
