@@ -244,6 +244,26 @@ def test_a_start_that_is_being_ended_gets_no_more_time(tmp_path: Path) -> None:
     assert Watched(record=record, until_s=95.0, kill_s=101.0).end_s(100.0) == 101.0
 
 
+@pytest.mark.parametrize("same_state", [True, False], ids=["its own", "another directory"])
+def test_one_that_was_stopped_is_ended_by_the_next_agent(tmp_path: Path, same_state: bool) -> None:
+    async def scenario() -> None:
+        state = tmp_path / "s"
+        async with cluster(state) as (server, agent):
+            left = agent.warden
+            left.suspend()
+            kill_with_spawner(agent)
+            await agent.wait()
+            assert lives(left)
+            if not same_state:
+                shutil.rmtree(state)
+            agent.start()
+            await server.until(lambda: len(server.registered) == 2)
+            assert await gone(lambda: not lives(left))
+            assert lives(agent.warden)
+
+    asyncio.run(scenario())
+
+
 def test_one_that_does_not_read_is_replaced_and_told_all(tmp_path: Path) -> None:
     link = WardenLink(tmp_path, AgentFiles(tmp_path / "n.1"))
     watched = Watched(record=AttemptRecord(job=1, attempt=1, token="t" * 900, grace_s=1.0))

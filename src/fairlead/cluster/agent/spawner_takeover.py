@@ -15,6 +15,7 @@ from fairlead.cluster.agent.lock_holders import lock_holders
 from fairlead.cluster.agent.machine import AgentFiles, clear
 from fairlead.cluster.agent.spawner_messages import Ready
 from fairlead.cluster.agent.survivors import boot_id, end_survivors, read_records
+from fairlead.cluster.agent.warden import end_stopped_wardens
 from fairlead.cluster.shortage import NO_DESCRIPTORS
 
 _RETRY_S = 0.05  # between tries to take the lock
@@ -35,7 +36,10 @@ def take_over(
     """
     paths = state / "spawner.lock", record.path / "spawner.lock"
     status = [_when_files_open(partial(_take, path)) for path in paths]
-    return status, _when_files_open(partial(_end_earlier, record, storage, adopts))
+    earlier = [before.path for before in record.predecessors()]
+    ready = _when_files_open(partial(_end_earlier, record, storage, adopts))
+    end_stopped_wardens(state, [record.path, *earlier])
+    return status, ready
 
 
 def _end_earlier(record: AgentFiles, storage: SpawnerStorage, adopts: int) -> Ready:

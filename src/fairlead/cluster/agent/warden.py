@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from fairlead.cluster.agent import locks
+from fairlead.cluster.agent import locks, proc
 from fairlead.cluster.agent.exit_times import (
     PIPE_BYTES,
     SET_PIPE_SIZE,
@@ -342,6 +342,22 @@ class Warden:
                 self._watched[key] = one.expired(one.until_s)
             else:
                 self._killed_s[key] = now
+
+
+def end_stopped_wardens(state: Path, records: Iterable[Path]) -> None:
+    """Kill wardens of earlier spawners, which nobody hears of any more, where a signal has stopped them: the
+    others end by themselves. state: of the agent; records: of its runs on this machine."""
+    places, mine = {str(state), *map(str, records)}, set(proc.children())
+    for one in proc.processes():
+        if one.state not in proc.STOPPED or one.pid in mine:
+            continue
+        words: list[str] = []
+        with contextlib.suppress(OSError):  # it has ended
+            words = (
+                Path(f"/proc/{one.pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+            )
+        if words[1:3] == ["-m", __spec__.name] and not places.isdisjoint(words[3:]):
+            kill_exactly(one, signal.SIGKILL)
 
 
 def main() -> None:
