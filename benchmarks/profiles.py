@@ -49,7 +49,7 @@ def ladder() -> list[tuple[str, MechanismSettings]]:
         profiles[-1][1],
         name="default",
         preemption_hysteresis=DEFAULT.preemption_hysteresis,
-        early_rounds=DEFAULT.early_rounds,
+        deadline_margin_rounds=DEFAULT.deadline_margin_rounds,
         gavel=DEFAULT.gavel,
     )
     assert last == DEFAULT, "the ladder must end at the default profile"

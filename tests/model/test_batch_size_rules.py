@@ -15,7 +15,7 @@ from fairlead.model.batch_size_rules import (
     adaptation_fault,
     batch_schedule,
     epoch_s,
-    exclusive_s,
+    exclusive_run_times,
 )
 from fairlead.model.cluster import SlotType
 from fairlead.model.job_type import JobType
@@ -66,8 +66,8 @@ def test_running_alone() -> None:
         family, 1, 14.0, Mode.SCHEDULE, samples=1000, schedule=((0, 300), (2, 600))
     )
     assert epoch_s(own, one, table).tolist() == [[2.0, 4.0, 4.0], [2.0, 4.0, inf]]
-    assert exclusive_s(own, one, table).tolist() == [7.0, 14.0, inf]
-    assert exclusive_s(own, JobType.parse(family, 2), table).tolist() == [inf, inf, inf]
+    assert exclusive_run_times(own, one, table).tolist() == [7.0, 14.0, inf]
+    assert exclusive_run_times(own, JobType.parse(family, 2), table).tolist() == [inf, inf, inf]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from fairlead.scheduler.journal import (
     records,
     replay,
 )
+from fairlead.scheduler.setup import Setup
 from fairlead.simulator.generate import generate
 from fairlead.simulator.traces.cluster_files import parse_cluster
 from fairlead.simulator.traces.throughput_tables import read_throughputs
@@ -150,6 +151,20 @@ def test_a_journal_of_another_version_is_refused_and_not_misread(run: Path, tmp_
             RunError, match=f"{name} is not known here: another version of Fairlead"
         ):
             journal.read_beginning([record], "j")
+
+
+def test_a_setup_with_the_names_of_earlier_versions_is_read(run: Path) -> None:
+    first = next(records(run / "journal"))
+    setup = msgspec.msgpack.decode(first[1:])
+    settings = dict(setup["settings"])
+    settings["horizon_s"] = settings.pop("payback_period_s")
+    settings["early_rounds"] = settings.pop("deadline_margin_rounds")
+    earlier = first[:1] + msgspec.msgpack.encode({**setup, "settings": settings})
+    assert earlier != first
+    now = decode(first)
+    assert isinstance(now, Setup)
+    read, *_ = journal.read_beginning([earlier], "j")
+    assert read.settings == now.settings
 
 
 def test_records_come_back_as_they_were(run: Path) -> None:

@@ -85,7 +85,7 @@ def test_alone_a_job_takes_the_time_of_its_profile(
     result = run([arrival], round_s=round_s)
     row = result.jobs.row(0, named=True)
     assert row["jct_s"] == pytest.approx(alone_s(arrival.job), rel=1e-9)
-    assert row["exclusive_s"] == pytest.approx(row["jct_s"], rel=1e-9)
+    assert row["exclusive_run_s"] == pytest.approx(row["jct_s"], rel=1e-9)
     assert row["rho_static"] == pytest.approx(1.0, rel=1e-9)
     assert row["steps_done"] == pytest.approx(row["total_steps"], rel=1e-9)
 

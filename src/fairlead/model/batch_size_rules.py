@@ -179,7 +179,9 @@ def epoch_s(adaptation: Adaptation, job_type: JobType, throughputs: Throughputs)
     return np.divide(steps, rate, out=np.full_like(rate, inf), where=rate > 0)
 
 
-def exclusive_s(adaptation: Adaptation, job_type: JobType, throughputs: Throughputs) -> Floats:
+def exclusive_run_times(
+    adaptation: Adaptation, job_type: JobType, throughputs: Throughputs
+) -> Floats:
     """(slots,) seconds that the whole job runs alone on each slot type, inf where it cannot run at one
     of its batch sizes."""
     total: Floats = adaptation.epochs_in @ epoch_s(adaptation, job_type, throughputs)

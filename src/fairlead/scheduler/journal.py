@@ -32,14 +32,11 @@ from fairlead.policies import registry
 from fairlead.scheduler.array_encoding import pack, pack_ends, pack_report, pack_start, unpack
 from fairlead.scheduler.core.checkpoint import SchedulerCheckpoint
 from fairlead.scheduler.core.scheduler import Scheduler
+from fairlead.scheduler.journal_names import with_present_names
 from fairlead.scheduler.mechanism.gavel_reference.switches import GavelSwitches
 from fairlead.scheduler.mechanism.settings import MechanismSettings
 from fairlead.scheduler.mechanism.shockwave_reference.switches import ShockwaveSwitches
-from fairlead.scheduler.setup import (
-    Setup,
-    build,
-    restore,
-)
+from fairlead.scheduler.setup import Setup, build, restore
 
 # The number is raised whenever what was written before would be read as something else.
 MAGIC = b"fairlead journal 3\n"
@@ -177,7 +174,8 @@ def _encode_ends(command: c.EndJobs) -> bytes | None:
 def decode(record: bytes) -> Record:
     """The record behind the bytes; a Solve comes back as ``SolveDigest``. RunError for what is no record."""
     try:
-        return _decoders[record[:1]].decode(record[1:])  # type: ignore[no-any-return]
+        body = with_present_names(record[1:]) if record[:1] == _SETUP else record[1:]
+        return _decoders[record[:1]].decode(body)  # type: ignore[no-any-return]
     except (KeyError, ValueError, TypeError, struct.error) as problem:  # msgspec's are ValueErrors
         why = "is damaged, or of another version of Fairlead"
         raise RunError(f"a record of the journal {why} ({problem})") from None
@@ -309,7 +307,7 @@ def _as_setup(first: bytes | None, name: str) -> Setup:
 
 def _check_fields(first: bytes, name: str) -> None:
     """RunError where a setup has fields that this version does not know, and would do without."""
-    given = msgspec.msgpack.decode(first[1:], ext_hook=_ext)
+    given = msgspec.msgpack.decode(with_present_names(first[1:]), ext_hook=_ext)
     for path, part, record_type in (
         ("", given, Setup),
         ("settings.", given["settings"], MechanismSettings),

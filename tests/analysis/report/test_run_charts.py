@@ -59,9 +59,9 @@ def test_the_recorder_keeps_what_the_policy_promised() -> None:
     """Two equal jobs on one device: each is promised half of it, then the other all of it."""
     result = run([job(0, 0.0, 36000.0), job(1, 0.0, 72000.0)], policy="las")
     jobs = result.jobs
-    assert jobs["promised_s"].to_list() == pytest.approx(jobs["run_s"].to_list(), abs=400)
-    assert jobs["promised_s"].sum() == pytest.approx(jobs["end_s"].max(), rel=0.02)
-    assert run([job(0, 0.0, 3600.0)], policy="tiresias").jobs["promised_s"].to_list() == [None]
+    assert jobs["target_run_s"].to_list() == pytest.approx(jobs["run_s"].to_list(), abs=400)
+    assert jobs["target_run_s"].sum() == pytest.approx(jobs["end_s"].max(), rel=0.02)
+    assert run([job(0, 0.0, 3600.0)], policy="tiresias").jobs["target_run_s"].to_list() == [None]
     waits = result.rounds.filter(pl.col("running") > 0)
     assert (waits["waiting"] == waits["active"] - 1).all()
 
@@ -100,7 +100,7 @@ def test_idle_devices_are_stranded_only_while_jobs_wait() -> None:
 
 def test_runs_keep_their_colours_where_one_has_nothing_to_show() -> None:
     promised = 2 * table_of_jobs(40)["run_s"]
-    runs = [some_run("fifo"), some_run("las", promised_s=promised)]
+    runs = [some_run("fifo"), some_run("las", target_run_s=promised)]
     ((_, chart),) = run_charts(runs, "promised")
     assert chart.names == ("fifo", "las")
     assert chart.legend_entries == (("las", 1, False),)
@@ -125,7 +125,7 @@ def test_tenants_are_shown_where_there_are_several() -> None:
 
 
 def test_every_figure_can_be_made_of_one_run_and_of_eight() -> None:
-    more = {"tenant": ["a", "b"] * 20, "promised_s": np.full(40, 9e3)}
+    more = {"tenant": ["a", "b"] * 20, "target_run_s": np.full(40, 9e3)}
     for n in (1, 8):
         runs = [some_run(f"p{i}", **more) for i in range(n)]
         names = [name for name, _ in run_charts(runs)]

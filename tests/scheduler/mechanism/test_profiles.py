@@ -98,7 +98,7 @@ def test_deadlines_are_kept_in_whole_rounds() -> None:
     ]
     late = {}
     for early in (0.0, 1.0):
-        profile = replace(DEFAULT, early_rounds=early)
+        profile = replace(DEFAULT, deadline_margin_rounds=early)
         result = run(jobs, 3, 3, policy="throughput_per_cost_slo", profile=profile)
         late[early] = result.metrics["slo_violations"]
     assert late[1.0] == 0 < late[0.0]

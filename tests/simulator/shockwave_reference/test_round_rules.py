@@ -136,6 +136,6 @@ def test_running_alone_is_measured_by_the_profile() -> None:
     """Which the simulated job does not follow: rho of a job alone is below 1."""
     row = run([job(0, 20 * 5_968.0, Mode.GNS)]).jobs.row(0, named=True)
     alone_s = 59_675 * (11 / 10 / LM[10] + 9 / 20 / LM[20])
-    assert row["exclusive_s"] == pytest.approx(alone_s, rel=1e-12)
-    assert row["rho_static"] == pytest.approx(row["jct_s"] / row["exclusive_s"])
+    assert row["exclusive_run_s"] == pytest.approx(alone_s, rel=1e-12)
+    assert row["rho_static"] == pytest.approx(row["jct_s"] / row["exclusive_run_s"])
     assert row["rho_static"] < 1.0

@@ -191,8 +191,8 @@ def _promised(runs: Sequence[PlottedRun]) -> Chart | None:
     samples = [
         (
             run.label,
-            _ratios(run.jobs["run_s"], run.jobs["promised_s"])
-            if "promised_s" in run.jobs.columns
+            _ratios(run.jobs["run_s"], run.jobs["target_run_s"])
+            if "target_run_s" in run.jobs.columns
             else _EMPTY,
         )
         for run in runs

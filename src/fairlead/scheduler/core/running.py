@@ -369,7 +369,9 @@ class ActiveRound:
         left_s = np.divide(steps, planned_rate, out=np.zeros_like(planned_rate), where=runs).max(
             axis=1
         )
-        lasts_s = np.minimum(np.where(fallback_rate > 0, left_s, np.inf), self.settings.horizon_s)
+        lasts_s = np.minimum(
+            np.where(fallback_rate > 0, left_s, np.inf), self.settings.payback_period_s
+        )
         restart_s = np.where(there, jobs.restart_s[group_members], 0.0).max(axis=1)
         gain = scale * lasts_s * np.maximum(1.0 - fallback_rate, 0.0)
         return MoveTradeoffs(fallback_rate, gain, np.asarray(scale * restart_s))

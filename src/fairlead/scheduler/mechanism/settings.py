@@ -19,9 +19,13 @@ class MechanismSettings:
     scattered: bool = (
         True  # know of scattered rates; if not, there is one slot per accelerator type
     )
-    horizon_s: float = 3600.0  # run time within which a move that consolidates a job must pay off
+    payback_period_s: float = (
+        3600.0  # run time within which a move that consolidates a job must pay off
+    )
     preemption_hysteresis: float = 40.0  # a start must be worth this many times what it costs
-    early_rounds: float = 1.0  # rounds by which policies see deadlines earlier than they are
+    deadline_margin_rounds: float = (
+        1.0  # rounds by which policies see deadlines earlier than they are
+    )
     max_failures: int = 5  # failed attempts in a row that drop a job
     fluid: bool = False  # no rounds: every job progresses at its shares all the time
     gavel: GavelSwitches = field(default_factory=GavelSwitches)
@@ -46,7 +50,7 @@ GAVEL = MechanismSettings(
     solve_interval_s=1920.0,
     scattered=False,
     preemption_hysteresis=0.0,
-    early_rounds=0.0,
+    deadline_margin_rounds=0.0,
     gavel=gavel_release.RELEASE,
 )
 SHOCKWAVE = replace(
@@ -64,7 +68,7 @@ def fluid(profile: MechanismSettings) -> MechanismSettings:
         profile,
         fluid=True,
         solve_interval_s=0.0,
-        early_rounds=0.0,
+        deadline_margin_rounds=0.0,
         preemption_hysteresis=0.0,
         gavel=replace(profile.gavel, reset_accounts=False, all_pairs=False),
     )

@@ -68,7 +68,7 @@ class SharesPlanner:
             groups = np.zeros((0, snapshot.group_members.shape[1]), np.int64)
             basis = () if snapshot.previous is None else snapshot.previous.report.basis
             return Allocation(groups, none, SolveReport("closed-form", basis=basis))
-        early_s = self.settings.early_rounds * self.settings.round_s
+        early_s = self.settings.deadline_margin_rounds * self.settings.round_s
         if early_s > 0:
             snapshot = replace(snapshot, deadline_s=snapshot.deadline_s - early_s)
         return ask(self.policy, snapshot)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from fairlead.model.arrays import Floats, Ints
-from fairlead.model.batch_size_rules import exclusive_s
+from fairlead.model.batch_size_rules import exclusive_run_times
 from fairlead.model.job import Job
 from fairlead.model.throughputs import Throughputs
 
@@ -23,7 +23,7 @@ def profile_exclusive_s(job: Job, throughputs: Throughputs) -> Floats | None:
     adaptation = job.adaptation
     if adaptation is None or len(adaptation.schedule) < 2:
         return None
-    return exclusive_s(adaptation, job.job_type, throughputs)
+    return exclusive_run_times(adaptation, job.job_type, throughputs)
 
 
 def exclusive_run_s(

@@ -1,4 +1,4 @@
-"""Times that jobs would have had on a fair share of the cluster, and that the policy promised them."""
+"""Times that jobs would have had on a fair share of the cluster, and by the shares of the policy."""
 
 import numpy as np
 
@@ -6,7 +6,11 @@ from fairlead.model.allocation import Allocation
 from fairlead.model.arrays import Floats, Ints
 from fairlead.model.job_index import JobIndex
 from fairlead.simulator.recording.job_columns import JobColumns
-from fairlead.simulator.recording.recorder_kernels import count_isolated, count_promised, promise
+from fairlead.simulator.recording.recorder_kernels import (
+    count_isolated,
+    count_target_time,
+    set_target_shares,
+)
 
 
 class IsolatedTime:
@@ -34,7 +38,7 @@ class IsolatedTime:
         count_isolated(i, self._columns.isolated)
 
 
-class PromisedTime:
+class TargetRunTime:
     """Time that jobs should have run by the policy's shares."""
 
     def __init__(self, columns: JobColumns, index: JobIndex) -> None:
@@ -42,14 +46,14 @@ class PromisedTime:
         self._columns, self._index = columns, index
 
     def renew(self, allocation: Allocation, now_s: float) -> None:
-        """Each job is promised the sum of the shares of its job groups, from now on."""
+        """The target share of each job is the sum of the shares of its job groups, from now on."""
         jobs, every = self._columns.arrays, self._index.row_of_id()
         self.add(every, np.full(len(every), now_s))
-        jobs.promised_share[every] = 0.0
+        jobs.target_share[every] = 0.0
         group_member, share = self._index.find(allocation.job_groups), allocation.share.sum(axis=1)
-        promise(group_member, share, jobs.promised_share)
+        set_target_shares(group_member, share, jobs.target_share)
         self.given = True
 
     def add(self, i: Ints, until_s: Floats) -> None:
-        """Count what was promised up to these times. i: (jobs,) positions."""
-        count_promised(i, until_s, self._columns.promised)
+        """Count target run time up to these times. i: (jobs,) positions."""
+        count_target_time(i, until_s, self._columns.targets)

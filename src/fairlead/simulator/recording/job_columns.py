@@ -24,9 +24,9 @@ class RecordedJobs(NamedTuple):
     isolated_s: Floats1  # time that the work done so far would have taken on an isolated 1/n share
     steps_then: Floats1  # steps done when isolated_rate was set
     isolated_rate: Floats1
-    promised_s: Floats1  # time that it should have run so far by the policy's shares
-    promised_share: Floats1  # of its time, in force since promised_from_s
-    promised_from_s: Floats1
+    target_run_s: Floats1  # time that it should have run so far by the policy's shares
+    target_share: Floats1  # of its time, in force since target_from_s
+    target_from_s: Floats1
     interval_s: Floats1  # when its present placement interval began
     scale: Floats1
     restarts: Ints1
@@ -71,12 +71,12 @@ class RecordedIsolation(NamedTuple):
     steps_done: Floats1
 
 
-class RecordedPromises(NamedTuple):
+class RecordedTargets(NamedTuple):
     """Columns of ``RecordedJobs`` that tell of the policy's shares."""
 
-    promised_s: Floats1
-    promised_share: Floats1
-    promised_from_s: Floats1
+    target_run_s: Floats1
+    target_share: Floats1
+    target_from_s: Floats1
 
 
 class RecordedEnds(NamedTuple):
@@ -108,7 +108,7 @@ class JobColumns:
         self.runs = _some_of(arrays, RecordedRuns)
         self.work = _some_of(arrays, RecordedWork)
         self.isolated = _some_of(arrays, RecordedIsolation)
-        self.promised = _some_of(arrays, RecordedPromises)
+        self.targets = _some_of(arrays, RecordedTargets)
         self.ends = _some_of(arrays, RecordedEnds)
 
     def add(self, time_s: float, scale: int, rate: Floats, steps: float, round_: int) -> None:

@@ -8,7 +8,7 @@ from fairlead.model.events import JobsSubmitted, RequirementsChanged
 from fairlead.model.job import Job
 from fairlead.model.job_index import JobIndex
 from fairlead.model.throughputs import Throughputs
-from fairlead.simulator.recording.fair_time import IsolatedTime, PromisedTime
+from fairlead.simulator.recording.fair_time import IsolatedTime, TargetRunTime
 from fairlead.simulator.recording.job_columns import JobColumns
 from fairlead.simulator.recording.recorder_kernels import EndedJobs, end_jobs
 
@@ -23,7 +23,7 @@ class JobRecords:
         self.columns = JobColumns(len(throughputs.slots))
         self.index = JobIndex()  # of jobs in the system
         self.isolated = IsolatedTime(self.columns, self.index)
-        self.promised = PromisedTime(self.columns, self.index)
+        self.targets = TargetRunTime(self.columns, self.index)
 
     def submit(self, event: JobsSubmitted, round_: int) -> None:
         """Jobs come. round_: the first that they may run in."""
@@ -56,12 +56,12 @@ class JobRecords:
         i = np.array([self.index.pop(job) for job in command.jobs.tolist()], np.int64)
         end_jobs(i, EndedJobs(command.end, command.end_s, round_), self.columns.ends)
         self.isolated.add(i)
-        self.promised.add(i, command.end_s)
+        self.targets.add(i, command.end_s)
 
     def close(self, now_s: float) -> None:
-        """The run is over: count what jobs in the system were promised."""
+        """The run is over: count the target run time of jobs in the system."""
         there = self.index.row_of_id()
-        self.promised.add(there, np.full(len(there), now_s))
+        self.targets.add(there, np.full(len(there), now_s))
 
     def rounds_of_jobs(self, rounds: int) -> tuple[Ints, Ints]:
         """(jobs,) the first round that each job might have run in, and the one after the last. rounds: of

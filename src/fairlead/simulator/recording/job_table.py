@@ -42,8 +42,8 @@ def job_table(records: JobRecords, inputs: JobTableInputs) -> pl.DataFrame:
     end = col.end[:n]
     jct_s = np.where(end == JobEnd.COMPLETED, col.end_s[:n] - col.arrival_s[:n], np.nan)
     total = np.array([job.total_steps for job in jobs], np.float64)
-    exclusive_s = _exclusive_s(records, inputs.exclusive_time)
-    promised = records.promised.given
+    exclusive_run_s = _exclusive_run_s(records, inputs.exclusive_time)
+    promised = records.targets.given
     table = pl.DataFrame(
         {
             "job": [int(job.id) for job in jobs],
@@ -60,13 +60,13 @@ def job_table(records: JobRecords, inputs: JobTableInputs) -> pl.DataFrame:
             "end": [names[int(e)] for e in end],
             "jct_s": jct_s,
             "run_s": col.run_s[:n],
-            "promised_s": col.promised_s[:n] if promised else np.full(n, np.nan),
+            "target_run_s": col.target_run_s[:n] if promised else np.full(n, np.nan),
             "cost": col.cost[:n],
             "restarts": col.restarts[:n],
             "moves": col.moves[:n],
             "restart_lost_s": col.restart_lost_s[:n],
-            **_rho(jct_s, col.isolated_s[:n], exclusive_s, inputs),
-            "exclusive_s": exclusive_s,
+            **_rho(jct_s, col.isolated_s[:n], exclusive_run_s, inputs),
+            "exclusive_run_s": exclusive_run_s,
             "served_fraction": inputs.served_fraction,
             "slo_s": [job.slo_s for job in jobs],
         },
@@ -76,19 +76,19 @@ def job_table(records: JobRecords, inputs: JobTableInputs) -> pl.DataFrame:
 
 
 def _rho(
-    jct_s: Floats, isolated_s: Floats, exclusive_s: Floats, inputs: JobTableInputs
+    jct_s: Floats, isolated_s: Floats, exclusive_run_s: Floats, inputs: JobTableInputs
 ) -> dict[str, Floats]:
     """(jobs,) finish-time fairness by its three definitions. All arrays are (jobs,)."""
     n = len(jct_s)
     none = np.full(n, np.nan)
     return {
         "rho_isolated": np.divide(jct_s, isolated_s, out=none, where=isolated_s > 0),
-        "rho_static": jct_s / (exclusive_s * max(1.0, n / inputs.devices)),
-        "rho_themis": jct_s / (exclusive_s * inputs.contention),
+        "rho_static": jct_s / (exclusive_run_s * max(1.0, n / inputs.devices)),
+        "rho_themis": jct_s / (exclusive_run_s * inputs.contention),
     }
 
 
-def _exclusive_s(records: JobRecords, rule: ExclusiveTime) -> Floats:
+def _exclusive_run_s(records: JobRecords, rule: ExclusiveTime) -> Floats:
     """(jobs,) running time alone on the fastest type."""
     table = records.throughputs
     fastest = np.array(

@@ -86,7 +86,7 @@ class Recorder:
                 self.time.change(event)
             case Solved():
                 if event.allocation is not None:
-                    self.records.promised.renew(event.allocation, self.now_s)
+                    self.records.targets.renew(event.allocation, self.now_s)
 
     def command(self, command: Command) -> None:
         """Take note of a command."""

@@ -19,8 +19,8 @@ from fairlead.model.jit_records import (
 from fairlead.simulator.recording.job_columns import (
     RecordedEnds,
     RecordedIsolation,
-    RecordedPromises,
     RecordedRuns,
+    RecordedTargets,
     RecordedWork,
 )
 
@@ -190,24 +190,24 @@ def count_isolated(rows: Ints, jobs: RecordedIsolation) -> None:
         jobs.steps_then[j] = jobs.steps_done[j]
 
 
-@kernel("void(i8[::1], f8[::1], RecordedPromises)", allocates=False)
-def count_promised(rows: Ints, until_s: Floats, jobs: RecordedPromises) -> None:
-    """Count what jobs were promised up to these times. rows: positions of jobs; until_s: (rows,)."""
+@kernel("void(i8[::1], f8[::1], RecordedTargets)", allocates=False)
+def count_target_time(rows: Ints, until_s: Floats, jobs: RecordedTargets) -> None:
+    """Count the target run time of jobs up to these times. rows: positions of jobs; until_s: (rows,)."""
     for k in range(len(rows)):
         j = rows[k]
-        lasted_s = max(until_s[k] - jobs.promised_from_s[j], 0.0)
-        jobs.promised_s[j] += jobs.promised_share[j] * lasted_s
-        jobs.promised_from_s[j] = until_s[k]
+        lasted_s = max(until_s[k] - jobs.target_from_s[j], 0.0)
+        jobs.target_run_s[j] += jobs.target_share[j] * lasted_s
+        jobs.target_from_s[j] = until_s[k]
 
 
 @kernel("void(i8[:,::1], f8[::1], f8[::1])", allocates=False)
-def promise(group_member: Ints, share: Floats, promised_share: Floats) -> None:
+def set_target_shares(group_member: Ints, share: Floats, target_share: Floats) -> None:
     """Add the shares of job groups to those of their members. group_member: (groups, width) positions of
     jobs, -1 = none; share: (groups,)."""
     for k in range(group_member.shape[1]):
         for u in range(len(group_member)):
             if group_member[u, k] >= 0:
-                promised_share[group_member[u, k]] += share[u]
+                target_share[group_member[u, k]] += share[u]
 
 
 @kernel("void(i8[::1], EndedJobs, RecordedEnds)", allocates=False)
