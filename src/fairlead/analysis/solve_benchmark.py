@@ -1,4 +1,4 @@
-"""How long policies take to solve: problems of any size, and CPU times.
+"""A benchmark of the solves of policies: problems of any size, and CPU times.
 
 A problem has jobs of a table's job types, drawn at random, that ask for three times the devices there are.
 The scale factors are as in Gavel's traces, a fifth of the jobs weighs more, and each job has been there
@@ -42,7 +42,7 @@ PAUSE_S = 60.0  # between two changes
 
 @dataclass(frozen=True, slots=True)
 class SolveTiming:
-    """How long one policy took."""
+    """The times that one policy took."""
 
     policy: str
     jobs: int

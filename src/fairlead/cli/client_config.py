@@ -26,7 +26,7 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Connection:
-    """How a server is called."""
+    """The address of a server, and what it is called with."""
 
     url: str
     token: str
@@ -34,7 +34,8 @@ class Connection:
 
 
 def config_path() -> Path:
-    """Where it is: ``FAIRLEAD_CONFIG``, or ``fairlead/client.toml`` where configurations are kept."""
+    """Return the path of the configuration: ``FAIRLEAD_CONFIG``, or ``fairlead/client.toml`` where
+    configurations are kept."""
     if named := os.environ.get(PATH_VARIABLE):
         return Path(named)
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")

@@ -139,7 +139,7 @@ def _execute(
 
 
 def _has_begun(path: Path) -> bool:
-    """Whether there is a journal with a record: a run that was killed earlier begins anew."""
+    """Return whether there is a journal with a record: a run that was killed earlier begins anew."""
     from fairlead.scheduler import journal
 
     try:

@@ -47,7 +47,7 @@ def _end(_number: int, _frame: "FrameType | None") -> None:
 
 
 def take_lost() -> bool:
-    """Whether an interrupt has been lost in a callback since this was asked last: it comes again."""
+    """Return whether an interrupt has been lost in a callback since this was asked last: it comes again."""
     global _lost
     lost, _lost = _lost, False
     return lost

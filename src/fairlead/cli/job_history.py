@@ -67,7 +67,7 @@ def expected_end(explanation: Explanation) -> str:
 
 
 def _forecast_basis(explanation: Explanation) -> str:
-    """How the forecast was made, and how accurate such forecasts were."""
+    """Return how the forecast was made, and how accurate such forecasts were."""
     parts = [counted(explanation.forecasts, "forecast")]
     if explanation.forecast_age_s is not None:
         parts.append(f"made {duration(explanation.forecast_age_s)} ago")
@@ -104,7 +104,7 @@ def overhead_s(attempt: AttemptView) -> float | None:
 
 
 def _repeated(attempts: Sequence[AttemptView]) -> dict[str, int]:
-    """Why attempts failed -> how often, where that is more than once."""
+    """Return the reasons of failures -> how often each occurred, where that is more than once."""
     failures = Counter(attempt.why for attempt in attempts if attempt.end is AttemptEnd.FAILED)
     return {why: times for why, times in failures.items() if times > 1}
 

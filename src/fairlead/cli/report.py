@@ -68,6 +68,6 @@ def report(
 
 
 def _is_page(path: Path) -> bool:
-    """Whether a file begins as a report does."""
+    """Return whether a file begins as a report does."""
     with path.open("rb") as file:
         return file.read(len(_BEGINNING)).lower() == _BEGINNING

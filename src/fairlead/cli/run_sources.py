@@ -58,7 +58,7 @@ def _why_neither(folder: Path) -> str:
 
 
 def is_sweep(folder: Path) -> bool:
-    """Whether the folder holds the results of a sweep that has ended."""
+    """Return whether the folder holds the results of a sweep that has ended."""
     from fairlead.analysis.experiments.sweep import RESULT
 
     return (folder / RESULT).is_file()

@@ -32,7 +32,7 @@ class ExecutorKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionOptions:
-    """How the points of an experiment are run, and which results are taken for theirs."""
+    """Options of how the points of an experiment are run, and which results are taken for theirs."""
 
     processes: Annotated[
         int | None,

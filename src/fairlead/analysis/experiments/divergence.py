@@ -46,7 +46,7 @@ class DivergenceDetector:
     _queue: list[int] = field(default_factory=list)  # jobs in the system then
 
     def __call__(self) -> bool:
-        """Whether the queue grows without bound."""
+        """Return whether the queue grows without bound."""
         return bool(self.reason)
 
     def event(self, event: Event) -> None:

@@ -87,7 +87,7 @@ class SweepExecutor(Protocol):
 
 
 class SweepProgress:
-    """How far the points under way have come, for a display; used by several threads."""
+    """The progress of the points under way, for a display; used by several threads."""
 
     def __init__(self, show: Callable[[float, str], None]) -> None:
         """show: called with the number of points done, parts of them counted, and a note."""
@@ -350,7 +350,7 @@ class _WorkerProcess:
         return self._seconds
 
     def exit_reason(self) -> str:
-        """How a process ended that was not asked to end."""
+        """Return how a process ended that was not asked to end."""
         try:
             code = self.process.wait(1.0)
         except subprocess.TimeoutExpired:

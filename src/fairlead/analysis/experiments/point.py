@@ -28,7 +28,7 @@ class Point:
 
 
 class Status(StrEnum):
-    """How a point ended."""
+    """The ways in which a point ends."""
 
     COMPLETE = "complete"
     DIVERGED = "diverged"  # its queue grew without bound

@@ -1,4 +1,4 @@
-"""Whether a Ray cluster may be at an address: whether a gRPC server answers there."""
+"""A check of whether a Ray cluster may be at an address: a gRPC server answers there."""
 
 import os
 import socket

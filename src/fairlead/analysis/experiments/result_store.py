@@ -117,7 +117,7 @@ class ResultStore:
         return None if stored is None else self._outcome(key, point, stored)
 
     def timing(self, point: Point) -> PointTiming | None:
-        """How long it took."""
+        """Return how long it took."""
         return _decoded(self._path(self.key(point), "timing.json"), PointTiming)
 
     def keep(self, point: Point, answer: PointAnswer, timing: PointTiming) -> PointResult:

@@ -215,7 +215,7 @@ class LoadSummary:
 
     @property
     def is_partial(self) -> bool:
-        """Whether the means are those of some seeds only: the others are not complete."""
+        """Return whether the means are those of some seeds only: the others are not complete."""
         return 0 < self.seeds < sum(self.statuses.values())
 
 

@@ -68,7 +68,7 @@ class LoadFigure:
 
 @dataclass(frozen=True)
 class SampleFigure:
-    """How jobs differ at one load."""
+    """A figure of how jobs differ at one load."""
 
     name: str
     title: str
@@ -219,9 +219,9 @@ def load_chart(
 def difference_chart(
     figure: LoadFigure, lines: Sequence[SweepCurve], reference: SweepCurve, axis: str
 ) -> Chart | None:
-    """How far the other lines are from the reference: the mean over the seeds of the difference at the same
-    load and seed, with its 95 % confidence interval. The same seed gives all lines the same jobs, so what
-    the jobs of a seed do to all of them cancels."""
+    """Return a chart of the distance of the other lines from the reference: the mean over the seeds of the
+    difference at the same load and seed, with its 95 % confidence interval. The same seed gives all lines the
+    same jobs, so what the jobs of a seed do to all of them cancels."""
     others = [line for line in lines if line is not reference]
     values = [
         over_seeds(paired_differences(figure, line, reference), SeedInterval.CONFIDENCE)
@@ -401,7 +401,7 @@ def lost_tables(sweeps: Sequence[Swept]) -> list[str]:
 
 
 def _unreadable(path: Path) -> str:
-    """Why a table of jobs cannot be read; "" if it can."""
+    """Return why a table of jobs cannot be read; "" if it can."""
     try:
         for figure in SAMPLE_FIGURES:
             _jobs(path, figure.column)

@@ -207,7 +207,7 @@ def _members(kind: Any) -> tuple[Any, ...]:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two texts describe the same cluster."""
+    """Return whether two texts describe the same cluster."""
     try:
         return one == other or parse_cluster(one).nodes == parse_cluster(other).nodes
     except ClusterError:

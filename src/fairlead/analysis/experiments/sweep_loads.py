@@ -26,7 +26,7 @@ def loads(texts: Sequence[str | float], whole: bool) -> tuple[float, ...]:
 
 
 def leaves_out_zero(text: object) -> bool:
-    """Whether this is a range that begins with a load of 0."""
+    """Return whether this is a range that begins with a load of 0."""
     low, colon, _ = str(text).partition(":")
     return bool(colon) and _number(low) == 0
 

@@ -99,7 +99,7 @@ def _lead(sweeps: Sequence[Swept]) -> str:
 
 
 def _distributions(sweeps: Sequence[Swept], drawn: Sequence[tuple[str, Chart]]) -> Html:
-    """How jobs differ, or why that is not known."""
+    """Return the distributions of jobs, or why they are not known."""
     title = "How jobs differ"
     lost = lost_tables(sweeps)
     if lost:

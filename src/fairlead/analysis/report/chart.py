@@ -45,7 +45,7 @@ class Chart:
 
     @property
     def paired(self) -> bool:
-        """Whether a published series has one of ours of the same name."""
+        """Return whether a published series has one of ours of the same name."""
         ours = {series.name for series in self.series if not series.published}
         return any(series.published and series.name in ours for series in self.series)
 

@@ -231,7 +231,7 @@ def _draw_lines(axes: "Axes", chart: Chart, vary_style: bool) -> None:
 
 
 def _has_markers(series: Series) -> bool:
-    """Whether a line has so few points that each is marked."""
+    """Return whether a line has so few points that each is marked."""
     return bool(np.isfinite(series.y).sum() <= MAX_MARKED_POINTS and not series.steps)
 
 

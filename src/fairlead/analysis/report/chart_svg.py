@@ -236,7 +236,7 @@ def _categories(chart: Chart, frame: PlotFrame, x: Axis) -> str:
 
 
 def _names_fit(chart: Chart, pitch: float) -> bool:
-    """Whether the names fit side by side. pitch: px from one to the next."""
+    """Return whether the names fit side by side. pitch: px from one to the next."""
     return max(map(len, chart.categories), default=0) * CHARACTER < pitch
 
 

@@ -35,7 +35,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def _to_go_on(folder: Path) -> str:
-    """How to go on with what was begun in a folder, where that is not complete."""
+    """Return how to go on with what was begun in a folder, where that is not complete."""
     if (folder / "run.json").is_file():
         try:
             record = read_json_file(folder / "run.json")

@@ -12,7 +12,7 @@ TABLES = ("jobs", "rounds", "placement_intervals")
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a run has been begun there."""
+    """Return whether a run has been begun there."""
     return (folder / "run.json").is_file()
 
 

@@ -92,7 +92,7 @@ class FeedbackObserver:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRun:
-    """What a run of one policy showed."""
+    """The results of a run of one policy."""
 
     feedback_s: float  # mean time to the first mini-batches
     utilisation: tuple[float, ...]  # percent, in each of WINDOWS_MIN

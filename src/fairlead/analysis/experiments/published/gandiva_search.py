@@ -142,7 +142,7 @@ def times_to_target(curves: RecordedCurves, devices: int) -> tuple[float, float,
 
 
 def gandiva_explored(context: ExperimentContext) -> Findings:  # noqa: ARG001 # it has one scale
-    """How many configurations are explored in the time of five whole trials."""
+    """Return how many configurations are explored in the time of five whole trials."""
     table = read_curves()
     curves = table.ordered(np.flatnonzero(~table.reach(TARGET)))
     rows = []

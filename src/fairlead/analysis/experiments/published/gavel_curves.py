@@ -242,7 +242,7 @@ def ratio_rows(
     ratios: Sequence[tuple[str, str, float]],
     seed: int,
 ) -> tuple[FindingRow, ...]:
-    """How many times the first of two lines the second is better at a rate: by the seed that was
+    """Return how many times the first of two lines the second is better at a rate: by the seed that was
     published, and by the means of all seeds."""
     rows = []
     for over, base, rate in ratios:

@@ -96,7 +96,8 @@ def _by_length(curves: Mapping[float, LoadCurve]) -> tuple[FindingRow, ...]:
 
 
 def _over_ideal(curves: Mapping[float, LoadCurve], loads: Loads) -> tuple[FindingRow, ...]:
-    """How far each length of rounds is from the ideal, at the highest rate below saturation and in it."""
+    """Return how far each length of rounds is from the ideal, at the highest rate below saturation and in
+    it."""
     rows = []
     for rate in dict.fromkeys(
         min(loads.rates, key=lambda r: abs(r - at)) for at in (2.0, SATURATED)

@@ -269,7 +269,7 @@ def overview(name: str, outcomes: Sequence[PointResult]) -> FindingTable:
 
 
 def _device_days(outcome: PointResult) -> float:
-    """How much of the cluster all jobs took. Devices that are out of order do not count as in use."""
+    """Return how much of the cluster all jobs took. Devices that are out of order do not count as in use."""
     given, metrics = outcome.point.input, outcome.metrics
     devices = float(parse_cluster(given.cluster, given.devices_per_server).capacity.sum())
     return float(metrics["utilization"] * metrics["makespan_s"] * devices / 86_400)

@@ -66,7 +66,7 @@ class _Point:
         )
 
     def max_step(self, way: "_Point") -> float:
-        """How far one can go until something vanishes, at most 1."""
+        """Return the largest step before something vanishes, at most 1."""
         here = np.concatenate([self.s, self.z, [self.tau, self.kappa]])
         step = np.concatenate([way.s, way.z, [way.tau, way.kappa]])
         falls = step < 0

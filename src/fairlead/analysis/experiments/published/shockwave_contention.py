@@ -78,7 +78,7 @@ def _values(measure: PaperMetric, runs: Sequence[Sequence[PointResult]]) -> Floa
 def _gains(
     factors: Sequence[float], found: Mapping[str, Sequence[Sequence[PointResult]]]
 ) -> FindingTable:
-    """How much worse the fair schedulers are than both of Shockwave, means over the seeds."""
+    """Return how much worse the fair schedulers are than both of Shockwave, as means over the seeds."""
     rows = []
     for measure in (MAKESPAN, WORST_RHO):
         fair = np.mean([_values(measure, found[name]) for name in FAIR], axis=0)

@@ -91,7 +91,8 @@ def fidelity(context: ExperimentContext) -> Findings:
 def _errors(
     measure: PaperMetric, found: Mapping[str, PointResult], theirs: Mapping[str, float]
 ) -> FindingTable:
-    """How far the simulations are from the physical runs, ours and the release's; theirs: simulated."""
+    """Return how far the simulations are from the physical runs, ours and the release's; theirs:
+    simulated."""
     rows = []
     for name, outcome in found.items():
         real, ours = measure.of(PHYSICAL[name].run), common.numbers(outcome)
@@ -155,7 +156,7 @@ def _read(path: Path) -> dict[tuple[str, str], JobResults]:
 def _by_job(
     found: Mapping[str, PointResult], jobs: Mapping[tuple[str, str], JobResults]
 ) -> list[FindingTable]:
-    """How well each job's JCT and rho are foretold, by us and by the release's simulations."""
+    """Return how well each job's JCT and rho are foretold, by us and by the release's simulations."""
     off, rho, alike = [], [], []
     for name, outcome in found.items():
         ours = _jobs(outcome)

@@ -147,7 +147,7 @@ def _against(found: Mapping[str, PointResult], known: Mapping[str, Numbers]) -> 
 
 
 def _differences(found: Mapping[str, PointResult]) -> list[str]:
-    """How far the baselines are from the published ones, in sentences."""
+    """Return how far the baselines are from the published ones, in sentences."""
     return [
         f"{', '.join(LABELS[name] for name in names)} ({about}): makespan and average JCT within "
         f"{100 * worst:.1f} % of the published ones."
@@ -172,7 +172,7 @@ def _worst(found: Mapping[str, PointResult], names: Sequence[str]) -> float | No
 
 
 def _gain(case: TraceCase, found: Mapping[str, PointResult]) -> list[FindingRow]:
-    """How much better ours and the release's planner are than the fair schedulers."""
+    """Return how much better ours and the release's planner are than the fair schedulers."""
     return [
         FindingRow(
             f"{case.devices} devices, {measure.title.lower()}, over {LABELS[base]}",
