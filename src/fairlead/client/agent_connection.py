@@ -26,7 +26,7 @@ class AgentConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, as far as is known."""
+        """Return whether there is a connection, as far as is known."""
         return self._socket is not None
 
     @property

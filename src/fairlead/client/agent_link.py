@@ -164,7 +164,7 @@ class AgentLink:
         self._saves = False
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to ask for the lease."""
+        """Return whether it is time to ask for the lease."""
         return now >= self._term.renew_at and not self._awaits_grant
 
     def finish(self, message: object) -> None:

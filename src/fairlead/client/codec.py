@@ -116,7 +116,7 @@ def _checks(record_type: Any) -> dict[str, tuple[Check, bool]]:
 
 
 def _check_of(hint: Any) -> Check:
-    """How a value of this type is told from others."""
+    """Return the check that tells a value of this type from others."""
     if get_origin(hint) is Literal:
         return _literal(get_args(hint))
     if get_origin(hint) is dict:

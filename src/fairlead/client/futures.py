@@ -51,7 +51,7 @@ class JobFuture(concurrent.futures.Future):  # type: ignore[type-arg]
         self._cancelling = threading.Lock()
 
     def running(self) -> bool:
-        """Whether the job held devices when it was last looked at."""
+        """Return whether the job held devices when it was last looked at."""
         return not self.done() and self.state in ("running", "finishing")
 
     def cancel(self) -> bool:
@@ -95,7 +95,7 @@ class _Group:
 
 
 def _import_path() -> str:
-    """Where this program finds modules of its own: beside its script, and as PYTHONPATH says."""
+    """Return where this program finds modules of its own: beside its script, and as PYTHONPATH says."""
     found = [sys.path[0] if sys.path else "", *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     return os.pathsep.join(dict.fromkeys(map(os.path.abspath, found)))
 
@@ -267,7 +267,7 @@ class JobExecutor(concurrent.futures.Executor):
         return asked
 
     def _settle(self, group: _Group, number: int, future: JobFuture, view: dict[str, Any]) -> bool:
-        """Whether the job has ended, and its future now says how."""
+        """Return whether the job has ended, and its future now says how."""
         if view["state"] not in ENDED:
             return False
         if view["state"] == "cancelled":

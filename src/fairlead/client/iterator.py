@@ -386,8 +386,8 @@ class Iterator(Generic[Batch]):
         return batch
 
     def _turns(self) -> bool:
-        """Whether the next pass begins as soon as the last batch of this one is done. It does not if the
-        loader keeps account itself and reports when a pass is over."""
+        """Return whether the next pass begins as soon as the last batch of this one is done. It does not if
+        the loader keeps account itself and reports when a pass is over."""
         return self._passes.knows_its_end and self._lease.total_steps is not None
 
     def _turn(self, epoch: int) -> None:

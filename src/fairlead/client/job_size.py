@@ -1,4 +1,4 @@
-"""How large a job is: its batch size and total steps, which the script or the scheduler may change."""
+"""The size of a job: its batch size and total steps, which the script or the scheduler may change."""
 
 from __future__ import annotations
 

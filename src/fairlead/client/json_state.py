@@ -22,7 +22,7 @@ def encode_state(value: Any, owner: str) -> bytes:
 
 
 def is_state(data: bytes) -> bool:
-    """Whether ``encode_state`` wrote it."""
+    """Return whether ``encode_state`` wrote it."""
     return data.startswith(PREFIX)
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class LoopState:
-    """Where a training loop is between two steps."""
+    """The states of a training loop between two steps."""
 
     running: bool = False  # a step is under way
     no_more: bool = False  # complete() was called, or the data have ended
@@ -44,7 +44,7 @@ class LoopState:
 
 
 class Ending(NamedTuple):
-    """How a loop ended: with all steps done, or stopped for a reason."""
+    """The ways in which a loop ends: with all steps done, or stopped for a reason."""
 
     completed: bool
     reason: str
@@ -158,7 +158,7 @@ class Lease:
 
     @property
     def reason(self) -> str:
-        """Why it was preempted."""
+        """Return why it was preempted."""
         return self._ending.reason if self._ending is not None else ""
 
     @property
@@ -423,7 +423,7 @@ class Lease:
         )
 
     def _has_parts(self) -> bool:
-        """Whether each rank saves its own part."""
+        """Return whether each rank saves its own part."""
         return self._state.sharded and self._environment.world_size > 1
 
     def _ended(self) -> bool:

@@ -27,7 +27,7 @@ class PollSchedule:
         self.time = -inf
 
     def waits_for_ranks(self, step: int, last_step: int) -> bool:
-        """Whether the ranks meet at a later step only; if so, the next poll is at that step."""
+        """Return whether the ranks meet at a later step only; if so, the next poll is at that step."""
         if step >= self._check_step:
             return False
         self.step = min(last_step, self._check_step)

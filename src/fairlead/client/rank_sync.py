@@ -1,4 +1,4 @@
-"""How the ranks of a job stay on one step: all follow rank 0, which alone knows the lease.
+"""The ranks of a job stay on one step: all follow rank 0, which alone knows the lease.
 
 Every rank comes to the same *check step*, says how it stands and waits for rank 0's verdict: go on until the
 next check step, save, stop here. Rank 0 spaces check steps so that one comes every quarter of a second or
@@ -49,7 +49,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class RankStatus:
-    """How a rank stands at a check step. The first three must be the same for all."""
+    """The status of a rank at a check step. The first three must be the same for all."""
 
     step: int
     batch_size: int

@@ -1,5 +1,5 @@
-"""Why a checkpoint could not be saved. Libraries tell of a full disk in words of their own, or in none at
-all, so the storage itself is asked."""
+"""The reason why a checkpoint could not be saved. Libraries tell of a full disk in words of their own, or in
+none at all, so the storage itself is asked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_STORAGE = STORAGE_ERRORS | PERMISSION_ERRORS
 
 
 class SaveProblem(NamedTuple):
-    """Why a checkpoint could not be saved."""
+    """The reason why a checkpoint could not be saved."""
 
     why: str  # for people, one sentence without a full stop
     place: str = ""  # the directory that is out of order (``storage.place_of``), "" = not known
@@ -60,7 +60,7 @@ def _of_directory(problem: BaseException, directory: Path) -> OSError | None:
 
 
 def _tells_of_storage(problem: BaseException) -> bool:
-    """Whether an error may be one of storage, though not of which."""
+    """Return whether an error may be one of storage, though not of which."""
     texts = [os.strerror(number) for number in WRITE_ERRORS]
     return any(
         (isinstance(error, OSError) and error.errno in WRITE_ERRORS)

@@ -35,7 +35,7 @@ class Position(NamedTuple):
 
 
 class ScriptState:
-    """How a script's state is loaded and saved, and what it was loaded from.
+    """The functions that load and save a script's state, and what it was loaded from.
 
     directory: for its checkpoints, "" = that of the scheduler, or none; checkpoint_s: between two that
     nobody asks for; sharded: every rank saves a part of its own, else rank 0 saves alone.

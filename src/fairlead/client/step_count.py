@@ -1,4 +1,4 @@
-"""How many steps the starts of a job have done, those that had to be done again included.
+"""The count of steps that the starts of a job have done, those that had to be done again included.
 
     DIR/steps    job, steps lost so far, steps done: three numbers of eight bytes, written in place
 

@@ -76,14 +76,14 @@ def scripts_access(
 
 
 def _is_of(problem: OSError, directory: str | os.PathLike[str]) -> bool:
-    """Whether an error is one of the storage that a directory is on."""
+    """Return whether an error is one of the storage that a directory is on."""
     if not isinstance(problem.filename, (str, bytes)):
         return problem.errno in _FILE_ERRORS
     return problem.errno in STORAGE_ERRORS and names_path_in(problem, directory)
 
 
 def names_path_in(problem: OSError, directory: str | os.PathLike[str]) -> bool:
-    """Whether an error says that it is about a directory, or about what is in it."""
+    """Return whether an error says that it is about a directory, or about what is in it."""
     path = problem.filename
     if not isinstance(path, (str, bytes)):
         return False

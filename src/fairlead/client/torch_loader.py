@@ -46,7 +46,7 @@ from fairlead.errors import ConfigError
 
 
 def torch_passes(loader: Any) -> Passes:
-    """How this DataLoader is passed over. Raises ConfigError where it cannot be put back exactly."""
+    """Return the passes over this DataLoader. Raises ConfigError where it cannot be put back exactly."""
     if loader.num_workers > 1 and not getattr(loader, "in_order", True):
         raise ConfigError(
             "DataLoader(in_order=False) gives its batches in an order that cannot be repeated; "
@@ -299,7 +299,7 @@ def _stateful_passes(loader: Any) -> Passes:
 
 
 def _keeps_order(sampler: Any) -> bool:
-    """Whether a stateful loader can put this sampler back."""
+    """Return whether a stateful loader can put this sampler back."""
     known = type(sampler).__module__.startswith("torchdata.") or hasattr(sampler, "state_dict")
     fixed = (torch_data.SequentialSampler, torch_data.BatchSampler, torch_data.DistributedSampler)
     endless = type(sampler).__name__ == "_InfiniteConstantSampler"

@@ -233,7 +233,7 @@ class SeededDataset:
 
 
 def _draws_at_once(sampler: Any) -> bool:
-    """Whether all global random numbers of a pass are drawn before its first sample."""
+    """Return whether all global random numbers of a pass are drawn before its first sample."""
     if type(sampler) is torch_data.BatchSampler:
         return _draws_at_once(sampler.sampler)
     return type(sampler) in (
