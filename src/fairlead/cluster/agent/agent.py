@@ -263,8 +263,8 @@ class Agent:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _is_told_to_end(self) -> bool:
-        """Whether a person, or a service manager, wants this agent to end. A signal also comes where its
-        parent was killed."""
+        """Return whether a person, or a service manager, wants this agent to end. A signal also comes where
+        its parent was killed."""
         parent = self._options.parent
         return self._signals.leave.is_set() and parent in (None, os.getppid())
 

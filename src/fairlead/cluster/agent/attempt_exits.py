@@ -1,4 +1,4 @@
-"""How the ranks of an attempt end, and which of them is to blame for it."""
+"""The ends of the ranks of an attempt, and which of them is to blame."""
 
 import signal
 
@@ -22,7 +22,7 @@ class RankExits:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a rank has failed."""
+        """Return whether a rank has failed."""
         return self.code not in (None, 0)
 
     @property
@@ -36,11 +36,11 @@ class RankExits:
 
     @property
     def memory_ran_out(self) -> bool:
-        """Whether the kernel has killed processes of this node for lack of memory since."""
+        """Return whether the kernel has killed processes of this node for lack of memory since."""
         return oom_kills() > self._oom_kills
 
     def ended_by(self, until_s: float, ranks: int) -> bool:
-        """Whether all ranks here, of which there are so many, had ended by then, monotonic."""
+        """Return whether all ranks here, of which there are so many, had ended by then, monotonic."""
         return len(self._codes) == ranks and self.ended_s <= until_s
 
     def note(self, rank: int, code: int, at_s: float, *, early: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""How far an attempt is: what its rank 0, or an unmanaged job itself, says of its steps."""
+"""The progress of an attempt: what its rank 0, or an unmanaged job itself, says of its steps."""
 
 from fairlead.client.messages import Adapt, Loaded, Progress, RankEnded
 
@@ -24,7 +24,7 @@ class StepProgress:
 
     @property
     def has_reported(self) -> bool:
-        """Whether an unmanaged job has reported its progress."""
+        """Return whether an unmanaged job has reported its progress."""
         return self._first_reported_step >= 0
 
     @property

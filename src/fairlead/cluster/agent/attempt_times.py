@@ -25,7 +25,7 @@ class DeviceWait:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the attempt was found unable to begin, and has not begun."""
+        """Return whether the attempt was found unable to begin, and has not begun."""
         return self._since is not None and self.free is None
 
     def record_obstacle(self, obstacle: str, now: float) -> None:
@@ -123,7 +123,7 @@ class TrainingTimes:
 
 
 class StopOrder:
-    """Whether an attempt was told to stop, why, and how long it took to end."""
+    """An order to stop: whether an attempt was given it, why, and how long it took to end."""
 
     def __init__(self) -> None:
         self._inspections = 0  # of where its ranks stand since
@@ -136,12 +136,12 @@ class StopOrder:
 
     @property
     def given(self) -> bool:
-        """Whether it was told to stop."""
+        """Return whether it was told to stop."""
         return self._ordered_s is not None
 
     @property
     def by_agent(self) -> bool:
-        """Whether its agent stopped it of its own accord."""
+        """Return whether its agent stopped it of its own accord."""
         return self.reason in (EXPIRED, AGENT_LEAVES, ORPHANED, SPAWNER_STALLED)
 
     def give(self, reason: str, now: float, saving_s: float = 0.0) -> None:
@@ -153,8 +153,8 @@ class StopOrder:
         return 0.0 if self._ordered_s is None else now - self._ordered_s
 
     def due(self, grace_s: float, now: float) -> bool:
-        """Whether it is time to look at where its ranks stand: when much of its grace is over, and once more
-        before the end of a long one."""
+        """Return whether it is time to look at where its ranks stand: when much of its grace is over, and
+        once more before the end of a long one."""
         most_s = INSPECT_AFTER_FRACTION * grace_s
         times = sorted({min(most_s, FIRST_INSPECTION_S), max(most_s, grace_s - LAST_INSPECTION_S)})
         if not self.given or self.reason == ORPHANED or self._inspections >= len(times):
@@ -167,7 +167,7 @@ class StopOrder:
 
     @property
     def inspected(self) -> bool:
-        """Whether there was a look."""
+        """Return whether there was a look."""
         return self._inspections > 0
 
     def release(self, now: float) -> None:

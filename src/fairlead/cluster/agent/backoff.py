@@ -1,4 +1,4 @@
-"""How long an agent waits before it asks a server again that did not answer."""
+"""The time that an agent waits before it asks a server again that did not answer."""
 
 import asyncio
 import logging

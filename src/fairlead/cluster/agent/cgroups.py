@@ -70,7 +70,7 @@ class AttemptGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_populated(self) -> bool:
-        """Whether a process is in it that has not ended."""
+        """Return whether a process is in it that has not ended."""
         return "populated 1" in _read(Path(self.path) / "cgroup.events")
 
     def kill(self) -> None:

@@ -27,5 +27,5 @@ def enter(root: Path, *, known: bool) -> str:
 
 
 def _is_of_job(name: str) -> bool:
-    """Whether a name is that of a folder of a job: its id is the beginning."""
+    """Return whether a name is that of a folder of a job: its id is the beginning."""
     return name[:1].isdigit()

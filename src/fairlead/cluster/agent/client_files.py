@@ -17,7 +17,7 @@ CLIENT_FILES = (
 
 
 def is_offered(state: Path) -> bool:
-    """Whether the copy is there."""
+    """Return whether the copy is there."""
     return (state / f"client-{__version__}").is_dir()
 
 

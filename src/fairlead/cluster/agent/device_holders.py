@@ -37,9 +37,10 @@ class DeviceHolders:
         running: Sequence[SpawnedAttempt],
         helpers: Collection[int],
     ) -> tuple[str, bool]:
-        """Why its devices are not free, now and then, and whether something of the node is in the way; "" =
-        nothing is to be told. What ended just now takes a moment; then whoever holds them is looked for among
-        all processes: ended if it is an attempt's that has no claim to them, else told of. why: as known."""
+        """Return why its devices are not free, now and then, and whether something of the node is in the way;
+        "" = nothing is to be told. What ended just now takes a moment; then whoever holds them is looked for
+        among all processes: ended if it is an attempt's that has no claim to them, else told of. why: as
+        known."""
         now, due_s = time.monotonic(), attempt.claim.search_s
         if due_s is not None and now < due_s:
             return "", False
@@ -51,7 +52,7 @@ class DeviceHolders:
     def obstacles(
         self, attempt: SpawnedAttempt, running: Sequence[SpawnedAttempt], helpers: Collection[int]
     ) -> list[str]:
-        """Why its devices are held. Those who have no claim to them are ended.
+        """Return why its devices are held. Those who have no claim to them are ended.
 
         running: attempts that have their devices; helpers: pids of the spawner's own processes.
         """
@@ -65,7 +66,7 @@ class DeviceHolders:
         return [why for why in text if why]
 
     def _judge(self, holder: proc.Process, device: int, running: Sequence[SpawnedAttempt]) -> str:
-        """Why a process holds the lock of a device, "" = it may, or it has just been ended."""
+        """Return why a process holds the lock of a device, "" = it may, or it has just been ended."""
         owner = owner_of(holder, running)
         text = f"device {device} is not free: its lock is held by process {holder.pid}"
         if owner is None:
@@ -81,8 +82,9 @@ class DeviceHolders:
         return ""
 
     def _judge_stranger(self, holder: proc.Process, device: int) -> str:
-        """What to say of a process that no attempt of this agent has started. One of another agent of this
-        machine is ended, unless that attempt has the same device: it has got the lock from another job."""
+        """Return what to say of a process that no attempt of this agent has started. One of another agent of
+        this machine is ended, unless that attempt has the same device: it has got the lock from another
+        job."""
         for node, records in self._agent.records_of_others():
             if (record := find_survivors(records).get(holder)) is None:
                 continue

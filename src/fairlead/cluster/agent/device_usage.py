@@ -1,5 +1,5 @@
-"""How busy the devices of a node are, and how full, as NVML says, or of simulated ones the processes of their
-ranks: measured beside all else, for people."""
+"""The usage of the devices of a node and of their memory, as NVML says, or of simulated ones the processes of
+their ranks: measured beside all else, for people."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,5 @@
-"""Whether a node is fit for jobs, as its agent can tell: checks of its own, and a command of its operator.
+"""Checks of whether a node is fit for jobs, as its agent can tell: checks of its own, and a command of its
+operator.
 
 Each check returns sentences about what is wrong, none where all is well. They may hang, on a disk or in a
 driver, and so run on threads that nobody waits for longer than they should take.
@@ -75,7 +76,7 @@ class ClockSkew:
             self.least_s = self.most_s - took_s
 
     def problems(self) -> list[str]:
-        """How far this machine's clock is off, where that is too far for sure."""
+        """Return how far this machine's clock is off, where that is too far for sure."""
         if self.least_s <= MAX_SKEW_S and self.most_s >= -MAX_SKEW_S:
             return []
         way = "ahead of" if self.least_s > 0 else "behind"

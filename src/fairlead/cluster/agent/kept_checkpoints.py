@@ -1,4 +1,4 @@
-"""Whether the checkpoints that a job is known to have kept are where it would look for them."""
+"""A check of whether the checkpoints that a job is known to have kept are where it would look for them."""
 
 import os
 import re
@@ -41,8 +41,8 @@ def missing(path: Path, assignment: Assignment) -> str:
 
 
 def _is_later(checkpoint: Path, assignment: Assignment) -> bool:
-    """Whether a later attempt has saved it than the one that told of the steps kept, so that these are not
-    away: the later one went on from fewer, and the server did not hear of it (its node was lost, or the
+    """Return whether a later attempt has saved it than the one that told of the steps kept, so that these are
+    not away: the later one went on from fewer, and the server did not hear of it (its node was lost, or the
     state is of a backup)."""
     try:
         content = read_regular(checkpoint / MANIFEST, _LARGEST_MANIFEST)

@@ -1,4 +1,4 @@
-"""How long a job may still run without hearing from the server."""
+"""The time that a job may still run without hearing from the server."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class NodeLease:
 
     @property
     def granted(self) -> bool:
-        """Whether the server has ever granted a lease; nothing starts before."""
+        """Return whether the server has ever granted a lease; nothing starts before."""
         return self.until > 0.0
 
     def left_s(self, now: float) -> float:
@@ -36,7 +36,7 @@ class NodeLease:
         return max(0.0, self.until - now)
 
     def is_short(self, now: float) -> bool:
-        """Whether less than a quarter is left."""
+        """Return whether less than a quarter is left."""
         return self.left_s(now) < 0.25 * self.length_s
 
 
@@ -53,7 +53,7 @@ class ReportedLease:
         self._reported.append((now, now + left_s))
 
     def is_short(self, at: float) -> bool:
-        """Whether the rank had last heard, at that time, that less than a quarter of the lease was left, or
-        nothing. A rank that was answered in time always has more."""
+        """Return whether the rank had last heard, at that time, that less than a quarter of the lease was
+        left, or nothing. A rank that was answered in time always has more."""
         known = [until for reported_s, until in self._reported if reported_s <= at]
         return bool(known) and known[-1] - at < 0.25 * self.length_s

@@ -25,7 +25,7 @@ def lock_holders(paths: Iterable[Path]) -> dict[Process, Path]:
 
 
 def holds_removed(folder: Path) -> bool:
-    """Whether a process has a lock file open that was removed from a folder."""
+    """Return whether a process has a lock file open that was removed from a folder."""
     beginning, end = f"{os.path.realpath(folder)}{os.sep}", ".lock (deleted)"
     for one in processes():
         with contextlib.suppress(OSError):  # it has ended, or is another user's

@@ -163,7 +163,7 @@ def _same_for_all_names(server: str) -> str:
 
 
 def _is_here(family: int, address: str | int) -> bool:
-    """Whether this machine has the address."""
+    """Return whether this machine has the address."""
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as sock:
         sock.bind((address, 0))
         return True

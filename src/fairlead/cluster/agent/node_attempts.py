@@ -37,8 +37,8 @@ class NodeAttempts:
         return self._attempts.get(key)
 
     def is_new(self, assignment: Assignment) -> bool:
-        """Whether neither this attempt nor a later one of its job was ever held. In another cluster, or
-        timeline, attempts are numbered anew."""
+        """Return whether neither this attempt nor a later one of its job was ever held. In another cluster,
+        or timeline, attempts are numbered anew."""
         attempt, order_id = self._newest.get(assignment.job, (-1, assignment.order_id))
         return assignment.attempt > attempt or _origin(assignment.order_id) != _origin(order_id)
 
@@ -66,8 +66,8 @@ class NodeAttempts:
 
     @property
     def busy(self) -> bool:
-        """Whether an attempt may have processes. One that still waits for its first lease has none, and gets
-        none where the server refuses this agent."""
+        """Return whether an attempt may have processes. One that still waits for its first lease has none,
+        and gets none where the server refuses this agent."""
         return any(attempt.launched and not attempt.ended for attempt in self)
 
     def running_jobs(self) -> set[int]:

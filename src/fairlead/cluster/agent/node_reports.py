@@ -66,7 +66,7 @@ class NodeReports:
 
     @property
     def has_new_ends(self) -> bool:
-        """Whether the next report is the first to tell of the end of an attempt."""
+        """Return whether the next report is the first to tell of the end of an attempt."""
         return not self._ended() <= self._told_ends
 
     def _ended(self) -> set[Key]:

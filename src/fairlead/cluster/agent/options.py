@@ -1,4 +1,4 @@
-"""How an agent runs."""
+"""The options of an agent."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -27,8 +27,8 @@ class PreparedProcesses:
         return self.named.start(base_environment())
 
     def wants(self, modules: str) -> bool:
-        """Whether a process for these modules is still to be prepared; not if an earlier one found that it
-        may not."""
+        """Return whether a process for these modules is still to be prepared; not if an earlier one found
+        that it may not."""
         return bool(modules) and modules not in self._by_modules and modules not in self._unfit
 
     def evictable(self, busy: set[Zygote]) -> Zygote | None:
@@ -39,7 +39,7 @@ class PreparedProcesses:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many as allowed."""
+        """Return whether there are as many as allowed."""
         return len(self._by_modules) >= MAX_PREPARED
 
     def start(self, modules: str) -> tuple[Zygote, socket.socket]:
@@ -79,6 +79,6 @@ class PreparedProcesses:
 
 
 def _fits(zygote: Zygote, rank: RankLaunch) -> bool:
-    """Whether the script would import the modules that are loaded there; not if a file next to it has the
-    name of one."""
+    """Return whether the script would import the modules that are loaded there; not if a file next to it has
+    the name of one."""
     return rank.neighbours is not None and zygote.loaded.isdisjoint(rank.neighbours)

@@ -142,7 +142,7 @@ def _token_of(pid: int) -> str:
 
 
 def has_handler(pid: int, *numbers: int) -> bool:
-    """Whether the process has a handler for one of these signals."""
+    """Return whether the process has a handler for one of these signals."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except OSError:

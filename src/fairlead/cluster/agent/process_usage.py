@@ -1,4 +1,4 @@
-"""How busy the ranks on simulated devices are, by their processes: the devices have nothing to measure."""
+"""The usage of simulated devices by the processes of their ranks: the devices have nothing to measure."""
 
 import os
 import time

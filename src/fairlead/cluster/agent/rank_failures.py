@@ -1,4 +1,5 @@
-"""Why a rank has ended badly: by what it has left behind, what it has printed, and how it ended."""
+"""The reason why a rank has ended badly: by what it has left behind, what it has printed, and how it
+ended."""
 
 import logging
 import os
@@ -120,7 +121,7 @@ def exit_failure(
     output_lost: str = "",
     exceeded: str = "",
 ) -> Failure:
-    """How a rank ended that should not have.
+    """Return the failure of a rank that should not have ended.
 
     output: the end of what it printed. checkpoints: their directory. memory_ran_out: the kernel has ended
     processes of this node for want of memory since the start. output_lost: why what it printed cannot be

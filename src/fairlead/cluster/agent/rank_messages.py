@@ -40,7 +40,7 @@ class RankMessages:
         self._ask = ask
 
     def admit(self, hello: Hello) -> str:
-        """Why this process may not run, "" = it may."""
+        """Return why this process may not run, "" = it may."""
         attempt = self._attempts.get((hello.job, hello.attempt))
         if attempt is None or attempt.ended or not attempt.launched:
             return f"job {hello.job} does not run here as attempt {hello.attempt}"
@@ -102,8 +102,8 @@ class RankMessages:
 
 
 def _ends_with_its_lease(attempt: NodeAttempt, end: RankEnded, now: float) -> bool:
-    """Whether rank 0 ends because its lease is over, as far as it knows. It finds out before its agent does,
-    and long before if the agent was suspended for a while or slow to answer."""
+    """Return whether rank 0 ends because its lease is over, as far as it knows. It finds out before its agent
+    does, and long before if the agent was suspended for a while or slow to answer."""
     if end.reason:
         return end.reason == EXPIRED
     return attempt.lease.is_short(now) or attempt.reported_lease.is_short(now)

@@ -12,7 +12,7 @@ from fairlead.cluster.agent.zygote import Zygote
 
 @dataclass
 class RankParking:
-    """What the ranks of an attempt have said of parking."""
+    """The words of an attempt's ranks about parking."""
 
     sockets: dict[int, socket.socket] = field(default_factory=dict)  # rank -> our end of its socket
     released: set[int] = field(default_factory=set)  # ranks that need no device any more
@@ -47,12 +47,12 @@ class RankProcesses:
 
     @property
     def are_over(self) -> bool:
-        """Whether none lives, and none is being forked."""
+        """Return whether none lives, and none is being forked."""
         return not self.leaders and not self.forking
 
     @property
     def are_late(self) -> bool:
-        """Whether one should have been forked by now."""
+        """Return whether one should have been forked by now."""
         return bool(self.forking) and min(self.forking.values()) < time.monotonic()
 
     def give_up_forks(self) -> list[int]:
@@ -62,7 +62,7 @@ class RankProcesses:
 
     @property
     def have_begun(self) -> bool:
-        """Whether the programs of all ranks run."""
+        """Return whether the programs of all ranks run."""
         return not (self.forking or self.pending_exec or self.unstarted)
 
     def set_pid(self, rank: int, pid: int) -> None:
@@ -120,5 +120,5 @@ class RankProcesses:
 
     @property
     def rest_waits(self) -> bool:
-        """Whether the leader of a rank is to be told to end once others have saved."""
+        """Return whether the leader of a rank is to be told to end once others have saved."""
         return any(all(one.pid != pid for one in first) for pid, first in self.saving.items())

@@ -52,7 +52,7 @@ class RankHandler(Protocol):
     """The part of the agent that admits ranks and answers their messages."""
 
     def admit(self, hello: Hello) -> str:
-        """Why this process may not run, "" = it may."""
+        """Return why this process may not run, "" = it may."""
 
     def handle(self, key: Key, message: FromRank) -> None:
         """A message of a rank that was admitted."""
@@ -168,7 +168,7 @@ class RankServer:
         self._accepting = asyncio.create_task(self._accept_all(self._listening))
 
     def _is_still_there(self) -> bool:
-        """Whether the socket's file is the one that was made: it may be another agent's."""
+        """Return whether the socket's file is the one that was made: it may be another agent's."""
         try:
             return Path(self.path).lstat().st_ino == self._inode
         except OSError:
@@ -293,8 +293,8 @@ async def _read(reader: asyncio.StreamReader, most: int = MAX_MESSAGE_BYTES) -> 
 
 
 def _is_sane(message: FromRank) -> bool:
-    """Whether the server accepts all numbers, and all text is Unicode (JSON may hold half a surrogate pair).
-    Otherwise the server would refuse the report of the whole node."""
+    """Return whether the server accepts all numbers, and all text is Unicode (JSON may hold half a surrogate
+    pair). Otherwise the server would refuse the report of the whole node."""
     for name, value in vars(message).items():
         least = -1 if (type(message), name) in _MAY_BE_UNKNOWN else 0
         least = 1 if (type(message), name) in _AT_LEAST_ONE else least
@@ -310,7 +310,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _other_protocol(hello: Hello) -> str:
-    """Why a client of another version cannot be understood, "" = it can."""
+    """Return why a client of another version cannot be understood, "" = it can."""
     if hello.protocol == PROTOCOL:
         return ""
     version, own_version = hello.version or "of another version", __version__

@@ -51,7 +51,7 @@ class RankTrial:
         self._ending = ending
 
     async def problem(self, check: StartCheck) -> str:
-        """Why a rank cannot run here, "" = it has."""
+        """Return why a rank cannot run here, "" = it has."""
         above = check.checkpoints or self._state / "trials"
         folder = Path(above, f".trial-{self._state.name}-{check.number}")
         try:

@@ -1,4 +1,4 @@
-"""How a command is run in the environment that a job names: an interpreter, a venv, conda, a container."""
+"""Commands that run in the environment that a job names: an interpreter, a venv, conda, a container."""
 
 import os
 import re
@@ -135,7 +135,7 @@ def _conda_candidates(name: str) -> Iterator[Path]:
 
 # --- containers -----------------------------------------------------------------------------------
 def is_engine(template: tuple[str, ...]) -> bool:
-    """Whether a command runs another in a container."""
+    """Return whether a command runs another in a container."""
     return bool(template) and PurePath(template[0]).name in ENGINES
 
 

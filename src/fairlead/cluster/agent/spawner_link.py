@@ -36,8 +36,9 @@ STANDS_STILL_S = 5.0  # without an answer
 
 @dataclass(frozen=True)
 class Replacement:
-    """Why an agent has killed its spawner. jobs_when_stopped: jobs that may have run when somebody stopped
-    it; None = it stood still by itself. at_s: when, monotonic; ended: pids of what had ended before that."""
+    """The reason why an agent has killed its spawner. jobs_when_stopped: jobs that may have run when somebody
+    stopped it; None = it stood still by itself. at_s: when, monotonic; ended: pids of what had ended before
+    that."""
 
     jobs_when_stopped: frozenset[int] | None
     at_s: float = 0.0
@@ -132,7 +133,7 @@ class SpawnerLink:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a signal (SIGSTOP), or a tracer, keeps it from running now."""
+        """Return whether a signal (SIGSTOP), or a tracer, keeps it from running now."""
         found = proc.process(self.pid) if self.pid else None
         return found is not None and found.state in proc.STOPPED
 

@@ -1,4 +1,4 @@
-"""How a spawner takes the place of those before it: nothing that they started is left then."""
+"""A spawner takes the place of those before it: nothing that they started is left then."""
 
 import logging
 import signal

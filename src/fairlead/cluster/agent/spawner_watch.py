@@ -74,7 +74,7 @@ class SpawnerWatch:
             _log.warning("%s; it is replaced when its ranks have ended", problem)
 
     def _is_being_stopped(self, now: float) -> bool:
-        """Whether somebody keeps it from running for much of the time, at once or again and again."""
+        """Return whether somebody keeps it from running for much of the time, at once or again and again."""
         if self._spawner.is_stopped:
             self._stopped.append(now)
         while self._stopped and now - self._stopped[0] > _STOPPED_WINDOW_S:

@@ -38,7 +38,7 @@ class StackFrame:
 
     @property
     def is_script(self) -> bool:
-        """Whether it is in the user's own code."""
+        """Return whether it is in the user's own code."""
         return not any(part in self.file for part in LIBRARIES)
 
 
@@ -52,7 +52,7 @@ class RankStack:
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for another process."""
+        """Return whether it waits for another process."""
         return any(
             _WAITS.search(frame.file) or _WAITING_FUNCTION.match(frame.function)
             for frame in self.frames[:4]
@@ -97,7 +97,7 @@ def together(stacks: Sequence[RankStack]) -> str:
 
 
 def same_places(one: Mapping[int, RankStack], other: Mapping[int, RankStack]) -> bool:
-    """Whether all ranks are where they were."""
+    """Return whether all ranks are where they were."""
     return one.keys() == other.keys() and all(
         one[rank].frames == other[rank].frames for rank in one
     )

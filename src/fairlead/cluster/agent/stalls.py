@@ -33,7 +33,7 @@ STEP_TIME_MEMORY = 0.9  # weight of what was, in the usual time of a step
 
 @dataclass(slots=True)
 class Progression:
-    """How the steps of an attempt come along. Times are monotonic seconds."""
+    """The progression of the steps of an attempt. Times are monotonic seconds."""
 
     usual_s: float = 0.0  # of a step, 0 = not known
     longest_s: float = 0.0  # between two steps so far
@@ -98,7 +98,7 @@ class StallWatch:
 
     @property
     def starting(self) -> bool:
-        """Whether it has not done a step yet."""
+        """Return whether it has not done a step yet."""
         return self.progression.step_at is None
 
     def report_s(self, assignment: Assignment) -> float:
@@ -125,7 +125,7 @@ class StallWatch:
         return set_s or 0.0
 
     def due(self, assignment: Assignment, now: float) -> bool:
-        """Whether it is time to look at the stacks of its ranks."""
+        """Return whether it is time to look at the stacks of its ranks."""
         silent_s = self.silent_s(now)
         if silent_s < self.report_s(assignment):
             self.reported, self.next_inspection = "", 0.0
@@ -159,7 +159,7 @@ class StallWatch:
         return f"no step for {silent_s:.0f} s{known}{doing}"
 
     def is_overdue(self, assignment: Assignment, now: float) -> bool:
-        """Whether it must be ended."""
+        """Return whether it must be ended."""
         if assignment.on_stall == "report" or not self.reported:
             return False
         others = assignment.world_size > len(assignment.ranks)
@@ -172,7 +172,7 @@ class StallWatch:
         return self.silent_s(now) >= limit_s and self._hangs(assignment)
 
     def _hangs(self, assignment: Assignment) -> bool:
-        """Whether all ranks stand still, and one of them waits for another."""
+        """Return whether all ranks stand still, and one of them waits for another."""
         last = self.inspections[-1] if self.inspections else {}
         still = len(self.inspections) >= SAME_STACKS_TO_HANG and all(
             same_places(one, last) for one in self.inspections
@@ -207,11 +207,11 @@ class AttemptStall:
             self._watch.progressed(step, now, saving=saving)
 
     def is_overdue(self, assignment: Assignment, now: float) -> bool:
-        """Whether it must be ended."""
+        """Return whether it must be ended."""
         return self._watch is not None and self._watch.is_overdue(assignment, now)
 
     def due(self, assignment: Assignment, now: float) -> bool:
-        """Whether it is time to look at the stacks of its ranks."""
+        """Return whether it is time to look at the stacks of its ranks."""
         if self._watch is None:
             return assignment.inspect and not self.sentence
         return self._watch.due(assignment, now)

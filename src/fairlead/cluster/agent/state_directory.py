@@ -31,7 +31,7 @@ class StateOwner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lives(self) -> bool:
-        """Whether it is a process of this machine that has not ended."""
+        """Return whether it is a process of this machine that has not ended."""
         found = proc.process(self.pid) if self.machine == machine_identity() else None
         return found is not None and found.start_time == self.start_time and found.state not in "ZX"
 

@@ -60,7 +60,7 @@ def savers(tree: Collection[Process]) -> list[Process]:
 
 
 def has_begun(tree: Collection[Process]) -> bool:
-    """Whether one of a rank's processes trains under a lease, or did."""
+    """Return whether one of a rank's processes trains under a lease, or did."""
     return any(has_handler(one.pid, *_STACKS) for one in tree if _is_python(one.pid))
 
 
@@ -78,7 +78,7 @@ class Terminations:
 
     @property
     def pending(self) -> bool:
-        """Whether some wait for others to save."""
+        """Return whether some wait for others to save."""
         return bool(self._pending)
 
     def begin(self, found: Iterable[Process]) -> None:

@@ -305,8 +305,8 @@ def _launch(request: MakeLaunch) -> Launch:
 
 
 def _not_usable(path: Path, assignment: Assignment, user: OsUser) -> str:
-    """Why the checkpoint directory is none for this user; "" = it is one. One that the cluster has named must
-    be the user's own: another may have made it where all can."""
+    """Return why the checkpoint directory is none for this user; "" = it is one. One that the cluster has
+    named must be the user's own: another may have made it where all can."""
     owner = path.lstat().st_uid
     named_by_job = assignment.checkpoint_dir and not assignment.checkpoint_root
     usable = os.access(path, os.R_OK | os.W_OK | os.X_OK)

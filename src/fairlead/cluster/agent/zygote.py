@@ -67,12 +67,12 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is one. Path.is_file would raise where a name is too long or a folder is closed."""
+    """Return whether it is one. Path.is_file would raise where a name is too long or a folder is closed."""
     return os.path.isfile(path)
 
 
 def can_fork(argv: Sequence[str], env: dict[str, str], cwd: str) -> bool:
-    """Whether it is a Python script or module for the very interpreter that the zygote runs."""
+    """Return whether it is a Python script or module for the very interpreter that the zygote runs."""
     program = shutil.which(argv[0], path=env.get("PATH"))
     if program is None or not Path(program).name.startswith("python"):
         return False
@@ -157,7 +157,7 @@ class Zygote:
 
     @property
     def ready(self) -> bool:
-        """Whether it has imported everything."""
+        """Return whether it has imported everything."""
         return bool(self.loaded)
 
     def start(self, base_env: dict[str, str]) -> socket.socket:
@@ -253,7 +253,7 @@ def main() -> None:
 
 
 def unfit() -> str:
-    """Why this process, with what it has imported, may not be forked; "" = it may."""
+    """Return why this process, with what it has imported, may not be forked; "" = it may."""
     if len(os.listdir("/proc/self/task")) > 1:
         return "an import has started threads"
     torch = sys.modules.get("torch")
