@@ -53,13 +53,13 @@ class Admission:
         self._learning_classes: dict[str, None] = {}  # the same of classes of pairs
 
     def is_outside(self, job: int) -> bool:
-        """Whether the job takes no part in rounds, as it waits for other jobs or for a cluster that it
+        """Return whether the job takes no part in rounds, as it waits for other jobs or for a cluster that it
         fits."""
         return job in self.unplaced or job in self.unfit
 
     def why_waits(self, row: JobRow) -> str:
-        """Why a job waits for a cluster that it fits; "" = it does not. Of now, whatever its row says: other
-        reasons are written there too."""
+        """Return why a job waits for a cluster that it fits; "" = it does not. Of now, whatever its row says:
+        other reasons are written there too."""
         if not self.is_outside(row.id) or self.held.has(row):
             return ""
         return no_place(row, self._state.setup)
@@ -69,7 +69,7 @@ class Admission:
         return self.held.reason(row)
 
     def has_capacity(self) -> bool:
-        """Whether a waiting job could run on devices that no job of the round holds."""
+        """Return whether a waiting job could run on devices that no job of the round holds."""
         free = self._free()
         if not any(free.values()):
             return False
@@ -86,8 +86,8 @@ class Admission:
         return False
 
     def _wants_devices(self, row: JobRow) -> bool:
-        """Whether the job has no devices and the next round is to place it. The row shows only when it is
-        reported that its attempt has ended in the round in force."""
+        """Return whether the job has no devices and the next round is to place it. The row shows only when it
+        is reported that its attempt has ended in the round in force."""
         current = self._state.round
         over = None if current is None else current.ended.get(row.id)
         lost = row.state in ON_DEVICES and over is not None and not over.completed
@@ -260,7 +260,8 @@ class Admission:
         return found
 
     def _pairs(self, new: Mapping[JobType, JobSpec]) -> LearnedPairs | None:
-        """How fast jobs of these job types are beside others, as they say; None = nobody says anything."""
+        """Return how fast jobs of these job types are beside others, as they say; None = nobody says
+        anything."""
         assert self._state.scheduler is not None
         known = self._state.scheduler.data.beliefs.known
         if known.pair_rates is None and not any(map(colocates, new.values())):
@@ -311,7 +312,7 @@ def job_of(row: JobRow) -> Job:
 
 
 def no_place(row: JobRow, setup: Setup | None) -> str:
-    """Why a job that fits nowhere waits. setup: None = there are no nodes yet."""
+    """Return why a job that fits nowhere waits. setup: None = there are no nodes yet."""
     n = row.spec.scale_factor
     several = "a device" if n == 1 else f"{n} devices of one type"
     text = f"{_NO_PLACE} {several} on which it can run"

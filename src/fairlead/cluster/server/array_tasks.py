@@ -14,7 +14,7 @@ from fairlead.cluster.store.rows import JobRow
 
 
 def count_tasks(spec: JobSpec) -> int:
-    """How many jobs it describes."""
+    """Return how many jobs it describes."""
     return len(parse_array(spec.array).indices) if spec.array else 1
 
 

@@ -220,17 +220,17 @@ class AttemptOrders:
 
 
 def _may_have_standby(current: Attempt, placement: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether a job that trains may be prepared at a place while it goes on where it is: on other nodes, for
-    the lock of the job is its node's."""
+    """Return whether a job that trains may be prepared at a place while it goes on where it is: on other
+    nodes, for the lock of the job is its node's."""
     wanted = current.row.spec.standby and current.nodes.keys().isdisjoint(placement)
     trains = current.ordered and current.reports_steps and not current.finishing
     return wanted and trains and not current.broken
 
 
 def _reached_a_step(attempt: Attempt, leader: AttemptStatus) -> bool:
-    """Whether the attempt has done a step, or all that were left; if not, all its time with devices was
-    start-up. leader: the last status from the node of rank 0. For a job without the iterator its running time
-    counts as progress."""
+    """Return whether the attempt has done a step, or all that were left; if not, all its time with devices
+    was start-up. leader: the last status from the node of rank 0. For a job without the iterator its running
+    time counts as progress."""
     if attempt.row.spec.unmanaged:
         return leader.ran_s > 0
     if leader.completed or leader.finishing:

@@ -17,8 +17,8 @@ def place(attempt: Attempt) -> str:
 
 
 def ended_by_agent(fleet: Fleet, attempt: Attempt | None) -> str:
-    """Why an agent ends an attempt that the server has not told it to stop: its spawner has died, a rank has
-    failed, here or on another node; "" = it does not."""
+    """Return why an agent ends an attempt that the server has not told it to stop: its spawner has died, a
+    rank has failed, here or on another node; "" = it does not."""
     if attempt is None or attempt.stopping or attempt.lost:
         return ""
     if attempt.broken:

@@ -129,7 +129,7 @@ def _moved(path: Path, before: Path, now: Path) -> Path:
 
 
 def _holds(directory: Path, row: JobRow) -> bool:
-    """Whether the folder of a job's checkpoints is in a directory."""
+    """Return whether the folder of a job's checkpoints is in a directory."""
     return (directory / row.checkpoint_folder).exists()
 
 

@@ -66,7 +66,7 @@ def deadline_notes(
 
 
 def _late_s(run: ForecastRun, job: int, deadline_s: float) -> float | None:
-    """How long after its deadline a job ends, negative = before; None = no end of it is forecast."""
+    """Return how long after its deadline a job ends, negative = before; None = no end of it is forecast."""
     if job in run.unfinished:
         return float("inf")
     finish_s = run.finish_s.get(job)

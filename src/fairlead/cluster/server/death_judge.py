@@ -146,7 +146,7 @@ class DeathJudge:
         return 2 * agents >= self._agent_deaths(presence)
 
     def _agent_deaths(self, presence: _Presence) -> int:
-        """How many deaths of agents there were for which no other job is to blame."""
+        """Return how many deaths of agents there were for which no other job is to blame."""
         mine = {id(death) for death in presence.deaths}
         return sum(
             id(death) in mine or not self._blamed & death.jobs
@@ -178,8 +178,8 @@ class DeathJudge:
 
 
 def _waits(position: int, suspects: int, times: int) -> bool:
-    """Whether one of several suspects waits after so many deaths. Each two of them are told apart by a binary
-    digit of their positions: by each digit in turn half of them wait, then the other half."""
+    """Return whether one of several suspects waits after so many deaths. Each two of them are told apart by a
+    binary digit of their positions: by each digit in turn half of them wait, then the other half."""
     turn = times - _SUSPICIOUS_DEATHS
     digit = turn // 2 % max((suspects - 1).bit_length(), 1)
     return position >> digit & 1 == turn % 2

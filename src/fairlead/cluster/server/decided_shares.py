@@ -86,7 +86,7 @@ class DecidedShares:
         return found
 
     def answered(self, job: int) -> bool:
-        """Whether the job was part of the policy's last answer, with a share or without."""
+        """Return whether the job was part of the policy's last answer, with a share or without."""
         at = self.at(job)
         return at is not None and bool(self.allocated[(self.group_member == at).any(axis=1)].any())
 

@@ -109,7 +109,7 @@ def _called(name: str) -> str:
 
 
 def _is_of_server(path: str, state: str, root: str) -> bool:
-    """Whether a path is the state directory, or in it and not in a folder for checkpoints there."""
+    """Return whether a path is the state directory, or in it and not in a folder for checkpoints there."""
     if not is_within(path, state):
         return False
     folders = (f"{state}/{DEFAULT}", *([normal_path(root)] if root else []))
@@ -117,12 +117,12 @@ def _is_of_server(path: str, state: str, root: str) -> bool:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a path is a folder, or in it. Both as ``normal_path`` returns them."""
+    """Return whether a path is a folder, or in it. Both as ``normal_path`` returns them."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether one of two directories is the other, or in it."""
+    """Return whether one of two directories is the other, or in it."""
     return is_within(one, other) or is_within(other, one)
 
 

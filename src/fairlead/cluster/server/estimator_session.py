@@ -37,7 +37,7 @@ class EstimatorSession:
 
     @property
     def on(self) -> bool:
-        """Whether there is an estimator."""
+        """Return whether there is an estimator."""
         return self.estimating_backend is not None
 
     @property

@@ -1,4 +1,5 @@
-"""Why a job is where it is, or not yet anywhere: a list of facts, each checked against the present state.
+"""The explanation of why a job is where it is, or not yet anywhere: a list of facts, each checked against the
+present state.
 
 Read from any thread without waiting for the driver: what the core decided is copied when it decides
 (``decided``), and what nodes hold is looked up. What is past is told with its time, never as the present.

@@ -108,7 +108,7 @@ def _standstill(source: ExplanationSource, attempt: Attempt) -> str:
 
 
 def stands_still(state: ClusterState, job: int) -> bool:
-    """Whether the attempt of a job hangs, as far as is known. Its end cannot be forecast then."""
+    """Return whether the attempt of a job hangs, as far as is known. Its end cannot be forecast then."""
     attempt = holder(list(state.registry.live.get(job, ())))
     if attempt is None or not attempt.stopping:
         return attempt is not None and activity_of(state, attempt) == "stuck"
@@ -117,14 +117,14 @@ def stands_still(state: ClusterState, job: int) -> bool:
 
 
 def waits_for_node(state: ClusterState, job: int) -> bool:
-    """Whether an attempt of a job may still run on a silent node. Its end cannot be forecast until that is
-    known."""
+    """Return whether an attempt of a job may still run on a silent node. Its end cannot be forecast until
+    that is known."""
     attempts = list(state.registry.live.get(job, ()))
     return any(attempt.lost or silence(state, attempt) for attempt in attempts)
 
 
 def runs_outside_rounds(state: ClusterState, newest: Attempt | None) -> bool:
-    """Whether the newest attempt of a job goes on, on a node that is given no jobs: the core, and so a
+    """Return whether the newest attempt of a job goes on, on a node that is given no jobs: the core, and so a
     forecast, does not count on it there."""
     if newest is None or not newest.ordered or newest.stopping or newest.lost:
         return False
@@ -163,7 +163,7 @@ def nodes_changed_s(state: ClusterState) -> dict[str, float]:
 
 
 def _start_up(reader: Reader, attempt: Attempt) -> str:
-    """How far an attempt has come that does not train yet."""
+    """Return how far an attempt has come that does not train yet."""
     source = reader.source
     begun_s = duration(max(source.state.now_s() - attempt.record.since_s, 0.0))
     status = source.state.fleet.status(attempt.first_node, attempt.key)
@@ -199,7 +199,7 @@ def _others_there(state: ClusterState, attempt: Attempt) -> Iterator[Attempt]:
 
 
 def waits_for_others(state: ClusterState, attempt: Attempt) -> bool:
-    """Whether an attempt cannot begin yet, since another job has not left its devices."""
+    """Return whether an attempt cannot begin yet, since another job has not left its devices."""
     if attempt.stopping or attempt.lost or not attempt.ordered:
         return False
     return waits_for_devices(state, attempt) and any(_others_there(state, attempt))

@@ -1,4 +1,5 @@
-"""Why jobs that run keep their devices from one that waits with a share of the time: a sentence."""
+"""The reason why jobs that run keep their devices from one that waits with a share of the time: a
+sentence."""
 
 import math
 from typing import Protocol

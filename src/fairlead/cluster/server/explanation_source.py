@@ -50,7 +50,7 @@ class DeviceUse:
     usable: dict[str, int]  # accelerator type -> devices of nodes that may be used, free or not
 
     def has_room(self, devices: int) -> bool:
-        """Whether so many devices of one type are free."""
+        """Return whether so many devices of one type are free."""
         return max(self.free.values(), default=0) >= devices
 
 
@@ -130,7 +130,7 @@ def last_activity(state: ClusterState, attempt: Attempt) -> Activity:
 
 
 def waits_for_devices(state: ClusterState, attempt: Attempt) -> bool:
-    """Whether the node of rank 0 has not confirmed yet that the devices of an attempt are free."""
+    """Return whether the node of rank 0 has not confirmed yet that the devices of an attempt are free."""
     status = state.fleet.status(attempt.first_node, attempt.key)
     return status is None or (status.state == "starting" and status.wait_s < 0)
 

@@ -119,7 +119,7 @@ class Fleet:
             self.on_change(message.node)
 
     def apply_renewal(self, message: NodeRenewal) -> None:
-        """Whether the front has given up a node, and what it has granted it."""
+        """Take over whether the front has given up a node, and what it has granted it."""
         with self.lock:
             node = self.nodes.get(message.node)
             if node is None:
@@ -187,7 +187,7 @@ class Fleet:
 
     @property
     def is_on_hold(self) -> bool:
-        """Whether it is too early to give any node a job."""
+        """Return whether it is too early to give any node a job."""
         return self.monotonic() < self.hold.until
 
     def remove(self, name: str) -> None:
@@ -295,12 +295,12 @@ class Fleet:
 
     @property
     def is_deciding(self) -> bool:
-        """Whether a round has ended whose successor is not published yet."""
+        """Return whether a round has ended whose successor is not published yet."""
         return bool(self._round_end)
 
     @property
     def unpublished(self) -> bool:
-        """Whether the front has yet to be sent what has changed of some nodes."""
+        """Return whether the front has yet to be sent what has changed of some nodes."""
         return bool(self._changed)
 
     def _publish(self, node: LiveNode) -> None:
@@ -378,8 +378,8 @@ class Fleet:
         return [key for key, status in self.holds(name).items() if status.state == "ended"]
 
     def will_never_begin(self, name: str, key: AttemptKey) -> bool:
-        """Whether the node follows the newest orders and does not hold the attempt. Then it never will: it
-        holds at once what it is about to begin, and never begins again what it has begun before."""
+        """Return whether the node follows the newest orders and does not hold the attempt. Then it never
+        will: it holds at once what it is about to begin, and never begins again what it has begun before."""
         with self.lock:
             node = self.nodes.get(name)
             if node is None:
@@ -396,9 +396,9 @@ class Fleet:
             self._changed[name] = None
 
     def cannot_begin(self, name: str, key: AttemptKey) -> bool:
-        """Whether an attempt whose order was withdrawn is known not to run, now or later. Nothing starts
-        without a lease, and the front grants one only for orders that it knows. The front is asked until it
-        confirms."""
+        """Return whether an attempt whose order was withdrawn is known not to run, now or later. Nothing
+        starts without a lease, and the front grants one only for orders that it knows. The front is asked
+        until it confirms."""
         with self.lock:
             node = self.nodes[name]
             wanted = {

@@ -61,6 +61,6 @@ def forecast_obstacles(cluster: ClusterState, job: int, state: JobState) -> Fore
 
 
 def is_rate_unknown(cluster: ClusterState, row: JobRow) -> bool:
-    """Whether a job has not ended and its rates are neither stated nor measured."""
+    """Return whether a job has not ended and its rates are neither stated nor measured."""
     catalogue = cluster.options.catalogue
     return row.open and not rate_is_known(row, catalogue, newest_rate(cluster, row)[0])

@@ -40,7 +40,7 @@ class HeldGroup:
 
     @property
     def room(self) -> int:
-        """How many of the waiting jobs may take part now."""
+        """Return how many of the waiting jobs may take part now."""
         if self.parents or self.failure:
             return 0
         if not self.limit:
@@ -56,7 +56,7 @@ class HoldDecision(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a job has ended."""
+    """The way in which a job has ended."""
 
     state: JobState
     reason: str = ""
@@ -75,7 +75,7 @@ class HeldJobs:
         self._changed: dict[int, None] = {}  # groups to be decided on, in this order
 
     def has(self, row: JobRow) -> bool:
-        """Whether a job is held."""
+        """Return whether a job is held."""
         group = self._groups.get(_key(row))
         return group is not None and row.id in group.waiting
 
@@ -190,7 +190,7 @@ class HeldJobs:
         return range(dependency.job, dependency.job + (0 if first is None else first.array_count))
 
     def _outcome(self, job: int) -> Outcome | None:
-        """How a job has ended, as people are told; None = it has not."""
+        """Return how a job has ended, as people are told; None = it has not."""
         row = self._row(job)
         if row is not None and row.open:  # one that is written, and not admitted yet, has not ended
             current = self._state.round
@@ -204,12 +204,12 @@ class HeldJobs:
 
 
 def is_held_at_first(row: JobRow) -> bool:
-    """Whether a job is held when it is submitted: it depends on others, or its array has a limit."""
+    """Return whether a job is held when it is submitted: it depends on others, or its array has a limit."""
     return bool(row.spec.after) or limit_of(row) > 0
 
 
 def limit_of(row: JobRow) -> int:
-    """How many tasks of its array may take part at once; 0 = it is in none, or all of them may."""
+    """Return how many tasks of its array may take part at once; 0 = it is in none, or all of them may."""
     return parse_array(row.spec.array).limit if row.spec.array else 0
 
 
@@ -232,7 +232,7 @@ def _is_paused(row: JobRow) -> bool:
 
 
 def _failure(dependency: Dependency, job: int, outcome: Outcome) -> str:
-    """Why a job will never run that depends on one that has ended so; "" = it may."""
+    """Return why a job will never run that depends on one that has ended so; "" = it may."""
     if dependency.condition == "any" or outcome.state == "completed":
         return ""
     task = f"job {job} of {dependency.name}" if dependency.is_array else dependency.name

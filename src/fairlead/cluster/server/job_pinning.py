@@ -73,8 +73,8 @@ class JobPinning:
         )
 
     def _stays_pinned(self, node: LiveNode, attempt: Attempt) -> bool:
-        """Whether an attempt may still run on the node, so that its job has to wait for it. An attempt that
-        has not begun is withdrawn; one that also runs on a healthy node is told to stop."""
+        """Return whether an attempt may still run on the node, so that its job has to wait for it. An attempt
+        that has not begun is withdrawn; one that also runs on a healthy node is told to stop."""
         row = attempt.row
         if not attempt.ordered or node.name in attempt.gone or not row.open:
             return False
@@ -124,11 +124,11 @@ class JobPinning:
                 self.jobs.release(changed)
 
     def _is_in_core(self, row: JobRow) -> bool:
-        """Whether the core knows the job and decides when it runs."""
+        """Return whether the core knows the job and decides when it runs."""
         return row.open and row.state != "paused" and not self._admission.is_outside(row.id)
 
     def _waits(self, row: JobRow) -> bool:
-        """Whether the core keeps the job paused until its next retry."""
+        """Return whether the core keeps the job paused until its next retry."""
         return self._retry_waits.keep_waiting(row.id)
 
     def reason(self, job: int) -> str:

@@ -1,4 +1,4 @@
-"""How long leases may live that servers before this one granted: ``--lease`` may have been longer then."""
+"""The longest lives of leases that servers before this one granted: ``--lease`` may have been longer then."""
 
 import msgspec
 

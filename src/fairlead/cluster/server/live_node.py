@@ -58,8 +58,9 @@ class AgentHistory:
             del self.superseded[next(iter(self.superseded))]
 
     def has_cleared(self, message: Register, incarnation: str) -> bool:
-        """Whether the agent that registers has made sure that nothing of this incarnation of the node lives.
-        It can only do so on the machine on which that incarnation registered, whose processes it sees."""
+        """Return whether the agent that registers has made sure that nothing of this incarnation of the node
+        lives. It can only do so on the machine on which that incarnation registered, whose processes it
+        sees."""
         same_machine = self.machine == message.machine != ""
         return same_machine and incarnation in message.cleared
 
@@ -126,7 +127,7 @@ class ObservedState:
 
 @dataclass(slots=True)
 class NodeHealth:
-    """Whether a node may be trusted with jobs."""
+    """The trust in a node: whether it may be given jobs."""
 
     problems: tuple[str, ...] = ()  # what its agent's own checks find, a sentence each
     dead: tuple[int, ...] = ()  # devices that its agent finds do not work any more
@@ -247,5 +248,5 @@ class LiveNode:
 
     @property
     def registered(self) -> bool:
-        """Whether it has registered with this server and is not lost."""
+        """Return whether it has registered with this server and is not lost."""
         return bool(self.agent.incarnation) and not self.lost

@@ -1,4 +1,5 @@
-"""How far starts are now, as their nodes said last: between the ends of rounds nothing of that is booked."""
+"""The progress of attempts now, as their nodes said last: between the ends of rounds nothing of that is
+booked."""
 
 from fairlead.cluster.protocol.messages import AttemptStatus
 from fairlead.cluster.server.attempt_statuses import merge_known
@@ -15,7 +16,7 @@ def latest_status(fleet: Fleet, attempt: Attempt) -> AttemptStatus | None:
 
 
 def unheard(fleet: Fleet, attempt: Attempt) -> bool:
-    """Whether its first node has not reported since the server was started."""
+    """Return whether its first node has not reported since the server was started."""
     node = fleet.nodes.get(attempt.first_node)
     return node is not None and not node.observed.seen
 

@@ -12,7 +12,7 @@ MAX_ROUND_S = 5  # times its length a round may last, for jobs that still start
 
 @dataclass(frozen=True, slots=True)
 class EndedAttempt:
-    """How an attempt came out, for the report of its round."""
+    """The outcome of an attempt, for the report of its round."""
 
     time_s: float
     outcome: RoundOutcome
@@ -52,5 +52,5 @@ class LiveRound:
         return {node for attempt in self.attempts.values() for node in attempt.nodes}
 
     def is_packed(self, job: int) -> bool:
-        """Whether a job shares its devices with another in this round."""
+        """Return whether a job shares its devices with another in this round."""
         return bool((self.job_groups[(self.job_groups == job).any(axis=1)] >= 0).sum() > 1)

@@ -37,7 +37,7 @@ class LiveSearch:
 
     @property
     def study(self) -> StudySpec:
-        """What was asked for."""
+        """Return what was asked for."""
         return self.row.study
 
     @property
@@ -47,14 +47,14 @@ class LiveSearch:
 
     @property
     def wants_trial(self) -> bool:
-        """Whether another trial is to be begun now."""
+        """Return whether another trial is to be begun now."""
         if self.row.state != "running" or len(self.trials) >= n_trials(self.study):
             return False
         return len(self.running) < self.study.parallel
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it is left to be done."""
+        """Return whether nothing of it is left to be done."""
         idle = not (self.running or self.unsettled or self.asked)
         return idle and self.row.state != "running"
 
@@ -76,7 +76,7 @@ class LiveSearch:
             self.ended_s.pop(trial.number, None)
 
     def verdict(self, number: int) -> Verdict:
-        """Whether a trial goes on."""
+        """Return whether a trial goes on."""
         if number not in self.curves:
             return Verdict(rungs=self.trials[number].rungs)
         return judge(self.study, number, self.curves)
@@ -94,7 +94,7 @@ class LiveSearch:
         return best_of(self.study, list(self.trials.values()))
 
     def why_over(self) -> tuple[str, bool]:
-        """Why the search is over, and whether as its owner wished; "" = it is not."""
+        """Return why the search is over, and whether as its owner wished; "" = it is not."""
         best, target, sign = self.best(), self.study.target, self.study.sign
         value = None if best is None else best.value
         if best and value is not None and target is not None and sign * value <= sign * target:
@@ -108,7 +108,7 @@ class LiveSearch:
         return "", True
 
     def task(self) -> SamplerTask:
-        """What the next suggestion is made of."""
+        """Return what the next suggestion is made of."""
         return SamplerTask(self.study, [self._past(trial) for trial in self.trials.values()])
 
     def _past(self, trial: TrialRow) -> PastTrial:

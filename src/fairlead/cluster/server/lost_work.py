@@ -26,7 +26,7 @@ def lost_work(
 
 
 def why_not_saved(attempt: Attempt) -> str:
-    """Why the work of an attempt is not kept when it is stopped, as far as is known; "" = it is."""
+    """Return why the work of an attempt is not kept when it is stopped, as far as is known; "" = it is."""
     if attempt.row.starts_over:
         return "it starts again from zero when it is stopped"
     problem = attempt.directory_problems.get(attempt.first_node, "")
@@ -34,7 +34,7 @@ def why_not_saved(attempt: Attempt) -> str:
 
 
 def why_lost(attempt: Attempt, troubles: Mapping[str, str]) -> str:
-    """Why the work of an attempt is not kept when it is stopped, by what it has found itself or, in a
+    """Return why the work of an attempt is not kept when it is stopped, by what it has found itself or, in a
     directory that jobs share, by what others have; "" = it is. troubles: see ``shared_troubles``."""
     spec = attempt.row.spec
     shares = not spec.unmanaged and not spec.checkpoint_dir

@@ -70,7 +70,7 @@ def condition(node: LiveNode, now: float) -> NodeCondition:
 
 
 def usable(node: LiveNode, now: float) -> bool:
-    """Whether the core may give jobs to a node."""
+    """Return whether the core may give jobs to a node."""
     return condition(node, now).state == "up"
 
 

@@ -1,4 +1,4 @@
-"""How nodes that were not well come back into use: by checks that pass again, and by a test start.
+"""Nodes that were not well come back into use: by checks that pass again, and by a test start.
 
 A node that relapses within an hour waits twice as long each time.
 """
@@ -92,7 +92,7 @@ class NodeRecovery:
         return False
 
     def _passes(self, node: LiveNode, known: _History, now: float) -> bool:
-        """Whether the test attempt that was made went well."""
+        """Return whether the test attempt that was made went well."""
         self._state.fleet.ask_check(node.name, None)
         if node.health.check_problem:
             known.tests += 1

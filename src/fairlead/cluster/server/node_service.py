@@ -111,7 +111,7 @@ class NodeService:
             _log.warning("node %s cannot start job %d: %s", node, job, obstacle)
 
     def _must_report(self, node: LiveNode) -> bool:
-        """Whether the core must hear of a suspect node before its next decision."""
+        """Return whether the core must hear of a suspect node before its next decision."""
         silent_s = self._state.fleet.silent_for_s(node)
         if self._state.round is None or silent_s > self._state.fleet.silence_s:
             return True

@@ -1,4 +1,4 @@
-"""How fast jobs that bring rates of their own are beside others: by rules, of which there are few.
+"""The rates of jobs that bring rates of their own, beside others: by rules, of which there are few.
 
 A job states which fraction of its rate it keeps beside others, or beside those of a name. Jobs that state the
 same are of one class, whatever their rates are: so thousands of job types need no table of all their pairs. A

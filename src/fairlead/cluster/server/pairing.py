@@ -1,4 +1,4 @@
-"""Why a job shares its devices with no other, under a policy that may have jobs share them."""
+"""The reason why a job shares its devices with no other, under a policy that may have jobs share them."""
 
 import numpy as np
 

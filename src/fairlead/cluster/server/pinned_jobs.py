@@ -14,11 +14,11 @@ class PinnedJobs:
         self._resumed: set[int] = set()  # those of them whose unpinning the core knows
 
     def has(self, job: int) -> bool:
-        """Whether the job is pinned, or was unpinned after the core's last decision."""
+        """Return whether the job is pinned, or was unpinned after the core's last decision."""
         return job in self.nodes or job in self._releasing
 
     def is_running(self, registry: JobRegistry, job: int) -> bool:
-        """Whether the job is pinned and its attempt goes on, outside the rounds."""
+        """Return whether the job is pinned and its attempt goes on, outside the rounds."""
         attempt = registry.newest(job)
         runs = attempt is not None and attempt.ordered and not attempt.stopping and not attempt.lost
         return runs and self.has(job)

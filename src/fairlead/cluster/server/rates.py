@@ -113,14 +113,14 @@ def extended(table: Throughputs, more: Mapping[JobType, Floats]) -> Throughputs:
 
 
 def rate_is_known(row: JobRow, catalogue: Throughputs, measured: float | None) -> bool:
-    """Whether the rate of a job was stated or measured. Of an unmanaged job that reports nothing run time is
-    the progress: its rate is known. measured: steps/s"""
+    """Return whether the rate of a job was stated or measured. Of an unmanaged job that reports nothing run
+    time is the progress: its rate is known. measured: steps/s"""
     by_time = row.spec.unmanaged and not row.tells_steps
     return bool(by_time or measured or not has_no_rates(row, catalogue))
 
 
 def has_no_rates(row: JobRow, catalogue: Throughputs) -> bool:
-    """Whether neither its owner nor the catalogue gives any for a job."""
+    """Return whether neither its owner nor the catalogue gives any for a job."""
     return not row.spec.rates and catalogue.row(job_type_of_row(row)) is None
 
 
@@ -133,6 +133,6 @@ def by_accelerator(slots: tuple[SlotType, ...], rate: Floats) -> dict[str, float
 
 
 def fits(rates: Mapping[str, float], spec: JobSpec, cluster: Cluster) -> bool:
-    """Whether the job can run on a type of which the cluster has enough devices."""
+    """Return whether the job can run on a type of which the cluster has enough devices."""
     columns = zip(cluster.accelerators, cluster.capacity.tolist(), strict=True)
     return any(rates.get(a, 0.0) > 0 and capacity >= spec.scale_factor for a, capacity in columns)

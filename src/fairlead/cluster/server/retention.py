@@ -203,8 +203,8 @@ class Retention:
         return True
 
     def _checkpoints_of(self, job: EndedJob) -> tuple[Path, str] | None:
-        """Where its checkpoints are; None where another job has named their folder, or one in it: it is no
-        longer this one's alone."""
+        """Return where its checkpoints are; None where another job has named their folder, or one in it: it
+        is no longer this one's alone."""
         if not job.own_checkpoints:
             return None
         path = Path(job.own_checkpoints)
@@ -261,5 +261,5 @@ class Retention:
 
 
 def _removes(options: RuntimeOptions) -> bool:
-    """Whether anything is to be removed at all."""
+    """Return whether anything is to be removed at all."""
     return bool(options.keep_ended_jobs or options.keep_logs or options.keep_checkpoints)

@@ -167,7 +167,7 @@ class RollbackDetector:
         return f"; it runs {_attempts(unknown)}, unknown here" if unknown else ""
 
     def _has_ordered(self, status: AttemptStatus) -> bool:
-        """Whether this state has ordered the attempt."""
+        """Return whether this state has ordered the attempt."""
         live = self._state.registry.live.get(status.job, ())
         rows = [*(attempt.record for attempt in live), *self._state.store.attempts(status.job)]
         known = {(row.attempt, row.order_id) for row in rows}
@@ -194,7 +194,7 @@ class RollbackDetector:
 
 
 def _has_reported(node: LiveNode) -> bool:
-    """Whether a node is not expected to register any more with a server that has just been started."""
+    """Return whether a node is not expected to register any more with a server that has just been started."""
     agent = node.agent
     return node.registered or node.lost or bool(agent.left_s) or not agent.newest
 

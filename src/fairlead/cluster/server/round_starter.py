@@ -125,7 +125,7 @@ class RoundStarter:
             self._orders.stop(job, end, ordered=not runs_on)
 
     def _uses(self, job: int, taken: set[tuple[str, int]]) -> bool:
-        """Whether an attempt of a job that has not been told to stop uses one of these devices."""
+        """Return whether an attempt of a job that has not been told to stop uses one of these devices."""
         return any(
             (node, device) in taken
             for attempt in self._state.registry.live[job]

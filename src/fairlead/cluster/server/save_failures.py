@@ -32,7 +32,8 @@ def note_end(attempt: Attempt, now_s: float) -> None:
 
 
 def last_save_failed(row: JobRow, now_s: float) -> str:
-    """How long ago, and why, as a sentence without a full stop; "" = it did not."""
+    """Return how long ago a job's last save failed, and why, as a sentence without a full stop; "" = it did
+    not."""
     failure = row.save_failure
     if failure is None:
         return ""

@@ -1,4 +1,4 @@
-"""What searches do, in the audit log: they submit and cancel jobs for whoever has begun them."""
+"""Entries of the audit log for what searches do: they submit and cancel jobs for whoever has begun them."""
 
 import time
 from collections.abc import Sequence

@@ -44,8 +44,8 @@ _log = logging.getLogger(__name__)
 
 
 class SearchDoors(NamedTuple):
-    """What the controller may do with jobs, as people do it. ``cancel`` and ``set_weight`` are for the
-    driver's thread, the others for any."""
+    """The acts that the controller may do with jobs, as people do them. ``cancel`` and ``set_weight`` are for
+    the driver's thread, the others for any."""
 
     cancel: Callable[[JobRow], None]
     set_weight: Callable[[JobRow, float], None]
@@ -55,14 +55,14 @@ class SearchDoors(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """What is written of trials."""
+    """The trials that were written."""
 
     trials: list[TrialRow]
     cancelled: list[TrialRow]  # whose jobs were cancelled with that
 
 
 class _JobLook(NamedTuple):
-    """What is shown of a job."""
+    """The state of a job, as it is shown."""
 
     state: JobState
     reason: str
@@ -291,7 +291,7 @@ class SearchController:
         trial: TrialRow,
         over: dict[int, "_JobLook"],
     ) -> TrialRow | None:
-        """What has become of a running trial; None = nothing new."""
+        """Return what has become of a running trial; None = nothing new."""
         if trial.number in over:
             return self._ended(search, trial, over[trial.number])
         value, step = search.value(trial.number) or (None, None)
@@ -304,7 +304,7 @@ class SearchController:
         return replace(trial, rungs=verdict.rungs) if verdict.rungs != trial.rungs else None
 
     def _ended(self, search: LiveSearch, trial: TrialRow, job: "_JobLook") -> TrialRow | None:
-        """How a trial has ended whose job has; None = its value may still come."""
+        """Return how a trial has ended whose job has; None = its value may still come."""
         value, step = search.value(trial.number) or (None, None)
         trial = replace(trial, value=value, step=step)
 
@@ -339,8 +339,9 @@ class SearchController:
     def _write(
         self, trials: list[TrialRow], ended: Collection[int], unsettled: list[TrialRow]
     ) -> "_Written":
-        """What is written of these (the driver's thread). A trial whose job has ended since it was looked at
-        is not stopped any more: it has ended as its job has, which is seen the next time."""
+        """Write these trials and cancel the jobs of those that are over (the driver's thread). Returns what
+        is written. A trial whose job has ended since it was looked at is not stopped any more: it has ended
+        as its job has, which is seen the next time."""
         done = _Written([], [])
         for trial in trials:
             job = self._job(trial.job)

@@ -238,8 +238,8 @@ class Service:
         return self._change(run)
 
     def _is_open(self, row: JobRow) -> bool:
-        """Whether a job has not ended. In its row it has only once its round is reported: it stands as it is
-        shown."""
+        """Return whether a job has not ended. In its row it has only once its round is reported: it stands as
+        it is shown."""
         return row.open and self.viewer.displayed_state(row) not in ENDED_STATES
 
     def _cancel(self, row: JobRow) -> None:

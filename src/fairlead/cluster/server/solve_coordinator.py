@@ -50,7 +50,8 @@ class SolveCoordinator:
 
     @property
     def without_pairs(self) -> str:
-        """Why jobs have no shares beside each other at present, though the policy gives such; else ""."""
+        """Return why jobs have no shares beside each other at present, though the policy gives such; else
+        ""."""
         left_s = self._without_pairs_until_s - self._state.now_s()
         if left_s <= 0 or self._state.policy != self._too_slow:
             return ""

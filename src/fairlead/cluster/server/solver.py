@@ -212,7 +212,7 @@ class _SolverProcess:
         return _SolverProcess(process, Connection(ours.detach()))
 
     def exit_reason(self, problem: Exception) -> str:
-        """How it ended, when nobody meant it to."""
+        """Return how it ended, when nobody meant it to."""
         if not isinstance(problem, EOFError | OSError):
             return f"the solver's answer cannot be read ({problem})"
         code = self.process.wait()

@@ -10,8 +10,8 @@ NOT_FOUND = 127  # exit code of a command that the node cannot start
 
 
 def is_node_fault(failure: Failure, spec: JobSpec) -> bool:
-    """Whether the node could not start one of its own commands, found on the agent's PATH, which the job's
-    owner cannot bring about."""
+    """Return whether the node could not start one of its own commands, found on the agent's PATH, which the
+    job's owner cannot bring about."""
     if failure.exit_code not in (None, NOT_FOUND):  # the job printed that itself
         return False
     if (

@@ -19,8 +19,8 @@ _NO_ROOM = frozenset(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
 
 
 def is_clusters(path: str, row: JobRow) -> bool:
-    """Whether a directory that cannot be used is that of the checkpoints of all jobs, or above it, and not
-    the folder of a job alone. path: "" = not known."""
+    """Return whether a directory that cannot be used is that of the checkpoints of all jobs, or above it, and
+    not the folder of a job alone. path: "" = not known."""
     return not path or Path(row.checkpoints).is_relative_to(path)
 
 
@@ -32,7 +32,7 @@ def directory_trouble(failure: Failure | None, spec: JobSpec) -> DirectoryTroubl
 
 
 def failed_for_storage(attempt: Attempt) -> bool:
-    """Whether an attempt has failed for the storage of its checkpoints."""
+    """Return whether an attempt has failed for the storage of its checkpoints."""
     if not attempt.failure():
         return False
     return directory_trouble(attempt.root_failure()[1], attempt.row.spec) == "out_of_order"
@@ -49,7 +49,7 @@ class _Waiting:
 
     @property
     def for_room(self) -> bool:
-        """Whether others that find their checkpoints may lack it as well."""
+        """Return whether others that find their checkpoints may lack it as well."""
         return self.why in _NO_ROOM
 
     @property
@@ -156,19 +156,19 @@ class StorageWaits:
 
 
 def waits_for_checkpoints(row: JobRow) -> bool:
-    """Whether a job waits because its own checkpoints are away, or damaged."""
+    """Return whether a job waits because its own checkpoints are away, or damaged."""
     return _waits(row) and row.recent_failures[-1].of_checkpoints
 
 
 def tries_for_checkpoints(row: JobRow, newest: Attempt | None) -> bool:
-    """Whether an attempt of a job that waited for its own checkpoints looks whether they are back. newest:
-    its newest attempt that has not ended."""
+    """Return whether an attempt of a job that waited for its own checkpoints looks whether they are back.
+    newest: its newest attempt that has not ended."""
     return found_no_storage(row, newest) and row.recent_failures[-1].of_checkpoints
 
 
 def found_no_storage(row: JobRow, newest: Attempt | None) -> bool:
-    """Whether a job waits for the storage of its checkpoints, or tries whether it is back. newest: its newest
-    attempt that has not ended."""
+    """Return whether a job waits for the storage of its checkpoints, or tries whether it is back. newest: its
+    newest attempt that has not ended."""
     if not row.recent_failures or row.loss_accepted:
         return False
     last = row.recent_failures[-1]
@@ -177,13 +177,13 @@ def found_no_storage(row: JobRow, newest: Attempt | None) -> bool:
 
 
 def _has_begun(attempt: Attempt) -> bool:
-    """Whether an attempt has found its checkpoints; an unmanaged one, the directory for them."""
+    """Return whether an attempt has found its checkpoints; an unmanaged one, the directory for them."""
     if attempt.row.spec.unmanaged:
         return attempt.leader is not None and attempt.leader.state != "starting"
     return attempt.record.trained_s is not None
 
 
 def _waits(row: JobRow) -> bool:
-    """Whether the newest failure of a job that has not gone on since was one of storage."""
+    """Return whether the newest failure of a job that has not gone on since was one of storage."""
     waits = row.retry_s is not None or row.failed
     return waits and bool(row.recent_failures) and row.recent_failures[-1].of_storage

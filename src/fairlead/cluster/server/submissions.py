@@ -51,7 +51,7 @@ class Submission:
 
     @property
     def jobs(self) -> int:
-        """How many there are: an array is as many as it has tasks."""
+        """Return how many there are: an array is as many as it has tasks."""
         return sum(map(count_tasks, self.specs))
 
 

@@ -39,12 +39,12 @@ class TenantTally:
 
     @property
     def jobs(self) -> int:
-        """How many there are."""
+        """Return how many jobs there are."""
         return self.states.total()
 
     @property
     def running(self) -> int:
-        """How many of them hold devices."""
+        """Return how many of them hold devices."""
         return sum(self.states[state] for state in ON_DEVICES)
 
 
@@ -99,7 +99,7 @@ class Tally:
             tenant.weight = 0.0  # without what rounding has left
 
     def past_deadline(self, now_s: float) -> int:
-        """How many jobs have not ended and are past their deadlines."""
+        """Return how many jobs have not ended and are past their deadlines."""
         return sum(deadline_s < now_s for deadline_s in list(self._deadlines.values()))
 
     def note_node(self, name: str, node: CountedNode | None) -> None:

@@ -1,4 +1,5 @@
-"""How many jobs the users of a tenant may submit: one of them must not fill the cluster's queue and disk."""
+"""The limits on the jobs that the users of a tenant may submit: one of them must not fill the cluster's queue
+and disk."""
 
 import threading
 import time

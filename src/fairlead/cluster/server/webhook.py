@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Where notices are sent, and what they are signed with."""
+    """The address to which notices are sent, and what they are signed with."""
 
     url: str
     secret: bytes
@@ -73,7 +73,7 @@ def signature(secret: bytes, timestamp: str, body: bytes) -> str:
 
 
 class NoticeSource(Protocol):
-    """Where notices come from. Called on the sender's thread."""
+    """The source of notices. Called on the sender's thread."""
 
     def waiting(self) -> list[tuple[str, str]]:
         """Keys and texts of the oldest notices."""
@@ -147,7 +147,7 @@ class WebhookSender:
                 self._source.delivered(done)
 
     def _send(self, client: httpx.Client, text: str) -> bool:
-        """Whether the receiver has taken it, or it is too old."""
+        """Return whether the receiver has taken it, or it is too old."""
         notice, body = msgspec.json.decode(text, type=Notice), text.encode()
         if time.time() - notice.time_s > MAX_AGE_S:
             _log.error("webhook: notice %s of job %d is given up", notice.id, notice.job.id)
