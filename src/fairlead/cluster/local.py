@@ -165,7 +165,7 @@ class _Once:
 
 
 def _ended(group: "list[subprocess.Popen[bytes]]", number: signal.Signals, limit_s: float) -> bool:
-    """Whether all of these have ended within so many seconds of a signal."""
+    """Return whether all of these have ended within so many seconds of a signal."""
     for process in group:
         if process.poll() is None:
             process.send_signal(number)

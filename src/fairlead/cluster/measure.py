@@ -1,4 +1,4 @@
-"""How fast a training script runs, and what it costs to stop and start it: measured by running it."""
+"""The rate of a training script, and the costs of a stop and a start: measured by running it."""
 
 import os
 import shlex

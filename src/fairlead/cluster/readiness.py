@@ -1,4 +1,4 @@
-"""How a server tells the process that started it that it is ready: one line of JSON on a pipe."""
+"""A server tells the process that started it that it is ready: one line of JSON on a pipe."""
 
 import os
 import select

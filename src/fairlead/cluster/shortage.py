@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_shortage(problem: BaseException) -> bool:
-    """Whether something has run out, and may be there again later."""
+    """Return whether something has run out, and may be there again later."""
     if isinstance(problem, OSError):
         return problem.errno in _SHORTAGES
     return isinstance(problem, MemoryError)

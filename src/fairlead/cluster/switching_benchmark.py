@@ -1,4 +1,4 @@
-"""How long it takes to switch a device from one job to another on this machine: measured by doing it."""
+"""The time that it takes to switch a device from one job to another on this machine: measured by doing it."""
 
 import statistics
 import sys

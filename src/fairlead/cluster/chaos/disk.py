@@ -63,7 +63,7 @@ def children(pid: int) -> list[int]:
 
 
 def mentions(pid: int, text: str) -> bool:
-    """Whether a living process has the text in its command line or environment."""
+    """Return whether a living process has the text in its command line or environment."""
     try:
         folder = Path(f"/proc/{pid}")
         shown = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()

@@ -90,7 +90,7 @@ def _locks(descriptor: int, kind: int) -> bool:
 
 
 def _is_written(path: Path) -> bool:
-    """Whether the process that writes this ledger is alive and not frozen."""
+    """Return whether the process that writes this ledger is alive and not frozen."""
     with path.open("rb") as file:
         if _locks(file.fileno(), fcntl.LOCK_SH):
             return False
@@ -198,7 +198,7 @@ def node_of_job() -> str:
 
 
 def has_standby() -> bool:
-    """Whether another attempt of the job may train until the lease of this one is entered."""
+    """Return whether another attempt of the job may train until the lease of this one is entered."""
     return bool(os.environ.get("CHAOS_STANDBY"))
 
 

@@ -82,7 +82,7 @@ def _latest_run(cluster: ChaosCluster) -> int:
 
 
 def _is_halted(cluster: ChaosCluster) -> bool:
-    """Whether the server says so, and accepts nothing."""
+    """Return whether the server says so, and accepts nothing."""
     with cluster.client() as client:
         if "is an older copy of the state" not in client.status().halted:
             return False

@@ -1,4 +1,4 @@
-"""How sure a forecast is, from what earlier ones were worth.
+"""The confidence in a forecast, from what earlier ones were worth.
 
 The score of a forecast is log((time that the job really took from then on + a) / (time forecast + a)): for
 long times the relative error, for short ones the error in seconds over the allowance a, which starts, stops
@@ -64,7 +64,7 @@ class ForecastOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def inside(self) -> bool:
-        """Whether the truth was in the interval."""
+        """Return whether the truth was in the interval."""
         return self.low_s <= self.actual_s <= self.high_s
 
 

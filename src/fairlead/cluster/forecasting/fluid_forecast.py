@@ -87,7 +87,8 @@ def fluid_jobs(s: Scheduler) -> FluidJobs:
 
 
 def hysteresis(s: Scheduler) -> float:
-    """How many times what a start costs another job must be owed more than one that runs; 0 = nothing."""
+    """Return how many times what a start costs another job must be owed more than one that runs; 0 =
+    nothing."""
     shared = isinstance(s.data.planning.planner, SharesPlanner)
     return s.data.options.settings.preemption_hysteresis if shared else 0.0
 
@@ -124,9 +125,9 @@ def finish_times(
 
 
 def _run_to_their_end(jobs: FluidJobs) -> bool:
-    """Whether most of the work is of jobs that nobody takes the devices of, once they have begun. What two
-    jobs are owed grows apart by a second in each second that one runs and the other waits. When that has come
-    to ``kept_s``, one of less than twice that length is left alone, for it will be done as soon."""
+    """Return whether most of the work is of jobs that nobody takes the devices of, once they have begun. What
+    two jobs are owed grows apart by a second in each second that one runs and the other waits. When that has
+    come to ``kept_s``, one of less than twice that length is left alone, for it will be done as soon."""
     least_s = jobs.least_s
     there = least_s < np.inf
     work_s = np.where(there, least_s, 0.0) * jobs.scale

@@ -120,12 +120,12 @@ class ForecastRun:
 
     @property
     def complete(self) -> bool:
-        """Whether all jobs that are not held have ended."""
+        """Return whether all jobs that are not held have ended."""
         return not self.unfinished
 
     @property
     def coarse(self) -> bool:
-        """Whether the time was too short to simulate rounds to the end."""
+        """Return whether the time was too short to simulate rounds to the end."""
         return self.exact_s < np.inf
 
     @property

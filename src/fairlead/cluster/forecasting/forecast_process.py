@@ -274,7 +274,7 @@ def _cpu_s(pid: int | None) -> float:
 
 
 def _is_stopped(pid: int | None) -> bool:
-    """Whether a signal or a tracer keeps a process from running."""
+    """Return whether a signal or a tracer keeps a process from running."""
     try:
         return _stat(pid)[0] in "Tt"
     except (OSError, IndexError):

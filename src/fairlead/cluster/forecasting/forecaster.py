@@ -58,7 +58,7 @@ class MadeForecast:
         return max(time.monotonic() - self.at, 0.0)
 
     def covers(self, job: int, changed_s: float) -> bool:
-        """Whether it knows a job as that is since ``changed_s``, of the cluster's time."""
+        """Return whether it knows a job as that is since ``changed_s``, of the cluster's time."""
         return job in self.jobs and self.now_s >= changed_s
 
     def left_s(self, job: int) -> float | None:
@@ -66,12 +66,12 @@ class MadeForecast:
         return median_s(self.outcomes, job)
 
     def kind_of(self, job: int) -> ForecastKind:
-        """Whether rounds were simulated up to the end of this job."""
+        """Return whether rounds were simulated up to the end of this job."""
         return kind_within(self.outcomes[0], self.left_s(job))
 
 
 def kind_within(outcome: ForecastRun, left_s: float | None) -> ForecastKind:
-    """Whether rounds were simulated for so long or, where that is unknown, to the end of all jobs."""
+    """Return whether rounds were simulated for so long or, where that is unknown, to the end of all jobs."""
     return "exact" if (np.inf if left_s is None else left_s) <= outcome.exact_s else "coarse"
 
 

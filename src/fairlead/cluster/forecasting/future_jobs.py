@@ -43,7 +43,7 @@ class FutureJobs:
                 yield one
 
     def _can_run(self, job: Job) -> bool:
-        """Whether the table knows the job's type, and a type has enough devices that work."""
+        """Return whether the table knows the job's type, and a type has enough devices that work."""
         known = self._table.row(job.job_type) is not None
         return known and job.scale_factor <= self._most
 

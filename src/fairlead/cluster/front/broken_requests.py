@@ -10,6 +10,6 @@ class BrokenRequests(logging.Filter):
     malformed while they are answered: the sender is told, and the server is well."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is logged."""
+        """Return whether it is logged."""
         problem = record.exc_info[1] if record.exc_info else None
         return not isinstance(problem, h11.ProtocolError)

@@ -169,7 +169,7 @@ class PublishedNodeView(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 class PublishedPosition(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """How far the state has come, durably: agents are told."""
+    """The durable position of the state: agents are told."""
 
     position: StorePosition
 

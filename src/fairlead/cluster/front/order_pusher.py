@@ -59,7 +59,7 @@ class OrderPusher:
         self._push()
 
     def is_under_way(self) -> bool:
-        """Whether some nodes have not been sent their orders yet."""
+        """Return whether some nodes have not been sent their orders yet."""
         return bool(self._waiting)
 
     def reported(self, node: LeasedNode) -> None:

@@ -360,8 +360,8 @@ class Front:
         return self._facade.tokens.find_agent(token)
 
     def needs_own_token(self, node: str) -> bool:
-        """Whether a node has to come with a token of its own. A server that has halted, because its state is
-        older than what nodes know, may not have the newest ones: it lets all go on."""
+        """Return whether a node has to come with a token of its own. A server that has halted, because its
+        state is older than what nodes know, may not have the newest ones: it lets all go on."""
         return not self._table.halted and self._facade.tokens.is_enrolled(node)
 
     async def register(self, message: Register, *, token: TokenKind) -> Welcome:

@@ -1,4 +1,4 @@
-"""How many what-if questions wait for an answer at once: each is a simulation of seconds."""
+"""A limit on the what-if questions that wait for an answer at once: each is a simulation of seconds."""
 
 import threading
 from collections import Counter

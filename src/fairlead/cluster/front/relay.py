@@ -57,7 +57,7 @@ class DriverInterface(Protocol):
 
 
 class Signature(typing.NamedTuple):
-    """How a method's arguments and result are coded."""
+    """The codecs of a method's arguments and result."""
 
     parameters: inspect.Signature  # without self
     arguments: "msgspec.msgpack.Decoder[Any]"

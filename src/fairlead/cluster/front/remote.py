@@ -189,7 +189,7 @@ class RemoteFacade:
         return self._logs.read(caller, job, cursor, limit)
 
     def usage(self, caller: Caller, job: int) -> list[DeviceUsageView]:
-        """How busy the devices of a job were, by attempt and rank."""
+        """Return how busy the devices of a job were, by attempt and rank."""
         self._logs.check_visible(caller, job)
         return self.usage_history.of(job, self._now_s())
 
@@ -303,7 +303,7 @@ class RemoteFacade:
         )
 
     def _is_silent(self, waited_s: float) -> bool:
-        """Whether the driver has been silent for so long that no forecast can be expected."""
+        """Return whether the driver has been silent for so long that no forecast can be expected."""
         del waited_s
         return self.shown.age_s > SILENT_S
 

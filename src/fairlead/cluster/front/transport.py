@@ -266,7 +266,7 @@ def _token(context: _Context) -> tuple[str, str]:
 
 
 def _enrols(message: Any, caller: Caller | None) -> bool:
-    """Whether a call asks for a token of a node."""
+    """Return whether a call asks for a token of a node."""
     enrols = caller is not None and caller.token_kind == "enrolment"
     return isinstance(message, Register) and enrols
 

@@ -1,4 +1,4 @@
-"""How busy the devices of jobs were, over time, as agents told: for the pages of jobs.
+"""The usage of the devices of jobs over time, as agents told: for the pages of jobs.
 
 It is kept in memory alone, so it begins anew with the server. Each series has at most ``POINTS`` points; when
 it is full, every two become one, so a job of weeks takes no more than one of an hour.

@@ -54,7 +54,7 @@ class ViewCache:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the driver stands still or computes."""
+        """Return whether the driver stands still or computes."""
         return self.age_s > STATUS_TIMEOUT_S
 
     def status(self, caller: Caller) -> StatusView | None:

@@ -9,7 +9,7 @@ from fairlead.cluster.protocol.api_models import Sample, TenantView, jobs_wait
 
 
 def may_see(caller: Caller, tenant: str) -> bool:
-    """Whether the caller may see the jobs of a tenant: an admin all, a user those of their own."""
+    """Return whether the caller may see the jobs of a tenant: an admin all, a user those of their own."""
     return caller.role == "admin" or caller.tenant == tenant
 
 

@@ -174,7 +174,8 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_step_unknown(self) -> bool:
-        """Whether it trained, and ended without a word of how far it came: it was lost with its server."""
+        """Return whether it trained, and ended without a word of how far it came: it was lost with its
+        server."""
         known = self.reached_step >= 0 or self.to_step > self.from_step
         return self.ended_s is not None and self.trained_s is not None and not known
 
@@ -277,12 +278,12 @@ AGENTS_USER = "jobs run as "
 
 
 def jobs_wait(count: int) -> str:
-    """How many do, at the beginning of a sentence."""
+    """Return how many jobs wait, at the beginning of a sentence."""
     return f"{count:,} jobs wait" if count != 1 else "1 job waits"
 
 
 def failing_saves(status: StatusView) -> str:
-    """How many jobs cannot save, and since when, without a full stop; "" = all can."""
+    """Return how many jobs cannot save, and since when, without a full stop; "" = all can."""
     if not status.cannot_save:
         return ""
     whose = (
@@ -307,7 +308,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceUsageView(msgspec.Struct, frozen=True, kw_only=True):
-    """How busy and how full a device of a job was over time, in points of equal length."""
+    """The usage of a device of a job and of its memory over time, in points of equal length."""
 
     attempt: int
     rank: int
@@ -355,12 +356,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether the interval rests on checked forecasts, not on an assumption."""
+        """Return whether the interval rests on checked forecasts, not on an assumption."""
         return self.forecast_outcomes is None or self.forecast_outcomes >= FORECAST_OUTCOMES
 
     @property
     def interval_words(self) -> str:
-        """How often the end comes within the interval."""
+        """Return how often the end comes within the interval."""
         return INTERVAL_WORDS[self.is_calibrated]
 
     @property
@@ -411,7 +412,8 @@ class ForecastSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_partial(self) -> bool:
-        """Whether there are jobs that do not end, for want of devices too, or of which no end is forecast."""
+        """Return whether there are jobs that do not end, for want of devices too, or of which no end is
+        forecast."""
         return bool(self.n_unfinished or self.n_no_end or self.n_without_devices)
 
     @property

@@ -1,4 +1,4 @@
-"""How attempts of jobs end. The reason, for people, is told apart from that."""
+"""The ways in which attempts of jobs end. The reason, for people, is told apart from that."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from fairlead.cluster.protocol.messages import AGENT_LEAVES, EXPIRED, ORPHANED, 
 
 
 class AttemptEnd(StrEnum):
-    """How an attempt ended, or is to end."""
+    """The way in which an attempt ended, or is to end."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -25,7 +25,7 @@ class AttemptEnd(StrEnum):
 
     @classmethod
     def without_place(cls, state: str) -> "AttemptEnd":
-        """How an attempt is to end that has no place in the round in force. state: of its job."""
+        """Return how an attempt is to end that has no place in the round in force. state: of its job."""
         decided = (cls.PAUSED, cls.COMPLETED, cls.CANCELLED, cls.DROPPED, cls.KILLED)
         return next((end for end in decided if end == state), cls.PREEMPTED)
 

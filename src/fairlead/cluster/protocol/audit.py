@@ -54,7 +54,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     until: str = ""  # those before this time
 
     def matches(self, entry: AuditEntry) -> bool:
-        """Whether an entry is wanted."""
+        """Return whether an entry is wanted."""
         return (
             self.user in ("", entry.user)
             and self.action in ("", entry.action)

@@ -1,4 +1,4 @@
-"""Whether jobs meet their deadlines, and that in words: the same for lists, pages and explanations."""
+"""The standing of jobs to their deadlines, and words for it: the same for lists, pages and explanations."""
 
 from fairlead.cluster.protocol.api_models import DeadlineState, JobState, JobView
 from fairlead.model.duration_text import DASH, duration
@@ -9,13 +9,13 @@ RATE_MARGIN = 1.25
 
 
 def missed(state: JobState, left_s: float) -> bool:
-    """Whether a job that has ended has missed its deadline. left_s: from its end to that, negative = after.
-    What was dropped or killed is never done; who cancels a job in time wants it no more."""
+    """Return whether a job that has ended has missed its deadline. left_s: from its end to that, negative =
+    after. What was dropped or killed is never done; who cancels a job in time wants it no more."""
     return state in ("dropped", "killed") or left_s < 0
 
 
 def standing(state: JobState, left_s: float, ended: bool, least_s: float) -> DeadlineState:
-    """How a job stands to its deadline, as far as that is known without a forecast. left_s: until the
+    """Return how a job stands to its deadline, as far as that is known without a forecast. left_s: until the
     deadline from now or, of a job that has ended, from its end; least_s: that its steps take at its best
     rate."""
     if ended:
@@ -38,7 +38,7 @@ def forecast_standing(
 
 
 def deadline_cell(job: JobView) -> str:
-    """How a job stands to its deadline, in few words, for tables."""
+    """Return how a job stands to its deadline, in few words, for tables."""
     left_s = job.deadline_left_s
     if left_s is None:
         return DASH

@@ -41,8 +41,9 @@ class FoundJobs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def matches_state(state: JobState, requested: str) -> bool:
-    """Whether a job in this state is listed. requested: "" = all, "open" = not ended. In the database it may
-    be in the one before: what has ended in the round in force is written down when that is reported."""
+    """Return whether a job in this state is listed. requested: "" = all, "open" = not ended. In the database
+    it may be in the one before: what has ended in the round in force is written down when that is
+    reported."""
     if requested == "open":
         return state not in ENDED_STATES
     return requested in ("", state)

@@ -234,7 +234,7 @@ def _check_pruner(where: str, pruner: PrunerSpec) -> None:
 
 
 def _check_curve(where: str, spec: StudySpec) -> None:
-    """What a fit of learning curves needs: a target between a bad and a perfect value."""
+    """Check what a fit of learning curves needs: a target between a bad and a perfect value."""
     pruner, target = spec.pruner, spec.target
     if target is None:
         raise InputError(

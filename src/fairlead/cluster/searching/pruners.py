@@ -14,8 +14,8 @@ from fairlead.policies.search.stopping import Asha, CurveFit, MedianStop, Stoppi
 
 
 def judge(study: StudySpec, number: int, curves: Mapping[int, Curve]) -> Verdict:
-    """Whether a trial goes on. curves: of all trials of the search by number, this one among them; progress
-    is in steps."""
+    """Return whether a trial goes on. curves: of all trials of the search by number, this one among them;
+    progress is in steps."""
     curve, bracket = curves[number], _bracket(study, number)
     rule = stopping_rule(study, bracket)
     if rule is None or not len(curve.value):
@@ -43,7 +43,7 @@ def stopping_rule(study: StudySpec, bracket: int = 0) -> StoppingRule | None:
 
 
 def search_metric(study: StudySpec) -> SearchMetric:
-    """What the trials of a study are after."""
+    """Return what the trials of a study are after."""
     start, limit = study.metric_span
     maximize = study.direction == "maximize"
     return SearchMetric(study.target, start, limit, name=study.metric, maximize=maximize)

@@ -40,7 +40,7 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 
 class SamplerTask(NamedTuple):
-    """What a suggestion is made of."""
+    """The facts that a suggestion is made of."""
 
     study: StudySpec
     past: Sequence[PastTrial]  # all trials before it, in order of number
@@ -57,7 +57,7 @@ def check_sampler(study: StudySpec) -> None:
 
 
 def n_trials(study: StudySpec) -> int:
-    """How many trials there are at most: a grid has no more than its points."""
+    """Return how many trials there are at most: a grid has no more than its points."""
     if study.sampler != "grid":
         return study.trials
     points = math.prod(len(grid_values(one)) for one in study.parameters.values())

@@ -33,7 +33,7 @@ _entry = msgspec.json.Decoder(AuditEntry)
 
 
 class AuditLimits(NamedTuple):
-    """How much of the log is kept."""
+    """The limits on how much of the log is kept."""
 
     file_bytes: int = 64 << 20  # after which a file is closed
     files: int = 16  # with the one that is written; at least 2

@@ -108,8 +108,8 @@ def _billed(connection: sqlite3.Connection, path: Path, job: int) -> list[Billed
 
 
 def has_folder(parent: str | Path, name: str) -> bool:
-    """Whether there is something of this name in a directory. Raises OSError where the directory itself is
-    not there, or cannot be read: its storage may be away."""
+    """Return whether there is something of this name in a directory. Raises OSError where the directory
+    itself is not there, or cannot be read: its storage may be away."""
     descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.lstat(name, dir_fd=descriptor)

@@ -1,5 +1,5 @@
-"""Whether a job is to blame for its starts that fail, and what is done about it. Pure: records in, judgements
-out.
+"""The judgement of whether a job is to blame for its starts that fail, and what is done about it. Pure:
+records in, judgements out.
 
 The same job failing on several nodes is the job's own fault. Whatever a node, or the storage that all nodes
 share, is to blame for does not count against a job. See docs/decisions/0025; nodes: ``node_judge``.
@@ -88,7 +88,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def passing(self) -> bool:
-        """Whether the same may go well the next time."""
+        """Return whether the same may go well the next time."""
         name = self.place.partition("@")[0].rpartition(".")[2]
         text = self.reason.lower()
         return (
@@ -100,18 +100,18 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def of_storage(self) -> bool:
-        """Whether nothing but the storage of its checkpoints kept it from running, which all nodes share: it
-        counts against nobody's ``max_retries``."""
+        """Return whether nothing but the storage of its checkpoints kept it from running, which all nodes
+        share: it counts against nobody's ``max_retries``."""
         return self.directory == "out_of_order"
 
     @property
     def counts(self) -> bool:
-        """Whether it counts against its job."""
+        """Return whether it counts against its job."""
         return not (self.blames_node or self.of_storage)
 
     @property
     def names_storage(self) -> bool:
-        """Whether storage may be to blame, which other nodes may share."""
+        """Return whether storage may be to blame, which other nodes may share."""
         return self.of_storage or tells_of_storage(self.reason)
 
     @property
@@ -121,13 +121,13 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def of_node(self) -> bool:
-        """Whether it is an error that a healthy node does not cause."""
+        """Return whether it is an error that a healthy node does not cause."""
         text = self.reason.lower()
         return any(words in text for words in NODE_ERROR_WORDS)
 
 
 def tells_of_storage(text: str) -> bool:
-    """Whether a sentence about an error says that storage may be to blame."""
+    """Return whether a sentence about an error says that storage may be to blame."""
     return bool(storage_error(text))
 
 
@@ -241,8 +241,8 @@ def judge_job(
 
 
 def _storage_wait_s(records: Sequence[FailureRecord], backoff: Backoff) -> float:
-    """How long a job waits whose newest tries have failed for storage. It is over for all at once, so the
-    longest wait is shorter than after other failures."""
+    """Return how long a job waits whose newest tries have failed for storage. It is over for all at once, so
+    the longest wait is shorter than after other failures."""
     others = (i for i, r in enumerate(reversed(records)) if not r.of_storage)
     in_vain = next(others, len(records))
     longest_s = min(STORAGE_FACTOR * backoff.first_s, backoff.longest_s)
@@ -256,8 +256,8 @@ def _by_code(code: int, where: str, reason: str) -> str:
 
 
 def _not_startable(records: Sequence[FailureRecord], nodes: int, runs_elsewhere: bool) -> str:
-    """Why its command cannot be started however often it is tried, "" = it may be. How often it was tried in
-    all is told, also where a node was thought to be to blame."""
+    """Return why its command cannot be started however often it is tried, "" = it may be. How often it was
+    tried in all is told, also where a node was thought to be to blame."""
     counted, last = in_a_row(records), records[-1]
     if last.kind != "not_started" or runs_elsewhere:
         return ""
@@ -271,8 +271,8 @@ def _not_startable(records: Sequence[FailureRecord], nodes: int, runs_elsewhere:
 
 
 def _same_exception(records: Sequence[FailureRecord]) -> str:
-    """Why its program will fail however often it is tried, "" = it may not. Two that failed at the same step
-    have got no further in between, however long they ran."""
+    """Return why its program will fail however often it is tried, "" = it may not. Two that failed at the
+    same step have got no further in between, however long they ran."""
     last = records[-1]
     before = next((r for r in reversed(records[:-1]) if r.counts), None)
     if (
@@ -298,13 +298,13 @@ def _same_exception(records: Sequence[FailureRecord]) -> str:
 
 
 def times(n: int) -> str:
-    """How often, in words where there are words."""
+    """Return how often, in words where there are words."""
     return TIMES[n] if n < len(TIMES) else f"{n} times"
 
 
 def waiting(failures: int, left_s: float, reason: str, *, in_all: int = 0) -> str:
-    """Why a job that is to be tried again waits. failures: in a row that count against it; left_s: until
-    then, 0 = only for devices; in_all: failures of the job so far, with those that do not count."""
+    """Return why a job that is to be tried again waits. failures: in a row that count against it; left_s:
+    until then, 0 = only for devices; in_all: failures of the job so far, with those that do not count."""
     how_often = f"failed {times(failures)}" if failures else "its node failed"
     if failures and in_all > failures:
         how_often += f"{' in a row' if failures > 1 else ''} ({in_all} failures in all)"

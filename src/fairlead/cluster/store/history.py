@@ -73,7 +73,7 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
         return order_id.removeprefix(begins).partition(".")[0] * order_id.startswith(begins)
 
     def position(self, newest: Commit) -> StorePosition:
-        """How far the state has come in the newest run."""
+        """Return how far the state has come in the newest run."""
         run = self.runs[-1]
         return StorePosition(
             cluster=self.cluster,
@@ -85,8 +85,8 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def contradiction(self, seen: StorePosition, newest: int) -> str:
-        """Why a state that somebody has seen is not one that this one has been in, as part of a sentence; ""
-        where it may be, or was given up knowingly. newest: the newest commit."""
+        """Return why a state that somebody has seen is not one that this one has been in, as part of a
+        sentence; "" where it may be, or was given up knowingly. newest: the newest commit."""
         if seen.cluster != self.cluster or seen.timeline < self.timeline:
             return ""
         if seen.timeline > self.timeline:
@@ -103,8 +103,8 @@ class StoreHistory(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def abandoned_commits(self, seen: StorePosition) -> int:
-        """How many commits that somebody has seen were given up when this timeline began, at the least: a
-        copy that went on by itself before may have made others under the same numbers."""
+        """Return how many commits that somebody has seen were given up when this timeline began, at the
+        least: a copy that went on by itself before may have made others under the same numbers."""
         if seen.cluster != self.cluster or seen.timeline != self.parent:
             return 0
         return max(seen.commit - self.parent_commit, 0)

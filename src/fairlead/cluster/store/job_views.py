@@ -181,15 +181,15 @@ def _settled(views: list[AttemptView]) -> list[AttemptView]:
 
 
 def _given_up_between(view: AttemptView, following: AttemptView) -> bool:
-    """Whether a restore has given up what was done between these attempts, of which the first had ended
-    before."""
+    """Return whether a restore has given up what was done between these attempts, of which the first had
+    ended before."""
     restored = following.attempt - view.attempt >= ATTEMPTS
     return restored and view.end is not AttemptEnd.RESTORED
 
 
 def _did_nothing(view: AttemptView, before: AttemptView | None) -> bool:
-    """Whether an attempt that has ended did no steps, as far as is known. A lost attempt counts only if the
-    one before it had trained and was lost too: the steps are more likely of that one."""
+    """Return whether an attempt that has ended did no steps, as far as is known. A lost attempt counts only
+    if the one before it had trained and was lost too: the steps are more likely of that one."""
     if before is None or view.trained_s is not None or view.reached_step > view.from_step:
         return False
     return view.end not in LOST_ENDS or (before.trained_s is not None and before.end in LOST_ENDS)

@@ -1,4 +1,4 @@
-"""How long leases may live that are in force, in the state of a cluster."""
+"""The longest lives of leases that are in force, in the state of a cluster."""
 
 from contextlib import closing
 from pathlib import Path

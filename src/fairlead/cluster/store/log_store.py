@@ -124,7 +124,7 @@ def _characters(path: Path, offset: int, limit: int, *, torn: bool) -> tuple[str
 
 
 def _character_tail(data: bytes) -> int:
-    """How many bytes at the beginning belong to a character that began before."""
+    """Return how many bytes at the beginning belong to a character that began before."""
     head = data[: _MAX_CHARACTER - 1]
     return next((i for i, byte in enumerate(head) if byte & 0xC0 != 0x80), len(head))
 

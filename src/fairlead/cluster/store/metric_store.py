@@ -241,7 +241,7 @@ def read_lasts(directory: Path, jobs: Iterable[int], name: str) -> dict[int, Las
 
 
 def _is_made(connection: sqlite3.Connection) -> bool:
-    """Whether the file has its tables; else it is about to have them."""
+    """Return whether the file has its tables; else it is about to have them."""
     query = "SELECT count(*) FROM sqlite_master WHERE name = 'curves'"
     return bool(connection.execute(query).fetchone()[0])
 
@@ -277,7 +277,8 @@ def _points(data: bytes) -> Iterator[_CurvePoint]:
 
 
 def _first_of(connection: sqlite3.Connection, job: int, name: str, step: int, stride: int) -> bool:
-    """Whether a step is to be kept: it is the first that is known of its stride. A later one goes for it."""
+    """Return whether a step is to be kept: it is the first that is known of its stride. A later one goes for
+    it."""
     begin = step - step % stride
     found = connection.execute(
         "SELECT step FROM points WHERE job = ? AND name = ? AND step >= ? AND step < ?",

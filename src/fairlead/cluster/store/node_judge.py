@@ -31,13 +31,14 @@ class GoodStart:
     step: float = -1.0  # that it had reached by then, -1 = not known
 
     def was_bad(self, record: FailureRecord) -> bool:
-        """Whether it is the begin of an attempt that failed of what a healthy node does not bring about."""
+        """Return whether it is the begin of an attempt that failed of what a healthy node does not bring
+        about."""
         mine = self.job == record.job and self.node == record.node and record.of_node
         return mine and 0.0 <= record.time_s - self.time_s <= record.ran_s
 
     def passed(self, record: FailureRecord) -> bool:
-        """Whether the job that failed got further here than where it failed: it began after that, elsewhere,
-        went past the place, and ran for as long."""
+        """Return whether the job that failed got further here than where it failed: it began after that,
+        elsewhere, went past the place, and ran for as long."""
         if self.job != record.job or self.node == record.node or self.time_s <= record.time_s:
             return False
         place = max(float(record.step), record.reached)
@@ -121,8 +122,8 @@ class NodeJudge:
         self.failures = deque(records, MAX_RECORDS)
 
     def runs_elsewhere(self, record: FailureRecord) -> bool:
-        """Whether its command has been seen to run on another node. That says nothing of a directory for its
-        checkpoints."""
+        """Return whether its command has been seen to run on another node. That says nothing of a directory
+        for its checkpoints."""
         return not record.directory and any(
             start.node != record.node and _same_command(start.program, record)
             for start in self.good
@@ -162,7 +163,7 @@ class NodeJudge:
     def _own_storage_fails(
         self, mine: Sequence[FailureRecord], recent: Iterable[FailureRecord]
     ) -> bool:
-        """Whether a node fails for storage before and after a job that failed there for it did well on
+        """Return whether a node fails for storage before and after a job that failed there for it did well on
         another, where nobody has failed for it since."""
         failed = [record for record in mine if record.names_storage]
         others = [r for r in recent if r.names_storage and r.node != mine[0].node] if mine else []
@@ -178,12 +179,12 @@ class NodeJudge:
         return record.of_node or self.got_further_elsewhere(record)
 
     def _weighty(self, records: Collection[FailureRecord]) -> bool:
-        """Whether these failures, one per job, are enough to blame a node."""
+        """Return whether these failures, one per job, are enough to blame a node."""
         strong = sum(map(self._is_strong, records))
         return strong >= MIN_STRONG_JOBS or len(records) >= MIN_WEAK_JOBS
 
     def _independent(self, node: str, records: Collection[FailureRecord], parties: Parties) -> bool:
-        """Whether several owners' jobs speak against the node: none may take it from others."""
+        """Return whether several owners' jobs speak against the node: none may take it from others."""
         if len({*parties.known, *map(parties.of, records)}) == 1:
             return True  # nobody else suffers from it
         if self._weighty([r for r in records if not r.forgeable]):
@@ -193,14 +194,14 @@ class NodeJudge:
         return len(against) >= MIN_PARTIES + len(content)
 
     def _is_confirmed(self, record: FailureRecord) -> bool:
-        """Whether more speaks for it than that the program runs elsewhere."""
+        """Return whether more speaks for it than that the program runs elsewhere."""
         return record.of_node or not record.forgeable or self.got_further_elsewhere(record)
 
     def fails_elsewhere(
         self, record: FailureRecord, recent: Iterable[FailureRecord] | None = None
     ) -> bool:
-        """Whether this job, or one that runs the same program in the same place, has failed on another node,
-        and has not got further on a third since."""
+        """Return whether this job, or one that runs the same program in the same place, has failed on another
+        node, and has not got further on a third since."""
         for other in self.failures if recent is None else recent:
             if other.node == record.node or (other.of_storage and not record.names_storage):
                 continue
@@ -212,12 +213,12 @@ class NodeJudge:
         return False
 
     def got_further_elsewhere(self, record: FailureRecord) -> bool:
-        """Whether its job has since got further on another node."""
+        """Return whether its job has since got further on another node."""
         return any(good.passed(record) for good in self.good)
 
     def _starts_elsewhere(self, record: FailureRecord) -> bool:
-        """Whether it could not even be started here, and the same command is started on another node. What
-        only its owner knows the path of may have been removed since: that counts only if it was started
+        """Return whether it could not even be started here, and the same command is started on another node.
+        What only its owner knows the path of may have been removed since: that counts only if it was started
         later."""
         if record.kind != "not_started" or record.directory:
             return False
@@ -264,9 +265,9 @@ def _jobs(count: int) -> str:
 
 
 def _same_command(program: Program, record: FailureRecord) -> bool:
-    """Whether two commands that could not be started are the same. For a command of the node's own the name
-    alone counts: another script is found by the same interpreter. A script, directory or environment that
-    another job has named is not the same."""
+    """Return whether two commands that could not be started are the same. For a command of the node's own the
+    name alone counts: another script is found by the same interpreter. A script, directory or environment
+    that another job has named is not the same."""
     nodes_own = record.kind == "not_started" and not record.forgeable
     words = 2 if nodes_own else max(len(program), len(record.program))
     return bool(program) and program[:words] == record.program[:words]

@@ -1,4 +1,4 @@
-"""How many jobs have left the store, by the state in which they ended."""
+"""The counts of jobs that have left the store, by the state in which they ended."""
 
 import msgspec
 

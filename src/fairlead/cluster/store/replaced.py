@@ -1,4 +1,4 @@
-"""Whether the files of a state are still those that its server has written.
+"""A check of whether the files of a state are still those that its server has written.
 
 Somebody may copy another state over them, or move the directory away, while the server runs. What it would
 commit then is lost, or mixed with what it never wrote.

@@ -24,7 +24,7 @@ class RestoreNote(msgspec.Struct, frozen=True, kw_only=True):
         return LOSS_ACCEPTED if self.loss_accepted else FROM_BACKUP
 
     def why(self, started: bool) -> str:
-        """Why a job waits, as a sentence without a full stop. started: it has run before."""
+        """Return why a job waits, as a sentence without a full stop. started: it has run before."""
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.backup_s))
         of = f"; the newest that it has is of {at}" if self.loss_accepted else f" of {at}"
         of = of if self.backup_s else ""

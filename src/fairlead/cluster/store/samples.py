@@ -148,7 +148,7 @@ class Samples:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether SQLite can read the file. Nothing is written."""
+    """Return whether SQLite can read the file. Nothing is written."""
     try:
         with closing(reader(path)) as connection:
             return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")

@@ -125,7 +125,7 @@ class TokenTable:
         self.set_node(node, b"", revoked=False)
 
     def is_enrolled(self, node: str) -> bool:
-        """Whether a node has had a token of its own."""
+        """Return whether a node has had a token of its own."""
         return node in self._hash_of
 
     def find(self, token: str) -> Caller | None:

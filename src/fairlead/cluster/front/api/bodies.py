@@ -6,7 +6,7 @@ from fairlead.cluster.protocol.access import Role
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """Why a request was refused."""
+    """The reason why a request was refused."""
 
     error: str  # one sentence
 

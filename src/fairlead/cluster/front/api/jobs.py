@@ -150,8 +150,8 @@ def attempts(context: Context, job: JobPath) -> Response:
     "/{job}/usage", summary="Show its devices", responses=answers(list[DeviceUsageView], 404)
 )
 def usage(context: Context, job: JobPath) -> Response:
-    """How busy and how full the devices of a job were over time, by attempt and rank. Empty where agents do
-    not know (no NVML); it begins anew when the server is started."""
+    """Return how busy and how full the devices of a job were over time, by attempt and rank. Empty where
+    agents do not know (no NVML); it begins anew when the server is started."""
     return answer(context.facade.usage(context.caller, job))
 
 
@@ -164,14 +164,14 @@ def metrics(
         Query(pattern=rf"^({NAME})?$", description="Only this metric; empty: all of them."),
     ] = "",
 ) -> Response:
-    """What a job has reported with `fairlead.report()`, by metric and step. Of many values some are kept,
-    evenly, and the newest one."""
+    """Return what a job has reported with `fairlead.report()`, by metric and step. Of many values some are
+    kept, evenly, and the newest one."""
     return answer(context.facade.metrics(context.caller, job, name))
 
 
 @router.get("/{job}/explain", summary="Explain a job", responses=answers(Explanation, 404))
 def explain(context: Context, job: JobPath) -> Response:
-    """Why a job is where it is, when it is expected to end, and how sure that is."""
+    """Return why a job is where it is, when it is expected to end, and how sure that is."""
     return answer(context.facade.explain(context.caller, job))
 
 

@@ -56,7 +56,7 @@ def one(context: Context, search: SearchPath) -> Response:
     "/{search}/curves", summary="Show its curves", responses=answers(dict[int, MetricCurve], 404)
 )
 def curves(context: Context, search: SearchPath) -> Response:
-    """What the newest 500 trials have reported of the search's metric, by number of the trial."""
+    """Return what the newest 500 trials have reported of the search's metric, by number of the trial."""
     return answer(context.facade.search_curves(context.caller, search))
 
 

@@ -197,7 +197,7 @@ def _story(forecasts: Forecasts, caller: Caller, job: JobView, now_s: float) -> 
 
 
 def attempt_history(explanation: Explanation, now_s: float) -> Section:
-    """Why it is where it is, when it will end, and what happened to it."""
+    """Return the section on why it is where it is, when it will end, and what happened to it."""
     events = explanation.events[-EVENTS:]
     items = (
         tag("li", tag("time", ago(time_s, now_s)), " ", words) for time_s, words in reversed(events)
@@ -231,7 +231,7 @@ def _finish(explanation: Explanation) -> tuple[object, ...]:
 
 
 def _worth(explanation: Explanation) -> str:
-    """How the forecast was made."""
+    """Return how the forecast was made."""
     age = (
         ""
         if explanation.forecast_age_s is None

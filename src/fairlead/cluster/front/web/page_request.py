@@ -18,7 +18,7 @@ class PageRequest:
     form: Mapping[str, str] = field(default_factory=dict)
 
     def wants(self, kind: str) -> bool:
-        """Whether sections of this kind (FAST, SLOW or "") are asked for."""
+        """Return whether sections of this kind (FAST, SLOW or "") are asked for."""
         part = self.query.get("part", "")
         return part == kind or part not in (FAST, SLOW)
 

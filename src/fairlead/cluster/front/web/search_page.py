@@ -214,7 +214,7 @@ def _ends(one: ParameterRange) -> tuple[str, str]:
 
 
 def _height(one: ParameterRange, value: Parameter) -> float:
-    """Where a value stands on its axis, from 0 at the bottom to 1."""
+    """Return where a value stands on its axis, from 0 at the bottom to 1."""
     if one.type == "categorical":
         same = [(type(choice), choice) for choice in one.choices].index((type(value), value))
         return same / max(len(one.choices) - 1, 1) if len(one.choices) > 1 else 0.5

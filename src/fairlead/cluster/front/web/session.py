@@ -41,7 +41,7 @@ def log_out(request: Request, response: Response) -> None:
 
 
 def same_origin(request: Request) -> bool:
-    """Whether a form comes from our own page. Browsers say so; what does not say so is refused."""
+    """Return whether a form comes from our own page. Browsers say so; what does not say so is refused."""
     origin = request.headers.get("origin")
     if origin is None:
         return request.headers.get("sec-fetch-site") == "same-origin"
@@ -56,7 +56,7 @@ class Throttle:
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait_s(self, address: str) -> float:
-        """How long this address has to wait before the next guess; 0 = not at all."""
+        """Return how long this address has to wait before the next guess; 0 = not at all."""
         times = self._failures.get(address, deque())
         if len(times) < MAX_FAILURES:
             return 0.0

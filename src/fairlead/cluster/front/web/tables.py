@@ -58,7 +58,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class TableOrder:
-    """How the server has sorted a table of which it shows a part."""
+    """The order in which the server has sorted a table of which it shows a part."""
 
     sort: str  # of the column
     descending: bool
@@ -219,7 +219,8 @@ def _job_row_with_deadline(job: JobView) -> list[TableCell]:
 
 
 def deadline_mark(job: JobView) -> Html | str:
-    """How a job stands to its deadline: in words, and those of a deadline in danger in a colour too."""
+    """Return how a job stands to its deadline: in words, and those of a deadline in danger in a colour
+    too."""
     words = deadline_cell(job)
     tone = _DEADLINE_TONES.get(job.deadline)
     if tone is None or words == DASH:

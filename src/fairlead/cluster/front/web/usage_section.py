@@ -1,4 +1,5 @@
-"""How busy and how full the devices of a job were: a picture of each over time, and the figures of now."""
+"""The usage of the devices of a job and of their memory: a picture of each over time, and the figures of
+now."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
